@@ -1,0 +1,1 @@
+"""Sensitivity, integer noise and accounting; knows nothing of networks or cryptographic protocols."""

@@ -1,0 +1,1 @@
+"""Accountants: events in, epsilon out."""

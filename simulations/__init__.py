@@ -1,0 +1,1 @@
+"""Populations, tasks, reports and benches; may use torch, files and plots."""

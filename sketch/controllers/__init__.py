@@ -1,0 +1,1 @@
+"""Controllers that choose the next sketch size from released values."""
