@@ -1,0 +1,448 @@
+"""One client's side of a round: a state machine without sockets, threads or clocks.
+
+Handlers are pure functions `(party, state, event) -> Step`; `ClientSession` takes the state out
+before it calls one, so an error leaves the session aborted and no state can be answered twice.
+That single use is a defence: a client that answered two different survivor sets would give away
+both the self mask and the pairwise masks of a party.
+
+Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4; checks before each answer as listed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from secagg.context import Mode, SessionContext
+from secagg.errors import (
+    SERVER,
+    LocalProtocolError,
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+    SessionAbortedError,
+)
+from secagg.field import FieldVector, pack
+from secagg.graph import Graph
+from secagg.keys import (
+    KEY_BYTES,
+    NONCE_BYTES,
+    SIGNATURE_BYTES,
+    AgreementKey,
+    Identity,
+    SecretSeed,
+    os_random,
+    signature_is_valid,
+)
+from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
+from secagg.messages import (
+    SEALED_SHARE_BYTES,
+    Advertisement,
+    AnyMessage,
+    Confirmation,
+    ConfirmationSet,
+    DeliveredShares,
+    MaskedInput,
+    Roster,
+    ShareBundle,
+    SurvivorSet,
+    UnmaskShares,
+    context_tag,
+    decode_from_server,
+    decode_set,
+    encode_message,
+    encode_set,
+    largest_message_bytes,
+    split_items,
+)
+from secagg.prg import accumulate_masks
+from secagg.roster import RoundRoster, advertisement_parts, commitment
+from secagg.sealing import seal, unseal
+from secagg.shamir import Rand, decode_share, encode_share, split
+from secagg.tags import Usage, encode_index
+from secagg.transitions import CLIENT_MOVES, ClientPhase, Local
+
+_SELF_MASK, _MASKING_KEY = 0, 1
+"""Order of the two shared secrets inside a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """What does not change during a session."""
+
+    context: SessionContext
+    index: int
+    identity: Identity
+    rand: Rand
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Nothing sent yet."""
+
+    phase = ClientPhase.FRESH
+
+
+@dataclass(frozen=True, slots=True)
+class Advertised:
+    """Two ephemeral keys are out."""
+
+    phase = ClientPhase.ADVERTISED
+    sealing: AgreementKey
+    masking: AgreementKey
+    advertisement: Advertisement
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Shares of the self-mask seed and of the masking key are out."""
+
+    phase = ClientPhase.SHARED
+    sealing: AgreementKey
+    masking: AgreementKey
+    seed: SecretSeed
+    roster: RoundRoster
+    own_share: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Shares of every participant that we hold are in: `held[u]` is a share of both secrets."""
+
+    phase = ClientPhase.READY
+    masking: AgreementKey
+    seed: SecretSeed
+    roster: RoundRoster
+    participants: tuple[int, ...]
+    held: dict[int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """The masked input is out; our own secrets are forgotten."""
+
+    phase = ClientPhase.MASKED
+    roster: RoundRoster
+    participants: tuple[int, ...]
+    held: dict[int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """One survivor set is signed; no other will be answered."""
+
+    phase = ClientPhase.CONFIRMED
+    masked: Masked
+    survivors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Shares are released."""
+
+    phase = ClientPhase.FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Ended by an error."""
+
+    phase = ClientPhase.ABORTED
+
+
+State = Fresh | Advertised | Shared | Ready | Masked | Confirmed | Finished | Aborted
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next state and the message to the server, if any."""
+
+    state: State
+    outbound: AnyMessage | None
+
+
+def begin(party: Party, state: Fresh, _: None) -> Step:
+    """Round 0: draw two key pairs and sign the public halves."""
+    sealing = AgreementKey(party.rand(KEY_BYTES))
+    masking = AgreementKey(party.rand(KEY_BYTES))
+    nonce = party.rand(NONCE_BYTES)
+    parts = advertisement_parts(party.context, party.index, sealing.public, masking.public, nonce)
+    advertisement = Advertisement(
+        context=context_tag(party.context),
+        sender=party.index,
+        sealing_key=sealing.public,
+        masking_key=masking.public,
+        nonce=nonce,
+        signature=party.identity.sign(Usage.ADVERTISE, *parts),
+    )
+    return Step(Advertised(sealing, masking, advertisement), advertisement)
+
+
+def on_roster(party: Party, state: Advertised, message: Roster) -> Step:
+    """Round 1: check everybody's keys, then share both secrets with all holders."""
+    roster = RoundRoster.from_message(party.context, message)
+    if roster.advertisements.get(party.index) != state.advertisement:
+        raise RemoteProtocolError(SERVER, Reason.OWN_ENTRY_MISSING)
+    seed = SecretSeed(party.rand(KEY_BYTES))
+    holders = roster.graph.holders(party.index)
+    secrets = [seed.expose(), state.masking.expose()]
+    threshold = roster.threshold
+    if len(holders) < threshold:
+        raise RemoteProtocolError(SERVER, Reason.SET_TOO_SMALL, f"{len(holders)} share holders")
+    shares = split(secrets, holders, threshold, party.rand)
+    plain = {h: encode_share(shares[i]) for i, h in enumerate(holders)}
+    sealed = b"".join(
+        seal(_agree(state.sealing, roster, h), roster.hash, party.index, h, plain[h])
+        for h in holders
+        if h != party.index
+    )
+    committed = commitment(roster.hash, party.index, seed)
+    bundle = ShareBundle(
+        context=context_tag(party.context),
+        sender=party.index,
+        commitment=committed,
+        sealed=sealed,
+        signature=party.identity.sign(
+            Usage.SHARE, roster.hash, encode_index(party.index), committed, sealed
+        ),
+    )
+    own = plain.get(party.index, b"")
+    return Step(Shared(state.sealing, state.masking, seed, roster, own), bundle)
+
+
+def on_delivered_shares(party: Party, state: Shared, message: DeliveredShares) -> Step:
+    """End of round 1: open the shares that the other participants sent us."""
+    participants = _announced(party, message.participants, state.roster.members)
+    held = {}
+    if party.index in state.roster.graph.holders(party.index):
+        held[party.index] = state.own_share
+    senders = held_by(party.index, participants, state.roster.graph, include_self=False)
+    try:
+        items = split_items(message.sealed, SEALED_SHARE_BYTES, len(senders))
+    except ValueError as error:
+        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
+    for sender, sealed in zip(senders, items, strict=True):
+        held[sender] = _open_share(party, state, sender, sealed)
+    ready = Ready(state.masking, state.seed, state.roster, participants, held)
+    return Step(ready, None)
+
+
+def on_input(party: Party, state: Ready, vector: FieldVector) -> Step:
+    """Round 2: add the self mask and all pairwise masks to the input."""
+    context, index = party.context, party.index
+    if vector.field != context.field or len(vector) != context.length:
+        raise ParameterError(
+            "vector",
+            f"{len(vector)} elements of {vector.field.bits} bits",
+            f"{context.length} elements of {context.bits} bits",
+        )
+    present = set(state.participants)
+    peers = [v for v in state.roster.graph.neighbours(index) if v in present]
+    keys = [self_key(state.seed, state.roster.hash, index)]
+    keys += [_pair_key(state, index, v) for v in peers]
+    subtract = [False, *(pairwise_is_subtracted(index, v) for v in peers)]
+    total = np.array(vector.elements)
+    accumulate_masks(total, context.field, keys, subtract)
+    masked = MaskedInput(
+        context=context_tag(context), sender=index, vector=pack(FieldVector(context.field, total))
+    )
+    return Step(Masked(state.roster, state.participants, state.held), masked)
+
+
+def on_survivors(party: Party, state: Masked, message: SurvivorSet) -> Step:
+    """Round 3: sign the survivor set; without the consistency round, answer it with shares."""
+    survivors = _announced(party, message.survivors, state.participants)
+    if party.context.mode is Mode.SEMI_HONEST:
+        return _release(party, state, survivors)
+    confirmation = Confirmation(
+        context=context_tag(party.context),
+        sender=party.index,
+        signature=party.identity.sign(Usage.CONFIRM, state.roster.hash, message.survivors),
+    )
+    return Step(Confirmed(state, survivors), confirmation)
+
+
+def on_confirmations(party: Party, state: Confirmed, message: ConfirmationSet) -> Step:
+    """Round 4: release shares once t survivors signed the very set that we signed."""
+    context, roster = party.context, state.masked.roster
+    try:
+        confirmers = decode_set(message.confirmers, context.size)
+        signatures = split_items(message.signatures, SIGNATURE_BYTES, len(confirmers))
+    except ValueError as error:
+        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
+    if not set(confirmers) <= set(state.survivors):
+        raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "confirmers beyond survivors")
+    if len(confirmers) < roster.threshold:
+        raise RemoteProtocolError(
+            SERVER, Reason.MISSING_SIGNATURES, f"{len(confirmers)} of {roster.threshold}"
+        )
+    signed = encode_set(state.survivors, context.size)
+    for signer, signature in zip(confirmers, signatures, strict=True):
+        public = context.cohort[signer]
+        if not signature_is_valid(public, signature, Usage.CONFIRM, roster.hash, signed):
+            raise RemoteProtocolError(signer, Reason.BAD_SIGNATURE, "survivor set")
+    return _release(party, state.masked, state.survivors)
+
+
+def held_by(
+    index: int, participants: tuple[int, ...], graph: Graph, *, include_self: bool = True
+) -> tuple[int, ...]:
+    """The participants whose shares party `index` holds, ascending.
+
+    Holding is symmetric, like the neighbour relation it comes from.
+    """
+    holders = set(graph.holders(index))
+    return tuple(u for u in participants if u in holders and (include_self or u != index))
+
+
+def _release(party: Party, state: Masked, survivors: tuple[int, ...]) -> Step:
+    alive = set(survivors)
+    chosen = []
+    for owner in held_by(party.index, state.participants, state.roster.graph):
+        share = decode_share(state.held[owner], 2)
+        chosen.append(encode_share(share[_SELF_MASK if owner in alive else _MASKING_KEY]))
+    message = UnmaskShares(
+        context=context_tag(party.context), sender=party.index, shares=b"".join(chosen)
+    )
+    return Step(Finished(), message)
+
+
+def _announced(party: Party, bitmap: bytes, within: tuple[int, ...]) -> tuple[int, ...]:
+    """Check a set that the server announced against the one before it."""
+    try:
+        announced = decode_set(bitmap, party.context.size)
+    except ValueError as error:
+        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
+    if not set(announced) <= set(within):
+        raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED)
+    if party.index not in announced:
+        raise RemoteProtocolError(SERVER, Reason.OWN_ENTRY_MISSING, "declared to have dropped out")
+    needed = party.context.minimum_survivors
+    if len(announced) < needed:
+        raise RemoteProtocolError(
+            SERVER, Reason.SET_TOO_SMALL, f"{len(announced)} clients, at least {needed} needed"
+        )
+    return announced
+
+
+def _open_share(party: Party, state: Shared, sender: int, sealed: bytes) -> bytes:
+    shared = _agree(state.sealing, state.roster, sender)
+    try:
+        plain = unseal(shared, state.roster.hash, sender, party.index, sealed)
+    except ValueError:
+        raise RemoteProtocolError(sender, Reason.BAD_SEAL) from None
+    try:
+        decode_share(plain, 2)
+    except ValueError as error:
+        raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
+    return plain
+
+
+def _agree(own: AgreementKey, roster: RoundRoster, peer: int) -> bytes:
+    try:
+        return own.agree(roster.advertisements[peer].sealing_key)
+    except ValueError:
+        raise RemoteProtocolError(peer, Reason.BAD_KEY, "sealing key") from None
+
+
+def _pair_key(state: Ready, index: int, peer: int) -> bytes:
+    public = state.roster.advertisements[peer].masking_key
+    try:
+        return pairwise_key(state.masking, public, state.roster.hash, index, peer)
+    except ValueError:
+        raise RemoteProtocolError(peer, Reason.BAD_KEY, "masking key") from None
+
+
+Handler = Callable[[Party, Any, Any], Step]
+
+HANDLERS: dict[tuple[ClientPhase, Local | type], Handler] = {
+    (ClientPhase.FRESH, Local.BEGIN): begin,
+    (ClientPhase.ADVERTISED, Roster): on_roster,
+    (ClientPhase.SHARED, DeliveredShares): on_delivered_shares,
+    (ClientPhase.READY, Local.INPUT): on_input,
+    (ClientPhase.MASKED, SurvivorSet): on_survivors,
+    (ClientPhase.CONFIRMED, ConfirmationSet): on_confirmations,
+}
+
+
+class ClientSession:
+    """One client in one round. Feed it the server's messages; send what it returns.
+
+    Args:
+        context: the public parameters, checked by the caller against its own policy.
+        index: our position in the cohort.
+        identity: our signing key; must be the one registered at that position.
+        rand: source of secrets; leave it alone except in test vectors.
+
+    Raises:
+        ParameterError: index or identity do not match the context.
+
+    Every method may raise `LocalProtocolError` or `RemoteProtocolError`; the session is aborted
+    from then on, and a new round needs a new session.
+    """
+
+    def __init__(
+        self, context: SessionContext, index: int, identity: Identity, rand: Rand = os_random
+    ) -> None:
+        if not 0 <= index < context.size:
+            raise ParameterError("index", index, f"in 0 .. {context.size - 1}")
+        if context.cohort[index] != identity.public:
+            raise ParameterError("identity", identity, f"the identity registered for {index}")
+        self._party = Party(context, index, identity, rand)
+        self._state: State = Fresh()
+        self._limit = largest_message_bytes(context)
+
+    @property
+    def phase(self) -> ClientPhase:
+        """Where the session is."""
+        return self._state.phase
+
+    def begin(self) -> AnyMessage:
+        """Open the round: returns the advertisement to send."""
+        outbound = self._step(Local.BEGIN, None)
+        assert outbound is not None  # noqa: S101 - guaranteed by the handler
+        return outbound
+
+    def submit(self, vector: FieldVector) -> AnyMessage:
+        """Hand over the input: returns the masked vector to send."""
+        outbound = self._step(Local.INPUT, vector)
+        assert outbound is not None  # noqa: S101 - guaranteed by the handler
+        return outbound
+
+    def receive(self, message: AnyMessage) -> AnyMessage | None:
+        """Process a message from the server; returns the answer to send, if there is one."""
+        return self._step(type(message), message)
+
+    def receive_bytes(self, data: bytes) -> bytes | None:
+        """`receive` for bytes: decodes, steps, encodes."""
+        state, self._state = self._state, Aborted()
+        message = decode_from_server(data, SERVER, self._limit)
+        self._state = state
+        outbound = self.receive(message)
+        return None if outbound is None else encode_message(outbound)
+
+    def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
+        state, self._state = self._state, Aborted()
+        if isinstance(state, Aborted | Finished):
+            raise SessionAbortedError(f"this session is {state.phase.value}; start a new one")
+        handler = HANDLERS.get((state.phase, event))
+        if handler is None:
+            raise _illegal(state.phase, event)
+        if isinstance(event, type) and payload.context != context_tag(self._party.context):
+            raise RemoteProtocolError(SERVER, Reason.WRONG_CONTEXT)
+        step = handler(self._party, state, payload)
+        if step.state.phase not in CLIENT_MOVES[(state.phase, event)]:
+            raise LocalProtocolError(f"illegal move {state.phase} to {step.state.phase}")
+        self._state = step.state
+        return step.outbound
+
+
+def _illegal(phase: ClientPhase, event: Local | type) -> Exception:
+    if isinstance(event, Local):
+        return LocalProtocolError(f"{event.value!r} is not legal when {phase.value!r}")
+    return RemoteProtocolError(
+        SERVER, Reason.UNEXPECTED_MESSAGE, f"{event.__name__} when {phase.value!r}"
+    )

@@ -1,0 +1,147 @@
+"""What all parties of a round agree on before it begins, and its hash.
+
+The hash goes into every signature, every sealing key and every mask. Two clients that were told
+different things get masks that do not cancel: a server that lies about any parameter, or about the
+model that the application digest covers, learns noise only (Pasquini et al., CCS'22).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from secagg.errors import ParameterError
+from secagg.field import PrimeField
+from secagg.keys import KEY_BYTES
+from secagg.tags import Usage, digest, encode_parts
+
+SESSION_ID_BYTES = 16
+DIGEST_BYTES = 32
+
+MAX_COHORT = 1 << 20
+"""Bound on the cohort, so that a hostile context cannot make a client allocate without limit."""
+MAX_LENGTH = 1 << 30
+"""Bound on the vector length, for the same reason."""
+
+
+class Mode(enum.Enum):
+    """What the server may do: only look (`SEMI_HONEST`), or deviate at will (`ACTIVE`)."""
+
+    SEMI_HONEST = "semi_honest"
+    ACTIVE = "active"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionContext:
+    """The public parameters of one round of secure aggregation.
+
+    Args:
+        session_id: 16 bytes, unique to the training session.
+        round_number: >= 0, unique within the session.
+        cohort: registered Ed25519 public keys, all distinct; a party's index is its position.
+        threshold: t, the number of shares that rebuild a secret.
+        minimum_survivors: no sum over fewer clients is released; at least `threshold`.
+        mode: what the server is trusted with.
+        tolerated_colluders: clients that may work for the server.
+        bits: field size.
+        length: elements of each client's vector.
+        application_digest: 32-byte hash of everything the application fixed for the round: the
+            model, clip bounds, scale, sketch, noise.
+
+    Raises:
+        ParameterError: names the parameter, its value and what would be valid.
+
+    Source: Bonawitz et al. 2017 (ia.cr/2017/281), section 6: active security on the complete
+    graph needs 2 t > n + n_C.
+    """
+
+    session_id: bytes
+    round_number: int
+    cohort: tuple[bytes, ...]
+    threshold: int
+    minimum_survivors: int
+    mode: Mode
+    tolerated_colluders: int
+    bits: int
+    length: int
+    application_digest: bytes
+    hash: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._check_sizes()
+        self._check_threshold()
+        object.__setattr__(self, "hash", digest(Usage.CONTEXT, self.encode()))
+
+    @property
+    def size(self) -> int:
+        """n, the number of invited clients."""
+        return len(self.cohort)
+
+    @property
+    def field(self) -> PrimeField:
+        """The field of the round."""
+        return PrimeField(self.bits)
+
+    def encode(self) -> bytes:
+        """Canonical, injective encoding of every parameter."""
+        numbers = (
+            self.round_number,
+            self.threshold,
+            self.minimum_survivors,
+            self.tolerated_colluders,
+            self.bits,
+            self.length,
+        )
+        return encode_parts(
+            self.session_id,
+            self.mode.value.encode(),
+            b"".join(number.to_bytes(8, "little") for number in numbers),
+            b"".join(self.cohort),
+            self.application_digest,
+        )
+
+    def _check_sizes(self) -> None:
+        if len(self.session_id) != SESSION_ID_BYTES:
+            raise ParameterError(
+                "session_id", f"{len(self.session_id)} bytes", f"{SESSION_ID_BYTES} bytes"
+            )
+        if len(self.application_digest) != DIGEST_BYTES:
+            raise ParameterError(
+                "application_digest", f"{len(self.application_digest)} bytes", "32 bytes"
+            )
+        if not 0 <= self.round_number < 1 << 63:
+            raise ParameterError("round_number", self.round_number, "in 0 .. 2^63 - 1")
+        if not 2 <= self.size <= MAX_COHORT:
+            raise ParameterError("cohort", f"{self.size} clients", f"2 .. {MAX_COHORT} clients")
+        if any(len(key) != KEY_BYTES for key in self.cohort):
+            raise ParameterError("cohort", "a key of another length", "32-byte Ed25519 keys")
+        if len(set(self.cohort)) != self.size:
+            raise ParameterError("cohort", "a repeated identity key", "distinct identity keys")
+        if not 1 <= self.length <= MAX_LENGTH:
+            raise ParameterError("length", self.length, f"in 1 .. {MAX_LENGTH}")
+        PrimeField(self.bits)
+
+    def _check_threshold(self) -> None:
+        if not 0 <= self.tolerated_colluders < self.size:
+            raise ParameterError(
+                "tolerated_colluders", self.tolerated_colluders, f"in 0 .. {self.size - 1}"
+            )
+        lowest = lowest_threshold(self.size, self.tolerated_colluders, self.mode)
+        if not lowest <= self.threshold <= self.size:
+            raise ParameterError(
+                "threshold",
+                self.threshold,
+                f"in {lowest} .. {self.size} for {self.size} clients, "
+                f"{self.tolerated_colluders} colluders, mode {self.mode.value}",
+            )
+        if not self.threshold <= self.minimum_survivors <= self.size:
+            raise ParameterError(
+                "minimum_survivors", self.minimum_survivors, f"in {self.threshold} .. {self.size}"
+            )
+
+
+def lowest_threshold(size: int, colluders: int, mode: Mode) -> int:
+    """Smallest safe t on the complete graph: 2 t > n + n_C if active, else t > n_C and t >= 2."""
+    if mode is Mode.ACTIVE:
+        return (size + colluders) // 2 + 1
+    return max(colluders + 1, 2)

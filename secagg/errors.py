@@ -1,0 +1,98 @@
+"""Typed errors of the secure-aggregation core.
+
+`LocalProtocolError` means that our own caller misused us; `RemoteProtocolError` means that a peer
+sent something an honest peer would not have sent. Catch `ProtocolError` for either. A client
+session that raised one is aborted for good. No error message ever contains secret bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+
+SERVER = -1
+"""The party number used in errors for the server; clients are 0 .. n-1."""
+
+
+class Reason(enum.Enum):
+    """Why a peer's message was refused: one member for each check."""
+
+    MALFORMED = "the bytes are not a message of this protocol version"
+    OVERSIZED = "the message is longer than any honest message of this round"
+    UNEXPECTED_MESSAGE = "this kind of message is not legal in the present state"
+    UNKNOWN_SENDER = "the sender is not in the cohort, or not in the set that may still speak"
+    DUPLICATE_MESSAGE = "the sender has already sent this message"
+    WRONG_CONTEXT = "the message belongs to another session, round or parameter set"
+    BAD_SIGNATURE = "the signature does not verify under the registered identity"
+    BAD_KEY = "the public key is not acceptable"
+    DUPLICATE_KEY = "two parties advertised the same public key"
+    OWN_ENTRY_MISSING = "our own entry is missing or was changed"
+    SET_TOO_SMALL = "the announced set is smaller than the threshold or the minimum survivors"
+    SET_NOT_NESTED = "the announced set is not contained in the set before it"
+    BAD_SEAL = "a sealed message does not open"
+    BAD_SHARE = "a share is not a vector of field elements"
+    BAD_LENGTH = "a list or vector has another length than the round demands"
+    NOT_IN_FIELD = "a vector element is not below the prime"
+    WRONG_SECRET = "shares do not rebuild the secret that was committed to"
+    MISSING_SIGNATURES = "too few signatures on the announced survivor set"
+
+
+class ProtocolError(Exception):
+    """Abstract base of both kinds of protocol error; never raised itself."""
+
+    def __init__(self, message: str) -> None:
+        if type(self) is ProtocolError:
+            raise TypeError("raise LocalProtocolError or RemoteProtocolError instead")
+        super().__init__(message)
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own caller asked for something that the protocol does not allow."""
+
+
+class ParameterError(LocalProtocolError, ValueError):
+    """A parameter is infeasible: names the argument, its value and what would be valid."""
+
+    def __init__(self, argument: str, value: object, valid: str) -> None:
+        super().__init__(f"{argument} = {value!r}: must be {valid}")
+        self.argument = argument
+        self.value = value
+        self.valid = valid
+
+
+class SessionAbortedError(LocalProtocolError):
+    """The session ended in an error or was used up; a new session is needed."""
+
+
+class TooFewSurvivorsError(LocalProtocolError):
+    """Too few clients are left to go on; the round releases nothing."""
+
+    def __init__(self, stage: str, survivors: int, needed: int) -> None:
+        super().__init__(
+            f"stage {stage}: {survivors} clients answered, {needed} are needed "
+            f"({needed - survivors} missing); the round releases nothing"
+        )
+        self.stage = stage
+        self.survivors = survivors
+        self.needed = needed
+
+
+class RemoteProtocolError(ProtocolError):
+    """A peer misbehaved: `party` is its index in the cohort, or `SERVER`."""
+
+    def __init__(self, party: int, reason: Reason, detail: str = "") -> None:
+        name = "server" if party == SERVER else f"client {party}"
+        super().__init__(f"{name}: {reason.value}" + (f" ({detail})" if detail else ""))
+        self.party = party
+        self.reason = reason
+
+
+class CapacityError(LocalProtocolError, ValueError):
+    """The field is too small for the sum: it would wrap around."""
+
+    def __init__(self, required_bits: int, bits: int) -> None:
+        super().__init__(
+            f"the sum needs a field of {required_bits} bits, but bits = {bits}; raise bits to "
+            f"{required_bits}, or lower the cohort, the scale or the number of coins"
+        )
+        self.required_bits = required_bits
+        self.bits = bits

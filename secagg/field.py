@@ -1,0 +1,169 @@
+"""Prime fields by bit length, and vectors over them.
+
+`PrimeField(bits)` is GF(p) with p the largest prime below 2^bits. A vector is kept in the smallest
+machine word that holds `bits` bits; on the wire it is packed to exactly `bits` bits per element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secagg import _kernels
+from secagg.errors import CapacityError, ParameterError
+
+MIN_BITS = 8
+MAX_BITS = 62
+
+Words = NDArray[np.unsignedinteger[Any]]
+
+# 2^bits - p for bits = 8 .. 62, p the largest prime below 2^bits. A test checks every entry.
+# fmt: off
+_PRIME_GAPS = (
+    5, 3, 3, 9, 3, 1, 3, 19, 15, 1, 5, 1, 3, 9, 3, 15, 3, 39, 5, 39, 57, 3, 35, 1, 5, 9, 41, 31,
+    5, 25, 45, 7, 87, 21, 11, 57, 17, 55, 21, 115, 59, 81, 27, 129, 47, 111, 33, 55, 5, 13, 27, 55,
+    93, 1, 57,
+)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class PrimeField:
+    """GF(p), p the largest prime below 2^bits, 8 <= bits <= 62.
+
+    Raises:
+        ParameterError: bits is out of range.
+    """
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bits, int) or not MIN_BITS <= self.bits <= MAX_BITS:
+            raise ParameterError("bits", self.bits, f"an integer in {MIN_BITS} .. {MAX_BITS}")
+
+    @property
+    def modulus(self) -> int:
+        """The prime p."""
+        return int((1 << self.bits) - _PRIME_GAPS[self.bits - MIN_BITS])
+
+    @property
+    def word_mask(self) -> int:
+        """2^bits - 1: what is left of a keystream word before the rejection test."""
+        return (1 << self.bits) - 1
+
+    @property
+    def dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
+        """Unsigned little-endian word that holds an element: 2, 4 or 8 bytes."""
+        if self.bits <= 16:
+            return np.dtype("<u2")
+        return np.dtype("<u4") if self.bits <= 32 else np.dtype("<u8")
+
+    @property
+    def largest_centred(self) -> int:
+        """(p - 1) / 2: integers of at most this magnitude survive `lift` and `centre`."""
+        return (self.modulus - 1) // 2
+
+    def zeros(self, length: int) -> Words:
+        """The zero vector, dtype `self.dtype`, shape (length,)."""
+        return np.zeros(length, self.dtype)
+
+    def packed_bytes(self, length: int) -> int:
+        """Bytes of a packed vector: ceil(length * bits / 8)."""
+        return (length * self.bits + 7) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class FieldVector:
+    """A vector over GF(p): elements of `field.dtype`, all below p, marked read-only.
+
+    Raises:
+        ParameterError: wrong dtype or number of dimensions, or an element not below p.
+    """
+
+    field: PrimeField
+    elements: Words
+
+    def __post_init__(self) -> None:
+        elements = self.elements
+        if elements.dtype != self.field.dtype or elements.ndim != 1:
+            raise ParameterError(
+                "elements",
+                f"{elements.dtype}, {elements.ndim} dimensions",
+                f"{self.field.dtype}, 1 dimension",
+            )
+        if elements.size and int(elements.max()) >= self.field.modulus:
+            raise ParameterError("elements", "out of range", f"below {self.field.modulus}")
+        elements.flags.writeable = False
+
+    def __len__(self) -> int:
+        return int(self.elements.size)
+
+
+def lift(values: NDArray[np.int64], field: PrimeField) -> FieldVector:
+    """Map signed integers to GF(p): x >= 0 to x, x < 0 to p + x.
+
+    Args:
+        values: int64[length], each of magnitude at most `field.largest_centred`.
+
+    Raises:
+        ParameterError: another dtype or shape.
+        CapacityError: a value does not fit the field.
+    """
+    if values.dtype != np.int64 or values.ndim != 1:
+        raise ParameterError("values", f"{values.dtype}[{values.shape}]", "int64[length]")
+    if values.size:
+        largest = max(int(values.max()), -int(values.min()))
+        if largest > field.largest_centred:
+            raise CapacityError(required_bits(largest), field.bits)
+    return FieldVector(field, np.where(values < 0, values + field.modulus, values).astype(field.dtype))
+
+
+def centre(vector: FieldVector) -> NDArray[np.int64]:
+    """Inverse of `lift`: int64[length] in -(p-1)/2 .. (p-1)/2."""
+    signed = vector.elements.astype(np.int64)
+    signed[signed > vector.field.largest_centred] -= vector.field.modulus
+    return signed
+
+
+def required_bits(largest_magnitude: int) -> int:
+    """Smallest `bits` whose field holds every integer of at most this magnitude.
+
+    Post: PrimeField(result).largest_centred >= largest_magnitude
+    Raises:
+        ParameterError: negative, or beyond the largest field.
+    """
+    if largest_magnitude < 0:
+        raise ParameterError("largest_magnitude", largest_magnitude, "at least 0")
+    for bits in range(MIN_BITS, MAX_BITS + 1):
+        if PrimeField(bits).largest_centred >= largest_magnitude:
+            return bits
+    raise ParameterError(
+        "largest_magnitude", largest_magnitude, f"at most {PrimeField(MAX_BITS).largest_centred}"
+    )
+
+
+def pack(vector: FieldVector) -> bytes:
+    """Pack to `bits` bits per element, little-endian bit order; the last byte is zero-padded."""
+    packed = np.empty(vector.field.packed_bytes(len(vector)), np.uint8)
+    _kernels.pack_bits(vector.elements, vector.field.bits, packed)
+    return packed.tobytes()
+
+
+def unpack(packed: bytes, length: int, field: PrimeField) -> FieldVector:
+    """Inverse of `pack`.
+
+    Raises:
+        ValueError: another number of bytes, set padding bits, or an element not below p.
+    """
+    expected = field.packed_bytes(length)
+    if len(packed) != expected:
+        raise ValueError(f"packed vector has {len(packed)} bytes, {expected} expected")
+    padding = 8 * expected - length * field.bits
+    if padding and packed[-1] >> (8 - padding):
+        raise ValueError("padding bits of a packed vector are not zero")
+    elements = np.empty(length, field.dtype)
+    _kernels.unpack_bits(np.frombuffer(packed, np.uint8), field.bits, elements)
+    return FieldVector(field, elements)

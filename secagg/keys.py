@@ -1,0 +1,119 @@
+"""Key material: identities that sign, agreement keys that meet, seeds that mask.
+
+Secret values have their own types, never print themselves, and compare in constant time. All
+primitives come from the `cryptography` package (X25519, Ed25519).
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
+
+from secagg.errors import ParameterError
+from secagg.shamir import Rand
+from secagg.tags import Usage, tagged
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+NONCE_BYTES = 16
+
+os_random: Rand = secrets.token_bytes
+"""The one default source of secrets: the operating system's generator."""
+
+
+class _Secret:
+    """32 secret bytes with a redacted repr and constant-time equality."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: bytes) -> None:
+        if len(value) != KEY_BYTES:
+            raise ParameterError("value", f"{len(value)} bytes", f"{KEY_BYTES} bytes")
+        self._value = bytes(value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<secret>)"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and hmac.compare_digest(self._value, other.expose())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def expose(self) -> bytes:
+        """The secret bytes, for derivation and sharing only."""
+        return self._value
+
+
+class SecretSeed(_Secret):
+    """Seed of a client's self mask."""
+
+
+class AgreementKey(_Secret):
+    """An ephemeral X25519 private key."""
+
+    @property
+    def public(self) -> bytes:
+        """The 32-byte public key."""
+        return X25519PrivateKey.from_private_bytes(self._value).public_key().public_bytes_raw()
+
+    def agree(self, peer_public: bytes) -> bytes:
+        """The shared secret with a peer, to be fed to a key derivation only.
+
+        Raises:
+            ValueError: the peer's key is malformed or of low order.
+        """
+        private = X25519PrivateKey.from_private_bytes(self._value)
+        return private.exchange(X25519PublicKey.from_public_bytes(peer_public))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A long-lived Ed25519 signing key; its public half is registered with every party."""
+
+    _private: Ed25519PrivateKey
+
+    @classmethod
+    def generate(cls) -> Identity:
+        """A new identity from the operating system's generator."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_private_bytes(cls, raw: bytes) -> Identity:
+        """An identity stored as its 32 private bytes."""
+        return cls(Ed25519PrivateKey.from_private_bytes(raw))
+
+    def __repr__(self) -> str:
+        return f"Identity(public={self.public.hex()})"
+
+    @property
+    def public(self) -> bytes:
+        """The 32-byte verification key."""
+        return self._private.public_key().public_bytes_raw()
+
+    def private_bytes(self) -> bytes:
+        """The 32 private bytes, for storage by their owner only."""
+        return self._private.private_bytes_raw()
+
+    def sign(self, usage: Usage, *parts: bytes) -> bytes:
+        """64-byte signature over `tagged(usage, *parts)`."""
+        return self._private.sign(tagged(usage, *parts))
+
+
+def signature_is_valid(public: bytes, signature: bytes, usage: Usage, *parts: bytes) -> bool:
+    """Whether `signature` is `public`'s over `tagged(usage, *parts)`."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, tagged(usage, *parts))
+    except (InvalidSignature, ValueError):
+        return False
+    return True

@@ -1,0 +1,255 @@
+"""The messages of one round: frozen, self-validating, and their versioned codec.
+
+On the wire a message is one version byte and a MessagePack array whose first element is the
+message's number. Parties are named by their index in the cohort; sets of parties are bitmaps,
+lists of fixed-size items are concatenated in ascending order of party, so a repeated or reordered
+party cannot be expressed. The `context` field is a prefix of the context hash: it sorts out
+messages of other rounds early; signatures and sealing keys do the real binding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from secagg.context import SessionContext
+from secagg.errors import Reason, RemoteProtocolError
+from secagg.keys import KEY_BYTES, NONCE_BYTES, SIGNATURE_BYTES
+from secagg.sealing import SEAL_OVERHEAD_BYTES
+from secagg.shamir import SHARE_BYTES
+
+WIRE_VERSION = 1
+CONTEXT_TAG_BYTES = 8
+COMMITMENT_BYTES = 32
+
+SHARED_SECRETS = 2
+"""Secrets each client shares: the self-mask seed and the masking private key."""
+PLAIN_SHARE_BYTES = SHARED_SECRETS * SHARE_BYTES
+SEALED_SHARE_BYTES = PLAIN_SHARE_BYTES + SEAL_OVERHEAD_BYTES
+ADVERTISEMENT_ENTRY_BYTES = 2 * KEY_BYTES + NONCE_BYTES + SIGNATURE_BYTES
+
+_FRAME_BYTES = 64
+"""More than the version byte and all MessagePack headers of any message take."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Base of all messages: `context` is the first 8 bytes of the context hash."""
+
+    context: bytes
+
+    def __post_init__(self) -> None:
+        _need(len(self.context) == CONTEXT_TAG_BYTES, "context", self.context)
+
+
+class ClientMessage(Message, frozen=True, array_like=True):
+    """Base of messages to the server: `sender` is the index in the cohort."""
+
+    sender: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need(self.sender >= 0, "sender", b"")
+
+
+class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
+    """Round 0, up: two public keys and a nonce, signed."""
+
+    sealing_key: bytes
+    masking_key: bytes
+    nonce: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need(len(self.sealing_key) == KEY_BYTES, "sealing_key", self.sealing_key)
+        _need(len(self.masking_key) == KEY_BYTES, "masking_key", self.masking_key)
+        _need(len(self.nonce) == NONCE_BYTES, "nonce", self.nonce)
+        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
+
+    def entry(self) -> bytes:
+        """The fixed-size roster entry."""
+        return self.sealing_key + self.masking_key + self.nonce + self.signature
+
+    @classmethod
+    def from_entry(cls, context: bytes, sender: int, entry: bytes) -> Advertisement:
+        """Inverse of `entry`."""
+        keys, rest = entry[: 2 * KEY_BYTES], entry[2 * KEY_BYTES :]
+        return cls(
+            context=context,
+            sender=sender,
+            sealing_key=keys[:KEY_BYTES],
+            masking_key=keys[KEY_BYTES:],
+            nonce=rest[:NONCE_BYTES],
+            signature=rest[NONCE_BYTES:],
+        )
+
+
+class Roster(Message, frozen=True, array_like=True, tag=2):
+    """Round 0, down: the advertisements of all members, in order."""
+
+    members: bytes
+    entries: bytes
+
+
+class ShareBundle(ClientMessage, frozen=True, array_like=True, tag=3):
+    """Round 1, up: sealed shares for every other holder, in order, and a commitment, signed."""
+
+    commitment: bytes
+    sealed: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need(len(self.commitment) == COMMITMENT_BYTES, "commitment", self.commitment)
+        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
+
+
+class DeliveredShares(Message, frozen=True, array_like=True, tag=4):
+    """Round 1, down: who shared, and the sealed shares meant for the recipient, in order."""
+
+    participants: bytes
+    sealed: bytes
+
+
+class MaskedInput(ClientMessage, frozen=True, array_like=True, tag=5):
+    """Round 2, up: the masked vector, packed to `bits` bits per element."""
+
+    vector: bytes
+
+
+class SurvivorSet(Message, frozen=True, array_like=True, tag=6):
+    """Round 2, down: whose masked vectors are in the sum (U3)."""
+
+    survivors: bytes
+
+
+class Confirmation(ClientMessage, frozen=True, array_like=True, tag=7):
+    """Round 3, up: a signature over the survivor set."""
+
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
+
+
+class ConfirmationSet(Message, frozen=True, array_like=True, tag=8):
+    """Round 3, down: survivors' signatures over the survivor set, in order."""
+
+    confirmers: bytes
+    signatures: bytes
+
+
+class UnmaskShares(ClientMessage, frozen=True, array_like=True, tag=9):
+    """Round 4, up: one share for each participant that the sender holds shares of, in order.
+
+    Whether it is a share of the self-mask seed or of the masking key follows from the survivor
+    set, so a client cannot be made to express both for one party.
+    """
+
+    shares: bytes
+
+
+AnyMessage = (
+    Advertisement
+    | Roster
+    | ShareBundle
+    | DeliveredShares
+    | MaskedInput
+    | SurvivorSet
+    | Confirmation
+    | ConfirmationSet
+    | UnmaskShares
+)
+FromClient = Advertisement | ShareBundle | MaskedInput | Confirmation | UnmaskShares
+FromServer = Roster | DeliveredShares | SurvivorSet | ConfirmationSet
+
+M = TypeVar("M", bound=Message)
+
+_encoder = msgspec.msgpack.Encoder()
+_from_client = msgspec.msgpack.Decoder(FromClient)
+_from_server = msgspec.msgpack.Decoder(FromServer)
+
+
+def encode_message(message: AnyMessage) -> bytes:
+    """Version byte and MessagePack body."""
+    return bytes([WIRE_VERSION]) + _encoder.encode(message)
+
+
+def decode_from_client(data: bytes, party: int, limit: int) -> FromClient:
+    """Decode bytes that the transport attributes to client `party`.
+
+    Raises:
+        RemoteProtocolError: too long, not a message, or it names another sender.
+    """
+    message = _decode(_from_client, data, party, limit)
+    if message.sender != party:
+        raise RemoteProtocolError(party, Reason.UNKNOWN_SENDER, f"says it is {message.sender}")
+    return message
+
+
+def decode_from_server(data: bytes, party: int, limit: int) -> FromServer:
+    """Decode bytes from the server; `party` is the number used in errors.
+
+    Raises:
+        RemoteProtocolError: too long, or not a message.
+    """
+    return _decode(_from_server, data, party, limit)
+
+
+def context_tag(context: SessionContext) -> bytes:
+    """The prefix of the context hash that every message carries."""
+    return context.hash[:CONTEXT_TAG_BYTES]
+
+
+def largest_message_bytes(context: SessionContext) -> int:
+    """No honest message of this round is longer: the largest of a roster, a bundle of shares, a
+    set of signatures, and a packed vector."""
+    n = context.size
+    lists = n * max(ADVERTISEMENT_ENTRY_BYTES, SEALED_SHARE_BYTES, SIGNATURE_BYTES, SHARE_BYTES)
+    bitmap = (n + 7) // 8
+    fixed = COMMITMENT_BYTES + SIGNATURE_BYTES + _FRAME_BYTES
+    return max(lists, context.field.packed_bytes(context.length)) + bitmap + fixed
+
+
+def encode_set(indices: Iterable[int], size: int) -> bytes:
+    """Bitmap of a set of indices below `size`: bit i of byte i // 8, least significant first."""
+    bitmap = bytearray((size + 7) // 8)
+    for index in indices:
+        bitmap[index >> 3] |= 1 << (index & 7)
+    return bytes(bitmap)
+
+
+def decode_set(bitmap: bytes, size: int) -> tuple[int, ...]:
+    """Inverse of `encode_set`, ascending; ValueError on another length or set padding bits."""
+    if len(bitmap) != (size + 7) // 8:
+        raise ValueError(f"bitmap of {len(bitmap)} bytes for {size} parties")
+    members = tuple(i for i in range(8 * len(bitmap)) if bitmap[i >> 3] >> (i & 7) & 1)
+    if members and members[-1] >= size:
+        raise ValueError(f"bitmap names party {members[-1]} of {size}")
+    return members
+
+
+def split_items(data: bytes, size: int, count: int) -> list[bytes]:
+    """Cut a concatenation of `count` items of `size` bytes; ValueError on another length."""
+    if len(data) != size * count:
+        raise ValueError(f"{len(data)} bytes, {count} items of {size} bytes expected")
+    return [data[i * size : (i + 1) * size] for i in range(count)]
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes, party: int, limit: int) -> M:
+    if len(data) > limit:
+        raise RemoteProtocolError(party, Reason.OVERSIZED, f"{len(data)} bytes, at most {limit}")
+    if not data or data[0] != WIRE_VERSION:
+        raise RemoteProtocolError(party, Reason.MALFORMED, "unknown version")
+    try:
+        return decoder.decode(memoryview(data)[1:])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(party, Reason.MALFORMED, str(error)) from None
+
+
+def _need(condition: bool, name: str, value: bytes) -> None:
+    if not condition:
+        raise ValueError(f"{name}: {len(value)} bytes is not a valid length or value")
