@@ -1,1 +1,42 @@
 """Exact sums in GF(p) from an untrusted server; knows nothing of privacy budgets or learning."""
+
+from secagg.client import ClientSession
+from secagg.context import Mode, SessionContext, lowest_threshold
+from secagg.errors import (
+    SERVER,
+    CapacityError,
+    LocalProtocolError,
+    ParameterError,
+    ProtocolError,
+    Reason,
+    RemoteProtocolError,
+    SessionAbortedError,
+    TooFewSurvivorsError,
+)
+from secagg.field import FieldVector, PrimeField, centre, lift, required_bits
+from secagg.keys import Identity
+from secagg.server import FieldSum, ServerSession
+
+__all__ = [
+    "SERVER",
+    "CapacityError",
+    "ClientSession",
+    "FieldSum",
+    "FieldVector",
+    "Identity",
+    "LocalProtocolError",
+    "Mode",
+    "ParameterError",
+    "PrimeField",
+    "ProtocolError",
+    "Reason",
+    "RemoteProtocolError",
+    "ServerSession",
+    "SessionAbortedError",
+    "SessionContext",
+    "TooFewSurvivorsError",
+    "centre",
+    "lift",
+    "lowest_threshold",
+    "required_bits",
+]

@@ -214,7 +214,7 @@ def unpack_bits(packed: NDArray[np.uint8], bits: int, values: Words) -> None:
 
 
 @njit(cache=True)
-def _reduce_31(value: int) -> int:
+def _reduce_31(value: Any) -> Any:
     """value mod 2^31 - 1 for a value below 2^62."""
     folded = (value & np.uint64(_MERSENNE_31)) + (value >> np.uint64(31))
     folded = (folded & np.uint64(_MERSENNE_31)) + (folded >> np.uint64(31))
@@ -243,7 +243,7 @@ def evaluate_polynomials(
 
 
 @njit(cache=True)
-def power_31(base: int, exponent: int) -> int:
+def power_31(base: Any, exponent: int) -> Any:
     """base^exponent mod 2^31 - 1."""
     result = np.uint64(1)
     square = np.uint64(base)

@@ -32,7 +32,7 @@ class Reason(enum.Enum):
     BAD_SHARE = "a share is not a vector of field elements"
     BAD_LENGTH = "a list or vector has another length than the round demands"
     NOT_IN_FIELD = "a vector element is not below the prime"
-    WRONG_SECRET = "shares do not rebuild the secret that was committed to"
+    WRONG_REBUILT = "shares do not rebuild the secret that was committed to"
     MISSING_SIGNATURES = "too few signatures on the announced survivor set"
 
 

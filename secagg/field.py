@@ -118,7 +118,9 @@ def lift(values: NDArray[np.int64], field: PrimeField) -> FieldVector:
         largest = max(int(values.max()), -int(values.min()))
         if largest > field.largest_centred:
             raise CapacityError(required_bits(largest), field.bits)
-    return FieldVector(field, np.where(values < 0, values + field.modulus, values).astype(field.dtype))
+    return FieldVector(
+        field, np.where(values < 0, values + field.modulus, values).astype(field.dtype)
+    )
 
 
 def centre(vector: FieldVector) -> NDArray[np.int64]:

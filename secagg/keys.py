@@ -62,10 +62,15 @@ class SecretSeed(_Secret):
 class AgreementKey(_Secret):
     """An ephemeral X25519 private key."""
 
-    @property
-    def public(self) -> bytes:
-        """The 32-byte public key."""
-        return X25519PrivateKey.from_private_bytes(self._value).public_key().public_bytes_raw()
+    __slots__ = ("_private", "public")
+
+    public: bytes
+    """The 32-byte public key."""
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value)
+        self._private = X25519PrivateKey.from_private_bytes(value)
+        self.public = self._private.public_key().public_bytes_raw()
 
     def agree(self, peer_public: bytes) -> bytes:
         """The shared secret with a peer, to be fed to a key derivation only.
@@ -73,8 +78,7 @@ class AgreementKey(_Secret):
         Raises:
             ValueError: the peer's key is malformed or of low order.
         """
-        private = X25519PrivateKey.from_private_bytes(self._value)
-        return private.exchange(X25519PublicKey.from_public_bytes(peer_public))
+        return self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
 
 
 @dataclass(frozen=True, slots=True)

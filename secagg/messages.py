@@ -166,11 +166,11 @@ AnyMessage = (
 FromClient = Advertisement | ShareBundle | MaskedInput | Confirmation | UnmaskShares
 FromServer = Roster | DeliveredShares | SurvivorSet | ConfirmationSet
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M")
 
 _encoder = msgspec.msgpack.Encoder()
-_from_client = msgspec.msgpack.Decoder(FromClient)
-_from_server = msgspec.msgpack.Decoder(FromServer)
+_from_client: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
+_from_server: msgspec.msgpack.Decoder[FromServer] = msgspec.msgpack.Decoder(FromServer)
 
 
 def encode_message(message: AnyMessage) -> bytes:

@@ -1,7 +1,7 @@
 """Mask expansion: seekable, exactly uniform vectors over GF(p) from 16-byte keys.
 
-Stream j of key K is the AES-128-CTR keystream whose 16-byte counter block is j (4 bytes) followed by
-a block number (12 bytes), both big-endian, read as little-endian words of the field's word size.
+Stream j of key K is the AES-128-CTR keystream whose 16-byte counter block is j (4 bytes) followed
+by a block number (12 bytes), both big-endian, read as little-endian words of the field's word size.
 Element i is the first word among stream_0[i], stream_1[i], ... that, masked to `bits` bits, is
 below p. So every element is exactly uniform on [0, p), and any worker expands any coordinate range
 on its own. Streams above 0 are needed for a handful of positions and are read block by block.
@@ -10,7 +10,6 @@ on its own. Streams above 0 are needed for a handful of positions and are read b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
@@ -130,7 +129,8 @@ def _resample(
     rows, positions = rejects.sorted()
     stream = 1
     while rows.size:
-        words = _words_at(field, keys, rows, positions + start, stream) & field.word_mask
+        words = _words_at(field, keys, rows, positions + start, stream)
+        words &= field.dtype.type(field.word_mask)
         accepted = words < field.modulus
         _kernels.add_at(
             accumulator,
@@ -149,7 +149,7 @@ def _words_at(
     rows: NDArray[np.int64],
     coordinates: NDArray[np.int64],
     stream: int,
-) -> NDArray[Any]:
+) -> Words:
     """Word `coordinates[i]` of stream `stream` of key `keys[rows[i]]`; rows are sorted."""
     per_block = _BLOCK_BYTES // field.dtype.itemsize
     counters = np.zeros((rows.size, 2), ">u8")
@@ -163,7 +163,7 @@ def _words_at(
         # ECB of distinct counter blocks is CTR keystream at scattered positions.
         cipher.update_into(
             plain[low * _BLOCK_BYTES : high * _BLOCK_BYTES].tobytes(),
-            memoryview(blocks)[low * _BLOCK_BYTES :],
+            blocks[low * _BLOCK_BYTES :].data,
         )
     words = blocks[: plain.size].view(field.dtype).reshape(rows.size, per_block)
     return words[np.arange(rows.size), coordinates % per_block]

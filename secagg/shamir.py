@@ -101,10 +101,9 @@ def from_limbs(limbs: NDArray[np.uint64]) -> bytes:
 
 def random_elements(count: int, rand: Rand) -> NDArray[np.uint64]:
     """Exactly uniform elements of GF(2^31 - 1): 31-bit words, the word 2^31 - 1 drawn again."""
-    words = np.frombuffer(rand(4 * count), "<u4") & PRIME
-    words = words.astype(np.uint64)
+    words = _words_31(rand(4 * count))
     while (bad := np.flatnonzero(words == PRIME)).size:
-        words[bad] = np.frombuffer(rand(4 * bad.size), "<u4") & PRIME
+        words[bad] = _words_31(rand(4 * bad.size))
     return words
 
 
@@ -121,6 +120,10 @@ def decode_share(encoded: bytes, secrets: int) -> NDArray[np.uint32]:
     if share.size and int(share.max()) >= PRIME:
         raise ValueError("share element is not below 2^31 - 1")
     return share
+
+
+def _words_31(raw: bytes) -> NDArray[np.uint64]:
+    return np.frombuffer(raw, "<u4").astype(np.uint64) & np.uint64(PRIME)
 
 
 def _points(holders: Sequence[int]) -> NDArray[np.uint64]:

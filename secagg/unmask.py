@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,9 @@ class MaskRemoval:
 
 
 def rebuild_secrets(
-    roster: RoundRoster, owners: Sequence[int], shares: Mapping[int, Mapping[int, NDArray[np.uint32]]]
+    roster: RoundRoster,
+    owners: Sequence[int],
+    shares: Mapping[int, Mapping[int, NDArray[np.uint32]]],
 ) -> dict[int, bytes]:
     """Rebuild one secret for each owner from the first `threshold` shares at hand.
 
@@ -57,13 +60,13 @@ def rebuild_secrets(
         if len(answered) < roster.threshold:
             raise TooFewSurvivorsError("unmask", len(answered), roster.threshold)
         groups[tuple(answered[: roster.threshold])].append(owner)
-    rebuilt = {}
+    rebuilt: dict[int, bytes] = {}
     for holders, group in groups.items():
         stacked = np.stack([np.stack([shares[h][owner] for owner in group]) for h in holders])
         try:
             rebuilt.update(zip(group, combine(stacked, holders), strict=True))
         except ValueError:
-            raise RemoteProtocolError(group[0], Reason.WRONG_SECRET, f"one of {group}") from None
+            raise RemoteProtocolError(group[0], Reason.WRONG_REBUILT, f"one of {group}") from None
     return rebuilt
 
 
@@ -90,13 +93,13 @@ def plan_removal(
         if owner in alive:
             seed = SecretSeed(raw)
             if commitment(roster.hash, owner, seed) != commitments[owner]:
-                raise RemoteProtocolError(owner, Reason.WRONG_SECRET, "self-mask seed")
+                raise RemoteProtocolError(owner, Reason.WRONG_REBUILT, "self-mask seed")
             keys.append(self_key(seed, roster.hash, owner))
             subtract.append(True)
             continue
         private = AgreementKey(raw)
         if private.public != roster.advertisements[owner].masking_key:
-            raise RemoteProtocolError(owner, Reason.WRONG_SECRET, "masking key")
+            raise RemoteProtocolError(owner, Reason.WRONG_REBUILT, "masking key")
         for peer in roster.graph.neighbours(owner):
             if peer in alive:
                 public = roster.advertisements[peer].masking_key
@@ -138,7 +141,7 @@ def split_range(length: int, parts: int) -> list[tuple[int, int]]:
         raise ParameterError("length, parts", (length, parts), "at least 1")
     parts = max(1, min(parts, length // MIN_RANGE))
     borders = [length * i // parts for i in range(parts + 1)]
-    return list(zip(borders[:-1], borders[1:], strict=True))
+    return list(pairwise(borders))
 
 
 def executor_width(executor: Executor) -> int:
