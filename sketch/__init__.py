@@ -1,1 +1,39 @@
 """Linear maps and what chooses their size; knows nothing of noise samplers or protocols."""
+
+from __future__ import annotations
+
+from sketch.countsketch import CountMeanSketch
+from sketch.error import (
+    compression_error,
+    count_mean_error,
+    fixed_point_relative_std,
+    noise_error,
+    norm_estimate_variance,
+    size_for_error_ratio,
+    sketched_norm_variance,
+)
+from sketch.hashing import PublicSeed
+from sketch.linear import Identity, LinearSketch
+from sketch.rotation import Rotation, block_length, flat_bound
+from sketch.spec import DEFAULT_ROWS, SketchKind, SketchSpec, spec_for_size
+
+__all__ = [
+    "DEFAULT_ROWS",
+    "CountMeanSketch",
+    "Identity",
+    "LinearSketch",
+    "PublicSeed",
+    "Rotation",
+    "SketchKind",
+    "SketchSpec",
+    "block_length",
+    "compression_error",
+    "count_mean_error",
+    "fixed_point_relative_std",
+    "flat_bound",
+    "noise_error",
+    "norm_estimate_variance",
+    "size_for_error_ratio",
+    "sketched_norm_variance",
+    "spec_for_size",
+]

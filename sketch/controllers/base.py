@@ -1,0 +1,169 @@
+"""What a controller is: a pure function from released values to the size of the next sketch.
+
+A controller spends no privacy, because it sees nothing that was not released: `ReleasedStats`
+holds scalars of a noisy sum only, refuses to exist without noise, and is the only way in. There is
+no clock, no randomness and no memory but the state that each step returns, so a run can be replayed
+from its ledger.
+
+Source: post-processing, Dwork and Roth 2014, Proposition 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketch import _checks
+from sketch.spec import SketchSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedStats:
+    """What the world knows after a round; nothing in it is finer than the released noisy mean.
+
+    Args:
+        round_number: the round that was released, from 0.
+        dimension: number d of coordinates of an update.
+        size: number L of coordinates of the released mean sketch.
+        sketch_norm_squared: |nu|_2^2 of the RELEASED mean sketch nu, noise included.
+        noise_variance: total variance per coordinate of nu that is not signal, rounding included,
+            in the units of nu squared. Above 0: a value without noise is not a released value.
+        survivors: number of clients in the sum.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+    """
+
+    round_number: int
+    dimension: int
+    size: int
+    sketch_norm_squared: float
+    noise_variance: float
+    survivors: int
+
+    def __post_init__(self) -> None:
+        _checks.integer("round_number", self.round_number, 0)
+        _checks.integer("dimension", self.dimension, 1)
+        _checks.integer("size", self.size, 1, self.dimension)
+        _checks.real("sketch_norm_squared", self.sketch_norm_squared, 0.0)
+        _checks.real("noise_variance", self.noise_variance, 0.0, open_low=True)
+        _checks.integer("survivors", self.survivors, 1)
+
+    @classmethod
+    def from_mean_sketch(
+        cls,
+        mean_sketch: NDArray[np.float64],
+        *,
+        round_number: int,
+        dimension: int,
+        noise_variance: float,
+        survivors: int,
+    ) -> ReleasedStats:
+        """Take the norm of the released mean sketch.
+
+        Args:
+            mean_sketch: float64[L], decoded from the noisy sum and divided by the survivors.
+            round_number: the round that was released.
+            dimension: number d of coordinates of an update.
+            noise_variance: total variance per coordinate of `mean_sketch` that is not signal.
+            survivors: number of clients in the sum.
+
+        Raises:
+            TypeError: an argument of the wrong type.
+            ValueError: an argument out of range, or an entry of the sketch is not finite.
+        """
+        checked = _checks.vector("mean_sketch", mean_sketch, np.size(mean_sketch))
+        return cls(
+            round_number=round_number,
+            dimension=dimension,
+            size=checked.size,
+            sketch_norm_squared=float(checked @ checked),
+            noise_variance=noise_variance,
+            survivors=survivors,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerState:
+    """All that a controller remembers between rounds; public, and small enough for a checkpoint.
+
+    Args:
+        dimension: number d of coordinates of an update.
+        size: size L of the sketch that was last decided on.
+        last_round: the last round that was taken in, -1 before the first.
+        memory: past released figures, oldest first; what they are is the controller's own matter.
+    """
+
+    dimension: int
+    size: int
+    last_round: int = -1
+    memory: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rationale:
+    """Why a size was chosen, for the record of a run.
+
+    Args:
+        words: one sentence.
+        numbers: the figures behind it by name; treat as read-only.
+    """
+
+    words: str
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The shape of the next round's compression.
+
+    Args:
+        state: what to hand to the next step.
+        spec: the shape, to be announced before the seed is drawn.
+        rationale: why.
+    """
+
+    state: ControllerState
+    spec: SketchSpec
+    rationale: Rationale
+
+
+@runtime_checkable
+class Controller(Protocol):
+    """Chooses the size of each round's sketch from released values. Both methods are pure."""
+
+    def initial(self, dimension: int) -> Decision:
+        """The shape of the first round, before anything was released."""
+        ...
+
+    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
+        """The shape of the next round, given the state of the last decision and its release."""
+        ...
+
+
+def check_step(state: ControllerState, released: ReleasedStats) -> None:
+    """Refuse anything but the release of the round that `state` decided on.
+
+    Rounds may be missing (they failed and released nothing) but never come twice.
+
+    Raises:
+        TypeError: an argument of another type, such as a vector or a bare number.
+        ValueError: dimension or size differ from the decision, or the round was already taken in.
+    """
+    if not isinstance(state, ControllerState):
+        raise TypeError(f"state must be a ControllerState, not {type(state).__name__}")
+    if not isinstance(released, ReleasedStats):
+        raise TypeError(f"released must be ReleasedStats, not {type(released).__name__}")
+    decided = (state.dimension, state.size)
+    if (released.dimension, released.size) != decided:
+        got = (released.dimension, released.size)
+        raise ValueError(f"released must have dimension and size {decided}, not {got}")
+    if released.round_number <= state.last_round:
+        raise ValueError(
+            f"released round must be after {state.last_round}, not {released.round_number}"
+        )

@@ -1,0 +1,51 @@
+"""The same compression rate every round: the baseline, and the choice when a rate is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sketch import _checks
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Rationale,
+    ReleasedStats,
+    check_step,
+)
+from sketch.spec import DEFAULT_ROWS, spec_for_size
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRate:
+    """Size d / rate in every round, whatever was released.
+
+    Args:
+        rate: compression rate d / L, at least 1; 1 is no compression.
+        rows: number R of rows of the sketch.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+    """
+
+    rate: float
+    rows: int = DEFAULT_ROWS
+
+    def __post_init__(self) -> None:
+        _checks.real("rate", self.rate, 1.0)
+        _checks.integer("rows", self.rows, 1)
+
+    def initial(self, dimension: int) -> Decision:
+        """The shape of every round."""
+        spec = spec_for_size(dimension, max(1, int(dimension / self.rate)), self.rows)
+        return self._decide(ControllerState(dimension, spec.size))
+
+    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
+        """The same shape again; takes the release only to check that it is one."""
+        check_step(state, released)
+        return self._decide(replace(state, last_round=released.round_number))
+
+    def _decide(self, state: ControllerState) -> Decision:
+        spec = spec_for_size(state.dimension, state.size, self.rows)
+        numbers = {"rate": float(self.rate), "size": float(spec.size)}
+        return Decision(state, spec, Rationale("The rate is fixed.", numbers))

@@ -1,0 +1,265 @@
+"""The count-mean sketch: definition, linear algebra, unbiasedness and error."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sketch import CountMeanSketch, Identity, LinearSketch, PublicSeed
+from sketch.error import count_mean_error, sketched_norm_variance
+from sketch.hashing import CHUNK, MAX_COLUMNS, buckets, signs
+
+SEED = PublicSeed(bytes(range(32)))
+SeedSource = Callable[[int], PublicSeed]
+Vector = NDArray[np.float64]
+
+
+def matrix(dimension: int, rows: int, columns: int, seed: PublicSeed) -> Vector:
+    """The map as a dense matrix, straight from its definition."""
+    dense = np.zeros((rows, columns, dimension))
+    for r in range(rows):
+        bucket = buckets(seed, r, columns, 0, dimension)
+        dense[r, bucket, np.arange(dimension)] = signs(seed, r, 0, dimension)
+    return dense.reshape(rows * columns, dimension) / np.sqrt(rows)
+
+
+def normal(number: int, size: int) -> Vector:
+    """Fixed normal vector number `number`."""
+    return np.random.default_rng(number).normal(size=size)
+
+
+class TestDefinition:
+    @pytest.mark.parametrize(
+        ("dimension", "rows", "columns"),
+        [(1, 1, 1), (7, 3, 1), (8, 1, 8), (9, 2, 5), (130, 15, 4), (1000, 4, 977)],
+    )
+    def test_equals_the_matrix(self, dimension: int, rows: int, columns: int) -> None:
+        sketch = CountMeanSketch(dimension, rows, columns, SEED)
+        dense = matrix(dimension, rows, columns, SEED)
+        x, y = normal(0, dimension), normal(1, sketch.size)
+        np.testing.assert_allclose(sketch.encode(x), dense @ x, atol=1e-12)
+        np.testing.assert_allclose(sketch.decode(y), dense.T @ y, atol=1e-12)
+
+    def test_across_chunks(self) -> None:
+        dimension, columns = 2 * CHUNK + 11, 31
+        sketch = CountMeanSketch(dimension, 1, columns, SEED)
+        x, y = normal(0, dimension), normal(1, columns)
+        bucket, sign = buckets(SEED, 0, columns, 0, dimension), signs(SEED, 0, 0, dimension)
+        expected = np.bincount(bucket, weights=sign * x, minlength=columns)
+        np.testing.assert_allclose(sketch.encode(x), expected, atol=1e-9)
+        np.testing.assert_array_equal(sketch.decode(y), sign * y[bucket])
+
+    def test_single_precision_is_summed_in_double(self) -> None:
+        x = normal(0, 5000).astype(np.float32)
+        sketch = CountMeanSketch(5000, 3, 40, SEED)
+        encoded = sketch.encode(x)
+        assert encoded.dtype == np.float64
+        np.testing.assert_array_equal(encoded, sketch.encode(x.astype(np.float64)))
+
+    def test_strided_and_read_only_inputs(self) -> None:
+        sketch = CountMeanSketch(300, 3, 40, SEED)
+        wide = normal(0, 600)
+        strided = wide[::2]
+        frozen = strided.copy()
+        frozen.flags.writeable = False
+        np.testing.assert_array_equal(sketch.encode(strided), sketch.encode(frozen))
+
+    def test_inputs_are_left_alone(self) -> None:
+        sketch = CountMeanSketch(300, 3, 40, SEED)
+        x, y = normal(0, 300), normal(1, 120)
+        kept_x, kept_y = x.copy(), y.copy()
+        sketch.encode(x)
+        sketch.decode(y)
+        np.testing.assert_array_equal(x, kept_x)
+        np.testing.assert_array_equal(y, kept_y)
+
+    def test_satisfies_the_protocol(self) -> None:
+        assert isinstance(CountMeanSketch(5, 1, 2, SEED), LinearSketch)
+        assert isinstance(Identity(5), LinearSketch)
+
+    def test_repr_rebuilds_its_parameters(self) -> None:
+        text = repr(CountMeanSketch(5, 1, 2, SEED))
+        assert text.startswith("CountMeanSketch(dimension=5, rows=1, columns=2, seed=PublicSeed(")
+        assert repr(Identity(5)) == "Identity(dimension=5)"
+
+    def test_no_allocation_of_the_order_of_the_hashes(self) -> None:
+        dimension, rows = 2**18, 15
+        sketch = CountMeanSketch(dimension, rows, 10, SEED)
+        x = normal(0, dimension)
+        y = sketch.encode(x)
+        tracemalloc.start()
+        try:
+            sketch.encode(x)
+            encode_peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.reset_peak()
+            sketch.decode(y)
+            decode_peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert encode_peak < dimension * rows / 4
+        assert decode_peak < 8 * dimension + dimension * rows / 4
+
+
+class TestLinearAlgebra:
+    @settings(max_examples=50)
+    @given(
+        st.integers(1, 200),
+        st.integers(1, 6),
+        st.integers(1, 40),
+        st.binary(min_size=32, max_size=32),
+    )
+    def test_linear_and_adjoint(self, dimension: int, rows: int, columns: int, key: bytes) -> None:
+        sketch = CountMeanSketch(dimension, rows, columns, PublicSeed(key))
+        a, b, y = normal(1, dimension), normal(2, dimension), normal(3, sketch.size)
+        combined = sketch.encode(2.5 * a - 3.0 * b)
+        np.testing.assert_allclose(
+            combined, 2.5 * sketch.encode(a) - 3.0 * sketch.encode(b), atol=1e-10
+        )
+        assert sketch.encode(a) @ y == pytest.approx(a @ sketch.decode(y), abs=1e-9)
+
+    def test_every_column_has_length_one(self) -> None:
+        sketch = CountMeanSketch(40, 5, 7, SEED)
+        for q in range(40):
+            unit = np.zeros(40)
+            unit[q] = 1.0
+            assert np.linalg.norm(sketch.encode(unit)) == pytest.approx(1.0)
+
+    def test_seeds_differ(self, seeds: SeedSource) -> None:
+        x = normal(0, 100)
+        first, second = (CountMeanSketch(100, 3, 9, seeds(i)).encode(x) for i in range(2))
+        assert not np.allclose(first, second)
+
+
+def biased_decode(x: Vector, rows: int, columns: int, seed: PublicSeed) -> Vector:
+    """A broken twin of decode(encode(x)): one random draw gives both bucket and sign."""
+    out = np.zeros_like(x)
+    for r in range(rows):
+        words = buckets(seed, r, MAX_COLUMNS, 0, x.size).astype(np.uint64)
+        bucket = (words * np.uint64(columns)) >> np.uint64(32)
+        sign = np.where(words >= 2**31, -1.0, 1.0)
+        row = np.bincount(bucket.astype(int), weights=sign * x, minlength=columns)
+        out += sign * row[bucket] / rows
+    return out
+
+
+@pytest.mark.statistical
+class TestMoments:
+    """Over the seed; tolerances from the sample size and the known or sampled variance."""
+
+    DIMENSION, ROWS, COLUMNS, SAMPLES = 60, 3, 10, 3000
+    X = np.linspace(0.2, 2.0, DIMENSION)
+
+    def samples(self, seeds: SeedSource, what: Callable[[CountMeanSketch, int], object]) -> Vector:
+        """`what` of the map of each seed."""
+        maps = (
+            CountMeanSketch(self.DIMENSION, self.ROWS, self.COLUMNS, seeds(i))
+            for i in range(self.SAMPLES)
+        )
+        return np.array([what(sketch, i) for i, sketch in enumerate(maps)])
+
+    def test_decoding_is_unbiased(self, seeds: SeedSource, mean_check: Callable[..., None]) -> None:
+        decoded = self.samples(seeds, lambda s, _: s.decode(s.encode(self.X)))
+        # One coordinate's share of Lemma 6 without noise: everything but itself, over L.
+        variance = (self.X @ self.X - self.X**2) / (self.ROWS * self.COLUMNS)
+        mean_check(decoded, self.X, variance)
+
+    def test_one_draw_for_bucket_and_sign_is_biased(
+        self, seeds: SeedSource, mean_check: Callable[..., None]
+    ) -> None:
+        decoded = np.array(
+            [biased_decode(self.X, self.ROWS, self.COLUMNS, seeds(i)) for i in range(300)]
+        )
+        with pytest.raises(AssertionError, match="mean off"):
+            mean_check(decoded, self.X)
+
+    def test_norm_is_kept_on_average(
+        self, seeds: SeedSource, mean_check: Callable[..., None]
+    ) -> None:
+        norms = self.samples(seeds, lambda s, _: np.sum(s.encode(self.X) ** 2))
+        squared = self.X @ self.X
+        size = self.ROWS * self.COLUMNS
+        variance = sketched_norm_variance(size, squared, float(np.sum(self.X**4)))
+        mean_check(norms, squared, variance)
+        mean_check((norms - squared) ** 2, variance)
+
+    @pytest.mark.parametrize("sigma", [0.0, 0.7])
+    def test_lemma_6(
+        self, seeds: SeedSource, mean_check: Callable[..., None], sigma: float
+    ) -> None:
+        def squared_error(sketch: CountMeanSketch, number: int) -> float:
+            noisy = sketch.encode(self.X) + sigma * normal(number, sketch.size)
+            return float(np.sum((sketch.decode(noisy) - self.X) ** 2))
+
+        expected = count_mean_error(
+            self.DIMENSION, self.ROWS * self.COLUMNS, self.X @ self.X, sigma**2
+        )
+        mean_check(self.samples(seeds, squared_error), expected)
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("sizes", "name"), [((0, 1, 1), "dimension"), ((1, 0, 1), "rows"), ((1, 1, 0), "columns")]
+    )
+    def test_sizes(self, sizes: tuple[int, int, int], name: str) -> None:
+        with pytest.raises(ValueError, match=name):
+            CountMeanSketch(*sizes, SEED)
+
+    def test_columns_have_a_limit(self) -> None:
+        with pytest.raises(ValueError, match="columns must be from 1 to 4294967296"):
+            CountMeanSketch(1, 1, 2**32 + 1, SEED)
+
+    def test_seed_is_public(self) -> None:
+        with pytest.raises(TypeError, match="seed must be a PublicSeed, not bytes"):
+            CountMeanSketch(1, 1, 1, bytes(32))  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("built", [CountMeanSketch(6, 2, 3, SEED), Identity(6)])
+    @pytest.mark.parametrize("method", ["encode", "decode"])
+    class TestVectors:
+        def test_not_an_array(self, built: LinearSketch, method: str) -> None:
+            with pytest.raises(TypeError, match="must be a NumPy array, not list"):
+                getattr(built, method)([0.0] * 6)
+
+        @pytest.mark.parametrize("dtype", [np.int64, np.float16, np.complex128, object])
+        def test_dtype(self, built: LinearSketch, method: str, dtype: type) -> None:
+            with pytest.raises(TypeError, match="must have dtype float64"):
+                getattr(built, method)(np.zeros(6, dtype=dtype))
+
+        @pytest.mark.parametrize("shape", [(5,), (7,), (6, 1), (1, 6), ()])
+        def test_shape(self, built: LinearSketch, method: str, shape: tuple[int, ...]) -> None:
+            with pytest.raises(ValueError, match=r"must have shape \(6,\)"):
+                getattr(built, method)(np.zeros(shape))
+
+        @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+        @pytest.mark.parametrize("where", range(6))
+        def test_not_finite(self, built: LinearSketch, method: str, bad: float, where: int) -> None:
+            values = np.ones(6)
+            values[where] = bad
+            with pytest.raises(ValueError, match="must be finite in every coordinate"):
+                getattr(built, method)(values)
+
+    def test_opposite_infinities_do_not_cancel(self) -> None:
+        with pytest.raises(ValueError, match="values must be finite"):
+            CountMeanSketch(2, 1, 1, SEED).encode(np.array([np.inf, -np.inf]))
+
+    def test_decode_takes_double_precision_only(self) -> None:
+        with pytest.raises(TypeError, match="must have dtype float64, not float32"):
+            CountMeanSketch(6, 2, 3, SEED).decode(np.zeros(6, dtype=np.float32))
+
+
+class TestIdentity:
+    def test_copies(self) -> None:
+        x = normal(0, 9)
+        identity = Identity(9)
+        assert (identity.dimension, identity.size) == (9, 9)
+        for out in (identity.encode(x), identity.decode(x)):
+            np.testing.assert_array_equal(out, x)
+            assert not np.shares_memory(out, x)
+
+    def test_single_precision(self) -> None:
+        assert Identity(2).encode(np.ones(2, dtype=np.float32)).dtype == np.float64

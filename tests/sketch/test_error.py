@@ -1,0 +1,111 @@
+"""Closed forms: limits, identities between them, and the variance of the norm estimate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sketch import (
+    CountMeanSketch,
+    PublicSeed,
+    compression_error,
+    count_mean_error,
+    fixed_point_relative_std,
+    noise_error,
+    norm_estimate_variance,
+    size_for_error_ratio,
+    sketched_norm_variance,
+)
+
+POSITIVE = st.floats(1e-6, 1e6)
+
+
+class TestForms:
+    @given(st.integers(1, 10**7), st.integers(1, 10**6), POSITIVE, POSITIVE)
+    def test_error_is_the_sum_of_its_parts(
+        self, dimension: int, size: int, norm: float, noise: float
+    ) -> None:
+        whole = count_mean_error(dimension, size, norm, noise)
+        parts = compression_error(dimension, size, norm) + noise_error(dimension, noise)
+        assert whole == pytest.approx(parts)
+
+    def test_one_coordinate_has_no_compression_error(self) -> None:
+        assert compression_error(1, 1, 5.0) == 0.0
+
+    @given(st.integers(2, 10**7), POSITIVE, POSITIVE, st.floats(0.01, 1.0))
+    def test_size_rule_balances_the_errors(
+        self, dimension: int, norm: float, noise: float, ratio: float
+    ) -> None:
+        size = math.ceil(size_for_error_ratio(norm, noise, ratio))
+        share = compression_error(dimension, size, norm) / noise_error(dimension, noise)
+        assert share <= ratio * (1 + 1e-9)
+
+    def test_a_spike_has_no_norm_variance(self) -> None:
+        assert sketched_norm_variance(7, 4.0, 16.0) == 0.0
+        assert sketched_norm_variance(7, 0.1, 0.1**2 * (1 + 1e-12)) == 0.0
+
+    def test_estimate_of_nothing_is_the_chi_square_variance(self) -> None:
+        assert norm_estimate_variance(50, 0.0, 0.0, 3.0) == 2 * 50 * 9
+
+    @given(st.integers(1, 10**6), POSITIVE, st.floats(0.01, 1.0))
+    def test_fixed_point(self, size: int, norm: float, ratio: float) -> None:
+        noise = norm / (ratio * size)
+        std = math.sqrt(norm_estimate_variance(size, norm, 0.0, noise))
+        assert fixed_point_relative_std(size, ratio) == pytest.approx(std / norm)
+
+    def test_published_figure(self) -> None:
+        assert fixed_point_relative_std(1, 0.1) == pytest.approx(15.6, abs=0.05)
+        assert fixed_point_relative_std(7600, 0.1) == pytest.approx(0.18, abs=0.005)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("rows", "columns"), [(1, 40), (4, 10), (10, 4)])
+def test_norm_estimate_moments(
+    seeds: Callable[[int], PublicSeed],
+    mean_check: Callable[..., None],
+    rows: int,
+    columns: int,
+) -> None:
+    """Mean and variance of |S mu + xi|^2 - L sigma^2; both depend on R and P through L alone."""
+    mu, variance = np.linspace(-1.0, 2.0, 50), 0.5
+    size, norm = rows * columns, float(mu @ mu)
+    rng = np.random.default_rng(rows)
+    estimates = np.empty(3000)
+    for i in range(estimates.size):
+        noise = math.sqrt(variance) * rng.normal(size=size)
+        released = CountMeanSketch(mu.size, rows, columns, seeds(i)).encode(mu) + noise
+        estimates[i] = released @ released - size * variance
+    expected = norm_estimate_variance(size, norm, float(np.sum(mu**4)), variance)
+    mean_check(estimates, norm, expected)
+    mean_check((estimates - norm) ** 2, expected)
+
+
+class TestArguments:
+    @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+    def test_norms_and_variances(self, bad: float) -> None:
+        for call in (
+            lambda: count_mean_error(5, 5, bad, 1.0),
+            lambda: count_mean_error(5, 5, 1.0, bad),
+            lambda: sketched_norm_variance(5, bad, 0.0),
+            lambda: norm_estimate_variance(5, 1.0, 0.0, bad),
+            lambda: size_for_error_ratio(bad, 1.0, 0.1),
+        ):
+            with pytest.raises(ValueError, match="must be finite and at least 0"):
+                call()
+
+    def test_fourth_power_cannot_pass_the_square(self) -> None:
+        with pytest.raises(ValueError, match="fourth_power"):
+            sketched_norm_variance(5, 2.0, 4.1)
+
+    def test_size_rule_needs_noise(self) -> None:
+        with pytest.raises(ValueError, match=r"noise_variance must be finite and above 0"):
+            size_for_error_ratio(1.0, 0.0, 0.1)
+
+    def test_types(self) -> None:
+        with pytest.raises(TypeError, match="norm_squared must be a real number, not str"):
+            compression_error(5, 5, "1")  # type: ignore[arg-type]
