@@ -400,6 +400,10 @@ class ClientSession:
         """Where the session is."""
         return self._state.phase
 
+    def abort(self) -> None:
+        """End the session for good; what it held is forgotten."""
+        self._state = Aborted()
+
     def begin(self) -> AnyMessage:
         """Open the round: returns the advertisement to send."""
         outbound = self._step(Local.BEGIN, None)

@@ -130,6 +130,19 @@ def centre(vector: FieldVector) -> NDArray[np.int64]:
     return signed
 
 
+def add_into(total: Words, vector: FieldVector) -> None:
+    """total += vector over GF(p), in place; `total` holds elements below p of the field's dtype.
+
+    Raises:
+        ParameterError: dtype or length differ.
+    """
+    if total.dtype != vector.field.dtype or total.shape != vector.elements.shape:
+        raise ParameterError(
+            "total", f"{total.dtype}{total.shape}", f"{vector.field.dtype}{vector.elements.shape}"
+        )
+    _kernels.add_vectors(total, vector.elements, vector.field.modulus)
+
+
 def required_bits(largest_magnitude: int) -> int:
     """Smallest `bits` whose field holds every integer of at most this magnitude.
 

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg import _kernels
 from secagg.client import held_by
 from secagg.context import Mode, SessionContext
 from secagg.errors import (
@@ -28,7 +27,7 @@ from secagg.errors import (
     SessionAbortedError,
     TooFewSurvivorsError,
 )
-from secagg.field import FieldVector, unpack
+from secagg.field import FieldVector, add_into, unpack
 from secagg.keys import AgreementKey, os_random, signature_is_valid
 from secagg.messages import (
     SEALED_SHARE_BYTES,
@@ -215,7 +214,7 @@ class ServerSession:
             vector = unpack(message.vector, self._context.length, self._context.field)
         except ValueError as error:
             raise RemoteProtocolError(sender, Reason.NOT_IN_FIELD, str(error)) from None
-        _kernels.add_vectors(self._total, vector.elements, self._context.field.modulus)
+        add_into(self._total, vector)
         self._uploaded.add(sender)
 
     def _on_confirmation(self, message: Confirmation) -> None:

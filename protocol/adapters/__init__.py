@@ -1,0 +1,1 @@
+"""Transports: how the sans-I/O parts meet a network, or the memory of one process."""

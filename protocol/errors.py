@@ -1,0 +1,26 @@
+"""Errors that arise where the parts are joined."""
+
+from __future__ import annotations
+
+
+class ConfigurationError(ValueError):
+    """A configuration key is unknown or its value infeasible: names the key and what is valid."""
+
+    def __init__(self, key: str, problem: str, valid: str) -> None:
+        super().__init__(f"{key}: {problem}; valid: {valid}")
+        self.key = key
+        self.problem = problem
+        self.valid = valid
+
+
+class PolicyError(Exception):
+    """A server announced parameters that this client's own policy does not accept."""
+
+    def __init__(self, parameter: str, announced: object, acceptable: str) -> None:
+        super().__init__(
+            f"refused to join: the server announced {parameter} = {announced}, "
+            f"this client accepts {acceptable}"
+        )
+        self.parameter = parameter
+        self.announced = announced
+        self.acceptable = acceptable

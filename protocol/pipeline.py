@@ -1,0 +1,188 @@
+"""From a float update to a field vector on the client, and back from the sum on the server.
+
+Each stage has a client half and a server half. The client runs the list forward, the server
+backward. The types carry the sensitivity: `Bounded` knows its Euclidean bound, `Quantized` its
+integer bounds, `Noised` its coins; a stage in the wrong place does not type-check, and raises if
+forced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import Bounded, Noised, NoiseSeed, Quantized, add_coins, clip_l2, quantize, residual_offset
+from protocol.setup import RoundSetup
+from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
+from sketch import LinearSketch, Rotation
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Finite check and Euclidean clip. Stability: any -> l2_bound."""
+
+    dimension: int
+    l2_bound: float
+
+    def client(self, update: NDArray[Any]) -> Bounded:
+        """float32|float64[d] to a vector of norm at most `l2_bound`."""
+        if getattr(update, "shape", None) != (self.dimension,):
+            raise ParameterError(
+                "update", f"shape {getattr(update, 'shape', None)}", f"shape ({self.dimension},)"
+            )
+        return clip_l2(update, self.l2_bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Compress:
+    """A linear sketch, clipped again: exact whatever the hash luck. Stability: l2 -> l2_bound."""
+
+    sketch: LinearSketch
+    l2_bound: float
+
+    def client(self, bounded: Bounded) -> Bounded:
+        """float64[d] to float64[L]."""
+        return clip_l2(self.sketch.encode(bounded.values), self.l2_bound)
+
+    def server(self, mean_sketch: Floats) -> Floats:
+        """float64[L] to float64[d], unbiased."""
+        return self.sketch.decode(mean_sketch)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """A random rotation, so that no coordinate stands out. Stability: l2 -> l2."""
+
+    rotation: Rotation
+
+    def client(self, bounded: Bounded) -> Bounded:
+        """float64[L] to float64[L]."""
+        return bounded.map_isometry(self.rotation.forward)
+
+    def server(self, rotated: Floats) -> Floats:
+        """The inverse rotation."""
+        return self.rotation.inverse(rotated)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantize:
+    """Scale and conditional stochastic rounding. Stability: l2 -> quantized_l2_bound."""
+
+    scale: float
+    linf_bound: int
+
+    def client(self, bounded: Bounded, seed: NoiseSeed) -> Quantized:
+        """float64[L] to bounded integers."""
+        return quantize(bounded, self.scale, self.linf_bound, seed)
+
+    def server(self, total: Floats) -> Floats:
+        """Integer units back to units of the update."""
+        return np.asarray(total / self.scale, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class AddCoins:
+    """Binomial noise from the client's own fair coins. Needs, and keeps, the integer bounds."""
+
+    coins: int
+
+    def client(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
+        """Bounded integers to noised integers."""
+        return add_coins(quantized, self.coins, seed)
+
+    def server(self, total: Integers, survivors: int) -> Floats:
+        """Take off the known mean of the noise: half a unit for each survivor if coins are odd."""
+        return np.asarray(total - survivors * residual_offset(self.coins), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """Signed integers to GF(p) and back. The setup proved that the sum cannot wrap around."""
+
+    field: PrimeField
+
+    def client(self, noised: Noised) -> FieldVector:
+        """int64[L] to GF(p)."""
+        return lift(noised.values, self.field)
+
+    def server(self, total: FieldVector) -> Integers:
+        """GF(p) to int64[L]."""
+        return centre(total)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanRelease:
+    """What a round releases; everything here is already private.
+
+    Attributes:
+        update: float64[d], the unbiased mean update over the survivors.
+        mean_sketch: float64[L], the noisy mean sketch it was decoded from.
+        noise_variance: variance per coordinate of `mean_sketch` from coins and rounding.
+        survivors: number of clients in the mean.
+    """
+
+    update: Floats
+    mean_sketch: Floats
+    noise_variance: float
+    survivors: int
+
+
+class Pipeline:
+    """All stages of a round, built from its public setup; the same on both sides."""
+
+    def __init__(self, setup: RoundSetup) -> None:
+        parameters = setup.parameters
+        self._setup = setup
+        self._clip = Clip(parameters.sketch.dimension, parameters.clip_l2)
+        self._compress = Compress(
+            parameters.sketch.build(parameters.public_seed), parameters.sketch_clip_l2
+        )
+        self._rotate = Rotate(Rotation(parameters.length, parameters.public_seed))
+        self._quantize = Quantize(parameters.scale, parameters.linf_bound)
+        self._coins = AddCoins(parameters.coins)
+        self._lift = Lift(setup.context.field)
+
+    def encode(self, update: NDArray[Any], seed: NoiseSeed) -> FieldVector:
+        """The client's half: clip, sketch, rotate, quantise, noise, lift.
+
+        Args:
+            update: float32|float64[d].
+            seed: fresh and secret; drives rounding and coins, never used twice.
+
+        Raises:
+            ParameterError: the update has another shape.
+            NonFiniteUpdateError: it has a NaN or an infinity.
+        """
+        bounded = self._clip.client(update)
+        rotated = self._rotate.client(self._compress.client(bounded))
+        noised = self._coins.client(self._quantize.client(rotated, seed), seed)
+        return self._lift.client(noised)
+
+    def decode(self, total: FieldSum) -> MeanRelease:
+        """The server's half: the same stages backward, then the mean over the survivors."""
+        survivors = len(total.survivors)
+        integers = self._lift.server(total.vector)
+        rotated = self._quantize.server(self._coins.server(integers, survivors))
+        mean_sketch = self._rotate.server(rotated) / survivors
+        return MeanRelease(
+            update=self._compress.server(mean_sketch),
+            mean_sketch=mean_sketch,
+            noise_variance=self.noise_variance(survivors),
+            survivors=survivors,
+        )
+
+    def noise_variance(self, survivors: int) -> float:
+        """Variance per coordinate of the mean sketch that is not signal.
+
+        A client's coins have variance m/4. Rounding a fraction f has variance f (1 - f), which
+        averages 1/6 over uniform fractions; the true value depends on private data, and is small
+        beside the coins for every scale that the calibration chooses.
+        """
+        per_client = self._coins.coins / 4.0 + 1.0 / 6.0
+        return per_client / (survivors * self._setup.parameters.scale**2)

@@ -1,0 +1,267 @@
+"""Everything public about one round: what is encoded how, by whom, and who may learn what.
+
+`RoundParameters` says how an update becomes integers; its digest is the application digest of the
+secure-aggregation context, so a client that was told other parameters contributes noise only.
+`RoundSetup` joins both, proves the capacity of the field, and travels as one announcement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from dataclasses import dataclass
+
+import msgspec
+
+from dp import BinomialRelease, NonPrivateRelease, quantized_l2_bound
+from dp.coins import noise_limit, require_coins
+from dp.rounding import require_linf_bound
+from secagg import (
+    SERVER,
+    CapacityError,
+    Mode,
+    ParameterError,
+    PrimeField,
+    Reason,
+    RemoteProtocolError,
+    SessionContext,
+    required_bits,
+)
+from sketch import PublicSeed, SketchSpec
+
+DIGEST_BYTES = 32
+ANNOUNCEMENT_VERSION = 1
+_DIGEST_LABEL = b"veilsum/round/1"
+_NUMBERS = struct.Struct("<dddQQQ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundParameters:
+    """How every client of a round turns its update into integers.
+
+    Args:
+        model_digest: 32-byte hash of the model that clients received.
+        clip_l2: C, Euclidean bound on an update, in the units of the update.
+        sketch: the compression; its seed is derived from `public_seed`.
+        sketch_clip_l2: B, Euclidean bound on the sketch of an update.
+        public_seed: fresh for the round, drawn after the size of the sketch was fixed.
+        scale: s, integer units per unit of the update.
+        linf_bound: largest integer magnitude of one coordinate before noise.
+        coins: fair coins that each client adds to each coordinate; 0 means no privacy.
+        tolerated_dropouts: clients that may vanish without the noise falling below its target.
+
+    Raises:
+        ParameterError: names the parameter, its value and what would be valid.
+    """
+
+    model_digest: bytes
+    clip_l2: float
+    sketch: SketchSpec
+    sketch_clip_l2: float
+    public_seed: PublicSeed
+    scale: float
+    linf_bound: int
+    coins: int
+    tolerated_dropouts: int
+
+    def __post_init__(self) -> None:
+        if len(self.model_digest) != DIGEST_BYTES:
+            raise ParameterError("model_digest", f"{len(self.model_digest)} bytes", "32 bytes")
+        for name in ("clip_l2", "sketch_clip_l2", "scale"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0.0):
+                raise ParameterError(name, value, "positive and finite")
+        try:
+            require_linf_bound(self.linf_bound)
+            require_coins(self.coins)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(
+                "linf_bound, coins", (self.linf_bound, self.coins), str(error)
+            ) from None
+        if self.tolerated_dropouts < 0:
+            raise ParameterError("tolerated_dropouts", self.tolerated_dropouts, "at least 0")
+
+    @property
+    def length(self) -> int:
+        """L, integers per client on the wire: the size of the sketch, without padding."""
+        return self.sketch.size
+
+    @property
+    def l2_bound(self) -> float:
+        """Euclidean sensitivity in integer units, rounding included."""
+        return quantized_l2_bound(self.sketch_clip_l2, self.scale, self.length)
+
+    @property
+    def largest_coordinate(self) -> int:
+        """Largest magnitude of one coordinate of one client, noise included."""
+        return self.linf_bound + noise_limit(self.coins)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical encoding of every parameter."""
+        numbers = _NUMBERS.pack(
+            self.clip_l2,
+            self.sketch_clip_l2,
+            self.scale,
+            self.linf_bound,
+            self.coins,
+            self.tolerated_dropouts,
+        )
+        # Every part has a fixed length, so plain concatenation is injective.
+        parts = (self.model_digest, self.sketch.encode_bytes(), self.public_seed.value, numbers)
+        return hashlib.sha256(_DIGEST_LABEL + b"".join(parts)).digest()
+
+
+def bits_for(parameters: RoundParameters, cohort: int) -> int:
+    """Smallest field in which the sum over the whole cohort cannot wrap around.
+
+    Raises:
+        ParameterError: no field is large enough.
+    """
+    return required_bits(cohort * parameters.largest_coordinate)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSetup:
+    """A round as announced: the secure-aggregation context and what it carries.
+
+    Raises:
+        ParameterError: context and parameters do not belong together.
+        CapacityError: the sum could wrap around; raised before any message is sent.
+    """
+
+    context: SessionContext
+    parameters: RoundParameters
+
+    def __post_init__(self) -> None:
+        context, parameters = self.context, self.parameters
+        if context.application_digest != parameters.digest():
+            raise ParameterError("application_digest", "another digest", "that of the parameters")
+        if context.length != parameters.length:
+            raise ParameterError("length", context.length, f"the sketch size {parameters.length}")
+        largest = context.size * parameters.largest_coordinate
+        if PrimeField(context.bits).largest_centred < largest:
+            raise CapacityError(bits_for(parameters, context.size), context.bits)
+        if parameters.tolerated_dropouts + context.tolerated_colluders >= context.size:
+            raise ParameterError(
+                "tolerated_dropouts",
+                parameters.tolerated_dropouts,
+                f"below {context.size - context.tolerated_colluders}: somebody must be left",
+            )
+
+    @property
+    def fewest_honest(self) -> int:
+        """Honest survivors that the noise was calibrated for."""
+        tolerated = self.parameters.tolerated_dropouts + self.context.tolerated_colluders
+        return self.context.size - tolerated
+
+    def event(self, survivors: int, *, against_server: bool) -> BinomialRelease | NonPrivateRelease:
+        """What a sum over `survivors` clients releases.
+
+        Against the server, the coins of the tolerated colluders do not count: they are known to
+        it. An outsider who sees only the result knows no coins. Neither gains from sampling.
+
+        Source: docs/accounting.md.
+        """
+        unknown = survivors - (self.context.tolerated_colluders if against_server else 0)
+        coins = max(unknown, 0) * self.parameters.coins
+        if coins == 0:
+            return NonPrivateRelease()
+        return BinomialRelease(
+            coins, self.parameters.l2_bound, self.parameters.linf_bound, self.parameters.length
+        )
+
+    def announce(self) -> bytes:
+        """The setup as bytes for every client of the cohort."""
+        context, parameters = self.context, self.parameters
+        return bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(
+            Announcement(
+                session_id=context.session_id,
+                round_number=context.round_number,
+                cohort=b"".join(context.cohort),
+                threshold=context.threshold,
+                minimum_survivors=context.minimum_survivors,
+                mode=context.mode.value,
+                tolerated_colluders=context.tolerated_colluders,
+                bits=context.bits,
+                clip_l2=parameters.clip_l2,
+                sketch=parameters.sketch.encode_bytes(),
+                sketch_clip_l2=parameters.sketch_clip_l2,
+                public_seed=parameters.public_seed.value,
+                scale=parameters.scale,
+                linf_bound=parameters.linf_bound,
+                coins=parameters.coins,
+                tolerated_dropouts=parameters.tolerated_dropouts,
+            )
+        )
+
+    @classmethod
+    def from_announcement(cls, data: bytes, model_digest: bytes) -> RoundSetup:
+        """Read an announcement, with the digest of the model that *this* client received.
+
+        Raises:
+            RemoteProtocolError: malformed bytes, or parameters that are no setup.
+        """
+        if not data or data[0] != ANNOUNCEMENT_VERSION or len(data) > MAX_ANNOUNCEMENT_BYTES:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
+        try:
+            announced = msgspec.msgpack.decode(memoryview(data)[1:], type=Announcement)
+            return announced.setup(model_digest)
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError) as error:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+
+
+MAX_ANNOUNCEMENT_BYTES = 1 << 26
+"""A cohort of a million 32-byte identities and some."""
+
+
+class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The wire form of a setup. The model digest is not in it: each client hashes its own model."""
+
+    session_id: bytes
+    round_number: int
+    cohort: bytes
+    threshold: int
+    minimum_survivors: int
+    mode: str
+    tolerated_colluders: int
+    bits: int
+    clip_l2: float
+    sketch: bytes
+    sketch_clip_l2: float
+    public_seed: bytes
+    scale: float
+    linf_bound: int
+    coins: int
+    tolerated_dropouts: int
+
+    def setup(self, model_digest: bytes) -> RoundSetup:
+        """The setup that a client with this model takes part in; ValueError if there is none."""
+        parameters = RoundParameters(
+            model_digest=model_digest,
+            clip_l2=self.clip_l2,
+            sketch=SketchSpec.decode_bytes(self.sketch),
+            sketch_clip_l2=self.sketch_clip_l2,
+            public_seed=PublicSeed(self.public_seed),
+            scale=self.scale,
+            linf_bound=self.linf_bound,
+            coins=self.coins,
+            tolerated_dropouts=self.tolerated_dropouts,
+        )
+        if len(self.cohort) % DIGEST_BYTES:
+            raise ValueError("the cohort is not a list of 32-byte identities")
+        context = SessionContext(
+            session_id=self.session_id,
+            round_number=self.round_number,
+            cohort=tuple(
+                self.cohort[i : i + DIGEST_BYTES] for i in range(0, len(self.cohort), DIGEST_BYTES)
+            ),
+            threshold=self.threshold,
+            minimum_survivors=self.minimum_survivors,
+            mode=Mode(self.mode),
+            tolerated_colluders=self.tolerated_colluders,
+            bits=self.bits,
+            length=parameters.length,
+            application_digest=parameters.digest(),
+        )
+        return RoundSetup(context, parameters)

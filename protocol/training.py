@@ -1,0 +1,219 @@
+"""Many rounds: the controller sizes the sketch, the accountant counts, the ledger remembers.
+
+The order inside a round is the promise: check the budget before anyone uploads, aggregate, write
+the event to the ledger, and only then decode and release. A crash may over-count, never
+under-count. The controller sees released values only.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dp import Budget, DominationAccountant, Ledger
+from protocol.adapters.memory import Dropouts, RoundOutcome
+from protocol.aggregators import Aggregator, UpdateSource
+from protocol.calibration import PrivacyGoal, calibrate
+from protocol.pipeline import MeanRelease, Pipeline
+from protocol.setup import RoundSetup, bits_for
+from secagg import Identity, Mode, ParameterError, SessionContext, lowest_threshold
+from secagg.context import SESSION_ID_BYTES
+from sketch import PublicSeed
+from sketch.controllers import Controller, Decision, Rationale, ReleasedStats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """What stays the same over all rounds of a run.
+
+    Args:
+        goal: (epsilon, delta) over all rounds, against the server.
+        cohort: n, clients invited to each round; fixed, so that noise does not depend on it.
+        tolerated_dropouts: clients that may vanish from a round without the noise falling short.
+        tolerated_colluders: clients that may work for the server.
+        clip_l2: C, in the units of an update.
+        mode: what the server is trusted with.
+        threshold: t; the smallest safe one if left out.
+
+    Raises:
+        ParameterError: the figures leave nobody to hide among.
+    """
+
+    goal: PrivacyGoal
+    cohort: int
+    tolerated_dropouts: int
+    tolerated_colluders: int
+    clip_l2: float
+    mode: Mode = Mode.ACTIVE
+    threshold: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerated_dropouts < 0 or self.tolerated_colluders < 0:
+            raise ParameterError(
+                "tolerated_dropouts, tolerated_colluders",
+                (self.tolerated_dropouts, self.tolerated_colluders),
+                "at least 0",
+            )
+        if self.minimum_survivors < self.lowest_threshold:
+            raise ParameterError(
+                "tolerated_dropouts",
+                self.tolerated_dropouts,
+                f"at most {self.cohort - self.lowest_threshold}: with {self.cohort} clients and "
+                f"{self.tolerated_colluders} colluders, {self.lowest_threshold} must survive",
+            )
+
+    @property
+    def lowest_threshold(self) -> int:
+        """t: as given, or the smallest safe one."""
+        if self.threshold is not None:
+            return self.threshold
+        return lowest_threshold(self.cohort, self.tolerated_colluders, self.mode)
+
+    @property
+    def minimum_survivors(self) -> int:
+        """Fewer survivors would thin the noise below its target, so no such sum is released."""
+        return self.cohort - self.tolerated_dropouts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """One finished round.
+
+    Attributes:
+        number: from 0.
+        release: the private mean.
+        setup: the public parameters.
+        outcome: survivors and bytes.
+        rationale: why the sketch had its size.
+        epsilon_server: spent so far against the server.
+        epsilon_outsider: spent so far against an outsider who sees only what is released.
+    """
+
+    number: int
+    release: MeanRelease
+    setup: RoundSetup
+    outcome: RoundOutcome
+    rationale: Rationale
+    epsilon_server: float
+    epsilon_outsider: float
+
+
+class PrivateTraining:
+    """Runs rounds until the caller stops or the budget is spent.
+
+    Args:
+        plan: what stays the same.
+        dimension: d, length of an update.
+        controller: chooses the sketch from released values.
+        aggregator: real or ideal.
+        ledger: open; events already in it are counted.
+    """
+
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        dimension: int,
+        controller: Controller,
+        aggregator: Aggregator,
+        ledger: Ledger,
+    ) -> None:
+        self._plan = plan
+        self._controller = controller
+        self._aggregator = aggregator
+        self._ledger = ledger
+        self._budget = Budget(plan.goal.epsilon, plan.goal.delta)
+        self._session_id = secrets.token_bytes(SESSION_ID_BYTES)
+        self._decision: Decision = controller.initial(dimension)
+        self._number = 0
+        self._server = DominationAccountant()
+        self._outsider = DominationAccountant()
+        for event in ledger.events():
+            self._server.compose(event)
+            self._outsider.compose(event)
+
+    def run_round(
+        self,
+        cohort: Sequence[Identity],
+        updates: UpdateSource,
+        model_digest: bytes,
+        dropouts: Dropouts,
+        notes: Mapping[str, str | int | float] | None = None,
+    ) -> RoundResult:
+        """One round, from calibration to release.
+
+        Args:
+            cohort: the clients' identities, in the order of their indices.
+            updates: gives a party's update when its turn comes.
+            model_digest: 32-byte hash of the model that was sent to the cohort.
+            dropouts: who gets lost, and when.
+            notes: public remarks for the ledger.
+
+        Raises:
+            BudgetExceededError: before any client uploads.
+            TooFewSurvivorsError: the round releases nothing, and costs nothing.
+            LedgerError: the event could not be made durable; nothing is released.
+        """
+        setup = self._setup([identity.public for identity in cohort], model_digest)
+        self._budget.check(
+            self._server, setup.event(self._plan.minimum_survivors, against_server=True)
+        )
+        outcome = self._aggregator.run(setup, updates, dropouts)
+        survivors = len(outcome.total.survivors)
+        against_server = setup.event(survivors, against_server=True)
+        metadata = {"round": self._number, "survivors": survivors, **(notes or {})}
+        self._ledger.append(against_server, metadata)
+        self._server.compose(against_server)
+        self._outsider.compose(setup.event(survivors, against_server=False))
+        return self._release(setup, outcome)
+
+    def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
+        release = Pipeline(setup).decode(outcome.total)
+        number, rationale = self._number, self._decision.rationale
+        stats = ReleasedStats.from_mean_sketch(
+            release.mean_sketch,
+            round_number=number,
+            dimension=setup.parameters.sketch.dimension,
+            noise_variance=release.noise_variance,
+            survivors=release.survivors,
+        )
+        self._decision = self._controller.step(self._decision.state, stats)
+        self._number += 1
+        delta = self._plan.goal.delta
+        return RoundResult(
+            number=number,
+            release=release,
+            setup=setup,
+            outcome=outcome,
+            rationale=rationale,
+            epsilon_server=self._server.epsilon(delta),
+            epsilon_outsider=self._outsider.epsilon(delta),
+        )
+
+    def _setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundSetup:
+        plan = self._plan
+        if len(cohort) != plan.cohort:
+            raise ParameterError("cohort", f"{len(cohort)} clients", f"{plan.cohort}, as planned")
+        parameters = calibrate(
+            plan.goal,
+            fewest_honest=plan.minimum_survivors - plan.tolerated_colluders,
+            sketch=self._decision.spec,
+            clip_l2=plan.clip_l2,
+            tolerated_dropouts=plan.tolerated_dropouts,
+            model_digest=model_digest,
+            # Drawn after the size is fixed, or whoever draws could choose collisions.
+            public_seed=PublicSeed(secrets.token_bytes(32)),
+        )
+        context = SessionContext(
+            session_id=self._session_id,
+            round_number=self._number,
+            cohort=tuple(cohort),
+            threshold=plan.lowest_threshold,
+            minimum_survivors=plan.minimum_survivors,
+            mode=plan.mode,
+            tolerated_colluders=plan.tolerated_colluders,
+            bits=bits_for(parameters, plan.cohort),
+            length=parameters.length,
+            application_digest=parameters.digest(),
+        )
+        return RoundSetup(context, parameters)
