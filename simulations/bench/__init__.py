@@ -1,0 +1,1 @@
+"""Benchmarks: each prints its figures, the physical limit measured in the same run, the ratio."""

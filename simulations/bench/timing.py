@@ -1,0 +1,51 @@
+"""Measuring: interleaved repetitions, so that a drifting machine hits all candidates alike."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def interleaved_seconds(
+    candidates: Mapping[str, Callable[[], object]], repeats: int
+) -> dict[str, float]:
+    """Median seconds of each candidate over `repeats` turns, after one turn that warms up.
+
+    The candidates take turns, A B A B ..., so their ratio holds when the machine's speed drifts.
+    """
+    taken: dict[str, list[float]] = defaultdict(list)
+    for turn in range(repeats + 1):
+        for name, work in candidates.items():
+            start = time.perf_counter()
+            work()
+            if turn:
+                taken[name].append(time.perf_counter() - start)
+    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+
+
+class PartyClock:
+    """Adds up the wall time of each party's own work; -1 is the server."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[int, float] = defaultdict(float)
+
+    def charge(self, party: int, work: Callable[[], T]) -> T:
+        """Do the work and charge its time to the party."""
+        start = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.seconds[party] += time.perf_counter() - start
+
+
+def peak_rss_bytes() -> int:
+    """Largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,271 @@
+"""One conformance suite for every accountant, then each one's own figures."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from dp.accounting import (
+    DominationAccountant,
+    FailureReserve,
+    GaussianReference,
+    Theorem1Accountant,
+    effective_sigma,
+    gaussian_epsilon,
+    theorem1_epsilon,
+)
+from dp.accounting.accountant import Accountant, _EventCounter
+from dp.accounting.domination import MAX_TOTAL_COINS
+from dp.accounting.theorem1 import Theorem1Parameters
+from dp.errors import UnsupportedEventError
+from dp.events import Adjacency, BinomialRelease, Composition, Event, NonPrivateRelease
+
+ALL = [DominationAccountant, Theorem1Accountant, GaussianReference]
+DELTA = 1e-5
+RELEASE = BinomialRelease(65536, 16.0, 16, 1000)
+OTHER = BinomialRelease(30000, 8.0, 4, 500)
+
+
+class Unknown:
+    """An event from somewhere else."""
+
+    def __repr__(self) -> str:
+        return "Unknown(mystery)"
+
+
+def _epsilon(kind: type[_EventCounter], *events: Event, delta: float = DELTA) -> float:
+    accountant = kind()
+    for event in events:
+        accountant.compose(event)
+    return accountant.epsilon(delta)
+
+
+@pytest.mark.parametrize("kind", ALL)
+class TestConformance:
+    """What every accountant promises."""
+
+    def test_states_its_terms(self, kind: type[_EventCounter]) -> None:
+        accountant: Accountant = kind()
+        assert accountant.adjacency is Adjacency.ZERO_OUT
+        assert accountant.name
+        assert accountant.is_bound is (kind is not GaussianReference)
+
+    def test_nothing_released_costs_nothing(self, kind: type[_EventCounter]) -> None:
+        assert kind().epsilon(DELTA) == 0.0
+
+    def test_noiseless_release_costs_everything(self, kind: type[_EventCounter]) -> None:
+        assert _epsilon(kind, RELEASE, NonPrivateRelease()) == math.inf
+        assert _epsilon(kind, NonPrivateRelease(), delta=0.99) == math.inf
+        assert _epsilon(kind, BinomialRelease(0, 1.0, 1, 1)) == math.inf
+
+    def test_more_releases_cost_more(self, kind: type[_EventCounter]) -> None:
+        values = [_epsilon(kind, *[RELEASE] * n) for n in (1, 2, 4, 9)]
+        assert values == sorted(values)
+        assert 0.0 < values[0] < values[-1] < math.inf
+
+    def test_larger_delta_costs_less(self, kind: type[_EventCounter]) -> None:
+        values = [_epsilon(kind, RELEASE, OTHER, delta=d) for d in (1e-8, 1e-6, 1e-4)]
+        assert values == sorted(values, reverse=True)
+
+    def test_order_does_not_matter(self, kind: type[_EventCounter]) -> None:
+        assert _epsilon(kind, RELEASE, OTHER, RELEASE) == _epsilon(kind, RELEASE, RELEASE, OTHER)
+
+    def test_count_equals_repetition(self, kind: type[_EventCounter]) -> None:
+        counted = kind()
+        counted.compose(RELEASE, 5)
+        assert counted.epsilon(DELTA) == _epsilon(kind, *[RELEASE] * 5)
+        assert counted.releases == 5
+
+    def test_composition_equals_its_parts(self, kind: type[_EventCounter]) -> None:
+        together = Composition((RELEASE, Composition((OTHER, RELEASE))))
+        assert _epsilon(kind, together) == _epsilon(kind, RELEASE, OTHER, RELEASE)
+
+    def test_unknown_events_are_refused_by_name_and_change_nothing(
+        self, kind: type[_EventCounter]
+    ) -> None:
+        accountant = kind()
+        accountant.compose(OTHER)
+        before = accountant.epsilon(DELTA)
+        mixed = Composition((RELEASE, NonPrivateRelease(), Unknown()))  # type: ignore[arg-type]
+        assert not accountant.supports(mixed)
+        with pytest.raises(UnsupportedEventError, match=r"Unknown\(mystery\)"):
+            accountant.compose(mixed)
+        assert accountant.epsilon(DELTA) == before
+        assert accountant.releases == 1
+
+    def test_copies_are_independent(self, kind: type[_EventCounter]) -> None:
+        original = kind()
+        original.compose(OTHER)
+        twin = original.copy()
+        twin.compose(NonPrivateRelease())
+        assert type(twin) is kind
+        assert original.epsilon(DELTA) < twin.epsilon(DELTA) == math.inf
+
+    @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan])
+    def test_bad_delta(self, kind: type[_EventCounter], delta: float) -> None:
+        with pytest.raises(ValueError, match="delta"):
+            kind().epsilon(delta)
+
+    @pytest.mark.parametrize("count", [0, -3])
+    def test_bad_count(self, kind: type[_EventCounter], count: int) -> None:
+        with pytest.raises(ValueError, match="count"):
+            kind().compose(RELEASE, count)
+
+
+@pytest.mark.parametrize(
+    ("linf", "l2", "coins", "theorem1", "domination", "gaussian"),
+    [
+        (4, 4.0, 256, math.inf, 2.031, 1.993),
+        (16, 16.0, 1024, math.inf, 4.403, 4.377),
+        (16, 128.0, 65536, 5.513, 4.378, 4.377),
+        (64, 64.0, 4096, 28.40, 10.016, 9.997),
+    ],
+)
+def test_check_values(
+    linf: int, l2: float, coins: int, theorem1: float, domination: float, gaussian: float
+) -> None:
+    """One release at delta = 1e-5 in a million dimensions."""
+    event = BinomialRelease(coins, l2, linf, 10**6)
+    assert _epsilon(Theorem1Accountant, event) == pytest.approx(theorem1, rel=1e-3)
+    assert _epsilon(DominationAccountant, event) == pytest.approx(domination, abs=6e-4)
+    assert _epsilon(GaussianReference, event) == pytest.approx(gaussian, abs=6e-4)
+
+
+def test_domination_does_not_know_the_dimension() -> None:
+    small, large = (BinomialRelease(1024, 16.0, 16, d) for d in (1, 10**9))
+    assert _epsilon(DominationAccountant, small) == _epsilon(DominationAccountant, large)
+
+
+def test_domination_stays_between_gaussian_and_theorem1() -> None:
+    for event in (RELEASE, OTHER):
+        gaussian = _epsilon(GaussianReference, event)
+        assert gaussian <= _epsilon(DominationAccountant, event) <= 1.01 * gaussian
+        assert _epsilon(DominationAccountant, event) < _epsilon(Theorem1Accountant, event)
+
+
+def test_heterogeneous_composition_equals_homogeneous_when_equal() -> None:
+    """A twin that differs only in its (ignored) dimension is counted as another event."""
+    twin = BinomialRelease(65536, 16.0, 16, 999)
+    mixed = _epsilon(DominationAccountant, *[RELEASE] * 6, *[twin] * 4)
+    assert mixed == pytest.approx(_epsilon(DominationAccountant, *[RELEASE] * 10), rel=1e-12)
+
+
+def test_composition_formula_at_one_delta0() -> None:
+    """The reported value is one of the bounds it is the minimum of, and no larger than another."""
+    rounds, delta0 = 10, 2.0**-24
+    sigma = effective_sigma(65536, 16.0, 16, delta0)
+    bound = gaussian_epsilon(math.sqrt(rounds) * 16.0 / sigma, DELTA - rounds * delta0)
+    found = _epsilon(DominationAccountant, *[RELEASE] * rounds)
+    assert found <= bound
+    assert found == pytest.approx(bound, rel=0.01)
+
+
+class TestFailureReserve:
+    """Delta for failures fixed beforehand, for runs whose parameters are adaptive."""
+
+    def test_it_costs_little(self) -> None:
+        searched, reserved = (
+            DominationAccountant(),
+            DominationAccountant(FailureReserve.from_delta(DELTA, 50)),
+        )
+        for accountant in (searched, reserved):
+            accountant.compose(RELEASE, 50)
+        assert searched.epsilon(DELTA) <= reserved.epsilon(DELTA)
+        assert reserved.epsilon(DELTA) == pytest.approx(searched.epsilon(DELTA), rel=0.005)
+
+    def test_the_whole_reserve_counts_from_the_first_release(self) -> None:
+        few = DominationAccountant(FailureReserve(1e-8, 10))
+        many = DominationAccountant(FailureReserve(1e-8, 900))
+        for accountant in (few, many):
+            accountant.compose(RELEASE)
+        assert few.epsilon(DELTA) < many.epsilon(DELTA) < math.inf
+
+    def test_beyond_the_planned_releases_nothing_is_promised(self) -> None:
+        accountant = DominationAccountant(FailureReserve(1e-8, 2))
+        accountant.compose(RELEASE, 2)
+        assert accountant.copy().epsilon(DELTA) < math.inf
+        accountant.compose(RELEASE)
+        assert accountant.epsilon(DELTA) == math.inf
+        assert accountant.copy().epsilon(DELTA) == math.inf
+
+    def test_a_reserve_larger_than_delta_promises_nothing(self) -> None:
+        accountant = DominationAccountant(FailureReserve(1e-6, 10))
+        accountant.compose(RELEASE)
+        assert accountant.epsilon(DELTA) == math.inf
+
+    @pytest.mark.parametrize(("delta0", "releases"), [(0.0, 1), (0.5, 1), (math.nan, 1), (0.1, 0)])
+    def test_bad_reserves(self, delta0: float, releases: int) -> None:
+        with pytest.raises(ValueError, match=r"delta0|releases"):
+            FailureReserve(delta0, releases)
+
+    def test_bad_number_of_releases(self) -> None:
+        with pytest.raises(ValueError, match="releases"):
+            FailureReserve.from_delta(DELTA, 0)
+
+
+def test_many_rounds_reuse_the_cache() -> None:
+    accountant = DominationAccountant()
+    accountant.compose(RELEASE)
+    effective_sigma.cache_clear()
+    for _ in range(64):
+        accountant.compose(RELEASE)
+        accountant.epsilon(DELTA)
+    # 64 values of T span six octaves of delta0; without a fixed grid this would be 64 x 9.
+    assert effective_sigma.cache_info().misses <= 40
+
+
+def test_long_runs_and_tiny_deltas_do_not_fail() -> None:
+    accountant = DominationAccountant()
+    accountant.compose(BinomialRelease(10**6, 16.0, 16, 10), 100_000)
+    assert 0.0 < accountant.epsilon(1e-5) < math.inf
+    assert 0.0 < _epsilon(DominationAccountant, RELEASE, delta=1e-40) < math.inf
+    assert _epsilon(DominationAccountant, RELEASE, delta=1e-300) > 1.0
+    assert _epsilon(DominationAccountant, RELEASE, delta=0.9) == 0.0
+
+
+def test_no_sensitivity_no_loss() -> None:
+    event = BinomialRelease(100, 0.0, 1, 5)
+    assert _epsilon(DominationAccountant, event) == 0.0
+    assert _epsilon(GaussianReference, event) == 0.0
+
+
+def test_domination_refuses_what_its_tables_cannot_hold() -> None:
+    event = BinomialRelease(MAX_TOTAL_COINS + 1, 1.0, 1, 1)
+    with pytest.raises(UnsupportedEventError, match="BinomialRelease"):
+        DominationAccountant().compose(event)
+
+
+def test_a_failed_computation_is_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DominationAccountant, "_binomial_epsilon", lambda self, delta: math.nan)
+    assert _epsilon(DominationAccountant, RELEASE) == math.inf
+
+
+def test_theorem1_takes_the_smaller_composition() -> None:
+    """Few rounds: basic. Many rounds of small epsilon: advanced."""
+    event = BinomialRelease(10**8, 16.0, 16, 1000)
+    parameters = Theorem1Parameters(10**8, 256.0, 16.0, 16.0, 1000)
+    assert _epsilon(Theorem1Accountant, event) == theorem1_epsilon(parameters, DELTA)
+    rounds = 10_000
+    many = Theorem1Accountant()
+    many.compose(event, rounds)
+    basic = rounds * theorem1_epsilon(parameters, DELTA / rounds)
+    assert many.epsilon(DELTA) < 0.1 * basic
+
+
+def test_theorem1_uses_the_better_l1_bound() -> None:
+    """min(sqrt(d) D2, D2^2): one dimension makes l1 equal l2."""
+    flat = BinomialRelease(65536, 128.0, 16, 1)
+    direct = Theorem1Parameters(65536, 128.0, 128.0, 16.0, 1)
+    assert _epsilon(Theorem1Accountant, flat) == theorem1_epsilon(direct, DELTA)
+
+
+@pytest.mark.slow
+def test_an_epsilon_query_is_fast() -> None:
+    """The design figure is 100 ms; ten times that is allowed for a busy machine."""
+    _epsilon(DominationAccountant, RELEASE)  # compile
+    effective_sigma.cache_clear()
+    start = time.perf_counter()
+    _epsilon(DominationAccountant, BinomialRelease(10**7, 1000.0, 1000, 10))
+    assert time.perf_counter() - start < 1.0

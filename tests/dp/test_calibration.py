@@ -1,0 +1,78 @@
+"""Calibration: the answer meets its target, and two coins fewer would not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dp.accounting import DominationAccountant, gaussian_epsilon
+from dp.calibration import coins_for_epsilon, noise_multiplier_for_epsilon
+from dp.events import BinomialRelease
+
+
+def _epsilon(coins: int, l2: float, linf: int, rounds: int, delta: float) -> float:
+    accountant = DominationAccountant()
+    accountant.compose(BinomialRelease(coins, l2, linf, 1), rounds)
+    return accountant.epsilon(delta)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "l2", "linf", "rounds"),
+    [
+        (1.0, 1e-5, 16.0, 16, 1),
+        (8.0, 1e-6, 4.0, 2, 1),
+        (2.0, 1e-6, 20.0, 8, 50),
+        (50.0, 1e-5, 2.0, 1, 1),
+        (0.3, 1e-9, 1.0, 1, 3),
+    ],
+)
+def test_smallest_even_number_of_coins(
+    epsilon: float, delta: float, l2: float, linf: int, rounds: int
+) -> None:
+    coins = coins_for_epsilon(epsilon, delta, l2, linf, rounds)
+    assert coins % 2 == 0
+    assert _epsilon(coins, l2, linf, rounds, delta) <= epsilon
+    assert _epsilon(coins - 2, l2, linf, rounds, delta) > epsilon
+
+
+def test_published_check_value() -> None:
+    """Coins for epsilon 1: 14,272 when counted in steps of 64."""
+    coins = coins_for_epsilon(1.0, 1e-5, 16.0, 16)
+    assert 64 * math.ceil(coins / 64) == 14272
+
+
+@pytest.mark.parametrize("rounds", [1, 100])
+def test_noise_multiplier(rounds: int) -> None:
+    multiplier = noise_multiplier_for_epsilon(2.0, 1e-6, rounds)
+    assert gaussian_epsilon(math.sqrt(rounds) / multiplier, 1e-6) == pytest.approx(2.0, rel=1e-9)
+
+
+def test_binomial_noise_needs_a_little_more_than_the_gaussian() -> None:
+    sigma = 16.0 * noise_multiplier_for_epsilon(1.0, 1e-5)
+    coins = coins_for_epsilon(1.0, 1e-5, 16.0, 16)
+    assert 4 * sigma**2 <= coins <= 1.01 * 4 * sigma**2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0.0, 1e-5, 1.0, 1, 1), "epsilon"),
+        ((math.inf, 1e-5, 1.0, 1, 1), "epsilon"),
+        ((math.nan, 1e-5, 1.0, 1, 1), "epsilon"),
+        ((1.0, 0.0, 1.0, 1, 1), "delta"),
+        ((1.0, 1.0, 1.0, 1, 1), "delta"),
+        ((1.0, 1e-5, 0.5, 1, 1), "l2_sensitivity"),
+        ((1.0, 1e-5, math.nan, 1, 1), "l2_sensitivity"),
+        ((1.0, 1e-5, 1.0, 0, 1), "linf_sensitivity"),
+        ((1.0, 1e-5, 1.0, 1, 0), "rounds"),
+    ],
+)
+def test_bad_targets(arguments: tuple[float, float, float, int, int], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        coins_for_epsilon(*arguments)
+
+
+def test_infeasible_targets_say_what_to_change() -> None:
+    with pytest.raises(ValueError, match="raise epsilon or delta, run fewer rounds"):
+        coins_for_epsilon(0.01, 1e-9, 1000.0, 10, 100)

@@ -1,0 +1,101 @@
+"""Events to JSON and back, and nothing else from JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp.errors import LedgerError, UnsupportedEventError
+from dp.events import BinomialRelease, Composition, Event, NonPrivateRelease
+from dp.records import canonical_json, decode_event, encode_event
+
+RELEASE = {
+    "tag": "binomial",
+    "coins": 10,
+    "l2_sensitivity": 2.0,
+    "linf_sensitivity": 2,
+    "dimension": 3,
+}
+
+releases = st.builds(
+    BinomialRelease,
+    coins=st.integers(0, 2**40),
+    l2_sensitivity=st.floats(0.0, 1e12),
+    linf_sensitivity=st.integers(1, 2**24),
+    dimension=st.integers(1, 2**40),
+)
+simple = releases | st.just(NonPrivateRelease())
+events = st.recursive(
+    simple,
+    lambda parts: st.builds(Composition, st.lists(parts, min_size=1, max_size=3).map(tuple)),
+    max_leaves=6,
+)
+
+
+@given(events)
+def test_round_trip_through_text(event: Event) -> None:
+    record = json.loads(canonical_json(encode_event(event)))
+    try:
+        assert decode_event(record) == event
+    except LedgerError as error:
+        assert "nested deeper" in str(error)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        [],
+        "binomial",
+        {},
+        {"tag": 3},
+        {"tag": "os.system"},
+        {**RELEASE, "tag": "dp.events.BinomialRelease"},
+        {**RELEASE, "extra": 1},
+        {key: value for key, value in RELEASE.items() if key != "coins"},
+        {**RELEASE, "coins": -1},
+        {**RELEASE, "coins": 1.0},
+        {**RELEASE, "coins": "10"},
+        {**RELEASE, "l2_sensitivity": math.inf},
+        {**RELEASE, "l2_sensitivity": None},
+        {"tag": "composition", "parts": []},
+        {"tag": "composition", "parts": {}},
+        {"tag": "composition", "parts": [{"tag": "unknown"}]},
+        {"tag": "non-private", "parts": []},
+    ],
+)
+def test_everything_else_is_refused(record: Any) -> None:
+    with pytest.raises(LedgerError):
+        decode_event(record)
+
+
+def test_deep_nesting_is_refused() -> None:
+    record: dict[str, Any] = {"tag": "non-private"}
+    for _ in range(20):
+        record = {"tag": "composition", "parts": [record]}
+    with pytest.raises(LedgerError, match="deeper"):
+        decode_event(record)
+
+
+def test_unregistered_events_have_no_record() -> None:
+    with pytest.raises(UnsupportedEventError, match=r"Adjacency|int"):
+        encode_event(3)  # type: ignore[arg-type]
+
+
+def test_a_subclass_is_not_its_parent() -> None:
+    class Sneaky(NonPrivateRelease):
+        pass
+
+    with pytest.raises(UnsupportedEventError, match="Sneaky"):
+        encode_event(Sneaky())
+
+
+def test_canonical_form() -> None:
+    assert canonical_json({"b": 1, "a": [1.5, "é"]}) == b'{"a":[1.5,"\\u00e9"],"b":1}'
+    with pytest.raises(ValueError, match=r"NaN|JSON"):
+        canonical_json(math.nan)

@@ -1,0 +1,144 @@
+"""The stages in order, out of order, and the noise that comes out at the end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp import Bounded, NoiseSeed, NonFiniteUpdateError, SensitivityExceededError, clip_l2
+from protocol.pipeline import AddCoins, Clip, Pipeline, Quantize
+from secagg import FieldSum, FieldVector, ParameterError
+from secagg.field import add_into
+
+ALPHA = 1e-6
+
+
+def ideal_sum(setup, pipeline, vectors):
+    total = setup.context.field.zeros(setup.context.length)
+    for vector in vectors:
+        add_into(total, vector)
+    return FieldSum(FieldVector(setup.context.field, total), tuple(range(len(vectors))))
+
+
+def test_without_noise_the_mean_comes_back(make_setup, updates):
+    setup = make_setup(coins=0, scale=4096.0, linf_bound=1 << 14)
+    pipeline = Pipeline(setup)
+    total = ideal_sum(
+        setup, pipeline, [pipeline.encode(updates(i), NoiseSeed.fresh()) for i in range(6)]
+    )
+    release = pipeline.decode(total)
+    expected = np.mean([clip_l2(updates(i), 2.0).values for i in range(6)], axis=0)
+    # Six stochastic roundings, each off by less than one unit, rotated (an isometry).
+    assert np.linalg.norm(release.update - expected) < math.sqrt(200) / 4096.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_updates_that_are_not_finite_are_refused(make_setup, updates, bad):
+    update = updates(0).copy()
+    update[17] = bad
+    with pytest.raises(NonFiniteUpdateError):
+        Pipeline(make_setup()).encode(update, NoiseSeed.fresh())
+
+
+@pytest.mark.parametrize("shape", [(199,), (201,), (200, 1), ()])
+def test_updates_of_another_shape_are_refused(make_setup, shape):
+    with pytest.raises(ParameterError, match="update"):
+        Pipeline(make_setup()).encode(np.zeros(shape, np.float32), NoiseSeed.fresh())
+
+
+def test_stages_in_the_wrong_order_raise_when_forced():
+    bounded = clip_l2(np.ones(8), 1.0)
+    seed = NoiseSeed.fresh()
+    with pytest.raises((AttributeError, TypeError)):
+        AddCoins(4).client(bounded, seed)  # type: ignore[arg-type]
+    with pytest.raises((AttributeError, TypeError)):
+        Quantize(8.0, 10).client(np.ones(8), seed)  # type: ignore[arg-type]
+    with pytest.raises((ParameterError, TypeError)):
+        Clip(8, 1.0).client(bounded)  # type: ignore[arg-type]
+    with pytest.raises(SensitivityExceededError):
+        Bounded(np.ones(8), 1.0)
+
+
+def released_noise(make_setup, survivors, coins, rounds, *, broken_twin=False):
+    """Integer noise of the whole path: encode zero updates, sum, decode; in integer units."""
+    samples = []
+    for number in range(rounds):
+        setup = make_setup(coins=coins, linf_bound=1, scale=64.0)
+        pipeline = Pipeline(setup)
+        vectors = []
+        for i in range(survivors):
+            seed = NoiseSeed(bytes([number, i, coins % 256]) + bytes(29))
+            vectors.append(pipeline.encode(np.zeros(200, np.float32), seed))
+        if broken_twin:
+            # The last client's noise is that of the first: its coins are counted twice.
+            vectors[-1] = vectors[0]
+        release = pipeline.decode(ideal_sum(setup, pipeline, vectors))
+        rotated = pipeline._rotate.rotation.forward(release.mean_sketch)
+        samples.append(rotated * survivors * 64.0)
+    return np.concatenate(samples)
+
+
+def variance_is_plausible(noise, coins_total):
+    """Chi-square test of the variance; the kurtosis of the binomial is slightly below 3."""
+    statistic = float(np.sum(noise**2) / (coins_total / 4.0))
+    low = stats.chi2.ppf(ALPHA / 2, noise.size)
+    high = stats.chi2.isf(ALPHA / 2, noise.size)
+    return low <= statistic <= high
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("coins", [100, 101])
+def test_released_noise_is_binomial_over_the_survivors(make_setup, coins):
+    survivors = 5
+    noise = released_noise(make_setup, survivors, coins, rounds=100)
+    total = survivors * coins
+    assert variance_is_plausible(noise, total)
+    # Every value sits on the lattice of a centred binomial ...
+    counts = noise + total / 2.0
+    assert np.allclose(counts, np.round(counts), atol=1e-6)
+    # ... and has its distribution: chi-square over bins of at least 20 expected values.
+    edges = stats.binom.ppf(np.linspace(0, 1, 41)[1:-1], total, 0.5)
+    edges = np.unique(edges)
+    observed = np.histogram(np.round(counts), np.concatenate([[-1], edges, [total]]) + 0.5)[0]
+    cumulative = np.concatenate([[0.0], stats.binom.cdf(edges, total, 0.5), [1.0]])
+    expected = np.diff(cumulative) * noise.size
+    assert expected.min() > 20
+    statistic = float(np.sum((observed - expected) ** 2 / expected))
+    assert statistic <= stats.chi2.isf(ALPHA, expected.size - 1)
+
+
+@pytest.mark.statistical
+def test_a_reused_noise_seed_is_rejected(make_setup):
+    noise = released_noise(make_setup, 5, 100, rounds=100, broken_twin=True)
+    assert not variance_is_plausible(noise, 500)
+
+
+@pytest.mark.statistical
+def test_half_the_coins_are_rejected(make_setup):
+    noise = released_noise(make_setup, 5, 50, rounds=100)
+    assert not variance_is_plausible(noise, 500)
+
+
+@pytest.mark.statistical
+def test_the_stated_noise_variance_is_the_measured_one(make_setup, updates):
+    """Signal, sketch and rounding included: compare two releases of the same updates."""
+    setup = make_setup(size=100, coins=400)
+    pipeline = Pipeline(setup)
+    differences = []
+    for number in range(60):
+        pair = []
+        for half in range(2):
+            seeds = [NoiseSeed(bytes([number, half, i]) + bytes(29)) for i in range(6)]
+            vectors = [pipeline.encode(updates(i), seeds[i]) for i in range(6)]
+            pair.append(pipeline.decode(ideal_sum(setup, pipeline, vectors)).mean_sketch)
+        differences.append(pair[0] - pair[1])
+    spread = np.concatenate(differences)
+    statistic = float(np.sum(spread**2) / (2 * pipeline.noise_variance(6)))
+    # Rounding is counted at its average over uniform fractions, 1/6 of a squared unit, where it
+    # may be anything from 0 to 1/4: against 100 of the coins, at most 0.2 % of the whole.
+    slack = 1.0 + 0.25 / 100
+    assert stats.chi2.ppf(ALPHA / 2, spread.size) / slack <= statistic
+    assert statistic <= stats.chi2.isf(ALPHA / 2, spread.size) * slack

@@ -1,0 +1,157 @@
+"""Round parameters, the capacity proof, and the announcement."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp import BinomialRelease, NonPrivateRelease
+from protocol.setup import ANNOUNCEMENT_VERSION, RoundSetup, bits_for
+from secagg import CapacityError, ParameterError, PrimeField, Reason, RemoteProtocolError
+from sketch import PublicSeed, SketchSpec
+
+
+def test_announcement_round_trips(make_setup):
+    for setup in (make_setup(), make_setup(size=50), make_setup(coins=0)):
+        again = RoundSetup.from_announcement(setup.announce(), setup.parameters.model_digest)
+        assert again == setup
+        assert again.context.hash == setup.context.hash
+
+
+def test_another_model_gives_another_context(make_setup):
+    setup = make_setup()
+    other = RoundSetup.from_announcement(setup.announce(), b"\x01" * 32)
+    assert other.context.hash != setup.context.hash
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model_digest", b"\x01" * 32),
+        ("clip_l2", 2.1),
+        ("sketch", SketchSpec.identity(201)),
+        ("sketch_clip_l2", 2.6),
+        ("public_seed", PublicSeed(b"\x07" * 32)),
+        ("scale", 65.0),
+        ("linf_bound", 99),
+        ("coins", 102),
+        ("tolerated_dropouts", 1),
+    ],
+)
+def test_every_parameter_changes_the_digest(make_setup, name, value):
+    parameters = make_setup().parameters
+    assert dataclasses.replace(parameters, **{name: value}).digest() != parameters.digest()
+
+
+def test_no_parameter_was_forgotten(make_setup):
+    tested = {mark.args[0] for mark in _cases()}
+    assert tested == {field.name for field in dataclasses.fields(make_setup().parameters)}
+
+
+def _cases():
+    cases = test_every_parameter_changes_the_digest.pytestmark[0].args[1]
+    return [type("Case", (), {"args": case}) for case in cases]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model_digest", b""),
+        ("clip_l2", 0.0),
+        ("clip_l2", math.nan),
+        ("sketch_clip_l2", math.inf),
+        ("scale", -1.0),
+        ("linf_bound", 0),
+        ("coins", -1),
+        ("tolerated_dropouts", -1),
+        ("tolerated_dropouts", 6),
+    ],
+)
+def test_infeasible_parameters_are_named(make_setup, name, value):
+    with pytest.raises(ParameterError, match=name):
+        make_setup(**{name: value})
+
+
+def test_a_field_that_is_too_small_is_refused_before_any_message(make_setup):
+    needed = make_setup().context.bits
+    with pytest.raises(CapacityError) as caught:
+        make_setup(bits=needed - 1)
+    assert caught.value.required_bits == needed
+    assert caught.value.bits == needed - 1
+
+
+def test_capacity_is_exact(make_setup):
+    """The largest possible sum fits, and would not fit one bit less."""
+    parameters = make_setup().parameters
+    bits = bits_for(parameters, 6)
+    largest = 6 * parameters.largest_coordinate
+    assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
+
+
+def test_events_count_honest_coins_only(make_setup):
+    setup = make_setup()
+    context = dataclasses.replace(
+        setup.context, tolerated_colluders=1, threshold=4, minimum_survivors=4
+    )
+    setup = RoundSetup(context, setup.parameters)
+    server = setup.event(5, against_server=True)
+    outsider = setup.event(5, against_server=False)
+    assert isinstance(server, BinomialRelease) and isinstance(outsider, BinomialRelease)
+    assert (server.coins, outsider.coins) == (4 * 101, 5 * 101)
+    assert server.l2_sensitivity == setup.parameters.l2_bound
+    assert setup.event(1, against_server=True) == NonPrivateRelease()
+
+
+def test_rounds_without_coins_are_not_private(make_setup):
+    assert make_setup(coins=0).event(6, against_server=True) == NonPrivateRelease()
+
+
+def test_context_and_parameters_must_belong_together(make_setup):
+    setup, other = make_setup(), make_setup(coins=7)
+    with pytest.raises(ParameterError, match="application_digest"):
+        RoundSetup(setup.context, other.parameters)
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_announcements_raise_only_the_typed_error(data):
+    for candidate in (data, bytes([ANNOUNCEMENT_VERSION]) + data):
+        with pytest.raises(RemoteProtocolError):
+            RoundSetup.from_announcement(candidate, bytes(32))
+
+
+def test_truncated_and_extended_announcements_are_refused(make_setup):
+    data = make_setup().announce()
+    for cut in range(len(data)):
+        with pytest.raises(RemoteProtocolError):
+            RoundSetup.from_announcement(data[:cut], bytes(32))
+    with pytest.raises(RemoteProtocolError) as caught:
+        RoundSetup.from_announcement(data + b"\x00", bytes(32))
+    assert caught.value.reason is Reason.MALFORMED
+
+
+def test_announcements_with_other_values_are_refused_or_another_setup(make_setup):
+    """Every single changed byte is noticed: refused, or another context hash."""
+    setup = make_setup()
+    data = setup.announce()
+    generator = np.random.default_rng(1)
+    for position in range(1, len(data)):
+        changed = bytearray(data)
+        changed[position] ^= int(generator.integers(1, 256))
+        try:
+            other = RoundSetup.from_announcement(bytes(changed), bytes(32))
+        except RemoteProtocolError:
+            continue
+        assert other.context.hash != setup.context.hash
+
+
+def test_an_announcement_with_too_many_fields_is_refused(make_setup):
+    fields = msgspec.msgpack.decode(make_setup().announce()[1:])
+    data = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode([*fields, 1])
+    with pytest.raises(RemoteProtocolError):
+        RoundSetup.from_announcement(data, bytes(32))

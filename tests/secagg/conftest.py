@@ -1,0 +1,241 @@
+"""A cohort of clients and a server over an in-memory wire of bytes, for all tests of the core."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secagg import (
+    ClientSession,
+    FieldSum,
+    FieldVector,
+    Identity,
+    Mode,
+    ProtocolError,
+    RemoteProtocolError,
+    ServerSession,
+    SessionAbortedError,
+    SessionContext,
+    lowest_threshold,
+)
+from secagg.keys import Rand
+from secagg.reference import ReferenceRound, Stage, run_secagg
+from secagg.transitions import ClientPhase, ServerPhase
+
+# Probability with which a statistical test would fail for a correct program, had its seeds been
+# drawn at random. They are fixed, so a test that passes once passes always.
+ALPHA = 1e-6
+
+
+class Direction(enum.Enum):
+    """Which way a message travels."""
+
+    UP = "client to server"
+    DOWN = "server to client"
+
+
+Tamper = Callable[[int, bytes], Iterable[bytes]]
+"""Gets the client's index and an honest message; gives the messages that arrive instead."""
+
+
+def counter_rand(seed: bytes) -> Rand:
+    """A deterministic source: SHA-256 of the seed and a running block number."""
+    blocks = 0
+
+    def rand(count: int) -> bytes:
+        nonlocal blocks
+        out = b""
+        while len(out) < count:
+            out += hashlib.sha256(seed + blocks.to_bytes(8, "big")).digest()
+            blocks += 1
+        return out[:count]
+
+    return rand
+
+
+@lru_cache(maxsize=256)
+def identity_of(number: int) -> Identity:
+    """Identity number `number`, the same in every run."""
+    return Identity.from_private_bytes(hashlib.sha256(b"identity %d" % number).digest())
+
+
+def context_of(n: int = 4, mode: Mode = Mode.ACTIVE, **changes: Any) -> SessionContext:
+    """A small feasible context; any parameter may be replaced."""
+    colluders = changes.get("tolerated_colluders", 0)
+    threshold = changes.get("threshold", lowest_threshold(n, colluders, mode))
+    parameters: dict[str, Any] = {
+        "session_id": bytes(range(16)),
+        "round_number": 3,
+        "cohort": tuple(identity_of(u).public for u in range(n)),
+        "threshold": threshold,
+        "minimum_survivors": threshold,
+        "mode": mode,
+        "tolerated_colluders": colluders,
+        "bits": 16,
+        "length": 5,
+        "application_digest": hashlib.sha256(b"application").digest(),
+    }
+    return SessionContext(**{**parameters, **changes})
+
+
+@dataclass
+class Cohort:
+    """Both ends of one round. Nothing but bytes passes between them.
+
+    Args:
+        context: the server's context, and every client's without an entry in `contexts`.
+        drops: the first stage in which a client sends nothing any more.
+        tampers: by (stage, direction); down messages belong to the stage that they end.
+        contexts: clients that were told something else.
+
+    After `run`, `refused` holds what the server refused, `failed` the error that ended a client,
+    `wire` every honest message as (stage, direction, client) -> bytes.
+    """
+
+    context: SessionContext
+    drops: Mapping[int, Stage] = field(default_factory=dict)
+    tampers: Mapping[tuple[Stage, Direction], Tamper] = field(default_factory=dict)
+    contexts: Mapping[int, SessionContext] = field(default_factory=dict)
+    seed: bytes = b"cohort"
+
+    def __post_init__(self) -> None:
+        self.n = self.context.size
+        self.server = ServerSession(self.context)
+        self.clients = [
+            ClientSession(self.contexts.get(u, self.context), u, identity_of(u), self.rand(u))
+            for u in range(self.n)
+        ]
+        rng = np.random.default_rng(list(self.seed))
+        modulus = self.context.field.modulus
+        self.inputs = rng.integers(0, modulus, (self.n, self.context.length), np.uint64)
+        self.inputs = self.inputs.astype(self.context.field.dtype)
+        self.refused: list[RemoteProtocolError] = []
+        self.failed: dict[int, ProtocolError] = {}
+        self.wire: dict[tuple[Stage, Direction, int], bytes] = {}
+
+    def rand(self, u: int) -> Rand:
+        """A fresh copy of client u's deterministic randomness."""
+        return counter_rand(self.seed + b"|%d|" % u)
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages of this mode."""
+        skipped = [] if self.context.mode is Mode.ACTIVE else [Stage.CONFIRM]
+        return [stage for stage in Stage if stage not in skipped]
+
+    def vector(self, u: int) -> FieldVector:
+        """Client u's input."""
+        return FieldVector(self.context.field, self.inputs[u].copy())
+
+    def expected(self, survivors: Iterable[int]) -> list[int]:
+        """The plain sum of the survivors' inputs modulo p."""
+        return [
+            sum(int(self.inputs[u][i]) for u in survivors) % self.context.field.modulus
+            for i in range(self.context.length)
+        ]
+
+    def reference(self) -> ReferenceRound:
+        """The same round by the plain reference."""
+        return run_secagg(
+            self.context,
+            [identity_of(u).private_bytes() for u in range(self.n)],
+            self.inputs.tolist(),
+            self.drops,
+            [self.rand(u) for u in range(self.n)],
+        )
+
+    def run(self, until: Stage | None = None, executor: Executor | None = None) -> FieldSum | None:
+        """Run all stages, or all before `until` (whose downward messages are not yet due).
+
+        An error of the server's deadline or of `unmask` comes out; those of one message are kept.
+        """
+        down: dict[int, bytes | None] = dict.fromkeys(range(self.n))
+        for stage in self.stages:
+            if stage is until:
+                self.pending = down
+                return None
+            for u, data in self.answers(stage, down).items():
+                self.wire[stage, Direction.UP, u] = data
+                self.send_up(stage, u, data)
+            if stage is Stage.UNMASK:
+                break
+            down = dict(self.server.close_round_bytes())
+            for u, data in down.items():
+                self.wire[stage, Direction.DOWN, u] = data
+        total = self.server.unmask(executor)
+        for u in self.server_answered:
+            assert self.clients[u].phase is ClientPhase.FINISHED
+        assert self.server.phase is ServerPhase.FINISHED
+        return total
+
+    def answers(self, stage: Stage, down: Mapping[int, bytes | None]) -> dict[int, bytes]:
+        """What the clients send in a stage, given what the server sent to them."""
+        sent: dict[int, bytes] = {}
+        for u, data in down.items():
+            if u in self.failed or (u in self.drops and self.drops[u] <= stage):
+                continue
+            try:
+                answer = self.answer(stage, u, data)
+            except ProtocolError as error:
+                self.failed[u] = error
+                assert self.clients[u].phase is ClientPhase.ABORTED
+                continue
+            if answer is not None:
+                sent[u] = answer
+        self.server_answered = tuple(sent)
+        return sent
+
+    def answer(self, stage: Stage, u: int, data: bytes | None) -> bytes | None:
+        """One client's message of a stage, after what arrives of the server's last message."""
+        from secagg.messages import encode_message
+
+        client = self.clients[u]
+        if data is None:
+            return encode_message(client.begin())
+        hook = self.tampers.get((self.stages[self.stages.index(stage) - 1], Direction.DOWN))
+        out = None
+        for arriving in [data] if hook is None else hook(u, data):
+            out = client.receive_bytes(arriving)
+        if stage is Stage.MASK and client.phase is ClientPhase.READY:
+            out = encode_message(client.submit(self.vector(u)))
+        return out
+
+    def send_up(self, stage: Stage, u: int, data: bytes) -> None:
+        """Deliver a client's message, or what a tamper hook makes of it."""
+        hook = self.tampers.get((stage, Direction.UP))
+        for arriving in [data] if hook is None else hook(u, data):
+            before = (self.server.phase, self.server.answered)
+            try:
+                self.server.receive_bytes(u, arriving)
+            except RemoteProtocolError as error:
+                self.refused.append(error)
+                # A refused message changes nothing.
+                assert (self.server.phase, self.server.answered) == before
+
+    def assert_over(self, u: int) -> None:
+        """Client u is aborted and takes nothing any more."""
+        assert self.clients[u].phase is ClientPhase.ABORTED
+        with pytest.raises(SessionAbortedError):
+            self.clients[u].begin()
+
+
+@pytest.fixture(scope="session")
+def secagg_kit() -> SimpleNamespace:
+    """The helpers of this file, for test modules that cannot import it."""
+    return SimpleNamespace(
+        ALPHA=ALPHA,
+        Cohort=Cohort,
+        Direction=Direction,
+        context=context_of,
+        identity=identity_of,
+        rand=counter_rand,
+    )

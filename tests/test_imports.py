@@ -1,0 +1,95 @@
+"""Who may know whom: reads every import of the packages."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("secagg", "dp", "sketch", "protocol", "simulations")
+
+# What a package of ours may import of our own.
+ALLOWED = {
+    "secagg": {"secagg"},
+    "dp": {"dp"},
+    "sketch": {"sketch"},
+    "protocol": {"secagg", "dp", "sketch", "protocol"},
+    "simulations": set(PACKAGES),
+}
+CORE = ("secagg", "dp", "sketch", "protocol")
+# The caller owns sockets, time and threads; randomness comes from the system or a keystream.
+FORBIDDEN_IN_CORE = {"socket", "asyncio", "threading", "time", "random", "logging"}
+FRAMEWORKS = {"flwr", "nvflare", "pfl", "ray"}
+
+
+def modules() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide who imports whom"
+            yield node.module or ""
+
+
+def violations(package: str, parts: tuple[str, ...], source: str) -> list[str]:
+    tree = ast.parse(source)
+    found = []
+    for name in imports(tree):
+        top = name.split(".")[0]
+        if top in PACKAGES and top not in ALLOWED[package]:
+            found.append(f"imports {name}")
+        if package in CORE and top in FORBIDDEN_IN_CORE:
+            found.append(f"imports {name}")
+        if top in FRAMEWORKS and parts[:2] != ("protocol", "adapters"):
+            found.append(f"imports {name} outside protocol/adapters")
+        may_torch = package == "simulations" or parts[:2] == ("protocol", "adapters")
+        if top == "torch" and not may_torch and parts[-1] != "flatten.py":
+            found.append("imports torch")
+    for node in ast.walk(tree):
+        if (
+            package in CORE
+            and isinstance(node, ast.Attribute)
+            and node.attr == "random"
+            and isinstance(node.value, ast.Name)
+            and node.value.id in {"np", "numpy"}
+        ):
+            found.append("touches numpy.random")
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_imports_only_what_its_package_may(path: Path) -> None:
+    parts = path.relative_to(ROOT).parts
+    assert violations(parts[0], parts, path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("secagg", "import dp"),
+        ("dp", "from sketch.hashing import PublicSeed"),
+        ("sketch", "import random"),
+        ("protocol", "import simulations.cli"),
+        ("protocol", "import torch"),
+        ("secagg", "import numpy as np\nx = np.random.default_rng(0)"),
+        ("simulations", "import flwr"),
+    ],
+)
+def test_the_rules_catch_what_they_should(package: str, source: str) -> None:
+    assert violations(package, (package, "module.py"), source)
+
+
+def test_modules_stay_small() -> None:
+    too_long = {
+        str(path.relative_to(ROOT)): count
+        for path in modules()
+        if (count := len(path.read_text().splitlines())) > 500
+    }
+    assert too_long == {}
