@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from dp import calibration
 from dp.accounting import DominationAccountant, gaussian_epsilon
 from dp.calibration import coins_for_epsilon, noise_multiplier_for_epsilon
 from dp.events import BinomialRelease
@@ -25,6 +26,8 @@ def _epsilon(coins: int, l2: float, linf: int, rounds: int, delta: float) -> flo
         (2.0, 1e-6, 20.0, 8, 50),
         (50.0, 1e-5, 2.0, 1, 1),
         (0.3, 1e-9, 1.0, 1, 3),
+        (3.0, 0.2, 1.0, 1, 1),
+        (0.05, 0.1, 3.0, 3, 1),
     ],
 )
 def test_smallest_even_number_of_coins(
@@ -76,3 +79,13 @@ def test_bad_targets(arguments: tuple[float, float, float, int, int], name: str)
 def test_infeasible_targets_say_what_to_change() -> None:
     with pytest.raises(ValueError, match="raise epsilon or delta, run fewer rounds"):
         coins_for_epsilon(0.01, 1e-9, 1000.0, 10, 100)
+
+
+@pytest.mark.parametrize("factor", [0.2, 3.0])
+def test_the_search_does_not_trust_its_starting_point(
+    monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    expected = coins_for_epsilon(1.0, 1e-5, 16.0, 16)
+    start = noise_multiplier_for_epsilon(1.0, 1e-5)
+    monkeypatch.setattr(calibration, "noise_multiplier_for_epsilon", lambda *_: factor * start)
+    assert coins_for_epsilon(1.0, 1e-5, 16.0, 16) == expected

@@ -1,0 +1,111 @@
+"""Compiled inner loops of the privacy layer. No policy here: callers check arguments.
+
+Nothing in this module draws randomness; it consumes words that the caller made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+_PAIRS = np.uint64(0x5555555555555555)
+_NIBBLES = np.uint64(0x3333333333333333)
+_BYTES = np.uint64(0x0F0F0F0F0F0F0F0F)
+_ONES = np.uint64(0x0101010101010101)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_FOUR = np.uint64(4)
+_TOP_BYTE = np.uint64(56)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_HALF_BITS = np.uint64(32)
+_TWO_TO_32 = 4294967296.0
+
+
+@njit(cache=True, inline="always")
+def _popcount(word: np.uint64) -> np.uint64:
+    """Count the ones of a 64-bit word by adding neighbouring fields (no branch, no table)."""
+    word = word - ((word >> _ONE) & _PAIRS)
+    word = (word & _NIBBLES) + ((word >> _TWO) & _NIBBLES)
+    word = (word + (word >> _FOUR)) & _BYTES
+    return (word * _ONES) >> _TOP_BYTE
+
+
+@njit(cache=True)
+def popcount_words(
+    words: NDArray[np.unsignedinteger], mask: np.uint64, out: NDArray[np.int64]
+) -> None:
+    """Set ``out[i]`` to the number of ones in ``words[i] & mask``: one word per coordinate."""
+    for i in range(words.size):
+        out[i] = np.int64(_popcount(np.uint64(words[i]) & mask))
+
+
+@njit(cache=True)
+def popcount_runs(
+    words: NDArray[np.uint64],
+    position: int,
+    words_each: int,
+    last_mask: np.uint64,
+    out: NDArray[np.int64],
+) -> None:
+    """Add the ones of a piece of a long word stream, ``words_each`` words per coordinate.
+
+    ``words[0]`` is word number ``position`` of the whole stream. The last word of every
+    coordinate counts only where ``last_mask`` is one.
+    """
+    unwanted = ~last_mask
+    coordinate = position // words_each
+    phase = position % words_each
+    start = 0
+    while start < words.size:
+        run = min(words_each - phase, words.size - start)
+        ones = np.uint64(0)
+        for i in range(start, start + run):
+            ones += _popcount(words[i])
+        start += run
+        phase += run
+        if phase == words_each:
+            ones -= _popcount(words[start - 1] & unwanted)
+        out[coordinate] += np.int64(ones)
+        if phase == words_each:
+            phase = 0
+            coordinate += 1
+
+
+@njit(cache=True)
+def round_piece(
+    values: NDArray[np.float64],
+    scale: float,
+    limit: float,
+    words: NDArray[np.uint32],
+    out: NDArray[np.int64],
+) -> np.int64:
+    """Scale, clip to ``[-limit, limit]`` and round at random; return the sum of squares.
+
+    A value v becomes ``floor(v) + 1`` when its word is below ``round(frac(v) 2^32)``, else
+    ``floor(v)``. The caller keeps ``values.size * limit^2 < 2^63``.
+    """
+    squares = np.int64(0)
+    for i in range(values.size):
+        value = min(max(values[i] * scale, -limit), limit)
+        floor = np.floor(value)
+        threshold = np.int64((value - floor) * _TWO_TO_32 + 0.5)
+        rounded = np.int64(floor) + np.int64(np.int64(words[i]) < threshold)
+        out[i] = rounded
+        squares += rounded * rounded
+    return squares
+
+
+@njit(cache=True)
+def square_limbs(values: NDArray[np.int64]) -> tuple[np.uint64, np.uint64]:
+    """Return (high, low) with ``sum of squares == high 2^32 + low``, for ``|values| < 2^31``.
+
+    Two limbs keep the sum exact where one 64-bit word could wrap.
+    """
+    high = np.uint64(0)
+    low = np.uint64(0)
+    for i in range(values.size):
+        square = np.uint64(values[i] * values[i])
+        high += square >> _HALF_BITS
+        low += square & _LOW_HALF
+    return high, low

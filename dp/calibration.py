@@ -1,0 +1,89 @@
+"""How much noise a target needs."""
+
+from __future__ import annotations
+
+import math
+
+from dp.accounting.accountant import DominationAccountant
+from dp.accounting.domination import MAX_TOTAL_COINS
+from dp.accounting.gaussian import gaussian_mu
+from dp.events import BinomialRelease
+
+_GROWTH = 1.125
+
+
+def noise_multiplier_for_epsilon(epsilon: float, delta: float, rounds: int = 1) -> float:
+    """Return sigma / D2 of the Gaussian mechanism that meets (epsilon, delta) over all rounds.
+
+    No amplification by sampling. Binomial noise needs at least this much; ``coins_for_epsilon``
+    says how much.
+
+    Args:
+        epsilon: target of the whole run, > 0.
+        delta: target of the whole run, in (0, 1).
+        rounds: adaptive releases of equal noise, >= 1.
+
+    Raises:
+        ValueError: an argument is out of range or the target cannot be reached.
+    """
+    _require_target(epsilon, delta, rounds)
+    return math.sqrt(rounds) / gaussian_mu(epsilon, delta)
+
+
+def coins_for_epsilon(
+    epsilon: float, delta: float, l2_sensitivity: float, linf_sensitivity: int, rounds: int = 1
+) -> int:
+    """Return the smallest even number of coins N that meets (epsilon, delta) over all rounds.
+
+    The search starts at the Gaussian of equal variance, brackets the answer and bisects the
+    domination accountant. The answer is checked, so it always meets the target; that it is the
+    smallest rests on epsilon falling as N grows.
+
+    Args:
+        epsilon: target of the whole run, > 0.
+        delta: target of the whole run, in (0, 1).
+        l2_sensitivity: integer units, >= 1.
+        linf_sensitivity: integer units, >= 1.
+        rounds: adaptive releases, each with N coins, >= 1.
+
+    Raises:
+        ValueError: an argument is out of range, or no N up to 2^32 is enough.
+    """
+    if not 1.0 <= l2_sensitivity < math.inf:
+        raise ValueError(f"l2_sensitivity must be finite and at least 1, got {l2_sensitivity!r}")
+    sigma = l2_sensitivity * noise_multiplier_for_epsilon(epsilon, delta, rounds)
+
+    def enough(half: int) -> bool:
+        """Say whether 2 * half coins meet the target."""
+        event = BinomialRelease(2 * half, float(l2_sensitivity), linf_sensitivity, 1)
+        accountant = DominationAccountant()
+        accountant.compose(event, rounds)
+        return accountant.epsilon(delta) <= epsilon
+
+    # N/4 = sigma^2 and N = 2 half. The lower end of the bracket must fail; no coins at all do.
+    low = min(math.floor(2.0 * sigma**2), MAX_TOTAL_COINS // 2)
+    high = low + 1
+    while low > 0 and enough(low):
+        low, high = low // 2, low
+    while high <= MAX_TOTAL_COINS // 2 and not enough(high):
+        low, high = high, math.ceil(high * _GROWTH)
+    if high > MAX_TOTAL_COINS // 2:
+        raise ValueError(
+            f"epsilon {epsilon:g} at delta {delta:g} over {rounds} rounds with l2_sensitivity "
+            f"{l2_sensitivity:g} needs more than {MAX_TOTAL_COINS} coins; raise epsilon or "
+            f"delta, run fewer rounds, or lower the sensitivity (a smaller scale)"
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return 2 * high
+
+
+def _require_target(epsilon: float, delta: float, rounds: int) -> None:
+    """Raise ``ValueError`` naming the part of the target that is out of range."""
+    if not 0.0 < epsilon < math.inf:
+        raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, got {rounds}")

@@ -1,0 +1,185 @@
+"""Vectors that carry a proven Euclidean bound.
+
+``Bounded`` is the only float type that the rest of the private path accepts, and it cannot be
+built around a vector that breaks its own bound: a step left out or put in the wrong order
+fails when the object is made, not when privacy is already lost.
+
+NaN deserves its own line. ``norm > bound`` is false for NaN, so an ordinary clip lets it
+through; here every vector is checked to be finite before its norm is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp.errors import NonFiniteUpdateError, SensitivityExceededError
+
+NORM_SLACK: Final = 1e-9
+"""Relative room for the rounding errors of a norm, a clip or an orthogonal transform. The
+quantiser adds the same room to its own bound, so the slack is paid for, not ignored."""
+
+MIN_L2_BOUND: Final = 1e-100
+MAX_L2_BOUND: Final = 1e100
+"""Bounds outside this range are refused: their squares would leave the normal doubles."""
+
+_SMALLEST_PLAIN_SQUARE: Final = 1e-270
+"""Below this, squares of single coordinates may have been subnormal and lost digits."""
+
+_FLOATS: Final = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def require_vector(values: NDArray[Any], dtypes: tuple[np.dtype[Any], ...], name: str) -> None:
+    """Raise unless ``values`` is a one-dimensional array of one of ``dtypes``.
+
+    Raises:
+        TypeError: not an array, or of another dtype.
+        ValueError: not one-dimensional.
+    """
+    if not isinstance(values, np.ndarray):
+        raise TypeError(f"{name} must be a NumPy array, got {type(values).__name__}")
+    if values.dtype not in dtypes:
+        wanted = " or ".join(str(dtype) for dtype in dtypes)
+        raise TypeError(f"{name} must have dtype {wanted}, got {values.dtype}")
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {values.shape}")
+
+
+def require_l2_bound(l2_bound: float) -> None:
+    """Raise ``ValueError`` unless ``MIN_L2_BOUND <= l2_bound <= MAX_L2_BOUND``."""
+    # Written so that NaN fails the test.
+    if not MIN_L2_BOUND <= l2_bound <= MAX_L2_BOUND:
+        raise ValueError(
+            f"l2_bound must lie in [{MIN_L2_BOUND:g}, {MAX_L2_BOUND:g}], got {l2_bound!r}"
+        )
+
+
+def require_finite(values: NDArray[Any]) -> None:
+    """Raise ``NonFiniteUpdateError`` if any coordinate is NaN or infinite.
+
+    The message gives the number of such coordinates and no value: the vector is private.
+    """
+    finite = np.isfinite(values)
+    if not finite.all():
+        bad = int(values.size - np.count_nonzero(finite))
+        raise NonFiniteUpdateError(f"{bad} of {values.size} coordinates are NaN or infinite")
+
+
+def _split_norm(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return (unit, length) with ``norm == unit * length``; the product itself may overflow.
+
+    The plain sum of squares is used where it is safe; otherwise the vector is first divided by
+    its largest coordinate.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        square = float(np.dot(values, values))
+    if _SMALLEST_PLAIN_SQUARE < square < math.inf:
+        return 1.0, math.sqrt(square)
+    unit = float(np.max(np.abs(values), initial=0.0))
+    if unit == 0.0:
+        return 1.0, 0.0
+    with np.errstate(under="ignore"):
+        reduced = values / unit
+        return unit, math.sqrt(float(np.dot(reduced, reduced)))
+
+
+def l2_norm(values: NDArray[np.float64]) -> float:
+    """Return the Euclidean norm; ``inf`` only where the norm itself exceeds the doubles.
+
+    Args:
+        values: float64[d], finite.
+    """
+    unit, length = _split_norm(values)
+    return unit * length
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounded:
+    """A finite vector whose Euclidean norm is known to be within a bound.
+
+    The object takes the array over: it is marked read-only, and its maker must not write to it
+    through another name.
+
+    Attributes:
+        values: float64[d].
+        l2_bound: ``norm(values) <= l2_bound (1 + NORM_SLACK)``.
+    """
+
+    values: NDArray[np.float64]
+    l2_bound: float
+
+    def __post_init__(self) -> None:
+        """Check dtype, finiteness and norm.
+
+        Raises:
+            TypeError, ValueError: wrong dtype, number of dimensions, or bound.
+            NonFiniteUpdateError: a coordinate is NaN or infinite.
+            SensitivityExceededError: the norm is above the bound.
+        """
+        require_vector(self.values, (np.dtype(np.float64),), "values")
+        require_l2_bound(self.l2_bound)
+        require_finite(self.values)
+        if not l2_norm(self.values) <= self.l2_bound * (1.0 + NORM_SLACK):
+            raise SensitivityExceededError(
+                f"the vector is longer than its l2_bound {self.l2_bound!r}"
+            )
+        self.values.flags.writeable = False
+
+    def map_isometry(
+        self, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    ) -> Bounded:
+        """Apply a norm-preserving linear map (rotation, zero padding) and keep the bound.
+
+        The claim is not taken on trust: the norm of the result is measured again.
+
+        Raises:
+            SensitivityExceededError: the map made the vector longer than the bound.
+        """
+        return Bounded(function(self.values), self.l2_bound)
+
+    def map_linear(
+        self,
+        function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        operator_norm: float,
+    ) -> Bounded:
+        """Apply a linear map of known operator norm; the bound grows by that factor.
+
+        Stability map: ``l2_in -> operator_norm * l2_in``.
+
+        Raises:
+            SensitivityExceededError: the result is longer than the claimed factor allows.
+        """
+        return Bounded(function(self.values), self.l2_bound * operator_norm)
+
+
+def clip_l2(values: NDArray[Any], l2_bound: float) -> Bounded:
+    """Shorten a vector to norm ``l2_bound`` if it is longer; never lengthen it.
+
+    Args:
+        values: float32[d] or float64[d]. The argument is not modified.
+        l2_bound: the bound C, in the units of ``values``.
+
+    Post: ``result.l2_bound == l2_bound``; the direction is kept.
+
+    Raises:
+        TypeError, ValueError: wrong dtype, number of dimensions, or bound.
+        NonFiniteUpdateError: a coordinate is NaN or infinite.
+    """
+    require_vector(values, _FLOATS, "values")
+    require_l2_bound(l2_bound)
+    require_finite(values)
+    wide = values.astype(np.float64)
+    unit, length = _split_norm(wide)
+    if length <= l2_bound / unit:
+        return Bounded(wide, l2_bound)
+    with np.errstate(under="ignore"):
+        # Divide by the unit first: the quotient of bound and full norm could underflow.
+        if unit != 1.0:
+            wide /= unit
+        wide *= l2_bound / length
+    return Bounded(wide, l2_bound)

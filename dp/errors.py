@@ -1,0 +1,52 @@
+"""Errors of the privacy layer.
+
+A bad argument from our own caller is a ``ValueError`` or ``TypeError``. The classes below
+are for the other case: the call is well formed, but carrying it out would break, or could
+not be shown to keep, a promise of privacy.
+"""
+
+from __future__ import annotations
+
+
+class PrivacyError(Exception):
+    """Base of every refusal made for the sake of privacy."""
+
+
+class NonFiniteUpdateError(PrivacyError):
+    """A vector holds NaN or infinity, for which no sensitivity bound can be stated."""
+
+
+class SensitivityExceededError(PrivacyError):
+    """A vector is larger than the bound that its type claims."""
+
+
+class UnsupportedEventError(PrivacyError):
+    """An accountant was given an event that it has no theorem for."""
+
+
+class LedgerError(PrivacyError):
+    """The privacy ledger is damaged, was altered, or cannot be written."""
+
+
+class BudgetExceededError(PrivacyError):
+    """The next event would take the total above the budget.
+
+    Attributes:
+        spent: epsilon of the events composed so far, at the budget's delta.
+        requested: epsilon if the refused event were composed as well.
+        budget: the epsilon that may not be exceeded.
+    """
+
+    def __init__(self, spent: float, requested: float, budget: float) -> None:
+        """Store the three figures and build a message that shows all of them."""
+        super().__init__(
+            f"privacy budget exceeded: epsilon {spent:.6g} is spent, the next event would make "
+            f"it {requested:.6g}, the budget is {budget:.6g}"
+        )
+        self.spent = spent
+        self.requested = requested
+        self.budget = budget
+
+    def __reduce__(self) -> tuple[type[BudgetExceededError], tuple[float, float, float]]:
+        """Rebuild from the three figures, so that the error survives process boundaries."""
+        return type(self), (self.spent, self.requested, self.budget)

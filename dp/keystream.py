@@ -1,0 +1,144 @@
+"""Secret seeds of noise, and the AES-CTR keystream that they open into.
+
+All randomness on the private path is bytes of this keystream: fair coins, and the uniform
+integers of stochastic rounding. The operating system is asked for entropy in one place only,
+``NoiseSeed.fresh``; everything else is a function of a seed, so that test vectors are exact
+and a seed that was secret-shared rebuilds the very same noise.
+
+Assumptions: AES-128 in counter mode is a pseudo-random generator and HKDF-SHA256 a
+pseudo-random function. Noise is therefore computationally, not statistically, binomial.
+
+Source: NIST SP 800-38A (counter mode), RFC 5869 (HKDF).
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from numpy.typing import NDArray
+
+SEED_BYTES: Final = 32
+CHUNK_BYTES: Final = 1 << 16
+"""Bytes made per call of the cipher: large against the cost of a call, small enough that the
+consumer still finds them in the second-level cache."""
+
+_KEY_BYTES: Final = 16
+_BLOCK_BYTES: Final = 16
+_ZEROS: Final = bytes(CHUNK_BYTES)
+_DOMAIN: Final = b"veilsum/dp/noise/v1/"
+
+
+class Usage(enum.Enum):
+    """What a sub-seed is for. Two usages of one seed give independent streams."""
+
+    ROUNDING = b"rounding"
+    COINS = b"coins"
+    KEYSTREAM = b"keystream"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class NoiseSeed:
+    """Thirty-two secret bytes from which noise is drawn.
+
+    Whoever knows a seed can subtract its noise, so the bytes never appear in ``repr``. A seed
+    must be used for one vector only: using it twice cancels the noise in the difference.
+
+    Attributes:
+        material: the secret bytes, ``len(material) == 32``.
+    """
+
+    material: bytes
+
+    def __post_init__(self) -> None:
+        """Refuse anything but exactly 32 bytes; the message does not show them."""
+        if not isinstance(self.material, bytes):
+            raise TypeError(f"a noise seed is bytes, not {type(self.material).__name__}")
+        if len(self.material) != SEED_BYTES:
+            raise ValueError(f"a noise seed has {SEED_BYTES} bytes, got {len(self.material)}")
+
+    @classmethod
+    def fresh(cls) -> NoiseSeed:
+        """Draw a new seed from the operating system."""
+        return cls(secrets.token_bytes(SEED_BYTES))
+
+    def derive(self, usage: Usage) -> NoiseSeed:
+        """Return the sub-seed for one usage.
+
+        Post: sub-seeds of different usages are independent, and none reveals this seed.
+        """
+        return NoiseSeed(self._expand(usage, SEED_BYTES))
+
+    def _expand(self, usage: Usage, length: int) -> bytes:
+        """Return ``length`` bytes bound to ``usage`` (HKDF-Expand: the seed is uniform)."""
+        info = _DOMAIN + usage.value
+        return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self.material)
+
+    def __repr__(self) -> str:
+        """Hide the bytes."""
+        return "NoiseSeed(<secret>)"
+
+    def __eq__(self, other: object) -> bool:
+        """Compare without a data-dependent early exit."""
+        if not isinstance(other, NoiseSeed):
+            return NotImplemented
+        return hmac.compare_digest(self.material, other.material)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Keystream:
+    """The AES-128-CTR keystream of one seed, written into the caller's arrays.
+
+    Successive calls of ``fill`` continue the stream: filling one array of 2n bytes equals
+    filling two arrays of n bytes one after the other.
+    """
+
+    __slots__ = ("_encryptor",)
+
+    def __init__(self, seed: NoiseSeed) -> None:
+        """Key the cipher; key and first counter block both come from the seed."""
+        secret = seed._expand(Usage.KEYSTREAM, _KEY_BYTES + _BLOCK_BYTES)
+        cipher = Cipher(algorithms.AES(secret[:_KEY_BYTES]), modes.CTR(secret[_KEY_BYTES:]))
+        self._encryptor = cipher.encryptor()
+
+    def fill(self, buffer: NDArray[Any]) -> None:
+        """Overwrite ``buffer`` with the next ``buffer.nbytes`` bytes of the stream.
+
+        Args:
+            buffer: C-contiguous, writable array of any fixed-width integer dtype.
+
+        Raises:
+            ValueError: the array is not contiguous or not writable.
+        """
+        if not (buffer.flags.c_contiguous and buffer.flags.writeable):
+            raise ValueError("a keystream buffer must be C-contiguous and writable")
+        octets = buffer.reshape(-1).view(np.uint8).data
+        for start in range(0, len(octets), CHUNK_BYTES):
+            piece = octets[start : start + CHUNK_BYTES]
+            self._encryptor.update_into(_ZEROS[: len(piece)], piece)
+
+    def chunks(self, dtype: np.dtype[Any], total: int) -> Iterator[NDArray[Any]]:
+        """Yield ``total`` words of the stream in arrays that fit the cache.
+
+        The arrays are views of one reused buffer: each is valid until the next is asked for.
+
+        Args:
+            dtype: unsigned integer type of the words, little-endian.
+            total: number of words, ``total >= 0``.
+        """
+        buffer = np.empty(min(total, CHUNK_BYTES // dtype.itemsize), dtype=dtype)
+        remaining = total
+        while remaining > 0:
+            piece = buffer[: min(remaining, buffer.size)]
+            self.fill(piece)
+            yield piece
+            remaining -= piece.size

@@ -1,0 +1,291 @@
+"""The privacy ledger: what was released, on disk *before* it is released.
+
+A ledger is a text file of one JSON object per line. Each line carries the SHA-256 of the line
+before it, and its own over that hash and its canonical content. ``append`` returns only after
+the line is flushed and the file is synchronised to disk. The order is always: append, then
+release. A crash in between counts a release that never happened: the ledger may over-count and
+never under-counts.
+
+What the chain catches: an edited, inserted, removed or reordered line anywhere but at the end.
+What it cannot catch alone: somebody who removes whole lines at the end, or who rewrites the
+file from some line on and computes new hashes (there is no key). Keep ``Ledger.head`` elsewhere
+and pass it to ``Ledger.open`` as ``expected_head`` to catch these too.
+
+A crash in mid-write leaves a last line without its newline. Its ``append`` never returned, so
+its result was never released. Opening such a file is refused unless the caller asks for
+recovery, which cuts the fragment off and records that it did, with the fragment's length and
+hash.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from dp.errors import LedgerError
+from dp.events import Adjacency, Event
+from dp.records import canonical_json, decode_event, encode_event
+
+FORMAT: Final = "veilsum-ledger"
+VERSION: Final = 1
+GENESIS: Final = hashlib.sha256(f"{FORMAT}/{VERSION}".encode()).hexdigest()
+"""The "previous hash" of the first line."""
+
+MAX_LINE_BYTES: Final = 1 << 20
+"""Longest line accepted: an event is a few hundred bytes, the rest is room for metadata."""
+
+_KINDS: Final = ("header", "event", "recovery")
+_KEYS: Final = frozenset({"hash", "index", "kind", "content", "previous"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One event with the public remarks written beside it.
+
+    Attributes:
+        index: line number from zero; line 0 is the header.
+        event: what was released.
+        metadata: JSON values, for people; accounting never reads them.
+    """
+
+    index: int
+    event: Event
+    metadata: Mapping[str, Any]
+
+
+def _line_hash(previous: str, index: int, kind: str, content: object) -> str:
+    """Return the hash of a line, bound to the hash before it."""
+    body = canonical_json({"index": index, "kind": kind, "content": content})
+    return hashlib.sha256(bytes.fromhex(previous) + body).hexdigest()
+
+
+def _header() -> dict[str, Any]:
+    """Return the content of the first line."""
+    return {"adjacency": str(Adjacency.ZERO_OUT), "format": FORMAT, "version": VERSION}
+
+
+def _parse_line(raw: bytes, index: int, previous: str) -> dict[str, Any]:
+    """Return a line's object if it is whole and continues the chain.
+
+    Raises:
+        LedgerError: naming the line (counted from one, as editors do).
+    """
+    where = f"ledger line {index + 1}"
+    if len(raw) > MAX_LINE_BYTES:
+        raise LedgerError(f"{where} is longer than {MAX_LINE_BYTES} bytes")
+    try:
+        line = json.loads(raw)
+        canonical = canonical_json(line) == raw
+    except (ValueError, RecursionError) as error:
+        # ValueError covers bad UTF-8, bad JSON, NaN, and numbers that overflow.
+        raise LedgerError(f"{where} is not JSON: it was altered") from error
+    if not canonical:
+        raise LedgerError(f"{where} is not in canonical form: it was altered")
+    if not isinstance(line, dict) or set(line) != _KEYS or line["kind"] not in _KINDS:
+        raise LedgerError(f"{where} is not a ledger line: it was altered")
+    # The type is compared as well: True equals 1 in Python.
+    numbered = type(line["index"]) is int and line["index"] == index
+    if not numbered or line["previous"] != previous:
+        raise LedgerError(f"{where} does not follow the line before it: lines were altered")
+    if line["hash"] != _line_hash(previous, index, line["kind"], line["content"]):
+        raise LedgerError(f"{where} does not match its hash: it was altered")
+    return line
+
+
+def _parse_entry(line: Mapping[str, Any]) -> Entry:
+    """Return the entry of an event line.
+
+    Raises:
+        LedgerError: the content is not an event with metadata.
+    """
+    content = line["content"]
+    if not isinstance(content, dict) or set(content) != {"event", "metadata"}:
+        raise LedgerError(f"ledger line {line['index'] + 1} is not an event with metadata")
+    return Entry(line["index"], decode_event(content["event"]), content["metadata"])
+
+
+class Ledger:
+    """An open ledger file, locked for this process. Use ``Ledger.open``, then ``append``.
+
+    Any failure to write closes the ledger: what the disk then holds is not known, and the next
+    ``open`` will find out.
+    """
+
+    __slots__ = ("_descriptor", "_entries", "_head", "_lines", "path")
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Wrap an open descriptor; callers use ``Ledger.open``."""
+        self.path = path
+        self._descriptor: int | None = descriptor
+        self._entries: list[Entry] = []
+        self._head = GENESIS
+        self._lines = 0
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], recover: bool = False, expected_head: str | None = None
+    ) -> Self:
+        """Open a ledger, verifying every line, or start a new one.
+
+        Args:
+            path: the file; created (mode 600) if it does not exist.
+            recover: cut off an unfinished last line and record that this was done.
+            expected_head: ``head`` as kept elsewhere by the caller. Some line must have it: the
+                file may have grown since, but not shrunk or changed. None skips this check.
+
+        Raises:
+            LedgerError: altered or unfinished content, the expected head is missing, or another
+                process has the file open.
+        """
+        location = Path(path)
+        descriptor = os.open(location, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        ledger = cls(location, descriptor)
+        try:
+            ledger._lock()
+            ledger._load(recover, expected_head)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    @property
+    def head(self) -> str:
+        """Return the hash of the last line, in hexadecimal."""
+        return self._head
+
+    def events(self) -> Iterator[Event]:
+        """Yield every event, oldest first."""
+        return (entry.event for entry in self._entries)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return every event with its metadata, oldest first."""
+        return tuple(self._entries)
+
+    def append(self, event: Event, metadata: Mapping[str, Any] | None = None) -> Entry:
+        """Write one event and return when it is on disk. Only then may its result be released.
+
+        Args:
+            event: what is about to be released.
+            metadata: JSON values to keep beside it; public, never secrets or private values.
+
+        Raises:
+            LedgerError: the ledger is closed, the line is too long, or writing failed.
+            UnsupportedEventError: the event has no tag.
+            TypeError, ValueError: the metadata are not JSON.
+        """
+        content = {"event": encode_event(event), "metadata": dict(metadata or {})}
+        line = self._append_line("event", content)
+        # Decoded again, so that what this process sees is what a replay will see.
+        entry = _parse_entry(json.loads(line))
+        self._entries.append(entry)
+        return entry
+
+    def close(self) -> None:
+        """Release the file and its lock. Closing twice is allowed."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        """Return the ledger itself."""
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Close the ledger."""
+        self.close()
+
+    def _open_descriptor(self) -> int:
+        """Return the descriptor, or raise ``LedgerError`` if the ledger is closed."""
+        if self._descriptor is None:
+            raise LedgerError(f"ledger {self.path} is closed")
+        return self._descriptor
+
+    def _lock(self) -> None:
+        """Take the file for this process: two writers would fork the chain."""
+        try:
+            fcntl.flock(self._open_descriptor(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LedgerError(f"ledger {self.path} is in use by another process") from error
+
+    def _load(self, recover: bool, expected_head: str | None) -> None:
+        """Read and verify the file; start it if it is empty."""
+        complete, fragment = self._read()
+        heads = {GENESIS}
+        for raw in complete:
+            self._accept(raw)
+            heads.add(self._head)
+        if expected_head is not None and expected_head not in heads:
+            raise LedgerError(f"ledger {self.path} has no line with the hash {expected_head}")
+        if fragment:
+            self._cut(fragment, sum(len(raw) + 1 for raw in complete), recover)
+        if self._lines == 0:
+            self._append_line("header", _header())
+            self._sync_directory()
+        if fragment:
+            digest = hashlib.sha256(fragment).hexdigest()
+            self._append_line("recovery", {"cut_bytes": len(fragment), "cut_sha256": digest})
+
+    def _read(self) -> tuple[list[bytes], bytes]:
+        """Return the complete lines and what follows the last newline."""
+        with open(self._open_descriptor(), "rb", closefd=False) as stream:
+            *complete, fragment = stream.read().split(b"\n")
+        return complete, fragment
+
+    def _accept(self, raw: bytes) -> None:
+        """Verify one line read from the file and take it in."""
+        line = _parse_line(raw, self._lines, self._head)
+        if (line["kind"] == "header") != (self._lines == 0):
+            raise LedgerError(f"ledger line {self._lines + 1}: a header belongs on line 1 only")
+        if line["kind"] == "header" and line["content"] != _header():
+            raise LedgerError(f"ledger {self.path} has another format, version or adjacency")
+        if line["kind"] == "event":
+            self._entries.append(_parse_entry(line))
+        self._head = line["hash"]
+        self._lines += 1
+
+    def _cut(self, fragment: bytes, keep_bytes: int, recover: bool) -> None:
+        """Remove an unfinished last line, or refuse to."""
+        if not recover:
+            raise LedgerError(
+                f"ledger line {self._lines + 1} is unfinished ({len(fragment)} bytes without a "
+                "newline): a write was interrupted. Its result was never released; open with "
+                "recover=True to cut it off and record that"
+            )
+        os.ftruncate(self._open_descriptor(), keep_bytes)
+
+    def _append_line(self, kind: str, content: Mapping[str, Any]) -> bytes:
+        """Write one line durably and return it; close the ledger if that fails."""
+        digest = _line_hash(self._head, self._lines, kind, content)
+        fields = {"content": content, "index": self._lines, "kind": kind}
+        raw = canonical_json({**fields, "hash": digest, "previous": self._head})
+        if len(raw) > MAX_LINE_BYTES:
+            raise LedgerError(f"a ledger line may have {MAX_LINE_BYTES} bytes, got {len(raw)}")
+        self._write(raw + b"\n")
+        self._head = digest
+        self._lines += 1
+        return raw
+
+    def _write(self, data: bytes) -> None:
+        """Write all of ``data`` and wait until it is on disk."""
+        descriptor = self._open_descriptor()
+        try:
+            if os.write(descriptor, data) != len(data):
+                raise OSError("short write")
+            os.fsync(descriptor)
+        except OSError as error:
+            self.close()
+            raise LedgerError(f"ledger {self.path} could not be written: {error}") from error
+
+    def _sync_directory(self) -> None:
+        """Make the file's name durable as well, after creating it."""
+        directory = os.open(self.path.resolve().parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

@@ -1,0 +1,88 @@
+"""Events as JSON and back, through a fixed registry of tags.
+
+A tag names a class that is listed here; a file can never make the program import or build
+anything else. Each class states its fields once, and decoding accepts exactly those fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dp.errors import LedgerError, UnsupportedEventError
+from dp.events import BinomialRelease, Composition, Event, NonPrivateRelease
+
+_TAGS: Final[Mapping[str, type[Event]]] = {
+    "binomial": BinomialRelease,
+    "non-private": NonPrivateRelease,
+    "composition": Composition,
+}
+
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "binomial": ("coins", "l2_sensitivity", "linf_sensitivity", "dimension"),
+    "non-private": (),
+    "composition": ("parts",),
+}
+
+_MAX_DEPTH: Final = 8
+"""Deepest nesting of compositions read from a file: a round has two levels at most."""
+
+
+def canonical_json(value: object) -> bytes:
+    """Return the one byte string of a JSON value: sorted keys, no blanks, ASCII, no NaN.
+
+    Raises:
+        ValueError, TypeError: the value has no such form.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+    return text.encode("ascii")
+
+
+def encode_event(event: Event) -> dict[str, Any]:
+    """Return the JSON object of an event: its tag and its fields.
+
+    Raises:
+        UnsupportedEventError: the event's class is not in the registry.
+    """
+    tag = next((name for name, cls in _TAGS.items() if type(event) is cls), None)
+    if tag is None:
+        raise UnsupportedEventError(f"no ledger tag for {type(event).__name__}")
+    fields = {name: getattr(event, name) for name in _FIELDS[tag]}
+    if isinstance(event, Composition):
+        fields["parts"] = [encode_event(part) for part in event.parts]
+    return {"tag": tag, **fields}
+
+
+def decode_event(record: object, depth: int = 0) -> Event:
+    """Return the event of a JSON object made by ``encode_event``.
+
+    Raises:
+        LedgerError: unknown tag, missing or extra field, a value out of range, or nesting too
+            deep.
+    """
+    if depth > _MAX_DEPTH:
+        raise LedgerError(f"events are nested deeper than {_MAX_DEPTH}")
+    if not isinstance(record, dict):
+        raise LedgerError(f"an event is a JSON object, got {type(record).__name__}")
+    tag = record.get("tag")
+    if not isinstance(tag, str) or tag not in _TAGS:
+        raise LedgerError(f"unknown event tag {tag!r}; known are {', '.join(sorted(_TAGS))}")
+    if set(record) != {"tag", *_FIELDS[tag]}:
+        raise LedgerError(f"event {tag!r} has fields {sorted(record)}, not {_FIELDS[tag]}")
+    fields: dict[str, Any] = {name: record[name] for name in _FIELDS[tag]}
+    if tag == "composition":
+        fields["parts"] = _decode_parts(fields["parts"], depth)
+    try:
+        return _TAGS[tag](**fields)
+    except (TypeError, ValueError) as error:
+        raise LedgerError(f"event {tag!r} is out of range: {error}") from error
+
+
+def _decode_parts(parts: object, depth: int) -> tuple[Event, ...]:
+    """Return the decoded members of a composition."""
+    if not isinstance(parts, list):
+        raise LedgerError(f"parts must be a JSON list, got {type(parts).__name__}")
+    return tuple(decode_event(part, depth + 1) for part in parts)

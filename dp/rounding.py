@@ -1,0 +1,190 @@
+"""From bounded floats to bounded integers: scale, clip coordinates, round at random.
+
+Stochastic rounding is unbiased but may lengthen a vector. *Conditional* rounding draws again
+until the integer norm is within a bound fixed beforehand, which makes the bound exact and costs
+a tiny bias. The bound depends on the clip, the scale and the dimension, never on the data.
+
+Source: Kairouz, Liu, Steinke 2021 (arXiv 2102.06387), conditional randomized rounding.
+
+What is left visible: the number of attempts depends on the data and on secret coins. It is
+never sent, but an observer who times the client very precisely could learn it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp._kernels import round_piece, square_limbs
+from dp.clipping import NORM_SLACK, Bounded, require_l2_bound, require_vector
+from dp.errors import SensitivityExceededError
+from dp.keystream import CHUNK_BYTES, Keystream, NoiseSeed, Usage
+
+MAX_LINF_BOUND: Final = 1 << 24
+"""Largest coordinate allowed: a cache-sized piece of squares then still fits in 63 bits."""
+
+MAX_ATTEMPTS: Final = 64
+"""Each attempt succeeds with probability at least 1 - beta = 0.39, so all of them fail with
+probability below 2e-14. The fall-back then costs accuracy, never privacy."""
+
+DEFAULT_BETA: Final = math.exp(-0.5)
+
+_WORD: Final = np.dtype("<u4")
+_PIECE: Final = CHUNK_BYTES // _WORD.itemsize
+
+
+def require_linf_bound(linf_bound: int) -> None:
+    """Raise unless ``linf_bound`` is an integer in ``1..MAX_LINF_BOUND``."""
+    if isinstance(linf_bound, bool) or not isinstance(linf_bound, int):
+        raise TypeError(f"linf_bound must be an int, got {type(linf_bound).__name__}")
+    if not 1 <= linf_bound <= MAX_LINF_BOUND:
+        raise ValueError(f"linf_bound must lie in 1..{MAX_LINF_BOUND}, got {linf_bound}")
+
+
+def integer_square_norm(values: NDArray[np.int64]) -> int:
+    """Return the exact sum of squares of int64[d] with ``|values| <= MAX_LINF_BOUND``."""
+    high, low = square_limbs(values)
+    return (int(high) << 32) + int(low)
+
+
+def largest_square(l2_bound: float) -> int:
+    """Return the largest integer whose square root is at most ``l2_bound``, exactly."""
+    return int(Fraction(l2_bound) ** 2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantized:
+    """An integer vector within exact bounds. Both are checked in integer arithmetic.
+
+    Attributes:
+        values: int64[d], read-only.
+        l2_bound: ``sum(values**2) <= l2_bound**2`` in integer units.
+        linf_bound: ``max(abs(values)) <= linf_bound``.
+    """
+
+    values: NDArray[np.int64]
+    l2_bound: float
+    linf_bound: int
+
+    def __post_init__(self) -> None:
+        """Check dtype and both bounds.
+
+        Raises:
+            TypeError, ValueError: wrong dtype, number of dimensions, or bounds.
+            SensitivityExceededError: a bound does not hold.
+        """
+        require_vector(self.values, (np.dtype(np.int64),), "values")
+        require_l2_bound(self.l2_bound)
+        require_linf_bound(self.linf_bound)
+        # Both signs are tested: abs(-2**63) is negative.
+        if self.values.size and not (
+            -self.linf_bound <= self.values.min() and self.values.max() <= self.linf_bound
+        ):
+            raise SensitivityExceededError(f"a coordinate exceeds linf_bound {self.linf_bound}")
+        if integer_square_norm(self.values) > largest_square(self.l2_bound):
+            raise SensitivityExceededError(
+                f"the integer vector is longer than its l2_bound {self.l2_bound!r}"
+            )
+        self.values.flags.writeable = False
+
+
+def rounded_l2_bound(l2_scaled: float, dimension: int, beta: float = DEFAULT_BETA) -> float:
+    """Return an integer norm that random rounding stays within with probability >= 1 - beta.
+
+    With C = l2_scaled and D = dimension:
+
+        min(C + sqrt(D), sqrt(C^2 + D/4 + sqrt(2 ln(1/beta)) (C + sqrt(D)/2)))
+
+    The first term holds always, since no coordinate moves by more than one. The second adds to
+    the mean of the squared norm, at most C^2 + D/4, a sub-Gaussian deviation.
+
+    Args:
+        l2_scaled: norm before rounding, in integer units.
+        dimension: number of coordinates, >= 1.
+        beta: probability in (0, 1) with which one attempt may fail.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    require_l2_bound(l2_scaled)
+    if dimension < 1:
+        raise ValueError(f"dimension must be at least 1, got {dimension}")
+    if not 0.0 < beta < 1.0:
+        raise ValueError(f"beta must lie strictly between 0 and 1, got {beta!r}")
+    root = math.sqrt(dimension)
+    deviation = math.sqrt(-2.0 * math.log(beta)) * (l2_scaled + root / 2.0)
+    return min(l2_scaled + root, math.sqrt(l2_scaled**2 + dimension / 4.0 + deviation))
+
+
+def quantized_l2_bound(l2_bound: float, scale: float, dimension: int) -> float:
+    """Return the integer norm bound that ``quantize`` enforces and reports.
+
+    It includes the relative slack that ``Bounded`` tolerates, so a vector that sits on the edge
+    of its float bound is still covered.
+    """
+    return rounded_l2_bound(l2_bound * scale * (1.0 + NORM_SLACK), dimension)
+
+
+def quantize(bounded: Bounded, scale: float, linf_bound: int, seed: NoiseSeed) -> Quantized:
+    """Scale, clip each coordinate to ``linf_bound``, and round conditionally.
+
+    Each uniform draw has 32 bits, compared with the fractional part rounded to 32 bits: the
+    probability of rounding up is off by at most 2^-33, against a noise standard deviation of
+    several units. Redrawing adds a bias of Euclidean norm at most sqrt(D) P / (1 - P), P the
+    probability of a redraw: the mean over all draws is exact, so what accepted draws gain is what
+    refused ones lose, and no draw is further than sqrt(D) from the vector.
+
+    If ``MAX_ATTEMPTS`` draws all miss the bound, coordinates are rounded toward zero. That
+    shortens every coordinate and so satisfies the bound without luck.
+
+    Args:
+        bounded: the vector, float64[d], d >= 1.
+        scale: integer units per float unit, > 0.
+        linf_bound: largest integer magnitude of a coordinate.
+        seed: used under ``Usage.ROUNDING``; must not have rounded another vector.
+
+    Post: ``result.l2_bound == quantized_l2_bound(bounded.l2_bound, scale, d)``.
+
+    Raises:
+        TypeError, ValueError: an argument is out of range.
+    """
+    require_linf_bound(linf_bound)
+    if not (math.isfinite(scale) and scale > 0.0):
+        raise ValueError(f"scale must be positive and finite, got {scale!r}")
+    l2_bound = quantized_l2_bound(bounded.l2_bound, scale, bounded.values.size)
+    stream = Keystream(seed.derive(Usage.ROUNDING))
+    limit = largest_square(l2_bound)
+    out = np.empty(bounded.values.size, dtype=np.int64)
+    for _ in range(MAX_ATTEMPTS):
+        if _round_once(bounded.values, scale, linf_bound, stream, out) <= limit:
+            return Quantized(out, l2_bound, linf_bound)
+    return Quantized(_toward_zero(bounded.values, scale, linf_bound), l2_bound, linf_bound)
+
+
+def _round_once(
+    values: NDArray[np.float64],
+    scale: float,
+    linf_bound: int,
+    stream: Keystream,
+    out: NDArray[np.int64],
+) -> int:
+    """Make one attempt into ``out`` and return its exact squared norm."""
+    squares = 0
+    start = 0
+    for words in stream.chunks(_WORD, values.size):
+        stop = start + words.size
+        piece = values[start:stop]
+        squares += int(round_piece(piece, scale, float(linf_bound), words, out[start:stop]))
+        start = stop
+    return squares
+
+
+def _toward_zero(values: NDArray[np.float64], scale: float, linf_bound: int) -> NDArray[np.int64]:
+    """Round every scaled and clipped coordinate toward zero."""
+    clipped = np.clip(values * scale, -linf_bound, linf_bound)
+    return np.trunc(clipped).astype(np.int64)
