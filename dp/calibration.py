@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dp.accounting.accountant import DominationAccountant
+from dp.accounting.accountant import DominationAccountant, FailureReserve
 from dp.accounting.domination import MAX_TOTAL_COINS
 from dp.accounting.gaussian import gaussian_mu
 from dp.events import BinomialRelease
@@ -31,7 +31,12 @@ def noise_multiplier_for_epsilon(epsilon: float, delta: float, rounds: int = 1) 
 
 
 def coins_for_epsilon(
-    epsilon: float, delta: float, l2_sensitivity: float, linf_sensitivity: int, rounds: int = 1
+    epsilon: float,
+    delta: float,
+    l2_sensitivity: float,
+    linf_sensitivity: int,
+    rounds: int = 1,
+    reserve: FailureReserve | None = None,
 ) -> int:
     """Return the smallest even number of coins N that meets (epsilon, delta) over all rounds.
 
@@ -45,6 +50,8 @@ def coins_for_epsilon(
         l2_sensitivity: integer units, >= 1.
         linf_sensitivity: integer units, >= 1.
         rounds: adaptive releases, each with N coins, >= 1.
+        reserve: what the run's accountant sets aside, if later parameters depend on earlier
+            releases; see ``DominationAccountant``.
 
     Raises:
         ValueError: an argument is out of range, or no N up to 2^32 is enough.
@@ -56,7 +63,7 @@ def coins_for_epsilon(
     def enough(half: int) -> bool:
         """Say whether 2 * half coins meet the target."""
         event = BinomialRelease(2 * half, float(l2_sensitivity), linf_sensitivity, 1)
-        accountant = DominationAccountant()
+        accountant = DominationAccountant(reserve)
         accountant.compose(event, rounds)
         return accountant.epsilon(delta) <= epsilon
 

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dp import coins_for_epsilon, noise_multiplier_for_epsilon, quantized_l2_bound
+from dp import FailureReserve, coins_for_epsilon, noise_multiplier_for_epsilon, quantized_l2_bound
 from protocol.setup import RoundParameters
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, flat_bound
@@ -48,6 +48,12 @@ class PrivacyGoal:
             raise ParameterError("delta", self.delta, "strictly between 0 and 1")
         if self.rounds < 1:
             raise ParameterError("rounds", self.rounds, "at least 1")
+
+    @property
+    def reserve(self) -> FailureReserve:
+        """The part of delta set aside beforehand: the controller sizes later rounds from earlier
+        releases, so the split of delta must not be chosen afterwards (docs/accounting.md)."""
+        return FailureReserve.from_delta(self.delta, self.rounds)
 
 
 def sketch_clip(clip_l2: float, sketch: SketchSpec) -> float:
@@ -108,7 +114,9 @@ def _integers(
     linf_bound = math.ceil(scale * flat_bound(bound, length, COORDINATE_CLIP_PROBABILITY))
     l2_bound = quantized_l2_bound(bound, scale, length)
     try:
-        total = coins_for_epsilon(goal.epsilon, goal.delta, l2_bound, linf_bound, goal.rounds)
+        total = coins_for_epsilon(
+            goal.epsilon, goal.delta, l2_bound, linf_bound, goal.rounds, goal.reserve
+        )
     except ValueError as error:
         raise ParameterError("epsilon", goal.epsilon, str(error)) from None
     return scale, linf_bound, math.ceil(total / fewest_honest)

@@ -126,8 +126,8 @@ class PrivateTraining:
         self._session_id = secrets.token_bytes(SESSION_ID_BYTES)
         self._decision: Decision = controller.initial(dimension)
         self._number = 0
-        self._server = DominationAccountant()
-        self._outsider = DominationAccountant()
+        self._server = DominationAccountant(plan.goal.reserve)
+        self._outsider = DominationAccountant(plan.goal.reserve)
         for event in ledger.events():
             self._server.compose(event)
             self._outsider.compose(event)

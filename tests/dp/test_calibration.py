@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dp import calibration
-from dp.accounting import DominationAccountant, gaussian_epsilon
+from dp.accounting import DominationAccountant, FailureReserve, gaussian_epsilon
 from dp.calibration import coins_for_epsilon, noise_multiplier_for_epsilon
 from dp.events import BinomialRelease
 
@@ -89,3 +89,14 @@ def test_the_search_does_not_trust_its_starting_point(
     start = noise_multiplier_for_epsilon(1.0, 1e-5)
     monkeypatch.setattr(calibration, "noise_multiplier_for_epsilon", lambda *_: factor * start)
     assert coins_for_epsilon(1.0, 1e-5, 16.0, 16) == expected
+
+
+def test_a_failure_reserve_costs_a_few_coins_and_meets_the_target() -> None:
+    """The answer holds with that reserve, where the plain one might fall short."""
+    reserve = FailureReserve.from_delta(1e-5, 10)
+    plain = coins_for_epsilon(4.0, 1e-5, 64.0, 16, 10)
+    reserved = coins_for_epsilon(4.0, 1e-5, 64.0, 16, 10, reserve)
+    assert plain < reserved < 1.02 * plain
+    accountant = DominationAccountant(reserve)
+    accountant.compose(BinomialRelease(reserved, 64.0, 16, 1), 10)
+    assert accountant.epsilon(1e-5) <= 4.0

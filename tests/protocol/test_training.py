@@ -68,7 +68,7 @@ def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
     assert 0 < spent[0] and spent[-1] <= 8.0
     # Colluders' coins count against an outsider, who does not know them.
     assert all(result.epsilon_outsider < result.epsilon_server for result in results)
-    replayed = replay(ledger.events(), DominationAccountant())
+    replayed = replay(ledger.events(), DominationAccountant(plan().goal.reserve))
     assert replayed.epsilon(1e-5) == spent[-1]
 
 

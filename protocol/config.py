@@ -1,0 +1,124 @@
+"""Configuration files: TOML in, frozen and checked values out.
+
+pydantic lives here, at the outer edge, and nowhere else. Every problem becomes a
+`ConfigurationError` that names the key and what would be valid.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from protocol.calibration import PrivacyGoal
+from protocol.errors import ConfigurationError
+from protocol.training import TrainingPlan
+from secagg import Mode, ParameterError
+from sketch.controllers import AdaptNorm, Controller, FixedRate
+
+
+class Section(BaseModel):
+    """A table of a configuration file: immutable, and strict about unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+C = TypeVar("C", bound=Section)
+
+
+class Privacy(Section):
+    """The promise."""
+
+    epsilon: float = Field(gt=0, description="against the server, over all rounds")
+    delta: float = Field(gt=0, lt=1)
+    clip_l2: float = Field(gt=0, description="bound on an update, in its own units")
+
+
+class Cohort(Section):
+    """Who takes part in a round, and how many may fail or turn."""
+
+    size: int = Field(ge=2)
+    tolerated_dropouts: int = Field(ge=0)
+    tolerated_colluders: int = Field(ge=0)
+    mode: Literal["active", "semi_honest"] = "active"
+
+
+class Sketch(Section):
+    """The compression and what tunes it."""
+
+    controller: Literal["adapt_norm", "fixed"] = "adapt_norm"
+    rows: int = Field(default=15, ge=1)
+    gamma: float = Field(default=0.1, gt=0, description="compression error over noise error")
+    window: int = Field(default=3, ge=1, description="rounds averaged by adapt_norm")
+    rate: float = Field(default=1.0, ge=1, description="compression of the fixed controller")
+
+    def build(self) -> Controller:
+        """The controller that this section describes."""
+        if self.controller == "fixed":
+            return FixedRate(self.rate, rows=self.rows)
+        return AdaptNorm(gamma=self.gamma, window=self.window, rows=self.rows)
+
+
+def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
+    """The training plan of a configuration.
+
+    Raises:
+        ConfigurationError: the figures do not fit together.
+    """
+    try:
+        return TrainingPlan(
+            goal=PrivacyGoal(privacy.epsilon, privacy.delta, rounds),
+            cohort=cohort.size,
+            tolerated_dropouts=cohort.tolerated_dropouts,
+            tolerated_colluders=cohort.tolerated_colluders,
+            clip_l2=privacy.clip_l2,
+            mode=Mode(cohort.mode),
+        )
+    except ParameterError as error:
+        raise ConfigurationError(
+            f"cohort.{error.argument}", f"value {error.value!r}", error.valid
+        ) from None
+
+
+def load(path: Path, model: type[C]) -> C:
+    """Read a TOML file.
+
+    Raises:
+        ConfigurationError: the file is missing or no TOML, a key is unknown or missing, or a
+            value is out of range.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = tomllib.load(file)
+    except OSError as error:
+        raise ConfigurationError(
+            str(path), error.strerror or "unreadable", "a readable file"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(str(path), str(error), "a TOML file") from None
+    return parse(raw, model)
+
+
+def parse(raw: dict[str, Any], model: type[C]) -> C:
+    """Check a configuration that is already in memory; raises as `load` does."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise ConfigurationError(key, "unknown key", _known_keys(model, first["loc"])) from None
+        raise ConfigurationError(
+            key, f"value {first.get('input')!r}", first["msg"].lower()
+        ) from None
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """The keys of the table that a location is in."""
+    for part in location[:-1]:
+        annotation = model.model_fields[str(part)].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return ", ".join(sorted(model.model_fields))
