@@ -31,7 +31,8 @@ matter of utility only: the clip is applied to every vector, so privacy never re
 
 @dataclass(frozen=True, slots=True)
 class PrivacyGoal:
-    """(epsilon, delta) of a whole run of `rounds` rounds, against the server.
+    """(epsilon, delta) of any one client over the `rounds` rounds it takes part in, against the
+    server.
 
     Raises:
         ParameterError: a figure is out of range.
@@ -77,7 +78,7 @@ def calibrate(
     model_digest: bytes,
     public_seed: PublicSeed,
 ) -> RoundParameters:
-    """Parameters of one of `goal.rounds` equal rounds that together meet the goal.
+    """Parameters of one round, `goal.rounds` of which together meet the goal.
 
     Args:
         fewest_honest: cohort - tolerated dropouts - tolerated colluders.

@@ -11,7 +11,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dp import Budget, DominationAccountant, Ledger
+from dp import Budget, Ledger
+from protocol.accounts import ClientAccounts, label
 from protocol.adapters.memory import Dropouts, RoundOutcome
 from protocol.aggregators import Aggregator, UpdateSource
 from protocol.calibration import PrivacyGoal, calibrate
@@ -28,7 +29,8 @@ class TrainingPlan:
     """What stays the same over all rounds of a run.
 
     Args:
-        goal: (epsilon, delta) over all rounds, against the server.
+        goal: (epsilon, delta) of any one client over all the rounds it takes part in, against the
+            server.
         cohort: n, clients invited to each round; fixed, so that noise does not depend on it.
         tolerated_dropouts: clients that may vanish from a round without the noise falling short.
         tolerated_colluders: clients that may work for the server.
@@ -86,8 +88,8 @@ class RoundResult:
         setup: the public parameters.
         outcome: survivors and bytes.
         rationale: why the sketch had its size.
-        epsilon_server: spent so far against the server.
-        epsilon_outsider: spent so far against an outsider who sees only what is released.
+        epsilon_server: spent so far against the server, by the client that spent most.
+        epsilon_outsider: likewise against an outsider who sees only what is released.
     """
 
     number: int
@@ -126,11 +128,8 @@ class PrivateTraining:
         self._session_id = secrets.token_bytes(SESSION_ID_BYTES)
         self._decision: Decision = controller.initial(dimension)
         self._number = 0
-        self._server = DominationAccountant(plan.goal.reserve)
-        self._outsider = DominationAccountant(plan.goal.reserve)
-        for event in ledger.events():
-            self._server.compose(event)
-            self._outsider.compose(event)
+        self._accounts = ClientAccounts(plan.goal.reserve)
+        self._accounts.replay((entry.event, entry.metadata) for entry in ledger.entries())
 
     def run_round(
         self,
@@ -155,16 +154,15 @@ class PrivateTraining:
             LedgerError: the event could not be made durable; nothing is released.
         """
         setup = self._setup([identity.public for identity in cohort], model_digest)
-        self._budget.check(
-            self._server, setup.event(self._plan.minimum_survivors, against_server=True)
-        )
+        labels = [label(identity.public) for identity in cohort]
+        worst_case = setup.event(self._plan.minimum_survivors, against_server=True)
+        self._accounts.check(labels, worst_case, self._budget)
         outcome = self._aggregator.run(setup, updates, dropouts)
         survivors = len(outcome.total.survivors)
         against_server = setup.event(survivors, against_server=True)
-        metadata = {"round": self._number, "survivors": survivors, **(notes or {})}
-        self._ledger.append(against_server, metadata)
-        self._server.compose(against_server)
-        self._outsider.compose(setup.event(survivors, against_server=False))
+        notes = {"round": self._number, "survivors": survivors, **(notes or {})}
+        self._ledger.append(against_server, {**notes, "cohort": labels})
+        self._accounts.record(labels, against_server, setup.event(survivors, against_server=False))
         return self._release(setup, outcome)
 
     def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
@@ -179,15 +177,15 @@ class PrivateTraining:
         )
         self._decision = self._controller.step(self._decision.state, stats)
         self._number += 1
-        delta = self._plan.goal.delta
+        epsilon_server, epsilon_outsider = self._accounts.epsilon(self._plan.goal.delta)
         return RoundResult(
             number=number,
             release=release,
             setup=setup,
             outcome=outcome,
             rationale=rationale,
-            epsilon_server=self._server.epsilon(delta),
-            epsilon_outsider=self._outsider.epsilon(delta),
+            epsilon_server=epsilon_server,
+            epsilon_outsider=epsilon_outsider,
         )
 
     def _setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundSetup:

@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from dp import (
+    BinomialRelease,
+    Budget,
     BudgetExceededError,
     DominationAccountant,
+    FailureReserve,
     Ledger,
     LedgerError,
     NonFiniteUpdateError,
     replay,
 )
+from protocol.accounts import ClientAccounts
 from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate, sketch_clip
@@ -236,3 +240,60 @@ class TestCalibration:
         assert sketch_clip(0.7, spec_for_size(1000, 500, 5)) == pytest.approx(
             0.7 * 1.0632, rel=1e-3
         )
+
+
+class TestAccounts:
+    """A client pays for its own rounds; reported is who paid most."""
+
+    event = BinomialRelease(4096, 16.0, 8, 100)
+    wider = BinomialRelease(8192, 16.0, 8, 100)
+
+    def accounts(self):
+        return ClientAccounts(FailureReserve.from_delta(1e-5, 4))
+
+    def epsilon_of(self, *events):
+        accountant = DominationAccountant(FailureReserve.from_delta(1e-5, 4))
+        for event in events:
+            accountant.compose(event)
+        return accountant.epsilon(1e-5)
+
+    def test_disjoint_cohorts_do_not_add_up(self):
+        accounts = self.accounts()
+        accounts.record(["a", "b"], self.event, self.wider)
+        accounts.record(["c", "d"], self.event, self.wider)
+        assert accounts.epsilon(1e-5) == (self.epsilon_of(self.event), self.epsilon_of(self.wider))
+
+    def test_the_busiest_client_is_reported(self):
+        accounts = self.accounts()
+        accounts.record(["a", "b"], self.event, self.event)
+        accounts.record(["b", "c"], self.event, self.event)
+        assert accounts.epsilon(1e-5)[0] == self.epsilon_of(self.event, self.event)
+
+    def test_the_budget_is_checked_for_everybody_invited(self):
+        accounts = self.accounts()
+        accounts.record(["a"], self.event, self.event)
+        budget = Budget(self.epsilon_of(self.event) * 1.1, 1e-5)
+        accounts.check(["b", "c"], self.event, budget)
+        with pytest.raises(BudgetExceededError):
+            accounts.check(["b", "a"], self.event, budget)
+
+    def test_an_entry_without_a_cohort_is_charged_to_everybody(self):
+        accounts = self.accounts()
+        accounts.replay([(self.event, {"cohort": ["a"]}), (self.event, {})])
+        assert accounts.epsilon(1e-5)[0] == self.epsilon_of(self.event, self.event)
+        accounts.record(["new"], self.event, self.event)
+        assert accounts.epsilon(1e-5)[0] == self.epsilon_of(self.event, self.event)
+
+
+def test_clients_that_sat_out_have_budget_left(cohort, ledger):
+    """Two halves of a population take turns: each pays for its own rounds."""
+    others = [Identity.from_private_bytes(hashlib.sha256(b"o%d" % i).digest()) for i in range(N)]
+    run = training(ledger, rounds=2)
+    lost = dict.fromkeys(range(3), Stage.INPUT)
+    spent = [
+        run.run_round(half, constant, MODEL, lost).epsilon_server
+        for half in (cohort, others, cohort, others)
+    ]
+    assert spent[0] == spent[1] < spent[2] == spent[3] <= 8.0
+    with pytest.raises(BudgetExceededError):
+        run.run_round(others, constant, MODEL, lost)
