@@ -1,0 +1,131 @@
+"""How the training examples are shared out among clients.
+
+Two ways: evenly and at random (IID), or label by label with Dirichlet shares, the usual model
+of clients that hold few labels and unequal amounts. A partition is a tuple with one index array
+per client; every example belongs to exactly one client.
+
+May use numpy only; must not know torch or the protocol.
+
+Source: Yurochkin et al. 2019 (arXiv 1905.12022), section 4; Li et al. 2021 (arXiv 2102.02079),
+section 4.1. Both resample until every client has enough examples, which need not end with many
+clients; here surplus examples of the largest client go to the smallest one instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+"""Positions in the training split that one client holds: int64[m], sorted, m >= minimum."""
+
+Partition = tuple[Indices, ...]
+"""One index array per client."""
+
+
+def partition_iid(
+    count: int, clients: int, rng: np.random.Generator, *, minimum: int = 1
+) -> Partition:
+    """Deal ``count`` shuffled examples to the clients, as evenly as possible.
+
+    Post: sizes differ by at most one; the arrays are disjoint and cover ``range(count)``.
+
+    Raises:
+        ValueError: no client, a negative minimum, or ``clients * minimum > count``.
+    """
+    _check_feasible(count, clients, minimum)
+    return _freeze(np.array_split(rng.permutation(count), clients))
+
+
+def partition_dirichlet(
+    labels: NDArray[np.int64],
+    clients: int,
+    alpha: float,
+    rng: np.random.Generator,
+    *,
+    minimum: int = 1,
+) -> Partition:
+    """Split every label's examples over the clients by shares drawn from Dirichlet(alpha).
+
+    Args:
+        labels: int64[m], label of each example.
+        clients: number of parts.
+        alpha: concentration; near 0 a label sits at one client, at infinity all clients agree.
+        rng: source of all randomness.
+        minimum: each client ends with at least this many examples.
+
+    Post: the arrays are disjoint and cover ``range(len(labels))``.
+
+    Raises:
+        ValueError: alpha is not positive and finite, no client, a negative minimum, or
+            ``clients * minimum > len(labels)``.
+    """
+    _check_feasible(len(labels), clients, minimum)
+    if not (math.isfinite(alpha) and alpha > 0.0):
+        raise ValueError(f"alpha must be positive and finite, got {alpha}")
+    owners = _dirichlet_owners(labels, clients, alpha, rng)
+    _top_up(owners, clients, minimum, rng)
+    return _freeze(np.flatnonzero(owners == client) for client in range(clients))
+
+
+def label_counts(
+    partition: Partition, labels: NDArray[np.int64], classes: int
+) -> NDArray[np.int64]:
+    """Count the examples of every label at every client: int64[clients, classes]."""
+    counts = [np.bincount(labels[part], minlength=classes) for part in partition]
+    return np.stack(counts).astype(np.int64)
+
+
+def _check_feasible(count: int, clients: int, minimum: int) -> None:
+    """Refuse requests that no partition can satisfy."""
+    if clients < 1:
+        raise ValueError(f"clients must be at least 1, got {clients}")
+    if minimum < 0:
+        raise ValueError(f"minimum must not be negative, got {minimum}")
+    if clients * minimum > count:
+        raise ValueError(
+            f"{clients} clients with at least {minimum} examples each need "
+            f"{clients * minimum} examples, but there are {count}"
+        )
+
+
+def _dirichlet_owners(
+    labels: NDArray[np.int64], clients: int, alpha: float, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw the client of every example: int64[m]."""
+    owners = np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        examples = rng.permutation(np.flatnonzero(labels == label))
+        shares = rng.dirichlet(np.full(clients, alpha))
+        cuts = np.rint(np.cumsum(shares) * len(examples))
+        # The last cut is the number of examples whatever the rounding of the sum.
+        cuts[-1] = len(examples)
+        owners[examples] = np.searchsorted(cuts, np.arange(len(examples)), side="right")
+    return owners
+
+
+def _top_up(
+    owners: NDArray[np.int64], clients: int, minimum: int, rng: np.random.Generator
+) -> None:
+    """Move random examples from the largest to the smallest client until all have enough.
+
+    It ends: while one client is below the minimum, the mean is not, so the largest client is
+    above it, and each move shrinks the total shortfall by one.
+    """
+    sizes = np.bincount(owners, minlength=clients)
+    while sizes.min() < minimum:
+        rich, poor = int(sizes.argmax()), int(sizes.argmin())
+        owners[rng.choice(np.flatnonzero(owners == rich))] = poor
+        sizes[rich] -= 1
+        sizes[poor] += 1
+
+
+def _freeze(parts: Iterable[NDArray[np.int64]]) -> Partition:
+    """Sort each part and forbid writing to it."""
+    frozen = tuple(np.sort(part).astype(np.int64) for part in parts)
+    for part in frozen:
+        part.setflags(write=False)
+    return frozen
