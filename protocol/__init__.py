@@ -1,1 +1,34 @@
 """Joins secagg, dp and sketch into rounds; still without sockets, threads or clocks."""
+
+from protocol.adapters.memory import Dropouts, MemoryRound, RoundOutcome, Stage
+from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.calibration import PrivacyGoal, calibrate
+from protocol.client import ClientPolicy, RoundClient
+from protocol.errors import ConfigurationError, PolicyError
+from protocol.pipeline import MeanRelease, Pipeline
+from protocol.setup import RoundParameters, RoundSetup, bits_for
+from protocol.training import PrivateTraining, RoundResult, TrainingPlan
+
+__all__ = [
+    "Aggregator",
+    "ClientPolicy",
+    "ConfigurationError",
+    "Dropouts",
+    "IdealAggregator",
+    "MeanRelease",
+    "MemoryRound",
+    "Pipeline",
+    "PolicyError",
+    "PrivacyGoal",
+    "PrivateTraining",
+    "RealAggregator",
+    "RoundClient",
+    "RoundOutcome",
+    "RoundParameters",
+    "RoundResult",
+    "RoundSetup",
+    "Stage",
+    "TrainingPlan",
+    "bits_for",
+    "calibrate",
+]

@@ -96,7 +96,7 @@ def load(path: Path, model: type[C]) -> C:
         raise ConfigurationError(
             str(path), error.strerror or "unreadable", "a readable file"
         ) from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(str(path), str(error), "a TOML file") from None
     return parse(raw, model)
 

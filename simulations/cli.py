@@ -58,7 +58,8 @@ def demo_command(
     console = Console(stderr=True, quiet=quiet)
     console.print(
         f"{chosen.task.population} clients, {chosen.cohort.size} of them in each of "
-        f"{chosen.rounds} rounds; the server may deviate at will with {chosen.cohort.tolerated_colluders} colluders; "
+        f"{chosen.rounds} rounds; the server may deviate at will with "
+        f"{chosen.cohort.tolerated_colluders} colluders; "
         f"{chosen.lost_per_round} clients are lost in every round. One core, about a minute.",
         soft_wrap=True,
     )
@@ -152,7 +153,3 @@ def main() -> None:
     except (ConfigurationError, ParameterError, PrivacyError, ProtocolError) as error:
         prose.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

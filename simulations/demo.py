@@ -28,7 +28,7 @@ from simulations.data import load_digits_dataset
 from simulations.federated import Federation, PlainMean, PrivateMean, Trained
 from simulations.figures import RoundRecord, write_figures
 
-COLUMNS = ("round", "correct", "sketch", "rate", "bits", "kB", "left", "eps server", "outsider")
+COLUMNS = ("round", "correct", "sketch", "rate", "bits", "kB", "left", "eps S", "eps O")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def _private_source(config: RunConfig, dimension: int, ledger: Ledger) -> Privat
 def _train(
     config: RunConfig, federation: Federation, source: PrivateMean, log: Path, console: Console
 ) -> list[RoundRecord]:
-    table = Table(*COLUMNS, title="one row for each round")
+    table = Table(*COLUMNS, title="one row for each round (epsilon: S server, O outsider)")
     for column in table.columns:
         column.justify = "right"
     records = []
@@ -127,11 +127,9 @@ def _train(
 
 def _record(trained: Trained, result: RoundResult) -> RoundRecord:
     parameters, survivors = result.setup.parameters, result.outcome.total.survivors
-    lost = Counter(
-        str(stage)
-        for index, stage in sorted(trained.invitation.dropouts.items(), key=lambda item: item[1])
-        if index not in survivors
-    )
+    dropouts = sorted(trained.invitation.dropouts.items(), key=lambda item: item[1])
+    lost = Counter(str(stage) for index, stage in dropouts if index not in survivors)
+    lost_later = Counter(str(stage) for index, stage in dropouts if index in survivors)
     return RoundRecord(
         round=result.number + 1,
         accuracy=trained.evaluation.accuracy,
@@ -146,6 +144,7 @@ def _record(trained: Trained, result: RoundResult) -> RoundRecord:
         epsilon_server=result.epsilon_server,
         epsilon_outsider=result.epsilon_outsider,
         lost=dict(lost),
+        lost_later=dict(lost_later),
     )
 
 

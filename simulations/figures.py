@@ -24,7 +24,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 BLUE = "#0072B2"
 ORANGE = "#D55E00"
 GREEN = "#009E73"
-LOSS_COLOURS = (ORANGE, "#E69F00", "#CC79A7", "#56B4E9", "#F0E442")
+LOSS_COLOURS = ("#56B4E9", "#0072B2", ORANGE, "#E69F00", "#CC79A7", "#F0E442")
 GREY = "#5F5F5F"
 
 WIDTH_PIXELS = 900
@@ -49,7 +49,8 @@ class RoundRecord:
         survivors: clients whose update entered the sum.
         epsilon_server: spent so far by one client against the server.
         epsilon_outsider: spent so far by one client against who sees only the released models.
-        lost: clients lost by named stage, in protocol order. May be left empty.
+        lost: clients lost by named stage before they uploaded, in protocol order. May be empty.
+        lost_later: clients whose update entered the sum and who were lost afterwards, likewise.
 
     Raises:
         ValueError: survivors or lost clients do not fit in the cohort.
@@ -68,13 +69,16 @@ class RoundRecord:
     epsilon_server: float
     epsilon_outsider: float
     lost: Mapping[str, int] = field(default_factory=dict)
+    lost_later: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that the clients add up."""
         if not 0 <= self.survivors <= self.cohort:
             raise ValueError(f"survivors {self.survivors} must lie in [0, {self.cohort}]")
-        if any(count < 0 for count in self.lost.values()):
+        if any(count < 0 for count in (*self.lost.values(), *self.lost_later.values())):
             raise ValueError("lost clients must not be negative")
+        if sum(self.lost_later.values()) > self.survivors:
+            raise ValueError(f"more than the {self.survivors} survivors were lost later")
         if self.unexplained < 0:
             raise ValueError(
                 f"{sum(self.lost.values())} lost and {self.survivors} surviving clients are more "
@@ -145,7 +149,7 @@ def plot_sketch(records: Sequence[RoundRecord], path: Path) -> Path:
     _curve(upper, rounds, sizes, BLUE, "o", "-", "sketch size L")
     upper.set_ylabel("values per client")
     upper.set_ylim(0, 1.1 * max(records[0].dimension, *sizes))
-    upper.legend(loc="lower left")
+    upper.legend(loc="center right")
     average = sum(record.dimension for record in records) / sum(sizes)
     _curve(lower, rounds, [r.compression for r in records], ORANGE, "^", "-", "this round")
     lower.axhline(average, color=GREEN, linestyle=":", label=f"whole run: {average:.2f}x")
@@ -203,16 +207,25 @@ def plot_clients(records: Sequence[RoundRecord], path: Path) -> Path:
 
 def _client_layers(records: Sequence[RoundRecord]) -> list[tuple[str, str, list[int]]]:
     """Return label, colour and counts by round of each layer of the stacked bars."""
-    layers = [("survived", GREEN, [record.survivors for record in records])]
-    stages = list(dict.fromkeys(stage for record in records for stage in record.lost))
-    for place, stage in enumerate(stages):
+    finished = [record.survivors - sum(record.lost_later.values()) for record in records]
+    layers = [("in the sum", GREEN, finished)]
+    later = [
+        (stage, "in the sum, lost at", "lost_later") for stage in _stages(records, "lost_later")
+    ]
+    before = [(stage, "lost at", "lost") for stage in _stages(records, "lost")]
+    for place, (stage, words, attribute) in enumerate(later + before):
         colour = LOSS_COLOURS[place % len(LOSS_COLOURS)]
-        counts = [record.lost.get(stage, 0) for record in records]
-        layers.append((f"lost: {stage}", colour, counts))
+        counts = [getattr(record, attribute).get(stage, 0) for record in records]
+        layers.append((f"{words} {stage}", colour, counts))
     unexplained = [record.unexplained for record in records]
     if any(unexplained):
         layers.append(("lost", GREY, unexplained))
     return layers
+
+
+def _stages(records: Sequence[RoundRecord], attribute: str) -> list[str]:
+    """Return the stages at which anybody was lost, in order of first appearance."""
+    return list(dict.fromkeys(stage for record in records for stage in getattr(record, attribute)))
 
 
 def _rounds(records: Sequence[RoundRecord]) -> list[int]:

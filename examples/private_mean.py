@@ -1,0 +1,26 @@
+"""A private mean of vectors in one process; the same lines as in the README."""
+
+import secrets
+import tempfile
+
+import numpy as np
+
+from dp import Ledger
+from protocol import ClientPolicy, PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
+from secagg import Identity
+from sketch.controllers import FixedRate
+
+vectors = np.random.default_rng(0).normal(0.5, 0.1, size=(40, 100))
+people = [Identity.generate() for _ in vectors]
+plan = TrainingPlan(
+    goal=PrivacyGoal(epsilon=8.0, delta=1e-6, rounds=1),
+    cohort=40,
+    tolerated_dropouts=5,
+    tolerated_colluders=2,
+    clip_l2=6.0,
+)
+with tempfile.TemporaryDirectory() as folder, Ledger.open(f"{folder}/ledger.jsonl") as ledger:
+    real = RealAggregator(people, ClientPolicy(minimum_survivors=35))
+    training = PrivateTraining(plan, 100, FixedRate(1.0), real, ledger)
+    result = training.run_round(people, lambda i: vectors[i], secrets.token_bytes(32), dropouts={})
+print(np.mean(result.release.update), "at epsilon", result.epsilon_server)

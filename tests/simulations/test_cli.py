@@ -1,0 +1,126 @@
+"""The command line: figures as JSON, errors as one line, the demo from end to end."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from protocol.config import load
+from simulations import cli
+from simulations.config import RunConfig, demo_config, write_config
+
+runner = CliRunner()
+
+
+def run_json(*arguments):
+    result = runner.invoke(cli.app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("bits", [8, 16, 24, 31, 32, 61])
+def test_bench_mask_prints_its_figures(bits):
+    figures = run_json("bench", "mask", "--dim", "5000", "--neighbours", "3", "--bits", str(bits))
+    assert {
+        "elements_per_second",
+        "keystream_bytes_per_second",
+        "masked_bytes_per_second",
+        "ratio_to_keystream",
+    } <= set(figures)
+    ratio = figures["masked_bytes_per_second"] / figures["keystream_bytes_per_second"]
+    assert figures["ratio_to_keystream"] == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("mode", ["active", "semi_honest"])
+def test_bench_round_is_correct_and_counts_bytes(mode):
+    figures = run_json(
+        "bench", "round", "--clients", "12", "--dim", "900", "--dropout", "0.2", "--mode", mode
+    )
+    assert figures["correct"] is True
+    assert figures["dropped"] == 2
+    assert figures["floor_bytes_per_client"] == 2700
+    assert figures["bytes_ratio"] == figures["bytes_per_client"] / 2700
+    assert figures["bytes_per_client"] > 2700
+    assert min(figures["server_seconds"], figures["client_seconds_median"]) > 0
+    assert figures["peak_rss_bytes"] > 1 << 20
+
+
+def test_bytes_of_a_large_round_are_near_the_floor():
+    """The figure of the README: bytes do not depend on the machine, so a test may hold them."""
+    figures = run_json("bench", "round", "--clients", "100", "--dim", "100000", "--dropout", "0")
+    assert figures["bytes_ratio"] <= 1.15
+
+
+def test_people_get_a_table():
+    result = runner.invoke(cli.app, ["bench", "mask", "--dim", "100", "--neighbours", "1"])
+    assert result.exit_code == 0
+    assert "ratio_to_keystream" in result.stdout
+
+
+def test_a_field_that_does_not_exist_is_one_line_and_status_2(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["veilsum", "bench", "mask", "--bits", "63"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert "bits = 63: must be an integer in 8 .. 62" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_demo_from_end_to_end(tmp_path):
+    """Two rounds with a small cohort; the configuration it leaves behind repeats it."""
+    raw = demo_config().model_dump()
+    raw["rounds"] = 2
+    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
+    raw["task"]["population"] = 24
+    given = write_config(RunConfig.model_validate(raw), tmp_path / "given.toml")
+    out = tmp_path / "report"
+    summary = run_json("demo", "--config", str(given), "--out", str(out), "--seed", "5", "--quiet")
+    assert {
+        "rounds",
+        "accuracy",
+        "accuracy_baseline",
+        "epsilon_server",
+        "epsilon_outsider",
+        "delta",
+        "average_compression",
+        "bytes_per_client",
+        "dropped",
+        "seconds",
+    } <= set(summary)
+    assert summary["rounds"] == 2
+    assert summary["dropped"] == 2
+    assert 0 < summary["epsilon_outsider"] < summary["epsilon_server"] <= 5.0
+    assert json.loads((out / "summary.json").read_text()) == summary
+    lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2]
+    assert all(line["rationale"] for line in lines)
+    assert load(out / "config.toml", RunConfig).seed == 5
+    for name in ("accuracy", "sketch", "epsilon", "clients"):
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert len((out / "ledger.jsonl").read_text().splitlines()) == 3
+
+    run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
+    assert (out / "ledger.previous.jsonl").exists()
+
+
+def test_an_unknown_key_is_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "config.toml"
+    path.write_text("colour = 1\n")
+    monkeypatch.setattr(sys, "argv", ["veilsum", "demo", "--config", str(path)])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert "colour" in capsys.readouterr().err
+
+
+def test_a_missing_extra_says_what_to_install(monkeypatch):
+    from simulations.__main__ import main
+
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "simulations.cli", raising=False)
+    monkeypatch.delattr("simulations.cli", raising=False)
+    with pytest.raises(SystemExit, match=r"typer.*veilsum\[sim\]"):
+        main()
