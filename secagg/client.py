@@ -11,7 +11,7 @@ Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4; checks before each answer
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ class Shared:
     masking: AgreementKey
     seed: SecretSeed
     roster: RoundRoster
-    own_share: bytes
+    own_share: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Ready:
     seed: SecretSeed
     roster: RoundRoster
     participants: tuple[int, ...]
-    held: dict[int, bytes]
+    held: dict[int, bytes] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Masked:
     phase = ClientPhase.MASKED
     roster: RoundRoster
     participants: tuple[int, ...]
-    held: dict[int, bytes]
+    held: dict[int, bytes] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +390,9 @@ class ClientSession:
         if not 0 <= index < context.size:
             raise ParameterError("index", index, f"in 0 .. {context.size - 1}")
         if context.cohort[index] != identity.public:
-            raise ParameterError("identity", identity, f"the identity registered for {index}")
+            raise ParameterError(
+                "identity", identity.public.hex(), f"the identity registered for {index}"
+            )
         self._party = Party(context, index, identity, rand)
         self._state: State = Fresh()
         self._limit = largest_message_bytes(context)
@@ -422,16 +424,21 @@ class ClientSession:
 
     def receive_bytes(self, data: bytes) -> bytes | None:
         """`receive` for bytes: decodes, steps, encodes."""
-        state, self._state = self._state, Aborted()
+        state = self._take()
         message = decode_from_server(data, SERVER, self._limit)
         self._state = state
         outbound = self.receive(message)
         return None if outbound is None else encode_message(outbound)
 
-    def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
+    def _take(self) -> State:
+        """Take the state out, leaving `Aborted` behind; final states stay."""
+        if isinstance(self._state, Aborted | Finished):
+            raise SessionAbortedError(f"this session is over: {self._state.phase.value}")
         state, self._state = self._state, Aborted()
-        if isinstance(state, Aborted | Finished):
-            raise SessionAbortedError(f"this session is {state.phase.value}; start a new one")
+        return state
+
+    def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
+        state = self._take()
         handler = HANDLERS.get((state.phase, event))
         if handler is None:
             raise _illegal(state.phase, event)

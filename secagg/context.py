@@ -24,6 +24,16 @@ MAX_LENGTH = 1 << 30
 """Bound on the vector length, for the same reason."""
 
 
+_INTEGERS = (
+    "round_number",
+    "threshold",
+    "minimum_survivors",
+    "tolerated_colluders",
+    "bits",
+    "length",
+)
+
+
 class Mode(enum.Enum):
     """What the server may do: only look (`SEMI_HONEST`), or deviate at will (`ACTIVE`)."""
 
@@ -68,6 +78,7 @@ class SessionContext:
     hash: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._check_types()
         self._check_sizes()
         self._check_threshold()
         object.__setattr__(self, "hash", digest(Usage.CONTEXT, self.encode()))
@@ -84,14 +95,7 @@ class SessionContext:
 
     def encode(self) -> bytes:
         """Canonical, injective encoding of every parameter."""
-        numbers = (
-            self.round_number,
-            self.threshold,
-            self.minimum_survivors,
-            self.tolerated_colluders,
-            self.bits,
-            self.length,
-        )
+        numbers: list[int] = [getattr(self, name) for name in _INTEGERS]
         return encode_parts(
             self.session_id,
             self.mode.value.encode(),
@@ -99,6 +103,21 @@ class SessionContext:
             b"".join(self.cohort),
             self.application_digest,
         )
+
+    def _check_types(self) -> None:
+        for name in _INTEGERS:
+            if type(getattr(self, name)) is not int:
+                raise ParameterError(name, getattr(self, name), "an int")
+        # The hash is taken once: nothing below may change afterwards.
+        if type(self.cohort) is not tuple:
+            raise ParameterError("cohort", type(self.cohort).__name__, "a tuple")
+        for name in ("session_id", "application_digest"):
+            if type(getattr(self, name)) is not bytes:
+                raise ParameterError(name, type(getattr(self, name)).__name__, "bytes")
+        if any(type(key) is not bytes for key in self.cohort):
+            raise ParameterError("cohort", "a key of another type", "bytes")
+        if not isinstance(self.mode, Mode):
+            raise ParameterError("mode", self.mode, "a Mode")
 
     def _check_sizes(self) -> None:
         if len(self.session_id) != SESSION_ID_BYTES:

@@ -2,12 +2,14 @@
 
 `LocalProtocolError` means that our own caller misused us; `RemoteProtocolError` means that a peer
 sent something an honest peer would not have sent. Catch `ProtocolError` for either. A client
-session that raised one is aborted for good. No error message ever contains secret bytes.
+session that raised one is aborted for good. No error message ever contains secret bytes. All errors
+survive pickling, because executors carry them between processes.
 """
 
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 SERVER = -1
 """The party number used in errors for the server; clients are 0 .. n-1."""
@@ -58,6 +60,9 @@ class ParameterError(LocalProtocolError, ValueError):
         self.value = value
         self.valid = valid
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.argument, self.value, self.valid)
+
 
 class SessionAbortedError(LocalProtocolError):
     """The session ended in an error or was used up; a new session is needed."""
@@ -75,6 +80,9 @@ class TooFewSurvivorsError(LocalProtocolError):
         self.survivors = survivors
         self.needed = needed
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.stage, self.survivors, self.needed)
+
 
 class RemoteProtocolError(ProtocolError):
     """A peer misbehaved: `party` is its index in the cohort, or `SERVER`."""
@@ -84,6 +92,10 @@ class RemoteProtocolError(ProtocolError):
         super().__init__(f"{name}: {reason.value}" + (f" ({detail})" if detail else ""))
         self.party = party
         self.reason = reason
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.party, self.reason, self.detail)
 
 
 class CapacityError(LocalProtocolError, ValueError):
@@ -96,3 +108,6 @@ class CapacityError(LocalProtocolError, ValueError):
         )
         self.required_bits = required_bits
         self.bits = bits
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.required_bits, self.bits)

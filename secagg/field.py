@@ -6,6 +6,7 @@ machine word that holds `bits` bits; on the wire it is packed to exactly `bits` 
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,16 +76,18 @@ class PrimeField:
         return (length * self.bits + 7) // 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FieldVector:
-    """A vector over GF(p): elements of `field.dtype`, all below p, marked read-only.
+    """A vector over GF(p): elements of `field.dtype`, all below p, read-only.
+
+    A writable array, or a view of another, is copied: its owner may go on writing to it.
 
     Raises:
         ParameterError: wrong dtype or number of dimensions, or an element not below p.
     """
 
     field: PrimeField
-    elements: Words
+    elements: Words = dataclasses.field(repr=False)
 
     def __post_init__(self) -> None:
         elements = self.elements
@@ -96,7 +99,10 @@ class FieldVector:
             )
         if elements.size and int(elements.max()) >= self.field.modulus:
             raise ParameterError("elements", "out of range", f"below {self.field.modulus}")
-        elements.flags.writeable = False
+        if elements.flags.writeable or elements.base is not None:
+            elements = elements.copy()
+            elements.flags.writeable = False
+            object.__setattr__(self, "elements", elements)
 
     def __len__(self) -> int:
         return int(self.elements.size)
@@ -117,7 +123,9 @@ def lift(values: NDArray[np.int64], field: PrimeField) -> FieldVector:
     if values.size:
         largest = max(int(values.max()), -int(values.min()))
         if largest > field.largest_centred:
-            raise CapacityError(required_bits(largest), field.bits)
+            beyond = largest > PrimeField(MAX_BITS).largest_centred
+            needed = max(largest.bit_length(), MAX_BITS) + 1 if beyond else required_bits(largest)
+            raise CapacityError(needed, field.bits)
     return FieldVector(
         field, np.where(values < 0, values + field.modulus, values).astype(field.dtype)
     )
@@ -181,4 +189,5 @@ def unpack(packed: bytes, length: int, field: PrimeField) -> FieldVector:
         raise ValueError("padding bits of a packed vector are not zero")
     elements = np.empty(length, field.dtype)
     _kernels.unpack_bits(np.frombuffer(packed, np.uint8), field.bits, elements)
+    elements.flags.writeable = False
     return FieldVector(field, elements)

@@ -62,7 +62,7 @@ def accumulate_masks(
     flags = np.asarray(subtract, np.bool_)
     for first in range(0, len(keys), _ROWS):
         group = keys[first : first + _ROWS]
-        streams = [_keystream(key, (start - lead) * word_bytes // _BLOCK_BYTES) for key in group]
+        streams = [keystream(key, (start - lead) * word_bytes // _BLOCK_BYTES) for key in group]
         skip = lead
         done = 0
         while done < accumulator.size:
@@ -169,8 +169,8 @@ def _words_at(
     return words[np.arange(rows.size), coordinates % per_block]
 
 
-def _keystream(key: bytes, block: int) -> CipherContext:
-    """Stream 0 of a key from a block number on."""
+def keystream(key: bytes, block: int) -> CipherContext:
+    """Stream 0 of a key from a block number on, as a cipher to be fed with zeros."""
     return Cipher(AES(key), CTR(block.to_bytes(_BLOCK_BYTES, "big"))).encryptor()
 
 

@@ -15,7 +15,7 @@ Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from secagg.context import Mode, SessionContext
 from secagg.errors import TooFewSurvivorsError
 from secagg.field import PrimeField
-from secagg.keys import AgreementKey, Identity, Rand
+from secagg.keys import AgreementKey, Identity
 from secagg.sealing import seal, unseal
 from secagg.tags import Usage, derive, digest, encode_index
 
@@ -35,6 +35,10 @@ SHAMIR_PRIME = 2**31 - 1
 _LIMBS, _LIMB_BITS = 9, 30
 _SEED, _KEY = 0, 1
 """Order of a client's two shared secrets: self-mask seed, masking private key."""
+
+
+Rand = Callable[[int], bytes]
+"""A source of random bytes: rand(count) -> bytes."""
 
 
 class Stage(enum.IntEnum):
@@ -169,11 +173,12 @@ def run_secagg(
     for u in u3:
         total += gf(masked[u])
     for v in u2:
-        limbs = []
+        value = 0
         for j in range(_LIMBS):
             values = [int.from_bytes(released[u, v][4 * j : 4 * j + 4], "little") for u in holders]
-            limbs.append(int(galois.lagrange_poly(points, shamir(values))(0)))
-        secret = sum(limb << (_LIMB_BITS * j) for j, limb in enumerate(limbs)).to_bytes(32, "little")
+            limb = int(galois.lagrange_poly(points, shamir(values))(0))
+            value += limb << (_LIMB_BITS * j)
+        secret = value.to_bytes(32, "little")
         if v in u3:
             total -= gf(_self_mask(context, round_hash, v, secret))
             continue

@@ -48,7 +48,7 @@ from secagg.messages import (
     split_items,
 )
 from secagg.roster import RoundRoster, check_advertisement, check_distinct_keys
-from secagg.shamir import SHARE_BYTES, decode_share
+from secagg.shamir import decode_share
 from secagg.tags import Usage, encode_index
 from secagg.transitions import SERVER_MOVES, Local, ServerPhase
 from secagg.unmask import plan_removal, rebuild_secrets, remove_masks
@@ -210,6 +210,11 @@ class ServerSession:
 
     def _on_masked_input(self, message: MaskedInput) -> None:
         sender = self._first(message.sender, self._uploaded, self._participants)
+        expected = self._context.field.packed_bytes(self._context.length)
+        if len(message.vector) != expected:
+            raise RemoteProtocolError(
+                sender, Reason.BAD_LENGTH, f"{len(message.vector)} bytes, {expected} expected"
+            )
         try:
             vector = unpack(message.vector, self._context.length, self._context.field)
         except ValueError as error:
@@ -230,8 +235,7 @@ class ServerSession:
         sender = self._first(message.sender, self._shares, self._survivors)
         owners = held_by(sender, self._participants, self._checked_roster().graph)
         try:
-            items = split_items(message.shares, SHARE_BYTES, len(owners))
-            shares = [decode_share(item, 1)[0] for item in items]
+            shares = decode_share(message.shares, len(owners))
         except ValueError as error:
             raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
         self._shares[sender] = dict(zip(owners, shares, strict=True))
@@ -323,7 +327,7 @@ class ServerSession:
     def _guarded(self, action: Callable[[], T]) -> T:
         try:
             return action()
-        except Exception:
+        except BaseException:  # an interrupt, too, may leave half of the masks on the sum
             self._phase = ServerPhase.ABORTED
             raise
 

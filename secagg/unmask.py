@@ -66,8 +66,20 @@ def rebuild_secrets(
         try:
             rebuilt.update(zip(group, combine(stacked, holders), strict=True))
         except ValueError:
-            raise RemoteProtocolError(group[0], Reason.WRONG_REBUILT, f"one of {group}") from None
+            raise RemoteProtocolError(
+                _first_bad(stacked, holders, group), Reason.WRONG_REBUILT, "no valid secret"
+            ) from None
     return rebuilt
+
+
+def _first_bad(stacked: NDArray[np.uint32], holders: Sequence[int], group: Sequence[int]) -> int:
+    """The first owner of a group whose shares rebuild no secret, when one of them does not."""
+    for position, owner in enumerate(group[:-1]):
+        try:
+            combine(stacked[:, position : position + 1], holders)
+        except ValueError:
+            return owner
+    return group[-1]
 
 
 def plan_removal(

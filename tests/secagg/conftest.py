@@ -28,6 +28,7 @@ from secagg import (
     lowest_threshold,
 )
 from secagg.keys import Rand
+from secagg.messages import encode_message
 from secagg.reference import ReferenceRound, Stage, run_secagg
 from secagg.transitions import ClientPhase, ServerPhase
 
@@ -196,14 +197,17 @@ class Cohort:
 
     def answer(self, stage: Stage, u: int, data: bytes | None) -> bytes | None:
         """One client's message of a stage, after what arrives of the server's last message."""
-        from secagg.messages import encode_message
-
         client = self.clients[u]
         if data is None:
             return encode_message(client.begin())
         hook = self.tampers.get((self.stages[self.stages.index(stage) - 1], Direction.DOWN))
         out = None
         for arriving in [data] if hook is None else hook(u, data):
+            if client.phase is ClientPhase.FINISHED:
+                # Delivered twice: the first answer stands, there is no second one.
+                with pytest.raises(SessionAbortedError):
+                    client.receive_bytes(arriving)
+                continue
             out = client.receive_bytes(arriving)
         if stage is Stage.MASK and client.phase is ClientPhase.READY:
             out = encode_message(client.submit(self.vector(u)))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secagg import CapacityError, FieldVector, ParameterError, PrimeField, centre, lift
-from secagg.field import MAX_BITS, MIN_BITS, pack, required_bits, unpack
+from secagg.field import MAX_BITS, MIN_BITS, add_into, pack, required_bits, unpack
 
 ALL_BITS = range(MIN_BITS, MAX_BITS + 1)
 
@@ -192,3 +192,34 @@ def test_vector_is_read_only_and_does_not_print_its_elements() -> None:
 def test_vectors_of_strided_elements_pack_alike() -> None:
     strided = FieldVector(PrimeField(13), np.arange(40, dtype="<u2")[::3])
     assert pack(strided) == pack_plainly(13, list(range(40))[::3])
+
+
+def test_a_vector_does_not_lock_its_callers_array() -> None:
+    """A caller's array stays writable, and later writes to it do not reach the vector."""
+    mine = np.arange(3, dtype="<u2")
+    vector = FieldVector(PrimeField(16), mine)
+    mine[0] = 65535
+    assert vector.elements.tolist() == [0, 1, 2]
+    view = np.arange(5, dtype="<u2")[1:]
+    view.flags.writeable = False
+    locked = FieldVector(PrimeField(16), view)
+    view.base[1] = 65535
+    assert locked.elements.tolist() == [1, 2, 3, 4]
+
+
+def test_lift_of_nothing() -> None:
+    assert len(lift(np.zeros(0, np.int64), PrimeField(8))) == 0
+
+
+@pytest.mark.parametrize("bits", [8, 16, 31, 32, 33, 62])
+def test_add_into(bits: int) -> None:
+    p = PrimeField(bits).modulus
+    total = np.array([0, p - 1, p - 1, 1], PrimeField(bits).dtype)
+    add_into(total, vector(bits, [0, 1, p - 1, 1]))
+    assert total.tolist() == [0, 0, p - 2, 2]
+
+
+@pytest.mark.parametrize("total", [np.zeros(2, "<u2"), np.zeros(3, "<u4"), np.zeros((3, 1), "<u2")])
+def test_add_into_another_shape(total: np.ndarray) -> None:
+    with pytest.raises(ParameterError, match="total"):
+        add_into(total, vector(16, [1, 2, 3]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,3 +92,37 @@ def test_any_dropouts_give_the_exact_sum_or_a_typed_abort(
     n, mode, changes, drops, seed = case
     cohort = secagg_kit.Cohort(secagg_kit.context(n, mode, **changes), drops=drops, seed=seed)
     compare_with_reference(secagg_kit, cohort)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_long_vectors_cross_keystream_chunks(secagg_kit: SimpleNamespace, mode: Mode) -> None:
+    context = secagg_kit.context(4, mode, bits=24, length=150_001)
+    cohort = secagg_kit.Cohort(context, drops={1: Stage.MASK})
+    total = cohort.run()
+    kept = cohort.inputs[[0, 2, 3]].astype(np.uint64)
+    assert np.array_equal(total.vector.elements, kept.sum(axis=0) % context.field.modulus)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_forty_clients_with_dropouts_at_every_stage(
+    secagg_kit: SimpleNamespace, mode: Mode
+) -> None:
+    context = secagg_kit.context(40, mode, threshold=25)
+    drops = {u: Stage(u % 5) for u in range(0, 40, 3)}
+    cohort = secagg_kit.Cohort(context, drops=drops)
+    total = cohort.run()
+    assert total.survivors == tuple(u for u in range(40) if drops.get(u, 5) > Stage.MASK)
+    assert total.vector.elements.tolist() == cohort.expected(total.survivors)
+
+
+def test_inputs_of_zero_look_uniform_to_the_server(secagg_kit: SimpleNamespace) -> None:
+    """The same inputs under other randomness give unrelated uploads."""
+    uploads = []
+    for seed in (b"one run", b"another"):
+        cohort = secagg_kit.Cohort(secagg_kit.context(3, length=64), seed=seed)
+        cohort.inputs[:] = 0
+        cohort.run()
+        uploads += [cohort.wire[Stage.MASK, secagg_kit.Direction.UP, u][-128:] for u in range(3)]
+    assert len(set(uploads)) == 6
+    # Six times 128 random bytes hold some byte 18 times with a chance below 1e-18.
+    assert all(max(map(upload.count, range(256))) < 18 for upload in uploads)

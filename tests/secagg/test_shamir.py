@@ -1,0 +1,196 @@
+"""Secret sharing: against galois, for correctness, secrecy and refusal of what is wrong."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from types import SimpleNamespace
+
+import galois
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from secagg import ParameterError, _kernels
+from secagg.shamir import (
+    LIMBS,
+    PRIME,
+    SHARE_BYTES,
+    combine,
+    decode_share,
+    encode_share,
+    from_limbs,
+    random_elements,
+    split,
+    to_limbs,
+)
+
+SECRETS = [bytes(range(32)), bytes(32), b"\xff" * 32]
+
+
+@pytest.fixture(scope="module")
+def gf() -> type[galois.FieldArray]:
+    return galois.GF(PRIME, compile="python-calculate")
+
+
+@pytest.mark.parametrize(("n", "threshold"), [(1, 1), (2, 2), (5, 1), (5, 3), (5, 5), (9, 6)])
+def test_split_equals_galois(
+    secagg_kit: SimpleNamespace, gf: type[galois.FieldArray], n: int, threshold: int
+) -> None:
+    holders = [3 * h for h in range(n)]
+    shares = split(SECRETS, holders, threshold, secagg_kit.rand(b"split"))
+    columns = len(SECRETS) * LIMBS
+    raw = secagg_kit.rand(b"split")(4 * (threshold - 1) * columns)
+    higher = (np.frombuffer(raw, "<u4") & PRIME).reshape(-1, columns)
+    constants = np.concatenate([to_limbs(secret) for secret in SECRETS])
+    for j in range(columns):
+        ascending = [int(constants[j]), *higher[:, j].tolist()]
+        values = galois.Poly(gf(ascending[::-1]))(gf([h + 1 for h in holders]))
+        assert shares[:, j // LIMBS, j % LIMBS].tolist() == values.tolist()
+
+
+def test_every_choice_of_threshold_holders_rebuilds(secagg_kit: SimpleNamespace) -> None:
+    holders = [0, 1, 2, 7, 1000, PRIME - 2]
+    shares = split(SECRETS, holders, 4, secagg_kit.rand(b"x"))
+    for chosen in combinations(range(6), 4):
+        assert combine(shares[list(chosen)], [holders[i] for i in chosen]) == SECRETS
+    assert combine(shares[::-1], holders[::-1]) == SECRETS
+
+
+def test_large_committees(secagg_kit: SimpleNamespace) -> None:
+    shares = split(SECRETS, range(300), 151, secagg_kit.rand(b"x"))
+    assert combine(shares[100:251], range(100, 251)) == SECRETS
+
+
+@settings(deadline=None)
+@given(secret=st.binary(min_size=32, max_size=32), data=st.data())
+def test_round_trip(secagg_kit: SimpleNamespace, secret: bytes, data: st.DataObject) -> None:
+    holders = data.draw(st.lists(st.integers(0, PRIME - 2), min_size=1, max_size=7, unique=True))
+    threshold = data.draw(st.integers(1, len(holders)))
+    shares = split([secret], holders, threshold, secagg_kit.rand(secret))
+    chosen = data.draw(st.permutations(range(len(holders))))[:threshold]
+    assert combine(shares[chosen], [holders[i] for i in chosen]) == [secret]
+    assert from_limbs(to_limbs(secret)) == secret
+
+
+def test_fewer_shares_fit_every_secret(gf: type[galois.FieldArray]) -> None:
+    """t - 1 shares and any secret determine exactly one polynomial: they say nothing about it.
+
+    The map from the t - 1 random coefficients to t - 1 shares is linear with a Vandermonde matrix
+    times a diagonal; it is invertible, so uniform coefficients make uniform shares whatever the
+    secret is.
+    """
+    for threshold, points in product(range(2, 7), ([1, 2, 3, 4, 5], [5, 900, 77, PRIME - 1, 12])):
+        matrix = gf([[pow(x, k, PRIME) for k in range(1, threshold)] for x in points[:threshold]])
+        for rows in combinations(range(min(threshold, len(points))), threshold - 1):
+            assert int(np.linalg.det(matrix[list(rows)])) != 0
+
+
+def test_fewer_shares_are_uniform_in_a_toy_field() -> None:
+    """The same count by hand over GF(5): each pair of shares comes once for every secret."""
+    for secret in range(5):
+        seen = {
+            tuple((secret + a * x + b * x * x) % 5 for x in (1, 2))
+            for a, b in product(range(5), repeat=2)
+        }
+        assert len(seen) == 25
+
+
+def test_fewer_shares_do_not_rebuild(secagg_kit: SimpleNamespace) -> None:
+    shares = split(SECRETS[:1], range(5), 4, secagg_kit.rand(b"x"))
+    try:
+        assert combine(shares[:3], range(3)) != SECRETS[:1]
+    except ValueError as error:
+        assert "rebuild" in str(error)
+
+
+@pytest.mark.parametrize("limb", range(LIMBS))
+def test_a_changed_share_does_not_rebuild(secagg_kit: SimpleNamespace, limb: int) -> None:
+    shares = split(SECRETS[:1], range(3), 3, secagg_kit.rand(b"x"))
+    shares[1, 0, limb] = (int(shares[1, 0, limb]) + 1) % PRIME
+    try:
+        assert combine(shares, range(3)) != SECRETS[:1]
+    except ValueError as error:
+        assert "rebuild" in str(error)
+
+
+@pytest.mark.parametrize("limbs", [[1 << 30] + [0] * 8, [0] * 8 + [1 << 16], [PRIME - 1] * 9])
+def test_limbs_of_no_secret(limbs: list[int]) -> None:
+    with pytest.raises(ValueError, match="rebuild no valid secret"):
+        from_limbs(np.array(limbs, np.uint64))
+
+
+def test_random_elements_draw_the_modulus_again() -> None:
+    asked: list[int] = []
+    answers = [b"\xff" * 4 + b"\x05\x00\x00\x80" + b"\xff\xff\xff\x7f", b"\xff" * 4 + b"\x07" * 4]
+    answers.append(b"\xfe\xff\xff\xff")
+
+    def rand(count: int) -> bytes:
+        asked.append(count)
+        return answers[len(asked) - 1]
+
+    assert random_elements(3, rand).tolist() == [PRIME - 1, 5, 0x07070707]
+    assert asked == [12, 8, 4]
+
+
+@pytest.mark.parametrize("value", [0, 1, PRIME - 1, PRIME, 2 * PRIME, (1 << 62) - 1, PRIME * PRIME])
+def test_reduction_at_the_borders(value: int) -> None:
+    assert int(_kernels._reduce_31(np.uint64(value))) == value % PRIME
+
+
+def test_lagrange_weights_equal_galois(gf: type[galois.FieldArray]) -> None:
+    # Points for which intermediate products reach the largest values.
+    points = [PRIME - 1, 1, PRIME - 2, 2, PRIME // 2, 12345]
+    weights = np.empty(len(points), np.uint64)
+    _kernels.lagrange_at_zero(np.array(points, np.uint64), weights)
+    for i, x in enumerate(points):
+        unit = gf([int(i == j) for j in range(len(points))])
+        assert int(weights[i]) == int(galois.lagrange_poly(gf(points), unit)(0)), x
+
+
+def test_share_encoding_round_trip(secagg_kit: SimpleNamespace) -> None:
+    shares = split(SECRETS, range(2), 2, secagg_kit.rand(b"x"))
+    encoded = encode_share(shares[1])
+    assert len(encoded) == 3 * SHARE_BYTES
+    assert np.array_equal(decode_share(encoded, 3), shares[1])
+    for size in (0, 1, len(encoded) - 1, len(encoded) + 1):
+        with pytest.raises(ValueError, match="expected"):
+            decode_share(bytes(size), 3)
+
+
+@pytest.mark.parametrize("element", [PRIME, PRIME + 1, 2**32 - 1])
+@pytest.mark.parametrize("position", [0, LIMBS - 1])
+def test_share_elements_are_below_p(element: int, position: int) -> None:
+    share = np.zeros((1, LIMBS), np.uint32)
+    share[0, position] = element
+    with pytest.raises(ValueError, match="not below"):
+        decode_share(share.tobytes(), 1)
+
+
+@pytest.mark.parametrize(
+    ("argument", "secrets", "holders", "threshold"),
+    [
+        ("threshold", SECRETS, range(3), 0),
+        ("threshold", SECRETS, range(3), 4),
+        ("holders", SECRETS, [], 1),
+        ("holders", SECRETS, [1, 1], 1),
+        ("holders", SECRETS, [-1, 1], 1),
+        ("holders", SECRETS, [1, PRIME - 1], 1),
+        ("secrets", [bytes(31)], range(3), 2),
+    ],
+)
+def test_split_refuses(
+    secagg_kit: SimpleNamespace, argument: str, secrets: list[bytes], holders: range, threshold: int
+) -> None:
+    with pytest.raises(ParameterError) as raised:
+        split(secrets, holders, threshold, secagg_kit.rand(b"x"))
+    assert raised.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("shape", "holders"),
+    [((2, 1, LIMBS), [0]), ((1, LIMBS), [0]), ((1, 1, LIMBS - 1), [0]), ((2, 1, LIMBS), [4, 4])],
+)
+def test_combine_refuses(shape: tuple[int, ...], holders: list[int]) -> None:
+    with pytest.raises(ParameterError):
+        combine(np.zeros(shape, np.uint32), holders)

@@ -1,0 +1,222 @@
+"""Every (phase, event) pair of both tables, walked in full; the document's diagrams."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from secagg import (
+    LocalProtocolError,
+    Mode,
+    Reason,
+    RemoteProtocolError,
+    SessionAbortedError,
+    client,
+    server,
+)
+from secagg.messages import AnyMessage, FromClient, Roster, decode_from_client, decode_from_server
+from secagg.reference import Stage
+from secagg.transitions import (
+    CLIENT_MOVES,
+    SERVER_MOVES,
+    ClientPhase,
+    Event,
+    Local,
+    Moves,
+    ServerPhase,
+)
+
+ROOT = Path(__file__).parents[2]
+MESSAGES: list[type] = list(AnyMessage.__args__)
+CLIENT_EVENTS: list[Event] = [Local.BEGIN, Local.INPUT, *MESSAGES]
+SERVER_EVENTS: list[Event] = [Local.DEADLINE, Local.UNMASK, *MESSAGES]
+FINAL = (ClientPhase.FINISHED, ClientPhase.ABORTED, ServerPhase.FINISHED, ServerPhase.ABORTED)
+
+# The stage before which a party is in a phase, in the mode where the phase exists.
+CLIENT_AT = {
+    ClientPhase.FRESH: Stage.ADVERTISE,
+    ClientPhase.ADVERTISED: Stage.SHARE,
+    ClientPhase.SHARED: Stage.MASK,
+    ClientPhase.MASKED: Stage.CONFIRM,
+    ClientPhase.CONFIRMED: Stage.UNMASK,
+}
+SERVER_AT = {
+    ServerPhase.ADVERTISING: Stage.ADVERTISE,
+    ServerPhase.SHARING: Stage.SHARE,
+    ServerPhase.MASKING: Stage.MASK,
+    ServerPhase.CONFIRMING: Stage.CONFIRM,
+    ServerPhase.UNMASKING: Stage.UNMASK,
+}
+
+
+def label(event: object) -> str:
+    return event.name if isinstance(event, enum.Enum) else event.__name__  # type: ignore[attr-defined]
+
+
+def honest_messages(kit: SimpleNamespace, u: int) -> dict[type, AnyMessage]:
+    """One honest message of every kind, from and to client u."""
+    cohort = kit.Cohort(kit.context(3))
+    cohort.run()
+    found = {}
+    for (_, direction, v), data in cohort.wire.items():
+        if v == u and direction is kit.Direction.UP:
+            message: AnyMessage = decode_from_client(data, u, len(data))
+        elif v == u:
+            message = decode_from_server(data, -1, len(data))
+        else:
+            continue
+        found[type(message)] = message
+    assert set(found) == set(MESSAGES)
+    return found
+
+
+def cohort_at(kit: SimpleNamespace, phase: ClientPhase | ServerPhase) -> Any:
+    """A fresh cohort whose client 0, or whose server, is in a phase."""
+    cohort = kit.Cohort(kit.context(3))
+    party = cohort.clients[0] if isinstance(phase, ClientPhase) else cohort.server
+    if phase in (ClientPhase.FINISHED, ServerPhase.FINISHED):
+        cohort.run()
+    elif phase is ClientPhase.ABORTED:
+        party.abort()
+    elif phase is ServerPhase.ABORTED:
+        with pytest.raises(LocalProtocolError):
+            party.close_round()
+    elif phase is ClientPhase.READY:
+        cohort.run(until=Stage.MASK)
+        party.receive_bytes(cohort.pending[0])
+    else:
+        cohort.run(until={**CLIENT_AT, **SERVER_AT}[phase])
+    assert party.phase is phase
+    return cohort
+
+
+def client_action(kit: SimpleNamespace, cohort: Any, event: Event) -> Callable[[], object]:
+    party = cohort.clients[0]
+    if event is Local.BEGIN:
+        return party.begin
+    if event is Local.INPUT:
+        return lambda: party.submit(cohort.vector(0))
+    message = honest_messages(kit, 0)[event]  # type: ignore[index]
+    return lambda: party.receive(message)
+
+
+@pytest.mark.parametrize("event", CLIENT_EVENTS, ids=label)
+@pytest.mark.parametrize("phase", list(ClientPhase), ids=label)
+def test_client_matrix(secagg_kit: SimpleNamespace, phase: ClientPhase, event: Event) -> None:
+    cohort = cohort_at(secagg_kit, phase)
+    party = cohort.clients[0]
+    act = client_action(secagg_kit, cohort, event)
+    if (phase, event) in CLIENT_MOVES:
+        act()
+        assert party.phase in CLIENT_MOVES[phase, event]
+        return
+    if phase in FINAL:
+        with pytest.raises(SessionAbortedError):
+            act()
+        assert party.phase is phase
+        return
+    if isinstance(event, Local):
+        with pytest.raises(LocalProtocolError):
+            act()
+    else:
+        with pytest.raises(RemoteProtocolError) as raised:
+            act()
+        assert raised.value.reason is Reason.UNEXPECTED_MESSAGE
+    cohort.assert_over(0)
+    with pytest.raises(SessionAbortedError):
+        act()
+
+
+@pytest.mark.parametrize("event", SERVER_EVENTS, ids=label)
+@pytest.mark.parametrize("phase", list(ServerPhase), ids=label)
+def test_server_matrix(secagg_kit: SimpleNamespace, phase: ServerPhase, event: Event) -> None:
+    cohort = cohort_at(secagg_kit, phase)
+    party = cohort.server
+    messages = honest_messages(secagg_kit, 0)
+    act: Callable[[], object]
+    if isinstance(event, Local):
+        act = party.close_round if event is Local.DEADLINE else party.unmask
+    else:
+        act = lambda: party.receive(messages[event])  # noqa: E731
+    if phase in FINAL:
+        with pytest.raises(SessionAbortedError):
+            act()
+        assert party.phase is phase
+    elif (phase, event) in SERVER_MOVES:
+        if isinstance(event, Local):
+            current = Stage(SERVER_AT[phase])
+            for u, data in cohort.answers(current, cohort.pending).items():
+                cohort.send_up(current, u, data)
+        act()
+        assert party.phase in SERVER_MOVES[phase, event]
+    elif isinstance(event, Local):
+        with pytest.raises(LocalProtocolError):
+            act()
+        assert party.phase is phase
+    else:
+        with pytest.raises(RemoteProtocolError) as raised:
+            act()
+        expected = Reason.UNEXPECTED_MESSAGE if issubclass(event, FromClient) else None
+        assert raised.value.reason is (expected or Reason.UNKNOWN_SENDER)
+        assert party.phase is phase
+        assert party.answered == ()
+
+
+def test_handler_tables_are_the_transition_tables() -> None:
+    assert set(client.HANDLERS) == set(CLIENT_MOVES)
+    served = set(server._RECEIVERS) | {(phase, Local.DEADLINE) for phase in server._CLOSERS}
+    assert served | {(ServerPhase.UNMASKING, Local.UNMASK)} == set(SERVER_MOVES)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_both_modes_reach_the_end(secagg_kit: SimpleNamespace, mode: Mode) -> None:
+    cohort = secagg_kit.Cohort(secagg_kit.context(3, mode))
+    cohort.run()
+    assert {member.phase for member in cohort.clients} == {ClientPhase.FINISHED}
+
+
+def test_every_reason_is_raised_by_a_test() -> None:
+    files = [path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py")]
+    named = {name for text in files for name in re.findall(r"Reason\.([A-Z_]+)", text)}
+    assert named >= {reason.name for reason in Reason}
+
+
+def diagram(moves: Moves, phases: type[enum.Enum]) -> str:
+    """A Mermaid state diagram of a transition table; docs/protocol.md holds the results."""
+    first = next(iter(phases))
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.name}"]
+    for (source, event), targets in moves.items():
+        text = event.value if isinstance(event, Local) else event.__name__
+        ordered = [phase for phase in phases if phase in targets]
+        lines += [f"    {source.name} --> {target.name}: {text}" for target in ordered]
+    return "\n".join([*lines, "    FINISHED --> [*]", "```"])
+
+
+@pytest.mark.parametrize(
+    ("moves", "phases"), [(CLIENT_MOVES, ClientPhase), (SERVER_MOVES, ServerPhase)]
+)
+def test_diagrams_of_the_document_are_generated(moves: Moves, phases: type[enum.Enum]) -> None:
+    text = (ROOT / "docs" / "protocol.md").read_text("utf-8")
+    wanted = diagram(moves, phases)
+    assert wanted in text, f"docs/protocol.md must hold this diagram:\n{wanted}"
+
+
+def test_a_handler_that_leaves_the_table_is_caught(
+    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def skip_ahead(*_: object) -> client.Step:
+        return client.Step(client.Finished(), None)
+
+    monkeypatch.setitem(client.HANDLERS, (ClientPhase.ADVERTISED, Roster), skip_ahead)
+    cohort = cohort_at(secagg_kit, ClientPhase.ADVERTISED)
+    with pytest.raises(LocalProtocolError, match="illegal move"):
+        cohort.clients[0].receive_bytes(cohort.pending[0])
+    cohort.assert_over(0)
+    with pytest.raises(LocalProtocolError, match="illegal move"):
+        cohort.server._move(Local.DEADLINE, ServerPhase.FINISHED)
