@@ -19,7 +19,6 @@ from protocol.errors import PolicyError
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup
 from secagg import ClientSession, Identity, LocalProtocolError, Mode
-from secagg.messages import encode_message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +120,7 @@ class RoundClient:
         index = setup.context.cohort.index(self._identity.public)
         self._session = ClientSession(setup.context, index, self._identity)
         self._pipeline = Pipeline(setup)
-        return encode_message(self._session.begin())
+        return self._session.begin_bytes()
 
     def receive(self, data: bytes) -> bytes | None:
         """Process a message of the server; None means that it waits for our update."""
@@ -144,7 +143,7 @@ class RoundClient:
         except (PrivacyError, LocalProtocolError, TypeError, ValueError):
             session.abort()
             raise
-        return encode_message(session.submit(vector))
+        return session.submit_bytes(vector)
 
     def _joined(self) -> tuple[ClientSession, Pipeline]:
         if self._session is None or self._pipeline is None:

@@ -59,7 +59,7 @@ from secagg.messages import (
     split_items,
 )
 from secagg.prg import accumulate_masks
-from secagg.roster import RoundRoster, advertisement_parts, commitment
+from secagg.roster import RoundRoster, advertisement_parts, commitment, masked_input_parts
 from secagg.sealing import seal, unseal
 from secagg.shamir import Rand, decode_share, encode_share, split
 from secagg.tags import Usage, encode_index
@@ -246,8 +246,13 @@ def on_input(party: Party, state: Ready, vector: FieldVector) -> Step:
     subtract = [False, *(pairwise_is_subtracted(index, v) for v in peers)]
     total = np.array(vector.elements)
     accumulate_masks(total, context.field, keys, subtract)
+    packed = pack(FieldVector(context.field, total))
+    signed = masked_input_parts(state.roster.hash, index, packed)
     masked = MaskedInput(
-        context=context_tag(context), sender=index, vector=pack(FieldVector(context.field, total))
+        context=context_tag(context),
+        sender=index,
+        vector=packed,
+        signature=party.identity.sign(Usage.INPUT, *signed),
     )
     return Step(Masked(state.roster, state.participants, state.held), masked)
 
@@ -304,8 +309,14 @@ def _release(party: Party, state: Masked, survivors: tuple[int, ...]) -> Step:
     for owner in held_by(party.index, state.participants, state.roster.graph):
         share = decode_share(state.held[owner], 2)
         chosen.append(encode_share(share[_SELF_MASK if owner in alive else _MASKING_KEY]))
+    shares = b"".join(chosen)
+    bitmap = encode_set(survivors, party.context.size)
+    signed = (state.roster.hash, encode_index(party.index), bitmap, shares)
     message = UnmaskShares(
-        context=context_tag(party.context), sender=party.index, shares=b"".join(chosen)
+        context=context_tag(party.context),
+        sender=party.index,
+        shares=shares,
+        signature=party.identity.sign(Usage.UNMASK, *signed),
     )
     return Step(Finished(), message)
 
@@ -405,6 +416,14 @@ class ClientSession:
     def abort(self) -> None:
         """End the session for good; what it held is forgotten."""
         self._state = Aborted()
+
+    def begin_bytes(self) -> bytes:
+        """`begin`, encoded."""
+        return encode_message(self.begin())
+
+    def submit_bytes(self, vector: FieldVector) -> bytes:
+        """`submit`, encoded."""
+        return encode_message(self.submit(vector))
 
     def begin(self) -> AnyMessage:
         """Open the round: returns the advertisement to send."""

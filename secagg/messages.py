@@ -114,9 +114,14 @@ class DeliveredShares(Message, frozen=True, array_like=True, tag=4):
 
 
 class MaskedInput(ClientMessage, frozen=True, array_like=True, tag=5):
-    """Round 2, up: the masked vector, packed to `bits` bits per element."""
+    """Round 2, up: the masked vector, packed to `bits` bits per element, signed."""
 
     vector: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
 
 
 class SurvivorSet(Message, frozen=True, array_like=True, tag=6):
@@ -146,10 +151,15 @@ class UnmaskShares(ClientMessage, frozen=True, array_like=True, tag=9):
     """Round 4, up: one share for each participant that the sender holds shares of, in order.
 
     Whether it is a share of the self-mask seed or of the masking key follows from the survivor
-    set, so a client cannot be made to express both for one party.
+    set, so a client cannot be made to express both for one party. Signed together with that set.
     """
 
     shares: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
 
 
 AnyMessage = (

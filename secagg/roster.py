@@ -125,6 +125,11 @@ def check_distinct_keys(advertisements: dict[int, Advertisement], culprit: int) 
         raise RemoteProtocolError(culprit, Reason.DUPLICATE_KEY)
 
 
+def masked_input_parts(round_hash: bytes, index: int, packed: bytes) -> tuple[bytes, ...]:
+    """What the signature on a masked input covers: a hash, so that a long vector is read once."""
+    return (round_hash, encode_index(index), digest(Usage.INPUT, packed))
+
+
 def commitment(round_hash: bytes, index: int, seed: SecretSeed) -> bytes:
     """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is."""
     return digest(Usage.COMMIT_SELF, round_hash, encode_index(index), seed.expose())

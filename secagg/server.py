@@ -47,7 +47,12 @@ from secagg.messages import (
     largest_message_bytes,
     split_items,
 )
-from secagg.roster import RoundRoster, check_advertisement, check_distinct_keys
+from secagg.roster import (
+    RoundRoster,
+    check_advertisement,
+    check_distinct_keys,
+    masked_input_parts,
+)
 from secagg.shamir import decode_share
 from secagg.tags import Usage, encode_index
 from secagg.transitions import SERVER_MOVES, Local, ServerPhase
@@ -202,9 +207,7 @@ class ServerSession:
         except ValueError as error:
             raise RemoteProtocolError(sender, Reason.BAD_LENGTH, str(error)) from None
         signed = (roster.hash, encode_index(sender), message.commitment, message.sealed)
-        public = self._context.cohort[sender]
-        if not signature_is_valid(public, message.signature, Usage.SHARE, *signed):
-            raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, "share bundle")
+        self._check_signature(sender, message.signature, Usage.SHARE, signed)
         self._commitments[sender] = message.commitment
         self._sealed[sender] = dict(zip(recipients, items, strict=True))
 
@@ -215,6 +218,8 @@ class ServerSession:
             raise RemoteProtocolError(
                 sender, Reason.BAD_LENGTH, f"{len(message.vector)} bytes, {expected} expected"
             )
+        signed = masked_input_parts(self._checked_roster().hash, sender, message.vector)
+        self._check_signature(sender, message.signature, Usage.INPUT, signed)
         try:
             vector = unpack(message.vector, self._context.length, self._context.field)
         except ValueError as error:
@@ -225,15 +230,17 @@ class ServerSession:
     def _on_confirmation(self, message: Confirmation) -> None:
         roster = self._checked_roster()
         sender = self._first(message.sender, self._confirmations, self._survivors)
-        signed = encode_set(self._survivors, self._context.size)
-        public = self._context.cohort[sender]
-        if not signature_is_valid(public, message.signature, Usage.CONFIRM, roster.hash, signed):
-            raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, "survivor set")
+        signed = (roster.hash, encode_set(self._survivors, self._context.size))
+        self._check_signature(sender, message.signature, Usage.CONFIRM, signed)
         self._confirmations[sender] = message.signature
 
     def _on_unmask_shares(self, message: UnmaskShares) -> None:
         sender = self._first(message.sender, self._shares, self._survivors)
-        owners = held_by(sender, self._participants, self._checked_roster().graph)
+        roster = self._checked_roster()
+        bitmap = encode_set(self._survivors, self._context.size)
+        signed = (roster.hash, encode_index(sender), bitmap, message.shares)
+        self._check_signature(sender, message.signature, Usage.UNMASK, signed)
+        owners = held_by(sender, self._participants, roster.graph)
         try:
             shares = decode_share(message.shares, len(owners))
         except ValueError as error:
@@ -305,6 +312,12 @@ class ServerSession:
         if sender in seen:
             raise RemoteProtocolError(sender, Reason.DUPLICATE_MESSAGE)
         return sender
+
+    def _check_signature(
+        self, sender: int, signature: bytes, usage: Usage, parts: tuple[bytes, ...]
+    ) -> None:
+        if not signature_is_valid(self._context.cohort[sender], signature, usage, *parts):
+            raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, usage.value.decode())
 
     def _require(self, stage: str, count: int) -> None:
         if count < self._context.minimum_survivors:

@@ -21,7 +21,6 @@ from secagg import (
     lift,
     lowest_threshold,
 )
-from secagg.messages import encode_message
 from simulations.bench.mask import Figures
 from simulations.bench.timing import PartyClock, peak_rss_bytes
 from sketch import PublicSeed, SketchSpec
@@ -38,13 +37,13 @@ class _IntegerPeer:
         self._field = field
 
     def open(self) -> bytes:
-        return encode_message(self._session.begin())
+        return self._session.begin_bytes()
 
     def receive(self, data: bytes) -> bytes | None:
         return self._session.receive_bytes(data)
 
     def submit(self) -> bytes:
-        return encode_message(self._session.submit(lift(self._values, self._field)))
+        return self._session.submit_bytes(lift(self._values, self._field))
 
 
 def bench_round(clients: int, dim: int, dropout: float, bits: int, mode: Mode) -> Figures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ from protocol.client import ClientPolicy
 from protocol.training import PrivateTraining, TrainingPlan
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch import PublicSeed, SketchSpec, spec_for_size
-from sketch.controllers import AdaptNorm, FixedRate
+from sketch.controllers import Decision, FixedRate, Rationale
+from sketch.controllers.base import ControllerState
 
 N, D = 12, 300
 MODEL = bytes(32)
@@ -58,6 +60,20 @@ def training(ledger, aggregator=None, controller=None, **overrides):
     return PrivateTraining(
         plan(**overrides), D, controller or FixedRate(3.0), aggregator or IdealAggregator(), ledger
     )
+
+
+class Halving:
+    """A controller whose decisions do not depend on noise."""
+
+    def initial(self, dimension):
+        return self._decide(ControllerState(dimension, dimension))
+
+    def step(self, state, released):
+        return self._decide(replace(state, size=state.size // 2))
+
+    def _decide(self, state):
+        spec = spec_for_size(state.dimension, state.size, 5)
+        return Decision(state, spec, Rationale("half of the last", {}))
 
 
 def constant(_):
@@ -153,11 +169,10 @@ def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):
 
 def test_the_controller_changes_the_size_between_rounds(cohort, ledger):
     aggregator = RealAggregator(cohort, ClientPolicy())
-    run = training(ledger, aggregator, AdaptNorm(rows=5), rounds=4)
-    sizes = [run.run_round(cohort, constant, MODEL, {}).setup.parameters.length for _ in range(4)]
-    assert sizes[0] == D
-    assert sizes[-1] < D
-    assert len(set(sizes)) > 1
+    run = training(ledger, aggregator, Halving(), rounds=4)
+    results = [run.run_round(cohort, constant, MODEL, {}) for _ in range(4)]
+    assert [result.setup.parameters.length for result in results] == [300, 150, 75, 35]
+    assert len({result.setup.context.hash for result in results}) == 4
 
 
 def test_every_round_has_its_own_seed_and_context(cohort, ledger):

@@ -11,6 +11,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -28,8 +29,10 @@ from secagg import (
     lowest_threshold,
 )
 from secagg.keys import Rand
-from secagg.messages import encode_message
+from secagg.messages import AnyMessage, MaskedInput, encode_message, encode_set
 from secagg.reference import ReferenceRound, Stage, run_secagg
+from secagg.roster import masked_input_parts
+from secagg.tags import Usage, encode_index
 from secagg.transitions import ClientPhase, ServerPhase
 
 # Probability with which a statistical test would fail for a correct program, had its seeds been
@@ -224,6 +227,19 @@ class Cohort:
                 self.refused.append(error)
                 # A refused message changes nothing.
                 assert (self.server.phase, self.server.answered) == before
+
+    def resigned(self, message: AnyMessage) -> AnyMessage:
+        """A changed upload or unmask message with the signature its malicious sender would make."""
+        round_hash = self.server._checked_roster().hash
+        identity = identity_of(message.sender)
+        if isinstance(message, MaskedInput):
+            parts = masked_input_parts(round_hash, message.sender, message.vector)
+            signature = identity.sign(Usage.INPUT, *parts)
+        else:
+            bitmap = encode_set(self.server.survivors, self.n)
+            parts = (round_hash, encode_index(message.sender), bitmap, message.shares)
+            signature = identity.sign(Usage.UNMASK, *parts)
+        return msgspec.structs.replace(message, signature=signature)
 
     def assert_over(self, u: int) -> None:
         """Client u is aborted and takes nothing any more."""

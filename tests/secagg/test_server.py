@@ -238,7 +238,23 @@ def test_vector_element_not_below_the_prime(secagg_kit: SimpleNamespace, positio
     cohort = at(secagg_kit, Stage.MASK)
     message = outgoing(cohort)
     vector = message.vector[: 2 * position] + b"\xf1\xff" + message.vector[2 * position + 2 :]
-    refuses(cohort, Stage.MASK, replace(message, vector=vector), Reason.NOT_IN_FIELD)
+    changed = cohort.resigned(replace(message, vector=vector))
+    refuses(cohort, Stage.MASK, changed, Reason.NOT_IN_FIELD)
+
+
+def test_vector_changed_on_the_way(secagg_kit: SimpleNamespace) -> None:
+    """Without the signature this would be a wrong sum that nobody notices."""
+    cohort = at(secagg_kit, Stage.MASK)
+    message = outgoing(cohort)
+    changed = replace(message, vector=bytes([message.vector[0] ^ 1]) + message.vector[1:])
+    refuses(cohort, Stage.MASK, changed, Reason.BAD_SIGNATURE)
+
+
+def test_unmask_shares_changed_on_the_way(secagg_kit: SimpleNamespace) -> None:
+    cohort = at(secagg_kit, Stage.UNMASK)
+    message = outgoing(cohort)
+    changed = replace(message, shares=bytes([message.shares[0] ^ 1]) + message.shares[1:])
+    refuses(cohort, Stage.UNMASK, changed, Reason.BAD_SIGNATURE)
 
 
 def test_vector_with_padding_bits(secagg_kit: SimpleNamespace) -> None:
@@ -248,7 +264,7 @@ def test_vector_with_padding_bits(secagg_kit: SimpleNamespace) -> None:
     message = outgoing(cohort)
     vector = message.vector[:-1] + bytes([message.vector[-1] | 0x80])
     with pytest.raises(RemoteProtocolError) as raised:
-        cohort.server.receive(replace(message, vector=vector))
+        cohort.server.receive(cohort.resigned(replace(message, vector=vector)))
     assert raised.value.reason is Reason.NOT_IN_FIELD
     finish(cohort, Stage.MASK)
 
@@ -297,7 +313,7 @@ def test_unmask_shares_of_another_form(
 ) -> None:
     cohort = at(secagg_kit, Stage.UNMASK)
     message = outgoing(cohort)
-    changed = replace(message, shares=change(message.shares))
+    changed = cohort.resigned(replace(message, shares=change(message.shares)))
     refuses(cohort, Stage.UNMASK, changed, Reason.BAD_SHARE)
 
 

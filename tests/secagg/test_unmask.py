@@ -53,7 +53,7 @@ def test_wrong_share_is_an_error_and_no_sum(
             return [data]
         message = decode_from_client(data, u, len(data))
         shares = change_element(message.shares, owner, limb)
-        return [encode_message(msgspec.structs.replace(message, shares=shares))]
+        return [encode_message(cohort.resigned(msgspec.structs.replace(message, shares=shares)))]
 
     up = (Stage.UNMASK, secagg_kit.Direction.UP)
     context = secagg_kit.context(N, mode, threshold=3)
@@ -77,7 +77,7 @@ def test_the_owner_of_a_secret_that_does_not_rebuild_is_named(
         message = decode_from_client(data, u, len(data))
         # Every holder lies by the same amount, as if the owner had shared another secret.
         shares = change_element(message.shares, owner, 0)
-        cohort.server.receive(msgspec.structs.replace(message, shares=shares))
+        cohort.server.receive(cohort.resigned(msgspec.structs.replace(message, shares=shares)))
     with pytest.raises(RemoteProtocolError) as raised:
         cohort.server.unmask()
     assert (raised.value.reason, raised.value.party) == (Reason.WRONG_REBUILT, owner)
@@ -282,7 +282,7 @@ def test_surplus_shares_name_the_holder_of_a_wrong_one(
     def lie(u: int, data: bytes) -> list[bytes]:
         message = decode_from_client(data, u, len(data))
         shares = change_element(message.shares, owner, 1) if u == 1 else message.shares
-        return [encode_message(msgspec.structs.replace(message, shares=shares))]
+        return [encode_message(cohort.resigned(msgspec.structs.replace(message, shares=shares)))]
 
     up = (Stage.UNMASK, secagg_kit.Direction.UP)
     cohort = secagg_kit.Cohort(secagg_kit.context(N, threshold=3), tampers={up: lie})
