@@ -257,11 +257,14 @@ def power_31(base: Any, exponent: int) -> Any:
 
 
 @njit(cache=True)
-def lagrange_at_zero(points: NDArray[np.uint64], weights: NDArray[np.uint64]) -> None:
-    """Lagrange weights at zero over GF(2^31 - 1): secret = sum weights[i] * share[i].
+def lagrange_weights(
+    points: NDArray[np.uint64], target: np.uint64, weights: NDArray[np.uint64]
+) -> None:
+    """Lagrange weights over GF(2^31 - 1): value at target = sum weights[i] * value at points[i].
 
     Args:
         points: uint64[threshold], distinct, in 1 .. p - 1.
+        target: below p; 0 for the secret.
         weights: uint64[threshold], output.
     """
     p = np.uint64(_MERSENNE_31)
@@ -270,8 +273,8 @@ def lagrange_at_zero(points: NDArray[np.uint64], weights: NDArray[np.uint64]) ->
         denominator = np.uint64(1)
         for j in range(points.size):
             if j != i:
-                numerator = _reduce_31(numerator * points[j])
-                denominator = _reduce_31(denominator * (points[j] + p - points[i]))
+                numerator = _reduce_31(numerator * _reduce_31(points[j] + p - target))
+                denominator = _reduce_31(denominator * _reduce_31(points[j] + p - points[i]))
         # Fermat: 1/a = a^(p-2).
         inverse = power_31(denominator, _MERSENNE_31 - 2)
         weights[i] = _reduce_31(numerator * inverse)

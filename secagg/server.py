@@ -28,7 +28,7 @@ from secagg.errors import (
     TooFewSurvivorsError,
 )
 from secagg.field import FieldVector, add_into, unpack
-from secagg.keys import AgreementKey, os_random, signature_is_valid
+from secagg.keys import AgreementKey, SecretSeed, os_random, signature_is_valid
 from secagg.messages import (
     SEALED_SHARE_BYTES,
     Advertisement,
@@ -47,16 +47,18 @@ from secagg.messages import (
     largest_message_bytes,
     split_items,
 )
+from secagg.rebuild import rebuild
 from secagg.roster import (
     RoundRoster,
     check_advertisement,
     check_distinct_keys,
+    commitment,
     masked_input_parts,
 )
 from secagg.shamir import decode_share
 from secagg.tags import Usage, encode_index
 from secagg.transitions import SERVER_MOVES, Local, ServerPhase
-from secagg.unmask import plan_removal, rebuild_secrets, remove_masks
+from secagg.unmask import plan_removal, remove_masks
 
 T = TypeVar("T")
 
@@ -66,10 +68,18 @@ Outbound = tuple[int, AnyMessage]
 
 @dataclass(frozen=True, slots=True)
 class FieldSum:
-    """The result of a round: the exact sum in GF(p) over the inputs of `survivors` (U3)."""
+    """The result of a round.
+
+    Attributes:
+        vector: the exact sum in GF(p) over the inputs of the survivors.
+        survivors: U3, ascending.
+        culprits: clients that answered with a wrong share, ascending; the sum is right all the
+            same.
+    """
 
     vector: FieldVector
     survivors: tuple[int, ...]
+    culprits: tuple[int, ...] = ()
 
 
 class ServerSession:
@@ -178,7 +188,7 @@ class ServerSession:
 
         Raises:
             TooFewSurvivorsError: fewer than t holders answered for some secret.
-            RemoteProtocolError: a rebuilt secret does not match its commitment or public key.
+            RemoteProtocolError: no choice of shares rebuilds what an owner committed to.
         """
         self._check_open()
         if self._phase is not ServerPhase.UNMASKING:
@@ -298,11 +308,20 @@ class ServerSession:
         roster = self._checked_roster()
         if len(self._shares) < roster.threshold:
             raise TooFewSurvivorsError("unmask", len(self._shares), roster.threshold)
-        secrets = rebuild_secrets(roster, self._participants, self._shares)
-        removal = plan_removal(roster, self._commitments, self._survivors, secrets)
+        holders_of = {owner: roster.graph.holders(owner) for owner in self._participants}
+        rebuilt = rebuild(holders_of, self._shares, roster.threshold, self._is_committed)
+        removal = plan_removal(roster, self._survivors, rebuilt.secrets)
         total = remove_masks(self._total, self._context.field, removal, executor)
         self._move(Local.UNMASK, ServerPhase.FINISHED)
-        return FieldSum(total, self._survivors)
+        culprits = {liar for liars in rebuilt.culprits.values() for liar in liars}
+        return FieldSum(total, self._survivors, tuple(sorted(culprits)))
+
+    def _is_committed(self, owner: int, secret: bytes) -> bool:
+        """Whether a rebuilt secret is the self-mask seed or masking key that its owner shared."""
+        roster = self._checked_roster()
+        if owner in self._uploaded:
+            return commitment(roster.hash, owner, SecretSeed(secret)) == self._commitments[owner]
+        return AgreementKey(secret).public == roster.advertisements[owner].masking_key
 
     # -- helpers ------------------------------------------------------------------------------
 

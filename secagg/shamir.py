@@ -57,7 +57,7 @@ def split(
     return values.astype(np.uint32).reshape(len(holders), len(secrets), LIMBS)
 
 
-def combine(shares: NDArray[np.uint32], holders: Sequence[int]) -> list[bytes]:
+def combine(shares: NDArray[np.uint32], holders: Sequence[int]) -> list[bytes | None]:
     """Rebuild secrets from exactly `threshold` holders' shares.
 
     Args:
@@ -65,20 +65,42 @@ def combine(shares: NDArray[np.uint32], holders: Sequence[int]) -> list[bytes]:
         holders: the indices whose shares these are, in the same order.
 
     Returns:
-        The secrets. Limbs that no secret has (wrong shares) raise.
+        The secrets; None where the limbs belong to no 32-byte secret, so a share must be wrong.
 
     Raises:
         ParameterError: shapes do not match, or holders repeat.
-        ValueError: the shares rebuild no 32-byte secret.
     """
     if shares.ndim != 3 or shares.shape[0] != len(holders) or shares.shape[2] != LIMBS:
         raise ParameterError("shares", shares.shape, f"({len(holders)}, secrets, {LIMBS})")
     weights = np.empty(len(holders), np.uint64)
-    _kernels.lagrange_at_zero(_points(holders), weights)
+    _kernels.lagrange_weights(_points(holders), np.uint64(0), weights)
     count = shares.shape[1]
     limbs = np.empty(count * LIMBS, np.uint64)
     _kernels.weighted_sums(weights, shares.reshape(len(holders), -1).astype(np.uint64), limbs)
     return [from_limbs(limbs[i * LIMBS : (i + 1) * LIMBS]) for i in range(count)]
+
+
+def interpolate(
+    shares: NDArray[np.uint32], holders: Sequence[int], others: Sequence[int]
+) -> NDArray[np.uint32]:
+    """The shares that other holders must have, if these are right.
+
+    Args:
+        shares: uint32[threshold, LIMBS], of one secret.
+        holders: whose they are.
+        others: indices to compute shares for.
+
+    Returns:
+        uint32[others, LIMBS].
+    """
+    points = _points(holders)
+    wide = shares.astype(np.uint64)
+    weights = np.empty(len(holders), np.uint64)
+    expected = np.empty((len(others), shares.shape[1]), np.uint64)
+    for row, point in enumerate(_points(others)):
+        _kernels.lagrange_weights(points, point, weights)
+        _kernels.weighted_sums(weights, wide, expected[row])
+    return expected.astype(np.uint32)
 
 
 def to_limbs(secret: bytes) -> NDArray[np.uint64]:
@@ -88,14 +110,14 @@ def to_limbs(secret: bytes) -> NDArray[np.uint64]:
     return np.array([(value >> (_LIMB_BITS * i)) & mask for i in range(LIMBS)], np.uint64)
 
 
-def from_limbs(limbs: NDArray[np.uint64]) -> bytes:
-    """Inverse of `to_limbs`; ValueError when a limb or the whole is too large."""
+def from_limbs(limbs: NDArray[np.uint64]) -> bytes | None:
+    """Inverse of `to_limbs`; None when a limb or the whole is too large."""
     values = [int(limb) for limb in limbs]
     if any(value >> _LIMB_BITS for value in values):
-        raise ValueError("shares rebuild no valid secret")
+        return None
     whole = sum(value << (_LIMB_BITS * i) for i, value in enumerate(values))
     if whole >> (8 * SECRET_BYTES):
-        raise ValueError("shares rebuild no valid secret")
+        return None
     return whole.to_bytes(SECRET_BYTES, "little")
 
 

@@ -1,4 +1,4 @@
-"""The server's last step: rebuild secrets from shares and take the masks off the sum.
+"""The server's last step: take the masks off the sum.
 
 Work splits by coordinate range, because masks are seekable: any `concurrent.futures.Executor`
 may do it, in processes on one machine or on a cluster.
@@ -6,23 +6,18 @@ may do it, in processes on one machine or on a cluster.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
 from secagg import _kernels
-from secagg.errors import ParameterError, Reason, RemoteProtocolError, TooFewSurvivorsError
+from secagg.errors import ParameterError
 from secagg.field import FieldVector, PrimeField, Words
 from secagg.keys import AgreementKey, SecretSeed
 from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
 from secagg.prg import accumulate_masks
-from secagg.roster import RoundRoster, commitment
-from secagg.shamir import combine
+from secagg.roster import RoundRoster
 
 MIN_RANGE = 1 << 16
 """Coordinates below which a range is not worth a task of its own."""
@@ -39,79 +34,24 @@ class MaskRemoval:
         return f"MaskRemoval({len(self.keys)} masks)"
 
 
-def rebuild_secrets(
-    roster: RoundRoster,
-    owners: Sequence[int],
-    shares: Mapping[int, Mapping[int, NDArray[np.uint32]]],
-) -> dict[int, bytes]:
-    """Rebuild one secret for each owner from the first `threshold` shares at hand.
-
-    Args:
-        owners: parties whose secret is wanted.
-        shares: shares[holder][owner] is uint32[LIMBS].
-
-    Raises:
-        TooFewSurvivorsError: too few holders answered for an owner.
-        RemoteProtocolError: shares rebuild nothing; names the owner.
-    """
-    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for owner in owners:
-        answered = [h for h in roster.graph.holders(owner) if h in shares]
-        if len(answered) < roster.threshold:
-            raise TooFewSurvivorsError("unmask", len(answered), roster.threshold)
-        groups[tuple(answered[: roster.threshold])].append(owner)
-    rebuilt: dict[int, bytes] = {}
-    for holders, group in groups.items():
-        stacked = np.stack([np.stack([shares[h][owner] for owner in group]) for h in holders])
-        try:
-            rebuilt.update(zip(group, combine(stacked, holders), strict=True))
-        except ValueError:
-            raise RemoteProtocolError(
-                _first_bad(stacked, holders, group), Reason.WRONG_REBUILT, "no valid secret"
-            ) from None
-    return rebuilt
-
-
-def _first_bad(stacked: NDArray[np.uint32], holders: Sequence[int], group: Sequence[int]) -> int:
-    """The first owner of a group whose shares rebuild no secret, when one of them does not."""
-    for position, owner in enumerate(group[:-1]):
-        try:
-            combine(stacked[:, position : position + 1], holders)
-        except ValueError:
-            return owner
-    return group[-1]
-
-
 def plan_removal(
-    roster: RoundRoster,
-    commitments: Mapping[int, bytes],
-    survivors: Sequence[int],
-    secrets: Mapping[int, bytes],
+    roster: RoundRoster, survivors: Sequence[int], secrets: Mapping[int, bytes]
 ) -> MaskRemoval:
-    """Check every rebuilt secret and list the masks to take off.
+    """List the masks to take off a sum.
 
     Args:
-        commitments: of the self-mask seeds, for every participant (U2).
         survivors: U3; every other participant's masking key is among the secrets.
-        secrets: self-mask seed of each survivor, masking private key of each dropped participant.
-
-    Raises:
-        RemoteProtocolError: a secret is not the one committed to or advertised.
+        secrets: checked: self-mask seed of each survivor, masking key of each other participant.
     """
     keys: list[bytes] = []
     subtract: list[bool] = []
     alive = set(survivors)
     for owner, raw in secrets.items():
         if owner in alive:
-            seed = SecretSeed(raw)
-            if commitment(roster.hash, owner, seed) != commitments[owner]:
-                raise RemoteProtocolError(owner, Reason.WRONG_REBUILT, "self-mask seed")
-            keys.append(self_key(seed, roster.hash, owner))
+            keys.append(self_key(SecretSeed(raw), roster.hash, owner))
             subtract.append(True)
             continue
         private = AgreementKey(raw)
-        if private.public != roster.advertisements[owner].masking_key:
-            raise RemoteProtocolError(owner, Reason.WRONG_REBUILT, "masking key")
         for peer in roster.graph.neighbours(owner):
             if peer in alive:
                 public = roster.advertisements[peer].masking_key
