@@ -22,6 +22,13 @@ from dp.budget import Budget, replay
 from dp.calibration import coins_for_epsilon, noise_multiplier_for_epsilon
 from dp.clipping import Bounded, clip_l2, l2_norm, require_finite
 from dp.coins import Noised, add_coins, noise_limit, residual_offset, sample_binomial
+from dp.dropouts import (
+    BatchVariant,
+    CoinSchedule,
+    TooManyDropoutsError,
+    batch_noise,
+    removed_noise,
+)
 from dp.errors import (
     BudgetExceededError,
     LedgerError,
@@ -38,10 +45,12 @@ from dp.rounding import Quantized, quantize, quantized_l2_bound, rounded_l2_boun
 __all__ = [
     "Accountant",
     "Adjacency",
+    "BatchVariant",
     "BinomialRelease",
     "Bounded",
     "Budget",
     "BudgetExceededError",
+    "CoinSchedule",
     "Composition",
     "DominationAccountant",
     "Entry",
@@ -59,9 +68,11 @@ __all__ = [
     "Quantized",
     "SensitivityExceededError",
     "Theorem1Accountant",
+    "TooManyDropoutsError",
     "UnsupportedEventError",
     "Usage",
     "add_coins",
+    "batch_noise",
     "clip_l2",
     "coins_for_epsilon",
     "effective_sigma",
@@ -70,6 +81,7 @@ __all__ = [
     "noise_multiplier_for_epsilon",
     "quantize",
     "quantized_l2_bound",
+    "removed_noise",
     "replay",
     "require_finite",
     "residual_offset",
