@@ -6,7 +6,7 @@ import tempfile
 import numpy as np
 
 from dp import Ledger
-from protocol import ClientPolicy, PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
+from protocol import PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
 from secagg import Identity
 from sketch.controllers import FixedRate
 
@@ -20,7 +20,7 @@ plan = TrainingPlan(
     clip_l2=6.0,
 )
 with tempfile.TemporaryDirectory() as folder, Ledger.open(f"{folder}/ledger.jsonl") as ledger:
-    real = RealAggregator(people, ClientPolicy(minimum_survivors=35))
+    real = RealAggregator(people, plan.client_policy(dimension=100))
     training = PrivateTraining(plan, 100, FixedRate(1.0), real, ledger)
     result = training.run_round(people, lambda i: vectors[i], secrets.token_bytes(32), dropouts={})
 print(np.mean(result.release.update), "at epsilon", result.epsilon_server)

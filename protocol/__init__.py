@@ -5,12 +5,14 @@ from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate
 from protocol.client import ClientPolicy, RoundClient
 from protocol.errors import ConfigurationError, PolicyError
+from protocol.history import ClientHistory
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.setup import RoundParameters, RoundSetup, bits_for
 from protocol.training import PrivateTraining, RoundResult, TrainingPlan
 
 __all__ = [
     "Aggregator",
+    "ClientHistory",
     "ClientPolicy",
     "ConfigurationError",
     "Dropouts",

@@ -8,8 +8,7 @@ client was drawn for: the server knows that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dp import Budget, DominationAccountant, Event, FailureReserve
 
@@ -66,18 +65,24 @@ class ClientAccounts:
         for client in cohort:
             self._histories[client] = charged[id(self._of(client))]
 
-    def replay(self, entries: Iterable[tuple[Event, Mapping[str, Any]]]) -> None:
-        """Charge the events of a ledger, with their metadata, oldest first.
+    def require_theorem(self, event: Event) -> None:
+        """See that an event can be accounted for at all.
 
-        An entry that names no cohort is charged to everybody. The coins that only an outsider
-        does not know are not on record, so its epsilon is over-counted, never under-counted.
+        Raises:
+            UnsupportedEventError: it cannot.
         """
-        for event, metadata in entries:
-            cohort = metadata.get("cohort")
-            if cohort is None:
-                self._fresh = self._fresh.then(event, event)
-                cohort = list(self._histories)
-            self.record(cohort, event, event)
+        self._fresh.server.copy().compose(event)
+
+    def replay(self, event: Event, cohort: Sequence[str] | None) -> None:
+        """Charge an event of an earlier run; None charges everybody, known and unknown.
+
+        The coins that only an outsider does not know are not on record, so its epsilon is
+        over-counted, never under-counted.
+        """
+        if cohort is None:
+            self._fresh = self._fresh.then(event, event)
+            cohort = list(self._histories)
+        self.record(cohort, event, event)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(against the server, against an outsider) of the client that has spent most."""

@@ -15,21 +15,26 @@ from numpy.typing import NDArray
 
 from dp import NoiseSeed
 from protocol.adapters.memory import (
+    PEER_ERRORS,
     Clock,
     Dropouts,
     MemoryRound,
+    ReleaseHook,
     RoundOutcome,
     Stage,
+    explained,
     left_after,
+    no_hook,
+    stages_of,
 )
 from protocol.client import ClientPolicy, RoundClient
+from protocol.history import ClientHistory
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup
 from secagg import (
     FieldSum,
     FieldVector,
     Identity,
-    Mode,
     ServerSession,
     TooFewSurvivorsError,
 )
@@ -55,12 +60,24 @@ class Aggregator(Protocol):
         updates: UpdateSource,
         dropouts: Dropouts,
         noise: NoiseSource = fresh_noise,
+        before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """Run one round.
 
+        A client whose update is refused is lost like one that vanished; the outcome says why.
+
+        Args:
+            setup: public parameters of the round.
+            updates: gives a party's update when its turn comes.
+            dropouts: who gets lost, and when.
+            noise: only for tests that compare aggregators.
+            before_release: called exactly once if inputs of enough clients are there, with their
+                number, before any client learns that they are and gives up what opens the sum.
+
         Raises:
-            TooFewSurvivorsError: too few parties are left at some stage; nothing is released.
-            PrivacyError: an update is not finite.
+            TooFewSurvivorsError: too few parties are left at some stage. If `before_release` was
+                not called, nothing can have been learned; if it was, a party that deviates may
+                know the sum.
         """
 
 
@@ -73,18 +90,41 @@ class IdealAggregator:
         updates: UpdateSource,
         dropouts: Dropouts,
         noise: NoiseSource = fresh_noise,
+        before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`; it fails exactly where the real protocol would."""
         context = setup.context
-        check_survivors(setup, dropouts)
-        pipeline = Pipeline(setup)
+        stages = stages_of(context.mode)
+        released = stages.index(Stage.INPUT) + 1
+        for stage in stages[: released - 1]:
+            check_survivors(setup, dropouts, stage)
+        total, refused = self._add_up(setup, updates, dropouts, noise)
+        lost = {**dropouts, **dict.fromkeys(refused, Stage.INPUT)}
+        survivors = left_after(context.size, lost, Stage.INPUT)
+        with explained(refused):
+            check_survivors(setup, lost, Stage.INPUT)
+            before_release(len(survivors))
+            for stage in stages[released:]:
+                check_survivors(setup, lost, stage)
+        packed = dict.fromkeys(survivors, context.field.packed_bytes(context.length))
+        return RoundOutcome(FieldSum(total, survivors), packed, refused=refused)
+
+    @staticmethod
+    def _add_up(
+        setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts, noise: NoiseSource
+    ) -> tuple[FieldVector, dict[int, str]]:
+        """The sum over all whose update can be encoded, and why the others' cannot."""
+        context, pipeline = setup.context, Pipeline(setup)
         total = context.field.zeros(context.length)
-        survivors = left_after(context.size, dropouts, Stage.INPUT)
-        for index in survivors:
-            add_into(total, pipeline.encode(updates(index), noise(index)))
-        packed = context.field.packed_bytes(context.length)
-        vector = FieldVector(context.field, total)
-        return RoundOutcome(FieldSum(vector, survivors), dict.fromkeys(survivors, packed))
+        refused: dict[int, str] = {}
+        for index in left_after(context.size, dropouts, Stage.INPUT):
+            try:
+                vector = pipeline.encode(updates(index), noise(index))
+            except PEER_ERRORS as error:
+                refused[index] = str(error)
+            else:
+                add_into(total, vector)
+        return FieldVector(context.field, total), refused
 
 
 class RealAggregator:
@@ -92,7 +132,8 @@ class RealAggregator:
 
     Args:
         identities: the clients' signing keys; their public halves are the registry.
-        policy: what every client insists on.
+        policy: what every client insists on. Every identity keeps a `ClientHistory` with the
+            policy's goal over all rounds of this object.
         executor: optional, for unmasking.
         clock: optional, for measurement.
     """
@@ -107,6 +148,7 @@ class RealAggregator:
         self._identities = {identity.public: identity for identity in identities}
         self._registry = frozenset(self._identities)
         self._policy = policy
+        self._histories = {key: ClientHistory(policy.goal) for key in self._registry}
         self._executor = executor
         self._clock = clock
 
@@ -116,12 +158,15 @@ class RealAggregator:
         updates: UpdateSource,
         dropouts: Dropouts,
         noise: NoiseSource = fresh_noise,
+        before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`."""
         announcement = setup.announce()
         peers = {
             index: _Peer(
-                RoundClient(self._identities[key], self._registry, self._policy),
+                RoundClient(
+                    self._identities[key], self._registry, self._policy, self._histories[key]
+                ),
                 announcement,
                 setup.parameters.model_digest,
                 lambda i=index: (updates(i), noise(i)),  # type: ignore[misc]
@@ -129,7 +174,7 @@ class RealAggregator:
             for index, key in enumerate(setup.context.cohort)
         }
         server = ServerSession(setup.context)
-        wire = MemoryRound(server, setup.context.mode, peers, dropouts, self._clock)
+        wire = MemoryRound(server, setup.context.mode, peers, dropouts, self._clock, before_release)
         outcome = wire.run(self._executor)
         for index in outcome.bytes_down:
             outcome.bytes_down[index] += len(announcement)
@@ -161,17 +206,17 @@ class _Peer:
         return self._client.submit(*self._make_input())
 
 
-def check_survivors(setup: RoundSetup, dropouts: Dropouts) -> None:
-    """Fail where the real protocol would.
+def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None:
+    """Fail at a stage where the real protocol would.
 
     Raises:
-        TooFewSurvivorsError: names the first stage at which too few parties are left.
+        TooFewSurvivorsError: too few parties are left.
     """
     context = setup.context
-    for stage in Stage:
-        if stage is Stage.CONFIRM and context.mode is Mode.SEMI_HONEST:
-            continue
-        needed = context.minimum_survivors if stage <= Stage.INPUT else context.threshold
-        left = len(left_after(context.size, dropouts, stage))
-        if left < needed:
-            raise TooFewSurvivorsError(str(stage), left, needed)
+    if stage is Stage.RECOVER:
+        # Nothing is asked for in this stage unless noise is removable, which it is not here.
+        return
+    needed = context.minimum_survivors if stage <= Stage.INPUT else context.threshold
+    left = len(left_after(context.size, dropouts, stage))
+    if left < needed:
+        raise TooFewSurvivorsError(str(stage), left, needed)

@@ -1,9 +1,9 @@
 """From a goal (epsilon, delta, rounds) to the parameters of one round.
 
-The scale is the smallest at which rounding costs at most a stated share of sensitivity and the
-aggregate noise is at least 16 integer units, where binomial noise is within 1 % of the Gaussian
-(docs/accounting.md). Then come the coins that meet the goal with the fewest honest survivors the
-round tolerates, then the smallest field that holds the sum.
+The scale is the smallest at which rounding costs at most a stated share of sensitivity and of
+variance, and the aggregate noise is at least 16 integer units, where binomial noise is within 1 %
+of the Gaussian (docs/accounting.md). Then come the coins that meet the goal with the fewest honest
+survivors the round tolerates, then the smallest field that holds the sum.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ SMALLEST_SIGMA = 16.0
 
 ROUNDING_SHARE = 0.01
 """Rounding may raise the Euclidean sensitivity by this share; less costs more bits."""
+
+ROUNDING_VARIANCE = 1.0 / 6.0
+"""Mean of f (1 - f) over uniform fractions f: what rounding adds to the variance of a coordinate of
+one client, in squared integer units."""
+
+ROUNDING_VARIANCE_SHARE = 0.01
+"""Rounding may add this share of the noise variance: it depends on private data, so that what is
+stated about the noise of a mean is true up to this share. One client's coins must then have at
+least this many times the variance of its rounding; it costs at most log2(n)/2 bits."""
 
 COORDINATE_CLIP_PROBABILITY = 1e-3
 """Chance that the rotation leaves any coordinate of one client beyond the coordinate clip. It is a
@@ -81,7 +90,7 @@ def calibrate(
     """Parameters of one round, `goal.rounds` of which together meet the goal.
 
     Args:
-        fewest_honest: cohort - tolerated dropouts - tolerated colluders.
+        fewest_honest: fewest survivors of any sum that is released, less the tolerated colluders.
 
     Raises:
         ParameterError: nobody honest is left to add noise, or the goal needs too many coins.
@@ -111,7 +120,8 @@ def _integers(
 ) -> tuple[float, int, int]:
     """(scale, coordinate clip, coins per client) for vectors of norm `bound` and a length."""
     multiplier = noise_multiplier_for_epsilon(goal.epsilon, goal.delta, goal.rounds)
-    scale = _scale(bound, length, multiplier)
+    sigma = math.sqrt(fewest_honest * ROUNDING_VARIANCE / ROUNDING_VARIANCE_SHARE)
+    scale = _scale(bound, length, max(sigma, SMALLEST_SIGMA) / (multiplier * bound))
     linf_bound = math.ceil(scale * flat_bound(bound, length, COORDINATE_CLIP_PROBABILITY))
     l2_bound = quantized_l2_bound(bound, scale, length)
     try:
@@ -123,9 +133,8 @@ def _integers(
     return scale, linf_bound, math.ceil(total / fewest_honest)
 
 
-def _scale(bound: float, length: int, multiplier: float) -> float:
-    """Smallest scale that keeps rounding within its share and the noise above its floor."""
-    lowest = SMALLEST_SIGMA / (multiplier * bound)
+def _scale(bound: float, length: int, lowest: float) -> float:
+    """Smallest scale, from the lowest that noise allows, that keeps rounding within its share."""
 
     def inflation(scale: float) -> float:
         return quantized_l2_bound(bound, scale, length) / (bound * scale) - 1.0

@@ -1,8 +1,8 @@
 """One client in one round: its own policy, its own model, its own noise.
 
 The client never takes a parameter from the server without looking at it: the announcement is held
-against the policy, every identity of the cohort against the registry, and the model it actually
-received is hashed into the context.
+against the policy, every identity of the cohort against the registry, the round against what the
+client has done before, and the model it actually received is hashed into the context.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dp import NoiseSeed, PrivacyError
+from protocol.calibration import PrivacyGoal
 from protocol.errors import PolicyError
+from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup
 from secagg import ClientSession, Identity, LocalProtocolError, Mode
@@ -25,23 +27,36 @@ from secagg import ClientSession, Identity, LocalProtocolError, Mode
 class ClientPolicy:
     """What this client insists on, whatever the server says.
 
+    Figures of noise count the coins of the fewest honest survivors only. Limits of size are checked
+    before anything of that size is allocated.
+
     Args:
+        minimum_noise_multiplier: smallest ratio of aggregate noise to sensitivity. There is no
+            default: 0.0 accepts rounds without any privacy beyond the sum, and has to be said.
+        goal: rounds like this one, `goal.rounds` of them together, must stay within the goal. The
+            multiplier alone does not notice noise that is too coarse; this does. None looks at the
+            multiplier only. `ClientHistory` adds up the rounds that really take place.
         minimum_survivors: smallest sum it will be part of.
-        minimum_noise_multiplier: smallest ratio of aggregate noise to sensitivity, counting only
-            the coins of the fewest honest survivors; 0 accepts rounds without privacy.
         largest_clip_l2: largest clip bound, in the units of the update.
         minimum_colluders: colluders that the thresholds and the noise must tolerate.
+        dimension: d, length of this client's update; None accepts any up to `largest_length`.
+        largest_length: longest update or vector.
         largest_bits: largest field.
-        largest_length: longest vector, so that a hostile server cannot exhaust memory.
+        largest_coins: most coins of one client per coordinate; they cost time.
+        largest_linf_bound: largest integer coordinate; it decides what accounting costs.
         allow_semi_honest: whether to take part without the consistency round.
     """
 
+    minimum_noise_multiplier: float
+    goal: PrivacyGoal | None = None
     minimum_survivors: int = 2
-    minimum_noise_multiplier: float = 0.0
     largest_clip_l2: float = math.inf
     minimum_colluders: int = 0
-    largest_bits: int = 62
+    dimension: int | None = None
     largest_length: int = 1 << 28
+    largest_bits: int = 62
+    largest_coins: int = 1 << 20
+    largest_linf_bound: int = 1 << 16
     allow_semi_honest: bool = False
 
     def check(self, setup: RoundSetup) -> None:
@@ -53,6 +68,9 @@ class ClientPolicy:
         context, parameters = setup.context, setup.parameters
         if context.mode is Mode.SEMI_HONEST and not self.allow_semi_honest:
             raise PolicyError("mode", context.mode.value, "active only")
+        dimension = parameters.sketch.dimension
+        if self.dimension not in (None, dimension):
+            raise PolicyError("dimension", dimension, f"{self.dimension} only")
         at_least = {
             "minimum_survivors": (context.minimum_survivors, self.minimum_survivors),
             "tolerated_colluders": (context.tolerated_colluders, self.minimum_colluders),
@@ -64,11 +82,22 @@ class ClientPolicy:
         at_most = {
             "clip_l2": (parameters.clip_l2, self.largest_clip_l2),
             "bits": (context.bits, self.largest_bits),
-            "length": (max(context.length, parameters.sketch.dimension), self.largest_length),
+            "length": (max(context.length, dimension), self.largest_length),
+            "coins": (parameters.coins, self.largest_coins),
+            "linf_bound": (parameters.linf_bound, self.largest_linf_bound),
         }
         for name, (announced, highest) in at_most.items():
             if not announced <= highest:
                 raise PolicyError(name, announced, f"at most {highest}")
+        if self.goal is not None:
+            epsilon = epsilon_of_rounds(setup, self.goal)
+            if not epsilon <= self.goal.epsilon:
+                rounds = f"{self.goal.rounds} such rounds"
+                raise PolicyError(
+                    "epsilon",
+                    f"{epsilon:.6g} for {rounds}",
+                    f"at most {self.goal.epsilon:.6g} for {rounds}",
+                )
 
 
 def noise_multiplier(setup: RoundSetup) -> float:
@@ -84,16 +113,22 @@ class RoundClient:
         identity: our signing key.
         registry: identity keys of all clients that may be in a cohort.
         policy: what we insist on.
+        history: what we have done before. Pass the same object to every round of an identity: a
+            fresh one, the default, remembers nothing and is right for a single round only.
     """
 
     def __init__(
-        self, identity: Identity, registry: Collection[bytes], policy: ClientPolicy
+        self,
+        identity: Identity,
+        registry: Collection[bytes],
+        policy: ClientPolicy,
+        history: ClientHistory | None = None,
     ) -> None:
         self._identity = identity
         self._registry = registry
         self._policy = policy
-        self._session: ClientSession | None = None
-        self._pipeline: Pipeline | None = None
+        self._history = history or ClientHistory(policy.goal)
+        self._joined_round: tuple[ClientSession, Pipeline, RoundSetup] | None = None
 
     def join(self, announcement: bytes, model_digest: bytes) -> bytes:
         """Answer an announcement.
@@ -104,9 +139,10 @@ class RoundClient:
 
         Raises:
             RemoteProtocolError: the announcement is malformed.
-            PolicyError: it is outside our policy, or names strangers.
+            PolicyError: it is outside our policy, names strangers, was answered before, or would
+                cost more than we have left.
         """
-        if self._session is not None:
+        if self._joined_round is not None:
             raise LocalProtocolError("this client has already joined a round; make a new one")
         setup = RoundSetup.from_announcement(announcement, model_digest)
         self._policy.check(setup)
@@ -118,9 +154,10 @@ class RoundClient:
         if self._identity.public not in setup.context.cohort:
             raise PolicyError("cohort", "one without this client", "cohorts that we are part of")
         index = setup.context.cohort.index(self._identity.public)
-        self._session = ClientSession(setup.context, index, self._identity)
-        self._pipeline = Pipeline(setup)
-        return self._session.begin_bytes()
+        self._history.answer(setup)
+        session = ClientSession(setup.context, index, self._identity)
+        self._joined_round = session, Pipeline(setup), setup
+        return session.begin_bytes()
 
     def receive(self, data: bytes) -> bytes | None:
         """Process a message of the server; None means that it waits for our update."""
@@ -136,16 +173,20 @@ class RoundClient:
         Raises:
             PrivacyError: the update is not finite; the session is aborted.
             ParameterError: it has another shape; the session is aborted.
+            PolicyError: other rounds have used up what we had left; the session is aborted.
         """
-        session, pipeline = self._joined()
+        session, pipeline, setup = self._joined()
         try:
             vector = pipeline.encode(update, noise or NoiseSeed.fresh())
-        except (PrivacyError, LocalProtocolError, TypeError, ValueError):
+            masked = session.submit_bytes(vector)
+            # Charged before the bytes leave, and only if there are bytes.
+            self._history.charge(setup)
+        except (PrivacyError, PolicyError, LocalProtocolError, TypeError, ValueError):
             session.abort()
             raise
-        return session.submit_bytes(vector)
+        return masked
 
-    def _joined(self) -> tuple[ClientSession, Pipeline]:
-        if self._session is None or self._pipeline is None:
+    def _joined(self) -> tuple[ClientSession, Pipeline, RoundSetup]:
+        if self._joined_round is None:
             raise LocalProtocolError("join a round first")
-        return self._session, self._pipeline
+        return self._joined_round

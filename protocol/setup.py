@@ -8,13 +8,13 @@ secure-aggregation context, so a client that was told other parameters contribut
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
 from dataclasses import dataclass
 
 import msgspec
 
 from dp import BinomialRelease, NonPrivateRelease, quantized_l2_bound
+from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.coins import noise_limit, require_coins
 from dp.rounding import require_linf_bound
 from secagg import (
@@ -28,12 +28,17 @@ from secagg import (
     SessionContext,
     required_bits,
 )
+from secagg.context import MAX_COHORT
 from sketch import PublicSeed, SketchSpec
 
 DIGEST_BYTES = 32
 ANNOUNCEMENT_VERSION = 1
 _DIGEST_LABEL = b"veilsum/round/1"
 _NUMBERS = struct.Struct("<dddQQQ")
+
+MAX_L2_UNITS = 2.0**53
+"""Largest sensitivity in integer units: beyond it doubles do not tell neighbouring integers apart.
+No vector within the largest coordinate bound and length comes near it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +75,10 @@ class RoundParameters:
             raise ParameterError("model_digest", f"{len(self.model_digest)} bytes", "32 bytes")
         for name in ("clip_l2", "sketch_clip_l2", "scale"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0.0):
-                raise ParameterError(name, value, "positive and finite")
+            # Written so that NaN fails the test.
+            if type(value) not in (int, float) or not MIN_L2_BOUND <= value <= MAX_L2_BOUND:
+                valid = f"a number in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
+                raise ParameterError(name, value, valid)
         try:
             require_linf_bound(self.linf_bound)
             require_coins(self.coins)
@@ -79,8 +86,22 @@ class RoundParameters:
             raise ParameterError(
                 "linf_bound, coins", (self.linf_bound, self.coins), str(error)
             ) from None
-        if self.tolerated_dropouts < 0:
-            raise ParameterError("tolerated_dropouts", self.tolerated_dropouts, "at least 0")
+        dropouts = self.tolerated_dropouts
+        if type(dropouts) is not int or not 0 <= dropouts <= MAX_COHORT:
+            raise ParameterError("tolerated_dropouts", dropouts, f"an int in 0 .. {MAX_COHORT}")
+        if self.sketch.size > self.sketch.dimension:
+            raise ParameterError("sketch", self.sketch, "no larger than the update it compresses")
+        self._check_sensitivity()
+
+    def _check_sensitivity(self) -> None:
+        try:
+            l2_bound = self.l2_bound
+        except ValueError as error:
+            raise ParameterError("scale", self.scale, str(error)) from None
+        if not l2_bound <= MAX_L2_UNITS:
+            raise ParameterError(
+                "scale", self.scale, f"smaller: the sensitivity is {l2_bound:g} integer units"
+            )
 
     @property
     def length(self) -> int:
@@ -142,18 +163,30 @@ class RoundSetup:
         largest = context.size * parameters.largest_coordinate
         if PrimeField(context.bits).largest_centred < largest:
             raise CapacityError(bits_for(parameters, context.size), context.bits)
-        if parameters.tolerated_dropouts + context.tolerated_colluders >= context.size:
+        if context.removal:
+            raise ParameterError("removal", context.removal, "empty: this noise is not removable")
+        self._check_survivors()
+
+    def _check_survivors(self) -> None:
+        """The noise must be enough for the smallest sum that may be released."""
+        context, dropouts = self.context, self.parameters.tolerated_dropouts
+        if dropouts + context.tolerated_colluders >= context.size or self.fewest_honest < 1:
             raise ParameterError(
-                "tolerated_dropouts",
-                parameters.tolerated_dropouts,
-                f"below {context.size - context.tolerated_colluders}: somebody must be left",
+                "tolerated_dropouts, minimum_survivors",
+                (dropouts, context.minimum_survivors),
+                f"such that somebody is left beside {context.tolerated_colluders} colluders",
+            )
+        if context.minimum_survivors < context.size - dropouts:
+            raise ParameterError(
+                "minimum_survivors",
+                context.minimum_survivors,
+                f"at least {context.size - dropouts}: the noise is made for {dropouts} dropouts",
             )
 
     @property
     def fewest_honest(self) -> int:
-        """Honest survivors that the noise was calibrated for."""
-        tolerated = self.parameters.tolerated_dropouts + self.context.tolerated_colluders
-        return self.context.size - tolerated
+        """Honest clients that are surely among the survivors of any sum that is released."""
+        return self.context.minimum_survivors - self.context.tolerated_colluders
 
     def event(self, survivors: int, *, against_server: bool) -> BinomialRelease | NonPrivateRelease:
         """What a sum over `survivors` clients releases.
@@ -183,6 +216,7 @@ class RoundSetup:
                 minimum_survivors=context.minimum_survivors,
                 mode=context.mode.value,
                 tolerated_colluders=context.tolerated_colluders,
+                degree=context.degree,
                 bits=context.bits,
                 clip_l2=parameters.clip_l2,
                 sketch=parameters.sketch.encode_bytes(),
@@ -201,13 +235,15 @@ class RoundSetup:
 
         Raises:
             RemoteProtocolError: malformed bytes, or parameters that are no setup.
+
+        Post: nothing was allocated that is larger than the announcement.
         """
         if not data or data[0] != ANNOUNCEMENT_VERSION or len(data) > MAX_ANNOUNCEMENT_BYTES:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
         try:
             announced = msgspec.msgpack.decode(memoryview(data)[1:], type=Announcement)
             return announced.setup(model_digest)
-        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError) as error:
+        except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
 
@@ -225,6 +261,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     minimum_survivors: int
     mode: str
     tolerated_colluders: int
+    degree: int
     bits: int
     clip_l2: float
     sketch: bytes
@@ -260,6 +297,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             minimum_survivors=self.minimum_survivors,
             mode=Mode(self.mode),
             tolerated_colluders=self.tolerated_colluders,
+            degree=self.degree,
             bits=self.bits,
             length=parameters.length,
             application_digest=parameters.digest(),

@@ -1,22 +1,24 @@
 """Many rounds: the controller sizes the sketch, the accountant counts, the ledger remembers.
 
-The order inside a round is the promise: check the budget before anyone uploads, aggregate, write
-the event to the ledger, and only then decode and release. A crash may over-count, never
-under-count. The controller sees released values only.
+The order inside a round is the promise: check everything that can be checked before anyone is
+asked, aggregate, write the event to the ledger as soon as the survivors are decided and before any
+of them hears it, and only then open, decode and release the sum. So a round that fails may be
+over-counted, never under-counted. The controller sees released values only.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dp import Budget, Ledger
-from protocol.accounts import ClientAccounts, label
+from dp import Ledger, noise_multiplier_for_epsilon
 from protocol.adapters.memory import Dropouts, RoundOutcome
 from protocol.aggregators import Aggregator, UpdateSource
 from protocol.calibration import PrivacyGoal, calibrate
+from protocol.client import ClientPolicy
 from protocol.pipeline import MeanRelease, Pipeline
+from protocol.records import Notes, Records
 from protocol.setup import RoundSetup, bits_for
 from secagg import Identity, Mode, ParameterError, SessionContext, lowest_threshold
 from secagg.context import SESSION_ID_BYTES
@@ -77,13 +79,35 @@ class TrainingPlan:
         """Fewer survivors would thin the noise below its target, so no such sum is released."""
         return self.cohort - self.tolerated_dropouts
 
+    def client_policy(self, dimension: int) -> ClientPolicy:
+        """The policy of clients who want what this plan promises and accept nothing less.
+
+        A client that gets the plan from the server gains nothing by it: plan and policy have to
+        come from somebody that the client trusts.
+
+        Args:
+            dimension: d, length of an update.
+        """
+        goal = self.goal
+        return ClientPolicy(
+            minimum_noise_multiplier=noise_multiplier_for_epsilon(
+                goal.epsilon, goal.delta, goal.rounds
+            ),
+            goal=goal,
+            minimum_survivors=self.minimum_survivors,
+            minimum_colluders=self.tolerated_colluders,
+            largest_clip_l2=self.clip_l2,
+            dimension=dimension,
+            allow_semi_honest=self.mode is Mode.SEMI_HONEST,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
     """One finished round.
 
     Attributes:
-        number: from 0.
+        number: of finished rounds before it; rounds that failed are not counted.
         release: the private mean.
         setup: the public parameters.
         outcome: survivors and bytes.
@@ -110,6 +134,9 @@ class PrivateTraining:
         controller: chooses the sketch from released values.
         aggregator: real or ideal.
         ledger: open; events already in it are counted.
+
+    Raises:
+        ParameterError: the ledger belongs to a run with another goal.
     """
 
     def __init__(
@@ -123,13 +150,11 @@ class PrivateTraining:
         self._plan = plan
         self._controller = controller
         self._aggregator = aggregator
-        self._ledger = ledger
-        self._budget = Budget(plan.goal.epsilon, plan.goal.delta)
+        self._records = Records(ledger, plan.goal)
         self._session_id = secrets.token_bytes(SESSION_ID_BYTES)
         self._decision: Decision = controller.initial(dimension)
         self._number = 0
-        self._accounts = ClientAccounts(plan.goal.reserve)
-        self._accounts.replay((entry.event, entry.metadata) for entry in ledger.entries())
+        self._attempts = 0
 
     def run_round(
         self,
@@ -137,7 +162,7 @@ class PrivateTraining:
         updates: UpdateSource,
         model_digest: bytes,
         dropouts: Dropouts,
-        notes: Mapping[str, str | int | float] | None = None,
+        notes: Notes | None = None,
     ) -> RoundResult:
         """One round, from calibration to release.
 
@@ -149,20 +174,19 @@ class PrivateTraining:
             notes: public remarks for the ledger.
 
         Raises:
-            BudgetExceededError: before any client uploads.
-            TooFewSurvivorsError: the round releases nothing, and costs nothing.
-            LedgerError: the event could not be made durable; nothing is released.
+            BudgetExceededError, ParameterError: before any client is asked; costs nothing.
+            TooFewSurvivorsError: nothing is released. It costs nothing if it came before the
+                survivors were decided, and the whole round afterwards, when clients may have given
+                up what opens the sum.
+            LedgerError: the event could not be made durable; the round ended before any client
+                gave anything up.
         """
         setup = self._setup([identity.public for identity in cohort], model_digest)
-        labels = [label(identity.public) for identity in cohort]
-        worst_case = setup.event(self._plan.minimum_survivors, against_server=True)
-        self._accounts.check(labels, worst_case, self._budget)
-        outcome = self._aggregator.run(setup, updates, dropouts)
-        survivors = len(outcome.total.survivors)
-        against_server = setup.event(survivors, against_server=True)
-        notes = {"round": self._number, "survivors": survivors, **(notes or {})}
-        self._ledger.append(against_server, {**notes, "cohort": labels})
-        self._accounts.record(labels, against_server, setup.event(survivors, against_server=False))
+        charge = self._records.prepare(setup, self._number, notes)
+        # A number that was announced is used up, or a client would answer one round twice.
+        self._attempts += 1
+        outcome = self._aggregator.run(setup, updates, dropouts, before_release=charge)
+        charge.settle(len(outcome.total.survivors))
         return self._release(setup, outcome)
 
     def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
@@ -177,7 +201,7 @@ class PrivateTraining:
         )
         self._decision = self._controller.step(self._decision.state, stats)
         self._number += 1
-        epsilon_server, epsilon_outsider = self._accounts.epsilon(self._plan.goal.delta)
+        epsilon_server, epsilon_outsider = self._records.epsilon()
         return RoundResult(
             number=number,
             release=release,
@@ -204,7 +228,7 @@ class PrivateTraining:
         )
         context = SessionContext(
             session_id=self._session_id,
-            round_number=self._number,
+            round_number=self._attempts,
             cohort=tuple(cohort),
             threshold=plan.lowest_threshold,
             minimum_survivors=plan.minimum_survivors,

@@ -15,140 +15,331 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.unsignedinteger[Any]]
 
-_BLOCK = 2048
-"""Elements of one accumulator block: with one keystream block it fits the first cache level."""
+_BLOCK = 4096
+"""Elements of one slice of every row: long enough to hide what making the slices costs."""
 
-_SCAN = 128
-"""Elements of one step of the search for rejected words in a block known to hold one."""
+_STRETCH = 512
+"""Elements between two looks at the largest word: few enough that 16-bit words, of which 15 in
+65536 are refused, leave most stretches of a row without one."""
+
+POSITION_BITS = 48
+"""A refused word is noted as row << POSITION_BITS | position."""
 
 _MERSENNE_31 = 0x7FFF_FFFF
 
 
 @njit(cache=True)
-def _restore(total: Any, word: Any, p: Any, subtract: bool, spare: bool) -> Any:
-    """Undo the fast path for a rejected word (p <= word), giving back the value before it.
+def _swap_bytes(value: Any) -> Any:
+    """The 8 bytes of a uint64 in reverse order; compiles to one instruction."""
+    low = np.uint64(0x00FF_00FF_00FF_00FF)
+    pairs = np.uint64(0x0000_FFFF_0000_FFFF)
+    value = ((value >> np.uint64(8)) & low) | ((value & low) << np.uint64(8))
+    value = ((value >> np.uint64(16)) & pairs) | ((value & pairs) << np.uint64(16))
+    return (value >> np.uint64(32)) | (value << np.uint64(32))
 
-    All equations are modulo 2^W. Adding left total + word - p with a spare bit; without one it
-    left total + word, or total itself when word = p. Subtracting left total - word + p, or, with
-    a spare bit, perhaps total - word: there only the right guess lands below p < 2^(W-1).
+
+@njit(cache=True)
+def counter_blocks(first: int, blocks: NDArray[np.uint64]) -> None:
+    """Write the counter blocks first, first + 1, ... of stream 0 as 16-byte big-endian numbers.
+
+    Args:
+        first: below 2^64 - count.
+        blocks: uint64[count, 2], output.
+    """
+    for i in range(blocks.shape[0]):
+        blocks[i, 0] = np.uint64(0)
+        blocks[i, 1] = _swap_bytes(np.uint64(first) + np.uint64(i))
+
+
+@njit(cache=True)
+def scattered_counter_blocks(
+    stream: int,
+    start: int,
+    positions: NDArray[np.int64],
+    per_block: int,
+    blocks: NDArray[np.uint64],
+) -> None:
+    """Write the counter blocks of a stream that hold the words start + positions[i].
+
+    Args:
+        stream: below 2^32.
+        start: coordinate of position 0; every coordinate is below 2^63.
+        positions: int64[count].
+        per_block: words of a block.
+        blocks: uint64[count, 2], output.
+    """
+    prefix = _swap_bytes(np.uint64(stream) << np.uint64(32))
+    for i in range(positions.size):
+        blocks[i, 0] = prefix
+        block = np.uint64(start + positions[i]) // np.uint64(per_block)
+        blocks[i, 1] = _swap_bytes(block)
+
+
+@njit(cache=True)
+def group_by_row(
+    refused: NDArray[np.int64], positions: NDArray[np.int64], starts: NDArray[np.int64]
+) -> None:
+    """Sort notes row << POSITION_BITS | position by row, in linear time.
+
+    Args:
+        refused: int64[count].
+        positions: int64[count], output: those of row 0, then those of row 1, ...
+        starts: int64[rows + 1], output: row r has positions[starts[r]:starts[r + 1]].
+    """
+    starts[:] = 0
+    for note in refused:
+        starts[(note >> POSITION_BITS) + 1] += 1
+    for row in range(1, starts.size):
+        starts[row] += starts[row - 1]
+    for note in refused:
+        row = note >> POSITION_BITS
+        positions[starts[row]] = note & ((1 << POSITION_BITS) - 1)
+        starts[row] += 1
+    # Each start has moved on to its end, the next row's start.
+    for row in range(starts.size - 1, 0, -1):
+        starts[row] = starts[row - 1]
+    starts[0] = 0
+
+
+@njit(cache=True)
+def take_words(
+    accumulator: Words,
+    words: Words,
+    start: int,
+    subtract: bool,
+    modulus: int,
+    word_mask: int,
+    positions: NDArray[np.int64],
+    starts: NDArray[np.int64],
+) -> None:
+    """Add or subtract one word for each position; keep the positions whose word is refused.
+
+    Args:
+        accumulator: uintW[length], every element below modulus; still so afterwards.
+        words: uintW[count, per_block]: the blocks that hold the words start + positions[i].
+        start: coordinate of position 0.
+        positions: int64[>= count], grouped by row; in place, the refused ones move to the front.
+        starts: int64[rows + 1], as in `group_by_row`; in place.
+    """
+    kind = accumulator.dtype.type
+    p = kind(modulus)
+    mask = kind(word_mask)
+    per_block = words.shape[1]
+    kept = 0
+    first = starts[0]
+    for row in range(starts.size - 1):
+        last = starts[row + 1]
+        for i in range(first, last):
+            position = positions[i]
+            word = kind(words[i, (start + position) % per_block] & mask)
+            if word >= p:
+                positions[kept] = position
+                kept += 1
+                continue
+            before = accumulator[position]
+            operand = word if subtract else kind(p - word)
+            after = kind(before - operand)
+            accumulator[position] = kind(after + p) if before < operand else after
+        starts[row + 1] = kept
+        first = last
+
+
+@njit(cache=True)
+def _add_word(total: Any, word: Any, p: Any, gap: Any, spare: bool) -> Any:
+    """total + word modulo p; total itself if the word is refused. Compiles to no branch.
+
+    With a spare bit, total <= p and the result is below p. Without one, total is any residue below
+    2^W and so is the result: a carry is worth gap = 2^W - p, and adding that cannot carry again,
+    because total + word <= (2^W - 1) + (p - 1) = 2^(W+1) - gap - 2.
     """
     kind = type(total)
+    after = kind(total + word) if word < p else total
+    if spare:
+        return min(after, kind(after - p))
+    return kind(after + gap) if after < total else after
+
+
+@njit(cache=True)
+def _first_total(total: Any, p: Any, subtract: bool) -> Any:
+    """What words are added to: the total, or its negative in 1 .. p."""
+    return type(total)(p - total) if subtract else total
+
+
+@njit(cache=True)
+def _last_total(total: Any, p: Any, subtract: bool) -> Any:
+    """Reduce to [0, p), and undo the negation."""
+    kind = type(total)
+    total = min(total, kind(total - p))
     if subtract:
-        value = kind(total + word - p)
-        if spare and value >= p:
-            value = kind(total + word)
-    elif spare:
-        value = kind(total - word + p)
-    else:
-        value = total if word == p else kind(total - word)
-    return value
+        return kind(p - total) if total > kind(0) else total
+    return total
+
+
+@njit(cache=True)
+def _find_refused(
+    words: Words, p: Any, mask: Any, note: int, refused: NDArray[np.int64], found: int
+) -> int:
+    """Write note + i for every masked word i >= p to `refused`, from index `found` on.
+
+    A vectorised pass over all words counts them and finds the last one; there are seldom more.
+    """
+    kind = words.dtype.type
+    below = kind(words.size)
+    left = 1
+    while left > 0:
+        last = count = kind(0)
+        for i in range(words.size):
+            hit = kind(words[i] & mask) >= p and kind(i) < below
+            last = max(last, kind(i) if hit else kind(0))
+            count = kind(count + (kind(1) if hit else kind(0)))
+        left = int(count)
+        if left > 0:
+            refused[found] = note + int(last)
+            found += 1
+        left -= 1
+        below = last
+    return found
+
+
+@njit(cache=True)
+def _add_four_rows(
+    total: Words,
+    a: Words,
+    b: Words,
+    c: Words,
+    d: Words,
+    p: Any,
+    mask: Any,
+    subtract: bool,
+    note: int,
+    refused: NDArray[np.int64],
+    found: int,
+) -> int:
+    """total += a + b + c + d with the total in a register in between; see `accumulate_words`."""
+    kind = total.dtype.type
+    gap = kind(kind(0) - p)
+    spare = kind(~mask) != kind(0)
+    one_row = 1 << POSITION_BITS
+    for low in range(0, total.size, _STRETCH):
+        high = min(low + _STRETCH, total.size)
+        most_a = most_b = most_c = most_d = kind(0)
+        for j in range(high - low):
+            # Unsigned, so that no index can mean one counted from the end.
+            i = np.uint64(low) + np.uint64(j)
+            word_a = kind(a[i] & mask)
+            word_b = kind(b[i] & mask)
+            word_c = kind(c[i] & mask)
+            word_d = kind(d[i] & mask)
+            most_a = max(most_a, word_a)
+            most_b = max(most_b, word_b)
+            most_c = max(most_c, word_c)
+            most_d = max(most_d, word_d)
+            value = _first_total(total[i], p, subtract)
+            value = _add_word(value, word_a, p, gap, spare)
+            value = _add_word(value, word_b, p, gap, spare)
+            value = _add_word(value, word_c, p, gap, spare)
+            value = _add_word(value, word_d, p, gap, spare)
+            total[i] = _last_total(value, p, subtract)
+        here = note + low
+        if max(max(most_a, most_b), max(most_c, most_d)) >= p:
+            if most_a >= p:
+                found = _find_refused(a[low:high], p, mask, here, refused, found)
+            if most_b >= p:
+                found = _find_refused(b[low:high], p, mask, here + one_row, refused, found)
+            if most_c >= p:
+                found = _find_refused(c[low:high], p, mask, here + 2 * one_row, refused, found)
+            if most_d >= p:
+                found = _find_refused(d[low:high], p, mask, here + 3 * one_row, refused, found)
+    return found
+
+
+@njit(cache=True)
+def _add_one_row(
+    total: Words,
+    a: Words,
+    p: Any,
+    mask: Any,
+    subtract: bool,
+    note: int,
+    refused: NDArray[np.int64],
+    found: int,
+) -> int:
+    """total += a; see `accumulate_words`."""
+    kind = total.dtype.type
+    gap = kind(kind(0) - p)
+    spare = kind(~mask) != kind(0)
+    for low in range(0, total.size, _STRETCH):
+        high = min(low + _STRETCH, total.size)
+        most = kind(0)
+        for j in range(high - low):
+            i = np.uint64(low) + np.uint64(j)
+            word = kind(a[i] & mask)
+            most = max(most, word)
+            value = _first_total(total[i], p, subtract)
+            value = _add_word(value, word, p, gap, spare)
+            total[i] = _last_total(value, p, subtract)
+        if most >= p:
+            found = _find_refused(a[low:high], p, mask, note + low, refused, found)
+    return found
 
 
 @njit(cache=True)
 def accumulate_words(
     accumulator: Words,
+    low: int,
+    high: int,
     words: Words,
+    rows: int,
     skip: int,
-    subtract: NDArray[np.bool_],
+    subtract: bool,
     modulus: int,
     word_mask: int,
-    rejected: NDArray[np.int64],
+    first_row: int,
+    refused: NDArray[np.int64],
+    found: int,
 ) -> int:
-    """Add or subtract rows of keystream words to an accumulator over GF(modulus), in place.
+    """Add or subtract rows of keystream words to accumulator[low:high] over GF(modulus), in place.
 
     A word is first masked to the field's bit length. A masked word that is not below the modulus
-    leaves the accumulator as it was, and its flat index `row * length + column` goes to
-    `rejected`: the caller replaces it by the next stream's word.
+    counts as zero, and the note (first_row + row) << POSITION_BITS | position goes to `refused`:
+    the caller takes the next stream's word instead.
 
     Args:
         accumulator: uintW[length], every element below modulus; still so afterwards.
-        words: uintW[>= rows, >= skip + length], keystream read as little-endian words; must be
+        words: uintW[>= rows, >= skip + high - low], keystream read as little-endian words; must be
             contiguous, or the compiler cannot vectorise.
-        skip: words of each row that come before the accumulator's first element.
-        subtract: bool[rows], whether a row is subtracted instead of added.
+        rows: rows to use.
+        skip: words of each row that come before the one for position `low`.
+        subtract: whether the rows are subtracted instead of added.
         modulus: prime p < 2^W.
         word_mask: 2^bits - 1, not below p.
-        rejected: int64[>= rows * length], output.
+        first_row: number of the first row.
+        refused: int64[>= found + rows * (high - low)], output.
+        found: entries of `refused` in use.
 
     Returns:
-        The number of rejected words.
+        Entries of `refused` in use afterwards.
     """
-    rows = subtract.size
-    length = accumulator.size
     kind = accumulator.dtype.type
     p = kind(modulus)
     mask = kind(word_mask)
-    # With a spare bit a + b cannot overflow, and min(x, x -/+ p) is a branch-free reduction.
-    spare = kind(~mask) != kind(0)
-    count = 0
-    for start in range(0, length, _BLOCK):
-        total = accumulator[start : min(start + _BLOCK, length)]
-        for row in range(rows):
-            block = words[row, skip + start : skip + start + total.size]
-            largest = kind(0)
-            if subtract[row]:
-                if spare:
-                    for i in range(total.size):
-                        word = kind(block[i] & mask)
-                        largest = max(largest, word)
-                        value = kind(total[i] - word)
-                        total[i] = min(value, kind(value + p))
-                else:
-                    for i in range(total.size):
-                        word = block[i]
-                        largest = max(largest, word)
-                        before = total[i]
-                        value = kind(before - word)
-                        total[i] = kind(value + p) if before < word else value
-            elif spare:
-                for i in range(total.size):
-                    word = kind(block[i] & mask)
-                    largest = max(largest, word)
-                    value = kind(total[i] + word)
-                    total[i] = min(value, kind(value - p))
-            else:
-                for i in range(total.size):
-                    word = block[i]
-                    largest = max(largest, word)
-                    before = total[i]
-                    complement = kind(p - word)
-                    value = kind(before - complement)
-                    total[i] = kind(value + p) if before < complement else value
-            if largest >= p:
-                for low in range(0, block.size, _SCAN):
-                    scan = block[low : min(low + _SCAN, block.size)]
-                    largest = kind(0)
-                    for i in range(scan.size):
-                        largest = max(largest, kind(scan[i] & mask))
-                    if largest < p:
-                        continue
-                    for i in range(scan.size):
-                        word = kind(scan[i] & mask)
-                        if word >= p:
-                            here = low + i
-                            total[here] = _restore(total[here], word, p, subtract[row], spare)
-                            rejected[count] = row * length + start + here
-                            count += 1
-    return count
-
-
-@njit(cache=True)
-def add_at(
-    accumulator: Words,
-    positions: NDArray[np.int64],
-    values: Words,
-    subtract: NDArray[np.bool_],
-    modulus: int,
-) -> None:
-    """accumulator[positions] +/-= values over GF(modulus); positions may repeat."""
-    kind = accumulator.dtype.type
-    p = kind(modulus)
-    for i in range(positions.size):
-        before = accumulator[positions[i]]
-        value = kind(values[i])
-        operand = value if subtract[i] else kind(p - value)
-        after = kind(before - operand)
-        accumulator[positions[i]] = kind(after + p) if before < operand else after
+    for start in range(low, high, _BLOCK):
+        total = accumulator[start : min(start + _BLOCK, high)]
+        first = skip + start - low
+        last = first + total.size
+        row = 0
+        while row + 4 <= rows:
+            a, b = words[row, first:last], words[row + 1, first:last]
+            c, d = words[row + 2, first:last], words[row + 3, first:last]
+            note = ((first_row + row) << POSITION_BITS) + start
+            found = _add_four_rows(total, a, b, c, d, p, mask, subtract, note, refused, found)
+            row += 4
+        while row < rows:
+            note = ((first_row + row) << POSITION_BITS) + start
+            a = words[row, first:last]
+            found = _add_one_row(total, a, p, mask, subtract, note, refused, found)
+            row += 1
+    return found
 
 
 @njit(cache=True)

@@ -11,11 +11,25 @@ Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4; checks before each answer
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from secagg.client_states import (
+    Aborted,
+    Advertised,
+    Confirmed,
+    Finished,
+    Fresh,
+    Masked,
+    Party,
+    Ready,
+    Released,
+    Shared,
+    State,
+    Step,
+)
 from secagg.context import Mode, SessionContext
 from secagg.errors import (
     SERVER,
@@ -39,7 +53,6 @@ from secagg.keys import (
 )
 from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
 from secagg.messages import (
-    SEALED_SHARE_BYTES,
     Advertisement,
     AnyMessage,
     Confirmation,
@@ -47,6 +60,8 @@ from secagg.messages import (
     DeliveredShares,
     MaskedInput,
     Roster,
+    SeedRequest,
+    SeedShares,
     ShareBundle,
     SurvivorSet,
     UnmaskShares,
@@ -56,6 +71,8 @@ from secagg.messages import (
     encode_message,
     encode_set,
     largest_message_bytes,
+    sealed_share_bytes,
+    shared_secrets,
     split_items,
 )
 from secagg.prg import accumulate_masks
@@ -65,103 +82,8 @@ from secagg.shamir import Rand, decode_share, encode_share, split
 from secagg.tags import Usage, encode_index
 from secagg.transitions import CLIENT_MOVES, ClientPhase, Local
 
-_SELF_MASK, _MASKING_KEY = 0, 1
-"""Order of the two shared secrets inside a share."""
-
-
-@dataclass(frozen=True, slots=True)
-class Party:
-    """What does not change during a session."""
-
-    context: SessionContext
-    index: int
-    identity: Identity
-    rand: Rand
-
-
-@dataclass(frozen=True, slots=True)
-class Fresh:
-    """Nothing sent yet."""
-
-    phase = ClientPhase.FRESH
-
-
-@dataclass(frozen=True, slots=True)
-class Advertised:
-    """Two ephemeral keys are out."""
-
-    phase = ClientPhase.ADVERTISED
-    sealing: AgreementKey
-    masking: AgreementKey
-    advertisement: Advertisement
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """Shares of the self-mask seed and of the masking key are out."""
-
-    phase = ClientPhase.SHARED
-    sealing: AgreementKey
-    masking: AgreementKey
-    seed: SecretSeed
-    roster: RoundRoster
-    own_share: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Shares of every participant that we hold are in: `held[u]` is a share of both secrets."""
-
-    phase = ClientPhase.READY
-    masking: AgreementKey
-    seed: SecretSeed
-    roster: RoundRoster
-    participants: tuple[int, ...]
-    held: dict[int, bytes] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Masked:
-    """The masked input is out; our own secrets are forgotten."""
-
-    phase = ClientPhase.MASKED
-    roster: RoundRoster
-    participants: tuple[int, ...]
-    held: dict[int, bytes] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """One survivor set is signed; no other will be answered."""
-
-    phase = ClientPhase.CONFIRMED
-    masked: Masked
-    survivors: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """Shares are released."""
-
-    phase = ClientPhase.FINISHED
-
-
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """Ended by an error."""
-
-    phase = ClientPhase.ABORTED
-
-
-State = Fresh | Advertised | Shared | Ready | Masked | Confirmed | Finished | Aborted
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The next state and the message to the server, if any."""
-
-    state: State
-    outbound: AnyMessage | None
+_SELF_MASK, _MASKING_KEY, _FIRST_SEED = 0, 1, 2
+"""Order of the shared secrets inside a share."""
 
 
 def begin(party: Party, state: Fresh, _: None) -> Step:
@@ -183,12 +105,11 @@ def begin(party: Party, state: Fresh, _: None) -> Step:
 
 def on_roster(party: Party, state: Advertised, message: Roster) -> Step:
     """Round 1: check everybody's keys, then share both secrets with all holders."""
-    roster = RoundRoster.from_message(party.context, message)
-    if roster.advertisements.get(party.index) != state.advertisement:
-        raise RemoteProtocolError(SERVER, Reason.OWN_ENTRY_MISSING)
+    roster = RoundRoster.from_message(party.context, state.advertisement, message)
     seed = SecretSeed(party.rand(KEY_BYTES))
+    removable = tuple(SecretSeed(party.rand(KEY_BYTES)) for _ in range(party.context.seeds))
     holders = roster.graph.holders(party.index)
-    secrets = [seed.expose(), state.masking.expose()]
+    secrets = [seed.expose(), state.masking.expose(), *(each.expose() for each in removable)]
     threshold = roster.threshold
     if len(holders) < threshold:
         raise RemoteProtocolError(SERVER, Reason.SET_TOO_SMALL, f"{len(holders)} share holders")
@@ -199,18 +120,21 @@ def on_roster(party: Party, state: Advertised, message: Roster) -> Step:
         for h in holders
         if h != party.index
     )
-    committed = commitment(roster.hash, party.index, seed)
+    committed = b"".join(
+        commitment(roster.hash, party.index, which, each)
+        for which, each in enumerate((seed, *removable))
+    )
     bundle = ShareBundle(
         context=context_tag(party.context),
         sender=party.index,
-        commitment=committed,
+        commitments=committed,
         sealed=sealed,
         signature=party.identity.sign(
             Usage.SHARE, roster.hash, encode_index(party.index), committed, sealed
         ),
     )
     own = plain.get(party.index, b"")
-    return Step(Shared(state.sealing, state.masking, seed, roster, own), bundle)
+    return Step(Shared(state.sealing, state.masking, seed, roster, own, removable), bundle)
 
 
 def on_delivered_shares(party: Party, state: Shared, message: DeliveredShares) -> Step:
@@ -221,12 +145,13 @@ def on_delivered_shares(party: Party, state: Shared, message: DeliveredShares) -
         held[party.index] = state.own_share
     senders = held_by(party.index, participants, state.roster.graph, include_self=False)
     try:
-        items = split_items(message.sealed, SEALED_SHARE_BYTES, len(senders))
+        size = sealed_share_bytes(party.context)
+        items = split_items(message.sealed, size, len(senders))
     except ValueError as error:
         raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
     for sender, sealed in zip(senders, items, strict=True):
         held[sender] = _open_share(party, state, sender, sealed)
-    ready = Ready(state.masking, state.seed, state.roster, participants, held)
+    ready = Ready(state.masking, state.seed, state.roster, participants, held, state.removable)
     return Step(ready, None)
 
 
@@ -254,7 +179,8 @@ def on_input(party: Party, state: Ready, vector: FieldVector) -> Step:
         vector=packed,
         signature=party.identity.sign(Usage.INPUT, *signed),
     )
-    return Step(Masked(state.roster, state.participants, state.held), masked)
+    after = Masked(state.roster, state.participants, state.held, state.removable)
+    return Step(after, masked)
 
 
 def on_survivors(party: Party, state: Masked, message: SurvivorSet) -> Step:
@@ -271,14 +197,17 @@ def on_survivors(party: Party, state: Masked, message: SurvivorSet) -> Step:
 
 
 def on_confirmations(party: Party, state: Confirmed, message: ConfirmationSet) -> Step:
-    """Round 4: release shares once t survivors signed the very set that we signed."""
+    """Round 4: release shares once t of those who hold our shares signed the set that we signed.
+
+    On the complete graph that is anybody.
+    """
     context, roster = party.context, state.masked.roster
     try:
         confirmers = decode_set(message.confirmers, context.size)
         signatures = split_items(message.signatures, SIGNATURE_BYTES, len(confirmers))
     except ValueError as error:
         raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
-    if not set(confirmers) <= set(state.survivors):
+    if not set(confirmers) <= set(state.survivors) & set(roster.graph.holders(party.index)):
         raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "confirmers beyond survivors")
     if len(confirmers) < roster.threshold:
         raise RemoteProtocolError(
@@ -290,6 +219,34 @@ def on_confirmations(party: Party, state: Confirmed, message: ConfirmationSet) -
         if not signature_is_valid(public, signature, Usage.CONFIRM, roster.hash, signed):
             raise RemoteProtocolError(signer, Reason.BAD_SIGNATURE, "survivor set")
     return _release(party, state.masked, state.survivors)
+
+
+def on_seed_request(party: Party, state: Released, message: SeedRequest) -> Step:
+    """Round 5: shares of the seeds that the missing survivors should have given up.
+
+    Which seeds follows from the survivor set that we signed; the others stay secret for good.
+    """
+    masked, context = state.masked, party.context
+    try:
+        missing = decode_set(message.missing, context.size)
+    except ValueError as error:
+        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
+    if not set(missing) <= set(state.survivors) - {party.index}:
+        raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "missing beyond survivors")
+    removed = context.removed_seeds(len(state.survivors))
+    chosen = []
+    for owner in held_by(party.index, missing, masked.roster.graph):
+        share = decode_share(masked.held[owner], shared_secrets(context))
+        chosen.append(encode_share(share[[_FIRST_SEED + which for which in removed]]))
+    shares = b"".join(chosen)
+    signed = (masked.roster.hash, encode_index(party.index), message.missing, shares)
+    answer = SeedShares(
+        context=context_tag(context),
+        sender=party.index,
+        shares=shares,
+        signature=party.identity.sign(Usage.RECOVER, *signed),
+    )
+    return Step(Finished(), answer)
 
 
 def held_by(
@@ -307,18 +264,23 @@ def _release(party: Party, state: Masked, survivors: tuple[int, ...]) -> Step:
     alive = set(survivors)
     chosen = []
     for owner in held_by(party.index, state.participants, state.roster.graph):
-        share = decode_share(state.held[owner], 2)
+        share = decode_share(state.held[owner], shared_secrets(party.context))
         chosen.append(encode_share(share[_SELF_MASK if owner in alive else _MASKING_KEY]))
     shares = b"".join(chosen)
     bitmap = encode_set(survivors, party.context.size)
-    signed = (state.roster.hash, encode_index(party.index), bitmap, shares)
+    removed = party.context.removed_seeds(len(survivors))
+    seeds = b"".join(state.removable[which].expose() for which in removed)
+    signed = (state.roster.hash, encode_index(party.index), bitmap, shares, seeds)
     message = UnmaskShares(
         context=context_tag(party.context),
         sender=party.index,
         shares=shares,
+        seeds=seeds,
         signature=party.identity.sign(Usage.UNMASK, *signed),
     )
-    return Step(Finished(), message)
+    # The seeds that we keep secret for good are needed no more: forget them.
+    after = Released(replace(state, removable=()), survivors) if removed else Finished()
+    return Step(after, message)
 
 
 def _announced(party: Party, bitmap: bytes, within: tuple[int, ...]) -> tuple[int, ...]:
@@ -346,7 +308,7 @@ def _open_share(party: Party, state: Shared, sender: int, sealed: bytes) -> byte
     except ValueError:
         raise RemoteProtocolError(sender, Reason.BAD_SEAL) from None
     try:
-        decode_share(plain, 2)
+        decode_share(plain, shared_secrets(party.context))
     except ValueError as error:
         raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
     return plain
@@ -376,6 +338,7 @@ HANDLERS: dict[tuple[ClientPhase, Local | type], Handler] = {
     (ClientPhase.READY, Local.INPUT): on_input,
     (ClientPhase.MASKED, SurvivorSet): on_survivors,
     (ClientPhase.CONFIRMED, ConfirmationSet): on_confirmations,
+    (ClientPhase.RELEASED, SeedRequest): on_seed_request,
 }
 
 
@@ -413,9 +376,35 @@ class ClientSession:
         """Where the session is."""
         return self._state.phase
 
+    @property
+    def removable_seeds(self) -> tuple[SecretSeed, ...]:
+        """Our removable seeds, while the input is being made.
+
+        Raises:
+            LocalProtocolError: the session does not wait for its input.
+        """
+        if not isinstance(self._state, Ready):
+            raise LocalProtocolError(f"no removable seeds when {self._state.phase.value!r}")
+        return self._state.removable
+
     def abort(self) -> None:
         """End the session for good; what it held is forgotten."""
         self._state = Aborted()
+
+    def hand_over(self) -> tuple[Party, State]:
+        """Give up the state, to be stored; see `secagg.storage`. The session is aborted.
+
+        Raises:
+            SessionAbortedError: the session is over.
+        """
+        return self._party, self._take()
+
+    @classmethod
+    def from_state(cls, party: Party, state: State) -> ClientSession:
+        """A session that goes on from a state that was handed over."""
+        session = cls(party.context, party.index, party.identity, party.rand)
+        session._state = state
+        return session
 
     def begin_bytes(self) -> bytes:
         """`begin`, encoded."""

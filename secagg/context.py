@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 
 from secagg.errors import ParameterError
 from secagg.field import PrimeField
+from secagg.graph_parameters import (
+    most_corrupt_neighbours,
+    semi_malicious_bound,
+    stays_connected,
+)
 from secagg.keys import KEY_BYTES
 from secagg.tags import Usage, digest, encode_parts
 
@@ -22,6 +27,8 @@ MAX_COHORT = 1 << 20
 """Bound on the cohort, so that a hostile context cannot make a client allocate without limit."""
 MAX_LENGTH = 1 << 30
 """Bound on the vector length, for the same reason."""
+MAX_SEEDS = 63
+"""Removable seeds of one client: a mask of them is one number on the wire."""
 
 
 _INTEGERS = (
@@ -29,6 +36,7 @@ _INTEGERS = (
     "threshold",
     "minimum_survivors",
     "tolerated_colluders",
+    "degree",
     "bits",
     "length",
 )
@@ -53,6 +61,10 @@ class SessionContext:
         minimum_survivors: no sum over fewer clients is released; at least `threshold`.
         mode: what the server is trusted with.
         tolerated_colluders: clients that may work for the server.
+        degree: k, neighbours of each client on a sparse graph; 0 for the complete graph.
+        removal: for d = 0, 1, ... lost clients, a bit mask of the removable seeds that every
+            survivor then gives up; empty if there are none. It must cover every d with at least
+            `minimum_survivors` left.
         bits: field size.
         length: elements of each client's vector.
         application_digest: 32-byte hash of everything the application fixed for the round: the
@@ -62,7 +74,7 @@ class SessionContext:
         ParameterError: names the parameter, its value and what would be valid.
 
     Source: Bonawitz et al. 2017 (ia.cr/2017/281), section 6: active security on the complete
-    graph needs 2 t > n + n_C.
+    graph needs 2 t > n + n_C; Bell et al. 2020 (ia.cr/2020/704) for sparse graphs.
     """
 
     session_id: bytes
@@ -72,6 +84,8 @@ class SessionContext:
     minimum_survivors: int
     mode: Mode
     tolerated_colluders: int
+    degree: int = 0
+    removal: tuple[int, ...] = ()
     bits: int
     length: int
     application_digest: bytes
@@ -89,6 +103,16 @@ class SessionContext:
         return len(self.cohort)
 
     @property
+    def seeds(self) -> int:
+        """Removable seeds of each client."""
+        return max(self.removal, default=0).bit_length()
+
+    def removed_seeds(self, survivors: int) -> tuple[int, ...]:
+        """Which removable seeds each of so many survivors gives up, ascending."""
+        mask = self.removal[self.size - survivors] if self.removal else 0
+        return tuple(i for i in range(self.seeds) if mask >> i & 1)
+
+    @property
     def field(self) -> PrimeField:
         """The field of the round."""
         return PrimeField(self.bits)
@@ -100,6 +124,7 @@ class SessionContext:
             self.session_id,
             self.mode.value.encode(),
             b"".join(number.to_bytes(8, "little") for number in numbers),
+            b"".join(mask.to_bytes(8, "little") for mask in self.removal),
             b"".join(self.cohort),
             self.application_digest,
         )
@@ -116,6 +141,8 @@ class SessionContext:
                 raise ParameterError(name, type(getattr(self, name)).__name__, "bytes")
         if any(type(key) is not bytes for key in self.cohort):
             raise ParameterError("cohort", "a key of another type", "bytes")
+        if type(self.removal) is not tuple or any(type(mask) is not int for mask in self.removal):
+            raise ParameterError("removal", self.removal, "a tuple of ints")
         if not isinstance(self.mode, Mode):
             raise ParameterError("mode", self.mode, "a Mode")
 
@@ -138,6 +165,10 @@ class SessionContext:
             raise ParameterError("cohort", "a repeated identity key", "distinct identity keys")
         if not 1 <= self.length <= MAX_LENGTH:
             raise ParameterError("length", self.length, f"in 1 .. {MAX_LENGTH}")
+        if self.degree and not (2 <= self.degree < self.size - 1 and self.degree % 2 == 0):
+            raise ParameterError("degree", self.degree, f"0, or even in 2 .. {self.size - 2}")
+        if any(not 0 <= mask < 1 << MAX_SEEDS for mask in self.removal):
+            raise ParameterError("removal", self.removal, f"masks of at most {MAX_SEEDS} seeds")
         PrimeField(self.bits)
 
     def _check_threshold(self) -> None:
@@ -145,22 +176,46 @@ class SessionContext:
             raise ParameterError(
                 "tolerated_colluders", self.tolerated_colluders, f"in 0 .. {self.size - 1}"
             )
-        lowest = lowest_threshold(self.size, self.tolerated_colluders, self.mode)
-        if not lowest <= self.threshold <= self.size:
+        lowest = lowest_threshold(self.size, self.tolerated_colluders, self.mode, self.degree)
+        highest = self.degree or self.size
+        if not lowest <= self.threshold <= highest:
             raise ParameterError(
                 "threshold",
                 self.threshold,
-                f"in {lowest} .. {self.size} for {self.size} clients, "
+                f"in {lowest} .. {highest} for {self.size} clients, degree {self.degree}, "
                 f"{self.tolerated_colluders} colluders, mode {self.mode.value}",
             )
-        if not self.threshold <= self.minimum_survivors <= self.size:
+        fewest = self.threshold
+        if self.degree:
+            # Nobody holds a share of its own.
+            fewest += max(self.tolerated_colluders, 1)
+        if not fewest <= self.minimum_survivors <= self.size:
             raise ParameterError(
-                "minimum_survivors", self.minimum_survivors, f"in {self.threshold} .. {self.size}"
+                "minimum_survivors", self.minimum_survivors, f"in {fewest} .. {self.size}"
+            )
+        lost = self.size - self.minimum_survivors
+        if self.removal and len(self.removal) <= lost:
+            raise ParameterError("removal", f"{len(self.removal)} masks", f"{lost + 1} or more")
+        lost += self.tolerated_colluders
+        if self.degree and not stays_connected(self.size, lost, self.degree):
+            raise ParameterError(
+                "degree",
+                self.degree,
+                f"larger: {lost} lost or corrupt clients of {self.size} may cut the graph; "
+                "or raise minimum_survivors",
             )
 
 
-def lowest_threshold(size: int, colluders: int, mode: Mode) -> int:
-    """Smallest safe t on the complete graph: 2 t > n + n_C if active, else t > n_C and t >= 2."""
-    if mode is Mode.ACTIVE:
-        return (size + colluders) // 2 + 1
-    return max(colluders + 1, 2)
+def lowest_threshold(size: int, colluders: int, mode: Mode, degree: int = 0) -> int:
+    """Smallest safe t.
+
+    Of m share holders, c of them corrupt, an active server needs 2 t > m + c, or two groups could
+    rebuild both secrets of one client; against a curious one t > c is enough. On the complete
+    graph m = n and c = n_C; on a sparse one m = k, and c bounds the corrupt neighbours of anybody
+    except with probability 2^-41.
+    """
+    if degree == 0:
+        return (size + colluders) // 2 + 1 if mode is Mode.ACTIVE else max(colluders + 1, 2)
+    corrupt = most_corrupt_neighbours(size, colluders, degree)
+    lowest = semi_malicious_bound(corrupt, degree) if mode is Mode.ACTIVE else corrupt
+    return max(lowest + 1, 2)

@@ -32,9 +32,11 @@ class Reason(enum.Enum):
     SET_NOT_NESTED = "the announced set is not contained in the set before it"
     BAD_SEAL = "a sealed message does not open"
     BAD_SHARE = "a share is not a vector of field elements"
+    NOT_IN_TREE = "our own entry is not in the roster that the server commits to"
     BAD_LENGTH = "a list or vector has another length than the round demands"
     NOT_IN_FIELD = "a vector element is not below the prime"
     WRONG_REBUILT = "shares do not rebuild the secret that was committed to"
+    WRONG_SEED = "a seed that was given up is not the one committed to"
     MISSING_SIGNATURES = "too few signatures on the announced survivor set"
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+from secagg.tags import Usage, derive
 
 
 class Graph(Protocol):
@@ -17,17 +24,23 @@ class Graph(Protocol):
         """Parties that share a pairwise mask with `index`, ascending; symmetric, irreflexive."""
 
     def holders(self, index: int) -> tuple[int, ...]:
-        """Parties that hold shares of the secrets of `index`, ascending."""
+        """Parties that hold shares of the secrets of `index`, ascending; a symmetric relation."""
 
 
-@dataclass(frozen=True, slots=True)
 class CompleteGraph:
     """Everybody masks with everybody and holds a share of everybody's secrets, their own too.
+
+    Args:
+        members: ascending.
+        own_shares: False where t was chosen for a sparse graph: one holder more than k could make
+            two groups of t.
 
     Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4.
     """
 
-    members: tuple[int, ...]
+    def __init__(self, members: tuple[int, ...], *, own_shares: bool = True) -> None:
+        self.members = members
+        self._own_shares = own_shares
 
     def neighbours(self, index: int) -> tuple[int, ...]:
         """All other members."""
@@ -35,4 +48,58 @@ class CompleteGraph:
 
     def holders(self, index: int) -> tuple[int, ...]:
         """All members: with its own share counted, any t survivors rebuild a secret."""
-        return self.members
+        return self.members if self._own_shares else self.neighbours(index)
+
+
+class HararyGraph:
+    """Members on a ring in a random order; neighbours are the k/2 on either side.
+
+    Shares go to the neighbours and nobody else, as the choice of k and t assumes.
+
+    Args:
+        members: ascending; more than `degree` of them.
+        degree: k, even.
+        seed: 32 public bytes that nobody can choose alone; fixes the order.
+
+    Source: Bell et al. 2020 (ia.cr/2020/704), section 3.
+    """
+
+    def __init__(self, members: tuple[int, ...], degree: int, seed: bytes) -> None:
+        self.members = members
+        self._half = degree // 2
+        self._ring = ring_order(members, seed)
+        self._place = {member: place for place, member in enumerate(self._ring)}
+        self._known: dict[int, tuple[int, ...]] = {}
+
+    def neighbours(self, index: int) -> tuple[int, ...]:
+        """The k members nearest on the ring."""
+        if index not in self._known:
+            place, size = self._place[index], len(self._ring)
+            steps = [*range(-self._half, 0), *range(1, self._half + 1)]
+            self._known[index] = tuple(sorted(self._ring[(place + s) % size] for s in steps))
+        return self._known[index]
+
+    def holders(self, index: int) -> tuple[int, ...]:
+        """The neighbours."""
+        return self.neighbours(index)
+
+
+def build_graph(members: tuple[int, ...], degree: int, seed: bytes) -> Graph:
+    """The graph of a round: complete for degree 0, or when too few members are left."""
+    if degree and len(members) <= degree + 1:
+        return CompleteGraph(members, own_shares=False)
+    if degree == 0:
+        return CompleteGraph(members)
+    return HararyGraph(members, degree, seed)
+
+
+def ring_order(members: Sequence[int], seed: bytes) -> tuple[int, ...]:
+    """A random order of the members: by 64-bit keys from a keystream, ties by index.
+
+    Member i's key is the first 8 bytes, little-endian, of block i of AES-128-CTR under a key
+    derived from the seed.
+    """
+    cipher = Cipher(AES(derive(seed, Usage.GRAPH, 16)), CTR(bytes(16))).encryptor()
+    blocks = np.frombuffer(cipher.update(bytes(16 * (members[-1] + 1))), "<u8")
+    indices = np.array(members, np.int64)
+    return tuple(int(indices[i]) for i in np.lexsort((indices, blocks[2 * indices])))

@@ -56,7 +56,7 @@ class _Secret:
 
 
 class SecretSeed(_Secret):
-    """Seed of a client's self mask."""
+    """A client's seed: of its self mask, or one that it may have to give up."""
 
 
 class AgreementKey(_Secret):

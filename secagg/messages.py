@@ -17,6 +17,7 @@ import msgspec
 from secagg.context import SessionContext
 from secagg.errors import Reason, RemoteProtocolError
 from secagg.keys import KEY_BYTES, NONCE_BYTES, SIGNATURE_BYTES
+from secagg.merkle import HASH_BYTES, largest_proof_bytes
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.shamir import SHARE_BYTES
 
@@ -24,10 +25,6 @@ WIRE_VERSION = 1
 CONTEXT_TAG_BYTES = 8
 COMMITMENT_BYTES = 32
 
-SHARED_SECRETS = 2
-"""Secrets each client shares: the self-mask seed and the masking private key."""
-PLAIN_SHARE_BYTES = SHARED_SECRETS * SHARE_BYTES
-SEALED_SHARE_BYTES = PLAIN_SHARE_BYTES + SEAL_OVERHEAD_BYTES
 ADVERTISEMENT_ENTRY_BYTES = 2 * KEY_BYTES + NONCE_BYTES + SIGNATURE_BYTES
 
 _FRAME_BYTES = 64
@@ -87,22 +84,29 @@ class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
 
 
 class Roster(Message, frozen=True, array_like=True, tag=2):
-    """Round 0, down: the advertisements of all members, in order."""
+    """Round 0, down: who takes part, the root of the hash tree over all advertisements, the proof
+    that the recipient's is in it, and those of its neighbours, in order."""
 
     members: bytes
+    root: bytes
+    proof: bytes
     entries: bytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need(len(self.root) == HASH_BYTES, "root", self.root)
 
 
 class ShareBundle(ClientMessage, frozen=True, array_like=True, tag=3):
-    """Round 1, up: sealed shares for every other holder, in order, and a commitment, signed."""
+    """Round 1, up: sealed shares for every other holder, in order, and commitments to the
+    self-mask seed and each removable seed, signed."""
 
-    commitment: bytes
+    commitments: bytes
     sealed: bytes
     signature: bytes
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _need(len(self.commitment) == COMMITMENT_BYTES, "commitment", self.commitment)
         _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
 
 
@@ -151,8 +155,28 @@ class UnmaskShares(ClientMessage, frozen=True, array_like=True, tag=9):
     """Round 4, up: one share for each participant that the sender holds shares of, in order.
 
     Whether it is a share of the self-mask seed or of the masking key follows from the survivor
-    set, so a client cannot be made to express both for one party. Signed together with that set.
+    set, so a client cannot be made to express both for one party. With it come the sender's own
+    removable seeds that so many survivors give up. Signed together with the survivor set.
     """
+
+    shares: bytes
+    seeds: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
+
+
+class SeedRequest(Message, frozen=True, array_like=True, tag=10):
+    """Round 4, down: survivors that went away before they gave up their removable seeds."""
+
+    missing: bytes
+
+
+class SeedShares(ClientMessage, frozen=True, array_like=True, tag=11):
+    """Round 5, up: for each missing party that the sender holds shares of, in order, its shares of
+    the seeds to be given up; signed."""
 
     shares: bytes
     signature: bytes
@@ -172,9 +196,11 @@ AnyMessage = (
     | Confirmation
     | ConfirmationSet
     | UnmaskShares
+    | SeedRequest
+    | SeedShares
 )
-FromClient = Advertisement | ShareBundle | MaskedInput | Confirmation | UnmaskShares
-FromServer = Roster | DeliveredShares | SurvivorSet | ConfirmationSet
+FromClient = Advertisement | ShareBundle | MaskedInput | Confirmation | UnmaskShares | SeedShares
+FromServer = Roster | DeliveredShares | SurvivorSet | ConfirmationSet | SeedRequest
 
 M = TypeVar("M")
 
@@ -217,11 +243,24 @@ def context_tag(context: SessionContext) -> bytes:
 def largest_message_bytes(context: SessionContext) -> int:
     """No honest message of this round is longer: the largest of a roster, a bundle of shares, a
     set of signatures, and a packed vector."""
-    n = context.size
-    lists = n * max(ADVERTISEMENT_ENTRY_BYTES, SEALED_SHARE_BYTES, SIGNATURE_BYTES, SHARE_BYTES)
+    n, seeds = context.size, context.seeds
+    peers = context.degree or n
+    item = max(ADVERTISEMENT_ENTRY_BYTES, sealed_share_bytes(context), SIGNATURE_BYTES)
+    vector = context.field.packed_bytes(context.length)
     bitmap = (n + 7) // 8
-    fixed = COMMITMENT_BYTES + SIGNATURE_BYTES + _FRAME_BYTES
-    return max(lists, context.field.packed_bytes(context.length)) + bitmap + fixed
+    # A small roster makes a sparse graph complete, with one holder more than neighbours.
+    fixed = largest_proof_bytes(n) + (1 + seeds) * COMMITMENT_BYTES + SIGNATURE_BYTES
+    return max((peers + 2) * item, vector) + bitmap + fixed + _FRAME_BYTES
+
+
+def shared_secrets(context: SessionContext) -> int:
+    """Secrets that each client shares: self-mask seed, masking key, removable seeds."""
+    return 2 + context.seeds
+
+
+def sealed_share_bytes(context: SessionContext) -> int:
+    """Bytes of one sealed share of all of a client's secrets."""
+    return shared_secrets(context) * SHARE_BYTES + SEAL_OVERHEAD_BYTES
 
 
 def encode_set(indices: Iterable[int], size: int) -> bytes:

@@ -5,16 +5,21 @@ by a block number (12 bytes), both big-endian, read as little-endian words of th
 Element i is the first word among stream_0[i], stream_1[i], ... that, masked to `bits` bits, is
 below p. So every element is exactly uniform on [0, p), and any worker expands any coordinate range
 on its own. Streams above 0 are needed for a handful of positions and are read block by block.
+
+CTR keystream is the block cipher applied to consecutive counter blocks. All masks of a call need
+the same counters, so these are written once for each chunk and encrypted under every key: the same
+bytes as CTR, without a counter in the cipher's inner loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
 from secagg import _kernels
@@ -22,13 +27,19 @@ from secagg.errors import ParameterError
 from secagg.field import PrimeField, Words
 
 MASK_KEY_BYTES = 16
+MAX_COORDINATES = 1 << _kernels.POSITION_BITS
+"""Coordinates of the longest vector that can be masked."""
 _BLOCK_BYTES = 16
 
 CHUNK_BYTES = 128 * 1024
-"""Keystream bytes per step. Four such buffers and the accumulator's chunk stay in a 1 MiB second
-cache level, and the chunk is long enough to hide the cost of a call."""
-_ROWS = 4
-_ZEROS = bytes(CHUNK_BYTES + _BLOCK_BYTES)
+"""Most keystream bytes of one cipher call."""
+_GROUP_BYTES = 512 * 1024
+"""Most keystream bytes handed to the kernel at once. With their counters and the accumulator's
+chunk they stay in a second cache level of 1 MiB, and hide what the calls cost."""
+_ROWS = 8
+"""Most masks handed to the kernel at once."""
+_BATCH = 128
+"""Keys whose ciphers are held at once, about 1 KiB each."""
 
 
 def accumulate_masks(
@@ -50,41 +61,13 @@ def accumulate_masks(
         ParameterError: wrong dtype, key length, number of flags or start.
     """
     _check(accumulator, field, keys, subtract, start)
-    rejects = _Rejects()
-    word_bytes = field.dtype.itemsize
-    # Chunks begin on counter-block borders of the whole vector, so that one context runs through.
-    lead = start * word_bytes % _BLOCK_BYTES // word_bytes
-    chunk = CHUNK_BYTES // word_bytes
-    # `update_into` wants room for one block more than it writes.
-    buffers = np.empty((_ROWS, CHUNK_BYTES + 2 * _BLOCK_BYTES), np.uint8)
-    words = buffers.view(field.dtype)
-    rejected = np.empty(_ROWS * (chunk + _BLOCK_BYTES), np.int64)
-    flags = np.asarray(subtract, np.bool_)
-    for first in range(0, len(keys), _ROWS):
-        group = keys[first : first + _ROWS]
-        streams = [keystream(key, (start - lead) * word_bytes // _BLOCK_BYTES) for key in group]
-        skip = lead
-        done = 0
-        while done < accumulator.size:
-            count = min(chunk, accumulator.size - done)
-            wanted = (skip + count) * word_bytes
-            for row, stream in enumerate(streams):
-                stream.update_into(memoryview(_ZEROS)[:wanted], memoryview(buffers[row]))
-            found = _kernels.accumulate_words(
-                accumulator[done : done + count],
-                words,
-                skip,
-                flags[first : first + len(group)],
-                field.modulus,
-                field.word_mask,
-                rejected,
-            )
-            if found:
-                rejects.record(rejected[:found], count, first, done)
-            skip = 0
-            done += count
-    if rejects:
-        _resample(accumulator, field, keys, flags, start, rejects)
+    if not accumulator.size or not keys:
+        return
+    expansion = _Expansion(accumulator, field, start, min(_ROWS, len(keys)))
+    for minus in (False, True):
+        chosen = [key for key, flag in zip(keys, subtract, strict=True) if bool(flag) is minus]
+        for first in range(0, len(chosen), _BATCH):
+            expansion.add(chosen[first : first + _BATCH], minus)
 
 
 def expand_mask(field: PrimeField, key: bytes, length: int, start: int = 0) -> Words:
@@ -94,84 +77,108 @@ def expand_mask(field: PrimeField, key: bytes, length: int, start: int = 0) -> W
     return mask
 
 
-class _Rejects:
-    """Positions whose word of the current stream was refused: (mask row, accumulator index)."""
+class _Expansion:
+    """Adds batches of masks to one accumulator, chunk by chunk, in buffers made once."""
 
-    def __init__(self) -> None:
-        self._rows: list[NDArray[np.int64]] = []
-        self._positions: list[NDArray[np.int64]] = []
+    def __init__(self, accumulator: Words, field: PrimeField, start: int, rows: int) -> None:
+        self._accumulator = accumulator
+        self._field = field
+        self._start = start
+        word_bytes = field.dtype.itemsize
+        # Chunks begin on counter-block borders of the whole vector.
+        self._lead = start * word_bytes % _BLOCK_BYTES // word_bytes
+        wanted = (self._lead + accumulator.size) * word_bytes
+        most = min(CHUNK_BYTES, _GROUP_BYTES // rows // _BLOCK_BYTES * _BLOCK_BYTES)
+        chunk_bytes = min(most, -(-wanted // _BLOCK_BYTES) * _BLOCK_BYTES)
+        self._chunk = chunk_bytes // word_bytes
+        self._counters = np.empty((chunk_bytes // _BLOCK_BYTES, 2), np.uint64)
+        # `update_into` wants room for one block more than it writes.
+        buffers = np.empty((rows, chunk_bytes + _BLOCK_BYTES), np.uint8)
+        self._rows = [buffer.data for buffer in buffers]
+        self._words: Words = buffers.view(field.dtype)
+        # Room for a group of which every word is refused, and as much again to wait for more.
+        self._room = rows * self._chunk
+        self._refused = np.empty(2 * self._room, np.int64)
 
-    def __bool__(self) -> bool:
-        return bool(self._rows)
+    def add(self, keys: Sequence[bytes], subtract: bool) -> None:
+        """Add or subtract the masks of a batch of keys."""
+        # ECB of counter blocks, all distinct under a key, is CTR keystream.
+        ciphers = [Cipher(AES(key), ECB()).encryptor() for key in keys]  # noqa: S305
+        found = 0
+        # Position of the chunk's first word, negative in front of the first element.
+        for position in range(-self._lead, self._accumulator.size, self._chunk):
+            low, high = max(position, 0), min(position + self._chunk, self._accumulator.size)
+            counters = self._counters_of(position, high)
+            for first in range(0, len(ciphers), len(self._rows)):
+                group = ciphers[first : first + len(self._rows)]
+                for cipher, row in zip(group, self._rows, strict=False):
+                    cipher.update_into(counters, row)
+                found = _kernels.accumulate_words(
+                    self._accumulator,
+                    low,
+                    high,
+                    self._words,
+                    len(group),
+                    low - position,
+                    subtract,
+                    self._field.modulus,
+                    self._field.word_mask,
+                    first,
+                    self._refused,
+                    found,
+                )
+                if found > self._room:
+                    self._resample(ciphers, subtract, found)
+                    found = 0
+        if found:
+            self._resample(ciphers, subtract, found)
 
-    def record(self, flat: NDArray[np.int64], length: int, first: int, done: int) -> None:
-        """Keep flat indices row * length + column of a chunk that begins at `done`."""
-        rows, columns = np.divmod(flat, length)
-        self._rows.append(rows + first)
-        self._positions.append(columns + done)
+    def _counters_of(self, position: int, high: int) -> memoryview:
+        """Counter blocks of stream 0 for the words from `position` to `high`."""
+        per_block = _BLOCK_BYTES // self._field.dtype.itemsize
+        blocks = self._counters[: -(-(high - position) // per_block)]
+        _kernels.counter_blocks((self._start + position) // per_block, blocks)
+        return blocks.data.cast("B")
 
-    def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and positions, ordered by row."""
-        rows = np.concatenate(self._rows)
-        order = np.argsort(rows, kind="stable")
-        return rows[order], np.concatenate(self._positions)[order]
+    def _resample(self, ciphers: Sequence[CipherContext], subtract: bool, found: int) -> None:
+        """Give every refused position the first accepted word of streams 1, 2, ..."""
+        positions = np.empty(found, np.int64)
+        starts = np.empty(len(ciphers) + 1, np.int64)
+        _kernels.group_by_row(self._refused[:found], positions, starts)
+        stream = 1
+        while left := int(starts[-1]):
+            words = self._words_at(ciphers, positions[:left], starts, stream)
+            _kernels.take_words(
+                self._accumulator,
+                words,
+                self._start,
+                subtract,
+                self._field.modulus,
+                self._field.word_mask,
+                positions,
+                starts,
+            )
+            stream += 1
 
-
-def _resample(
-    accumulator: Words,
-    field: PrimeField,
-    keys: Sequence[bytes],
-    flags: NDArray[np.bool_],
-    start: int,
-    rejects: _Rejects,
-) -> None:
-    """Give every rejected position the first accepted word of streams 1, 2, ..."""
-    rows, positions = rejects.sorted()
-    stream = 1
-    while rows.size:
-        words = _words_at(field, keys, rows, positions + start, stream)
-        words &= field.dtype.type(field.word_mask)
-        accepted = words < field.modulus
-        _kernels.add_at(
-            accumulator,
-            positions[accepted],
-            words[accepted],
-            flags[rows[accepted]],
-            field.modulus,
-        )
-        rows, positions = rows[~accepted], positions[~accepted]
-        stream += 1
-
-
-def _words_at(
-    field: PrimeField,
-    keys: Sequence[bytes],
-    rows: NDArray[np.int64],
-    coordinates: NDArray[np.int64],
-    stream: int,
-) -> Words:
-    """Word `coordinates[i]` of stream `stream` of key `keys[rows[i]]`; rows are sorted."""
-    per_block = _BLOCK_BYTES // field.dtype.itemsize
-    counters = np.zeros((rows.size, 2), ">u8")
-    counters[:, 0] = stream << 32
-    counters[:, 1] = coordinates // per_block
-    plain = counters.view(np.uint8).reshape(-1)
-    blocks = np.empty(plain.size + _BLOCK_BYTES, np.uint8)
-    borders = np.flatnonzero(np.diff(rows)) + 1
-    for low, high in zip([0, *borders], [*borders, rows.size], strict=True):
-        cipher = Cipher(AES(keys[int(rows[low])]), ECB()).encryptor()  # noqa: S305
-        # ECB of distinct counter blocks is CTR keystream at scattered positions.
-        cipher.update_into(
-            plain[low * _BLOCK_BYTES : high * _BLOCK_BYTES].tobytes(),
-            blocks[low * _BLOCK_BYTES :].data,
-        )
-    words = blocks[: plain.size].view(field.dtype).reshape(rows.size, per_block)
-    return words[np.arange(rows.size), coordinates % per_block]
-
-
-def keystream(key: bytes, block: int) -> CipherContext:
-    """Stream 0 of a key from a block number on, as a cipher to be fed with zeros."""
-    return Cipher(AES(key), CTR(block.to_bytes(_BLOCK_BYTES, "big"))).encryptor()
+    def _words_at(
+        self,
+        ciphers: Sequence[CipherContext],
+        positions: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        stream: int,
+    ) -> Words:
+        """The blocks of a stream that hold the words of each key's positions."""
+        per_block = _BLOCK_BYTES // self._field.dtype.itemsize
+        counters = np.empty((positions.size, 2), np.uint64)
+        _kernels.scattered_counter_blocks(stream, self._start, positions, per_block, counters)
+        plain = counters.data.cast("B")
+        blocks = np.empty(len(plain) + _BLOCK_BYTES, np.uint8)
+        borders = (_BLOCK_BYTES * starts).tolist()
+        for cipher, (low, high) in zip(ciphers, pairwise(borders), strict=True):
+            if low < high:
+                cipher.update_into(plain[low:high], blocks[low:].data)
+        words: Words = blocks[: len(plain)].view(self._field.dtype)
+        return words.reshape(positions.size, per_block)
 
 
 def _check(
@@ -187,5 +194,5 @@ def _check(
         raise ParameterError("keys", "a key of another length", f"{MASK_KEY_BYTES} bytes each")
     if len(subtract) != len(keys):
         raise ParameterError("subtract", len(subtract), f"one flag for each of {len(keys)} keys")
-    if start < 0:
-        raise ParameterError("start", start, "at least 0")
+    if not 0 <= start <= MAX_COORDINATES - accumulator.size:
+        raise ParameterError("start", start, f"at least 0, and the end at most {MAX_COORDINATES}")

@@ -49,6 +49,7 @@ class Stage(enum.IntEnum):
     MASK = 2
     CONFIRM = 3
     UNMASK = 4
+    RECOVER = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,14 @@ class ReferenceRound:
         unmask_shares: bytes of every client's unmask shares.
         survivors: U3, ascending.
         total: the sum over U3, elements below p.
+        seeds: removable seeds given up, by survivor.
     """
 
     masked: dict[int, tuple[int, ...]]
     unmask_shares: dict[int, bytes]
     survivors: tuple[int, ...]
     total: tuple[int, ...]
+    seeds: dict[int, tuple[bytes, ...]]
 
 
 def run_secagg(
@@ -109,26 +112,30 @@ def run_secagg(
         parts = (context.hash, encode_index(u), sealing[u].public, masking[u].public, nonce)
         signature = signers[u].sign(Usage.ADVERTISE, *parts)
         entries[u] = sealing[u].public + masking[u].public + nonce + signature
-    # All clients see the same roster; its hash goes into everything that follows.
-    roster = b"".join(entries[u] for u in u0)
-    round_hash = digest(Usage.ROSTER, context.hash, _bitmap(u0, context.size), roster)
+    # The root of a hash tree over all entries goes into everything that follows.
+    root = _tree_root([entries[u] for u in u0])
+    round_hash = digest(Usage.ROSTER, context.hash, _bitmap(u0, context.size), root)
+    peers, holders = _graph(context, u0, round_hash)
 
-    # Round 1. Every client shares its self-mask seed and its masking key among all of the roster,
+    # Round 1. Every client shares its self-mask seed, its masking key and its removable seeds,
     # limb by limb: the limb is a polynomial's value at 0, holder v gets the value at v + 1.
     u1 = still_there(u0, Stage.SHARE, "share", context.minimum_survivors)
     seeds: dict[int, bytes] = {}
+    removable: dict[int, list[bytes]] = {}
     sealed: dict[tuple[int, int], bytes] = {}
     for u in u1:
         seeds[u] = rand[u](32)
-        constants = _limbs(seeds[u]) + _limbs(masking[u].expose())
+        removable[u] = [rand[u](32) for _ in range(context.seeds)]
+        secrets = [seeds[u], masking[u].expose(), *removable[u]]
+        constants = [limb for secret in secrets for limb in _limbs(secret)]
         higher = _shamir_coefficients((t - 1) * len(constants), rand[u])
-        plain: dict[int, list[int]] = {v: [] for v in u0}
+        plain: dict[int, list[int]] = {v: [] for v in holders[u]}
         for j, constant in enumerate(constants):
             ascending = [constant, *higher[j :: len(constants)]]
             polynomial = galois.Poly(shamir(ascending[::-1]))
-            for v in u0:
+            for v in holders[u]:
                 plain[v].append(int(polynomial(v + 1)))
-        for v in u0:
+        for v in holders[u]:
             shared = sealing[u].agree(sealing[v].public) if v != u else b""
             sealed[u, v] = seal(shared, round_hash, u, v, _words(plain[v]))
 
@@ -140,22 +147,26 @@ def run_secagg(
     masked = {}
     for u in u3:
         for v in u2:
+            if u not in holders[v]:
+                continue
             shared = sealing[u].agree(sealing[v].public) if v != u else b""
             held[u, v] = unseal(shared, round_hash, v, u, sealed[v, u])
         y = gf([x % context.field.modulus for x in inputs[u]])
         y += gf(_self_mask(context, round_hash, u, seeds[u]))
         for v in u2:
-            if v != u:
+            if v in peers[u]:
                 mask = gf(_pair_mask(context, round_hash, u, v, masking[u], masking[v].public))
                 y = y + mask if u < v else y - mask
         masked[u] = tuple(int(element) for element in y)
 
-    # Round 3. With an active server: t survivors sign that they were all told the same U3.
+    # Round 3. With an active server: survivors sign that they were all told the same U3. A client
+    # goes on when t of those that hold its shares did.
     u4 = u3
     if context.mode is Mode.ACTIVE:
-        u4 = still_there(u3, Stage.CONFIRM, "confirm", t)
-        for u in u4:
+        signed = still_there(u3, Stage.CONFIRM, "confirm", t)
+        for u in signed:
             signers[u].sign(Usage.CONFIRM, round_hash, _bitmap(u3, context.size))
+        u4 = [u for u in signed if len(set(holders[u]) & set(signed)) >= t]
 
     # Round 4. For every client that shared, exactly one of its two secrets is given up: the seed
     # if its input is in the sum, the masking key if it is not.
@@ -163,36 +174,95 @@ def run_secagg(
     released: dict[tuple[int, int], bytes] = {}
     for u in u5:
         for v in u2:
-            which = _SEED if v in u3 else _KEY
-            released[u, v] = held[u, v][4 * _LIMBS * which : 4 * _LIMBS * (which + 1)]
+            if u in holders[v]:
+                released[u, v] = _share(held[u, v], _SEED if v in u3 else _KEY)
 
-    # The server rebuilds each of those secrets from t shares and takes the masks off.
-    holders = u5[:t]
-    points = shamir([v + 1 for v in holders])
+    def rebuild(v: int, shares: Mapping[tuple[int, int], bytes]) -> bytes:
+        chosen = [u for u in holders[v] if (u, v) in shares][:t]
+        if len(chosen) < t:
+            raise TooFewSurvivorsError("unmask", len(chosen), t)
+        points = shamir([u + 1 for u in chosen])
+        value = 0
+        for j in range(_LIMBS):
+            values = [int.from_bytes(shares[u, v][4 * j : 4 * j + 4], "little") for u in chosen]
+            limb = int(galois.lagrange_poly(points, shamir(values))(0))
+            value += limb << (_LIMB_BITS * j)
+        return value.to_bytes(32, "little")
+
+    # Round 5. How many clients were lost fixes which removable seeds survivors give up. Those of
+    # survivors that went away are rebuilt from their holders' shares.
+    surplus = context.removed_seeds(len(u3))
+    given = {u: tuple(removable[u][i] for i in surplus) for u in u5 if surplus}
+    missing = [v for v in u3 if v not in u5] if surplus else []
+    if missing:
+        u6 = [u for u in u5 if u not in drops or drops[u] > Stage.RECOVER]
+        for v in missing:
+            blocks = {
+                i: {(u, v): _share(held[u, v], 2 + i) for u in u6 if u in holders[v]}
+                for i in surplus
+            }
+            given[v] = tuple(rebuild(v, blocks[i]) for i in surplus)
+
+    # The server rebuilds the secrets of the masks and takes the masks off.
     total = gf.Zeros(context.length)
     for u in u3:
         total += gf(masked[u])
     for v in u2:
-        value = 0
-        for j in range(_LIMBS):
-            values = [int.from_bytes(released[u, v][4 * j : 4 * j + 4], "little") for u in holders]
-            limb = int(galois.lagrange_poly(points, shamir(values))(0))
-            value += limb << (_LIMB_BITS * j)
-        secret = value.to_bytes(32, "little")
+        secret = rebuild(v, released)
         if v in u3:
             total -= gf(_self_mask(context, round_hash, v, secret))
             continue
         for u in u3:
+            if u not in peers[v]:
+                continue
             public = masking[u].public
             mask = gf(_pair_mask(context, round_hash, u, v, AgreementKey(secret), public))
             total = total - mask if u < v else total + mask
 
     return ReferenceRound(
         masked=masked,
-        unmask_shares={u: b"".join(released[u, v] for v in u2) for u in u5},
+        unmask_shares={u: b"".join(released[u, v] for v in u2 if (u, v) in released) for u in u5},
         survivors=tuple(u3),
         total=tuple(int(element) for element in total),
+        seeds=given,
     )
+
+
+def _tree_root(entries: Sequence[bytes]) -> bytes:
+    """RFC 6962, section 2.1, word for word: split at the largest power of two below n."""
+    if len(entries) == 1:
+        return digest(Usage.TREE_LEAF, entries[0])
+    half = 1 << (len(entries) - 1).bit_length() - 1
+    return digest(Usage.TREE_NODE, _tree_root(entries[:half]), _tree_root(entries[half:]))
+
+
+def _graph(
+    context: SessionContext, members: Sequence[int], round_hash: bytes
+) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Neighbours and share holders of every member."""
+    k = context.degree
+    others = {u: [v for v in members if v != u] for u in members}
+    if k == 0:
+        return others, {u: list(members) for u in members}
+    if len(members) <= k + 1:
+        return others, others
+    key = derive(round_hash, Usage.GRAPH, 16)
+
+    def rank(u: int) -> tuple[int, int]:
+        block = Cipher(AES(key), CTR(u.to_bytes(16, "big"))).encryptor().update(bytes(16))
+        return int.from_bytes(block[:8], "little"), u
+
+    ring = sorted(members, key=rank)
+    neighbours = {}
+    for place, u in enumerate(ring):
+        near = [ring[(place + step) % len(ring)] for step in range(-k // 2, k // 2 + 1) if step]
+        neighbours[u] = sorted(near)
+    return neighbours, neighbours
+
+
+def _share(block: bytes, which: int) -> bytes:
+    """One secret's limbs out of a holder's share of all of them."""
+    return block[4 * _LIMBS * which : 4 * _LIMBS * (which + 1)]
 
 
 def expand(field: PrimeField, key: bytes, length: int, start: int = 0) -> list[int]:

@@ -1,13 +1,20 @@
-"""The checked result of round 0: who takes part in a round, with which keys."""
+"""The checked result of round 0: who takes part in a round, with which keys.
+
+The server commits to all advertisements with a hash tree. A client sees only those of its
+neighbours, and a proof that its own is in the tree: so the order of the ring, which the tree's root
+fixes, depends on every honest client's nonce.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from secagg.context import SessionContext
 from secagg.errors import SERVER, Reason, RemoteProtocolError
-from secagg.graph import CompleteGraph, Graph
+from secagg.graph import Graph, build_graph
 from secagg.keys import SecretSeed, signature_is_valid
+from secagg.merkle import HashTree, proof_is_valid
 from secagg.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
@@ -22,68 +29,82 @@ from secagg.tags import Usage, digest, encode_index
 
 @dataclass(frozen=True, slots=True)
 class RoundRoster:
-    """Verified advertisements, the graph over them, and the hash that binds what follows.
+    """Verified advertisements, the graph, and the hash that binds what follows.
 
-    `hash` covers the context and every advertisement, so clients that were shown different
-    rosters can neither open each other's shares nor cancel each other's masks.
+    Attributes:
+        members: U1, ascending.
+        advertisements: everybody's at the server; at a client, its own and its neighbours'.
+        graph: over the members.
+        threshold: t.
+        hash: covers the context, the members and the tree's root, so clients that were shown
+            different rosters can neither open each other's shares nor cancel each other's masks.
+        tree: at the server only.
     """
 
     members: tuple[int, ...]
-    advertisements: dict[int, Advertisement]
+    advertisements: Mapping[int, Advertisement]
     graph: Graph
     threshold: int
     hash: bytes
+    tree: HashTree | None = field(default=None, repr=False)
 
     @classmethod
-    def from_message(cls, context: SessionContext, message: Roster) -> RoundRoster:
+    def from_message(
+        cls, context: SessionContext, own: Advertisement, message: Roster
+    ) -> RoundRoster:
         """What a client accepts from the server.
 
         Raises:
-            RemoteProtocolError: malformed sets, too few members, repeated keys, bad signatures.
+            RemoteProtocolError: malformed sets, too few members, own entry missing, repeated keys,
+                bad signatures.
         """
+        members = _checked_members(context, message)
+        if own.sender not in members:
+            raise RemoteProtocolError(SERVER, Reason.OWN_ENTRY_MISSING)
+        position = members.index(own.sender)
+        if not proof_is_valid(message.root, own.entry(), position, len(members), message.proof):
+            raise RemoteProtocolError(SERVER, Reason.NOT_IN_TREE)
+        round_hash = _round_hash(context, message.members, message.root)
+        graph = build_graph(members, context.degree, round_hash)
+        neighbours = graph.neighbours(own.sender)
         try:
-            members = decode_set(message.members, context.size)
-            entries = split_items(message.entries, ADVERTISEMENT_ENTRY_BYTES, len(members))
+            entries = split_items(message.entries, ADVERTISEMENT_ENTRY_BYTES, len(neighbours))
         except ValueError as error:
             raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
-        if len(members) < context.minimum_survivors:
-            raise RemoteProtocolError(
-                SERVER,
-                Reason.SET_TOO_SMALL,
-                f"{len(members)} clients, at least {context.minimum_survivors} needed",
-            )
         tag = context_tag(context)
         advertisements = {
             member: Advertisement.from_entry(tag, member, entry)
-            for member, entry in zip(members, entries, strict=True)
+            for member, entry in zip(neighbours, entries, strict=True)
         }
-        check_distinct_keys(advertisements, SERVER)
         for advertisement in advertisements.values():
             check_advertisement(context, advertisement)
-        return cls.build(context, advertisements)
+        advertisements[own.sender] = own
+        check_distinct_keys(advertisements)
+        return cls(members, advertisements, graph, context.threshold, round_hash)
 
     @classmethod
     def build(
-        cls, context: SessionContext, advertisements: dict[int, Advertisement]
+        cls, context: SessionContext, advertisements: Mapping[int, Advertisement]
     ) -> RoundRoster:
-        """A roster from advertisements that are already checked."""
+        """The server's roster, from advertisements that are already checked."""
         members = tuple(sorted(advertisements))
-        bitmap = encode_set(members, context.size)
-        entries = b"".join(advertisements[member].entry() for member in members)
-        return cls(
-            members=members,
-            advertisements=advertisements,
-            graph=CompleteGraph(members),
-            threshold=context.threshold,
-            hash=digest(Usage.ROSTER, context.hash, bitmap, entries),
-        )
+        tree = HashTree([advertisements[member].entry() for member in members])
+        round_hash = _round_hash(context, encode_set(members, context.size), tree.root)
+        graph = build_graph(members, context.degree, round_hash)
+        return cls(members, advertisements, graph, context.threshold, round_hash, tree)
 
-    def to_message(self, context: SessionContext) -> Roster:
-        """The roster as the server sends it."""
+    def to_message(self, context: SessionContext, recipient: int) -> Roster:
+        """The roster as the server sends it to one client."""
+        if self.tree is None:
+            raise ValueError("only the server's roster can be sent")
         return Roster(
             context=context_tag(context),
             members=encode_set(self.members, context.size),
-            entries=b"".join(self.advertisements[member].entry() for member in self.members),
+            root=self.tree.root,
+            proof=self.tree.proof(self.members.index(recipient)),
+            entries=b"".join(
+                self.advertisements[peer].entry() for peer in self.graph.neighbours(recipient)
+            ),
         )
 
 
@@ -113,8 +134,8 @@ def check_advertisement(context: SessionContext, advertisement: Advertisement) -
         raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, "advertisement")
 
 
-def check_distinct_keys(advertisements: dict[int, Advertisement], culprit: int) -> None:
-    """All public keys of a roster differ, across both kinds.
+def check_distinct_keys(advertisements: Mapping[int, Advertisement]) -> None:
+    """All public keys that a client was shown differ, across both kinds.
 
     Raises:
         RemoteProtocolError: a key appears twice.
@@ -122,7 +143,7 @@ def check_distinct_keys(advertisements: dict[int, Advertisement], culprit: int) 
     keys = [a.sealing_key for a in advertisements.values()]
     keys += [a.masking_key for a in advertisements.values()]
     if len(set(keys)) != len(keys):
-        raise RemoteProtocolError(culprit, Reason.DUPLICATE_KEY)
+        raise RemoteProtocolError(SERVER, Reason.DUPLICATE_KEY)
 
 
 def masked_input_parts(round_hash: bytes, index: int, packed: bytes) -> tuple[bytes, ...]:
@@ -130,6 +151,29 @@ def masked_input_parts(round_hash: bytes, index: int, packed: bytes) -> tuple[by
     return (round_hash, encode_index(index), digest(Usage.INPUT, packed))
 
 
-def commitment(round_hash: bytes, index: int, seed: SecretSeed) -> bytes:
-    """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is."""
-    return digest(Usage.COMMIT_SELF, round_hash, encode_index(index), seed.expose())
+def commitment(round_hash: bytes, index: int, which: int, seed: SecretSeed) -> bytes:
+    """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is.
+
+    Args:
+        which: 0 for the self-mask seed, 1 + i for removable seed i.
+    """
+    parts = (round_hash, encode_index(index), encode_index(which), seed.expose())
+    return digest(Usage.COMMIT, *parts)
+
+
+def _checked_members(context: SessionContext, message: Roster) -> tuple[int, ...]:
+    try:
+        members = decode_set(message.members, context.size)
+    except ValueError as error:
+        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
+    if len(members) < context.minimum_survivors:
+        raise RemoteProtocolError(
+            SERVER,
+            Reason.SET_TOO_SMALL,
+            f"{len(members)} clients, at least {context.minimum_survivors} needed",
+        )
+    return members
+
+
+def _round_hash(context: SessionContext, members: bytes, root: bytes) -> bytes:
+    return digest(Usage.ROSTER, context.hash, members, root)

@@ -10,9 +10,11 @@ Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,15 +30,17 @@ from secagg.errors import (
     TooFewSurvivorsError,
 )
 from secagg.field import FieldVector, add_into, unpack
-from secagg.keys import AgreementKey, SecretSeed, os_random, signature_is_valid
+from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed, os_random, signature_is_valid
 from secagg.messages import (
-    SEALED_SHARE_BYTES,
+    COMMITMENT_BYTES,
     Advertisement,
     AnyMessage,
     Confirmation,
     ConfirmationSet,
     DeliveredShares,
     MaskedInput,
+    SeedRequest,
+    SeedShares,
     ShareBundle,
     SurvivorSet,
     UnmaskShares,
@@ -45,13 +49,13 @@ from secagg.messages import (
     encode_message,
     encode_set,
     largest_message_bytes,
+    sealed_share_bytes,
     split_items,
 )
-from secagg.rebuild import rebuild
+from secagg.rebuild import Rebuilt, Share, rebuild
 from secagg.roster import (
     RoundRoster,
     check_advertisement,
-    check_distinct_keys,
     commitment,
     masked_input_parts,
 )
@@ -75,11 +79,14 @@ class FieldSum:
         survivors: U3, ascending.
         culprits: clients that answered with a wrong share, ascending; the sum is right all the
             same.
+        removed: removable seeds that survivors gave up, by survivor, in the order of
+            `SessionContext.removed_seeds`; checked against their commitments.
     """
 
     vector: FieldVector
     survivors: tuple[int, ...]
     culprits: tuple[int, ...] = ()
+    removed: dict[int, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
 
 
 class ServerSession:
@@ -98,14 +105,18 @@ class ServerSession:
         self._probe = AgreementKey(os_random(32))
         self._advertisements: dict[int, Advertisement] = {}
         self._roster: RoundRoster | None = None
-        self._commitments: dict[int, bytes] = {}
-        self._sealed: dict[int, dict[int, bytes]] = {}
+        self._public_keys: set[bytes] = set()
+        self._commitments: dict[int, list[bytes]] = {}
+        self._sealed: dict[int, bytes] = {}
         self._participants: tuple[int, ...] = ()
         self._total = context.field.zeros(context.length)
         self._uploaded: set[int] = set()
         self._survivors: tuple[int, ...] = ()
         self._confirmations: dict[int, bytes] = {}
-        self._shares: dict[int, dict[int, NDArray[np.uint32]]] = {}
+        self._shares: dict[int, dict[int, Share]] = {}
+        self._seeds: dict[int, tuple[bytes, ...]] = {}
+        self._seed_shares: dict[int, dict[int, NDArray[np.uint32]]] = {}
+        self._culprits: set[int] = set()
 
     @property
     def phase(self) -> ServerPhase:
@@ -131,6 +142,7 @@ class ServerSession:
             ServerPhase.MASKING: self._uploaded,
             ServerPhase.CONFIRMING: self._confirmations,
             ServerPhase.UNMASKING: self._shares,
+            ServerPhase.RECOVERING: self._seed_shares,
         }
         return tuple(sorted(stages.get(self._phase, ())))
 
@@ -166,6 +178,9 @@ class ServerSession:
     def close_round(self) -> list[Outbound]:
         """The deadline of the present stage has passed: returns the next stage's messages.
 
+        The last stage, after the unmask shares, has messages only if survivors went away before
+        they gave up their removable seeds.
+
         Raises:
             TooFewSurvivorsError: the session aborts and releases nothing.
             LocalProtocolError: the present stage ends with `unmask()`.
@@ -191,7 +206,9 @@ class ServerSession:
             RemoteProtocolError: no choice of shares rebuilds what an owner committed to.
         """
         self._check_open()
-        if self._phase is not ServerPhase.UNMASKING:
+        if self._phase is ServerPhase.UNMASKING and not self._missing_seeds():
+            self._guarded(self._close_unmasking)
+        if self._phase is not ServerPhase.RECOVERING:
             raise LocalProtocolError(f"cannot unmask while collecting {self._phase.value}")
         return self._guarded(lambda: self._unmask(executor))
 
@@ -200,26 +217,31 @@ class ServerSession:
     def _on_advertisement(self, message: Advertisement) -> None:
         sender = self._first(message.sender, self._advertisements, range(self._context.size))
         check_advertisement(self._context, message)
-        check_distinct_keys({**self._advertisements, sender: message}, sender)
         for key in (message.sealing_key, message.masking_key):
             try:
                 self._probe.agree(key)
             except ValueError:
                 raise RemoteProtocolError(sender, Reason.BAD_KEY) from None
+        keys = {message.sealing_key, message.masking_key}
+        if len(keys) < 2 or keys & self._public_keys:
+            raise RemoteProtocolError(sender, Reason.DUPLICATE_KEY)
+        self._public_keys |= keys
         self._advertisements[sender] = message
 
     def _on_bundle(self, message: ShareBundle) -> None:
         roster = self._checked_roster()
         sender = self._first(message.sender, self._commitments, roster.members)
-        recipients = [h for h in roster.graph.holders(sender) if h != sender]
+        holders = roster.graph.holders(sender)
+        expected = sealed_share_bytes(self._context) * (len(holders) - (sender in holders))
         try:
-            items = split_items(message.sealed, SEALED_SHARE_BYTES, len(recipients))
+            split_items(message.sealed, expected, 1)
+            items = split_items(message.commitments, COMMITMENT_BYTES, 1 + self._context.seeds)
         except ValueError as error:
             raise RemoteProtocolError(sender, Reason.BAD_LENGTH, str(error)) from None
-        signed = (roster.hash, encode_index(sender), message.commitment, message.sealed)
+        signed = (roster.hash, encode_index(sender), message.commitments, message.sealed)
         self._check_signature(sender, message.signature, Usage.SHARE, signed)
-        self._commitments[sender] = message.commitment
-        self._sealed[sender] = dict(zip(recipients, items, strict=True))
+        self._commitments[sender] = items
+        self._sealed[sender] = message.sealed
 
     def _on_masked_input(self, message: MaskedInput) -> None:
         sender = self._first(message.sender, self._uploaded, self._participants)
@@ -248,23 +270,46 @@ class ServerSession:
         sender = self._first(message.sender, self._shares, self._survivors)
         roster = self._checked_roster()
         bitmap = encode_set(self._survivors, self._context.size)
-        signed = (roster.hash, encode_index(sender), bitmap, message.shares)
+        signed = (roster.hash, encode_index(sender), bitmap, message.shares, message.seeds)
         self._check_signature(sender, message.signature, Usage.UNMASK, signed)
         owners = held_by(sender, self._participants, roster.graph)
+        removed = self._removed()
         try:
             shares = decode_share(message.shares, len(owners))
+            seeds = split_items(message.seeds, KEY_BYTES, len(removed))
         except ValueError as error:
             raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
+        for which, seed in zip(removed, seeds, strict=True):
+            if not self._is_removable_seed(sender, which, seed):
+                raise RemoteProtocolError(sender, Reason.WRONG_SEED)
         self._shares[sender] = dict(zip(owners, shares, strict=True))
+        if seeds:
+            self._seeds[sender] = tuple(seeds)
+
+    def _on_seed_shares(self, message: SeedShares) -> None:
+        sender = self._first(message.sender, self._seed_shares, self._shares)
+        roster = self._checked_roster()
+        missing = self._missing_seeds()
+        bitmap = encode_set(missing, self._context.size)
+        signed = (roster.hash, encode_index(sender), bitmap, message.shares)
+        self._check_signature(sender, message.signature, Usage.RECOVER, signed)
+        owners = held_by(sender, missing, roster.graph)
+        removed = len(self._removed())
+        try:
+            shares = decode_share(message.shares, len(owners) * removed)
+        except ValueError as error:
+            raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
+        self._seed_shares[sender] = {
+            owner: shares[i * removed : (i + 1) * removed] for i, owner in enumerate(owners)
+        }
 
     # -- deadlines ----------------------------------------------------------------------------
 
     def _close_advertising(self) -> list[Outbound]:
         self._require("advertise", len(self._advertisements))
-        self._roster = RoundRoster.build(self._context, self._advertisements)
-        message = self._roster.to_message(self._context)
+        roster = self._roster = RoundRoster.build(self._context, self._advertisements)
         self._move(Local.DEADLINE, ServerPhase.SHARING)
-        return [(member, message) for member in self._roster.members]
+        return [(member, roster.to_message(self._context, member)) for member in roster.members]
 
     def _close_sharing(self) -> list[Outbound]:
         self._require("share", len(self._commitments))
@@ -274,7 +319,7 @@ class ServerSession:
         graph = self._checked_roster().graph
         for recipient in self._participants:
             owners = held_by(recipient, self._participants, graph, include_self=False)
-            sealed = b"".join(self._sealed[owner][recipient] for owner in owners)
+            sealed = b"".join(self._sealed_for(owner, recipient) for owner in owners)
             delivered = DeliveredShares(context=self._tag, participants=bitmap, sealed=sealed)
             outbound.append((recipient, delivered))
         self._sealed.clear()
@@ -291,36 +336,101 @@ class ServerSession:
         return [(survivor, message) for survivor in self._survivors]
 
     def _close_confirming(self) -> list[Outbound]:
-        needed = self._checked_roster().threshold
-        if len(self._confirmations) < needed:
-            raise TooFewSurvivorsError("confirm", len(self._confirmations), needed)
-        # Any t signatures convince a client; more would only cost bytes.
-        confirmers = tuple(sorted(self._confirmations))[:needed]
-        message = ConfirmationSet(
-            context=self._tag,
-            confirmers=encode_set(confirmers, self._context.size),
-            signatures=b"".join(self._confirmations[confirmer] for confirmer in confirmers),
-        )
+        roster = self._checked_roster()
+        if len(self._confirmations) < roster.threshold:
+            raise TooFewSurvivorsError("confirm", len(self._confirmations), roster.threshold)
+        outbound: list[Outbound] = []
+        for recipient in sorted(self._confirmations):
+            holders = roster.graph.holders(recipient)
+            # Any t signatures convince a client; more would only cost bytes.
+            chosen = [h for h in holders if h in self._confirmations][: roster.threshold]
+            message = ConfirmationSet(
+                context=self._tag,
+                confirmers=encode_set(chosen, self._context.size),
+                signatures=b"".join(self._confirmations[confirmer] for confirmer in chosen),
+            )
+            # On a sparse graph a client may have lost too many neighbours to be convinced.
+            if len(chosen) == roster.threshold:
+                outbound.append((recipient, message))
         self._move(Local.DEADLINE, ServerPhase.UNMASKING)
-        return [(confirmer, message) for confirmer in sorted(self._confirmations)]
+        return outbound
+
+    def _close_unmasking(self) -> list[Outbound]:
+        if len(self._shares) < self._context.threshold:
+            raise TooFewSurvivorsError("unmask", len(self._shares), self._context.threshold)
+        missing = self._missing_seeds()
+        self._move(Local.DEADLINE, ServerPhase.RECOVERING)
+        if not missing:
+            return []
+        message = SeedRequest(context=self._tag, missing=encode_set(missing, self._context.size))
+        return [(holder, message) for holder in sorted(self._shares)]
 
     def _unmask(self, executor: Executor | None) -> FieldSum:
         roster = self._checked_roster()
-        if len(self._shares) < roster.threshold:
-            raise TooFewSurvivorsError("unmask", len(self._shares), roster.threshold)
+        self._rebuild_seeds(roster)
         holders_of = {owner: roster.graph.holders(owner) for owner in self._participants}
         rebuilt = rebuild(holders_of, self._shares, roster.threshold, self._is_committed)
         removal = plan_removal(roster, self._survivors, rebuilt.secrets)
         total = remove_masks(self._total, self._context.field, removal, executor)
         self._move(Local.UNMASK, ServerPhase.FINISHED)
-        culprits = {liar for liars in rebuilt.culprits.values() for liar in liars}
-        return FieldSum(total, self._survivors, tuple(sorted(culprits)))
+        self._blame(rebuilt)
+        return FieldSum(total, self._survivors, tuple(sorted(self._culprits)), dict(self._seeds))
+
+    def _rebuild_seeds(self, roster: RoundRoster) -> None:
+        """The seeds of survivors that went away, from their neighbours' shares."""
+        missing = self._missing_seeds()
+        found: dict[int, list[bytes]] = {owner: [] for owner in missing}
+        holders_of = {owner: roster.graph.holders(owner) for owner in missing}
+        for place, which in enumerate(self._removed()):
+            shares = {
+                holder: {owner: block[place] for owner, block in held.items()}
+                for holder, held in self._seed_shares.items()
+            }
+            check = partial(self._is_removable_seed_of, which)
+            rebuilt = rebuild(holders_of, shares, roster.threshold, check)
+            self._blame(rebuilt)
+            for owner, secret in rebuilt.secrets.items():
+                found[owner].append(secret)
+        self._seeds.update({owner: tuple(seeds) for owner, seeds in found.items()})
+
+    def _blame(self, rebuilt: Rebuilt) -> None:
+        self._culprits.update(liar for liars in rebuilt.culprits.values() for liar in liars)
+
+    def _removed(self) -> tuple[int, ...]:
+        """Which removable seeds the survivors give up."""
+        return self._context.removed_seeds(len(self._survivors))
+
+    def _missing_seeds(self) -> tuple[int, ...]:
+        """Survivors whose removable seeds are to be given up and are not here."""
+        if not self._removed():
+            return ()
+        return tuple(survivor for survivor in self._survivors if survivor not in self._seeds)
+
+    def _is_removable_seed(self, owner: int, which: int, seed: bytes) -> bool:
+        roster, number = self._checked_roster(), 1 + which
+        found = commitment(roster.hash, owner, number, SecretSeed(seed))
+        return found == self._commitments[owner][number]
+
+    def _is_removable_seed_of(self, which: int, owner: int, seed: bytes) -> bool:
+        return self._is_removable_seed(owner, which, seed)
+
+    def _sealed_for(self, owner: int, recipient: int) -> bytes:
+        """A slice of the owner's bundle: n k small objects would cost more than their bytes."""
+        holders = self._checked_roster().graph.holders(owner)
+        place = bisect_left(holders, recipient)
+        # The bundle leaves out the owner's own share, where it holds one.
+        own = bisect_left(holders, owner)
+        if own < place and holders[own] == owner:
+            place -= 1
+        size = sealed_share_bytes(self._context)
+        return self._sealed[owner][place * size : (place + 1) * size]
 
     def _is_committed(self, owner: int, secret: bytes) -> bool:
         """Whether a rebuilt secret is the self-mask seed or masking key that its owner shared."""
         roster = self._checked_roster()
         if owner in self._uploaded:
-            return commitment(roster.hash, owner, SecretSeed(secret)) == self._commitments[owner]
+            own = self._commitments[owner][0]
+            return commitment(roster.hash, owner, 0, SecretSeed(secret)) == own
         return AgreementKey(secret).public == roster.advertisements[owner].masking_key
 
     # -- helpers ------------------------------------------------------------------------------
@@ -370,6 +480,7 @@ _RECEIVERS: dict[tuple[ServerPhase, type], Callable[[ServerSession, Any], None]]
     (ServerPhase.MASKING, MaskedInput): ServerSession._on_masked_input,
     (ServerPhase.CONFIRMING, Confirmation): ServerSession._on_confirmation,
     (ServerPhase.UNMASKING, UnmaskShares): ServerSession._on_unmask_shares,
+    (ServerPhase.RECOVERING, SeedShares): ServerSession._on_seed_shares,
 }
 
 _CLOSERS: dict[ServerPhase, Callable[[ServerSession], list[Outbound]]] = {
@@ -377,4 +488,5 @@ _CLOSERS: dict[ServerPhase, Callable[[ServerSession], list[Outbound]]] = {
     ServerPhase.SHARING: ServerSession._close_sharing,
     ServerPhase.MASKING: ServerSession._close_masking,
     ServerPhase.CONFIRMING: ServerSession._close_confirming,
+    ServerPhase.UNMASKING: ServerSession._close_unmasking,
 }

@@ -20,15 +20,20 @@ class Usage(enum.Enum):
 
     CONTEXT = b"context"
     ROSTER = b"roster"
+    TREE_LEAF = b"tree leaf"
+    TREE_NODE = b"tree node"
+    GRAPH = b"graph"
     ADVERTISE = b"sign advertisement"
     SHARE = b"sign shares"
     INPUT = b"sign masked input"
     CONFIRM = b"sign survivors"
     UNMASK = b"sign unmask shares"
+    RECOVER = b"sign seed shares"
     SEAL = b"seal shares"
     PAIR_MASK = b"pairwise mask"
     SELF_MASK = b"self mask"
-    COMMIT_SELF = b"commit self-mask seed"
+    STORE = b"store session"
+    COMMIT = b"commit seed"
 
 
 def encode_parts(*parts: bytes) -> bytes:

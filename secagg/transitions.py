@@ -17,6 +17,8 @@ from secagg.messages import (
     DeliveredShares,
     MaskedInput,
     Roster,
+    SeedRequest,
+    SeedShares,
     ShareBundle,
     SurvivorSet,
     UnmaskShares,
@@ -32,7 +34,8 @@ class ClientPhase(enum.Enum):
     READY = "shares received"
     MASKED = "input masked"
     CONFIRMED = "survivors confirmed"
-    FINISHED = "shares released"
+    RELEASED = "shares released"
+    FINISHED = "finished"
     ABORTED = "aborted"
 
 
@@ -44,6 +47,7 @@ class ServerPhase(enum.Enum):
     MASKING = "masked inputs"
     CONFIRMING = "confirmations"
     UNMASKING = "unmask shares"
+    RECOVERING = "seed shares"
     FINISHED = "sum released"
     ABORTED = "aborted"
 
@@ -71,8 +75,12 @@ CLIENT_MOVES: Moves = {
     (ClientPhase.SHARED, DeliveredShares): _to(ClientPhase.READY),
     (ClientPhase.READY, Local.INPUT): _to(ClientPhase.MASKED),
     # Without the consistency round the survivor set is answered with shares at once.
-    (ClientPhase.MASKED, SurvivorSet): _to(ClientPhase.CONFIRMED, ClientPhase.FINISHED),
-    (ClientPhase.CONFIRMED, ConfirmationSet): _to(ClientPhase.FINISHED),
+    (ClientPhase.MASKED, SurvivorSet): _to(
+        ClientPhase.CONFIRMED, ClientPhase.RELEASED, ClientPhase.FINISHED
+    ),
+    # Without removable seeds nothing is left to do after the shares are released.
+    (ClientPhase.CONFIRMED, ConfirmationSet): _to(ClientPhase.RELEASED, ClientPhase.FINISHED),
+    (ClientPhase.RELEASED, SeedRequest): _to(ClientPhase.FINISHED),
 }
 
 SERVER_MOVES: Moves = {
@@ -85,5 +93,7 @@ SERVER_MOVES: Moves = {
     (ServerPhase.CONFIRMING, Confirmation): _to(ServerPhase.CONFIRMING),
     (ServerPhase.CONFIRMING, Local.DEADLINE): _to(ServerPhase.UNMASKING),
     (ServerPhase.UNMASKING, UnmaskShares): _to(ServerPhase.UNMASKING),
-    (ServerPhase.UNMASKING, Local.UNMASK): _to(ServerPhase.FINISHED),
+    (ServerPhase.UNMASKING, Local.DEADLINE): _to(ServerPhase.RECOVERING),
+    (ServerPhase.RECOVERING, SeedShares): _to(ServerPhase.RECOVERING),
+    (ServerPhase.RECOVERING, Local.UNMASK): _to(ServerPhase.FINISHED),
 }

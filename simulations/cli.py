@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dp import Adjacency
-from secagg import Mode, ParameterError
+from secagg import Mode
+from simulations.bench.peers import Peer
 
 if TYPE_CHECKING:
     from simulations.config import RunConfig
@@ -34,7 +36,12 @@ app.add_typer(bench, name="bench")
 prose = Console(stderr=True)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+SERVER_IN = {
+    "active": "the server may deviate at will",
+    "semi_honest": "the server is trusted to follow the protocol and only looks",
+}
 BitsOption = Annotated[int, typer.Option(help="Bits of a field element, 8 to 62.")]
+RepeatsOption = Annotated[int, typer.Option(help="Counted repetitions.", min=1)]
 
 
 @app.command("demo")
@@ -58,8 +65,8 @@ def demo_command(
     console = Console(stderr=True, quiet=quiet)
     console.print(
         f"{chosen.task.population} clients, {chosen.cohort.size} of them in each of "
-        f"{chosen.rounds} rounds; the server may deviate at will with "
-        f"{chosen.cohort.tolerated_colluders} colluders; "
+        f"{chosen.rounds} rounds; mode {chosen.cohort.mode}: {SERVER_IN[chosen.cohort.mode]}, "
+        f"with {chosen.cohort.tolerated_colluders} colluders; "
         f"{chosen.lost_per_round} clients are lost in every round. One core, about a minute.",
         soft_wrap=True,
     )
@@ -75,13 +82,52 @@ def bench_mask_command(
     dim: Annotated[int, typer.Option(help="Elements of the vector.", min=1)] = 1 << 20,
     neighbours: Annotated[int, typer.Option(help="Masks added to it.", min=1)] = 100,
     bits: BitsOption = 32,
-    repeats: Annotated[int, typer.Option(help="Counted repetitions.", min=1)] = 5,
+    repeats: RepeatsOption = 5,
+    peer: Annotated[
+        Peer | None, typer.Option(help="Measure another system's masking in the same run.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Mask expansion and addition, beside the bare AES-CTR keystream."""
     from simulations.bench.mask import bench_mask
 
-    show("mask", bench_mask(dim, neighbours, bits, repeats), as_json)
+    show("mask", bench_mask(dim, neighbours, bits, repeats, peer), as_json)
+
+
+@bench.command("shamir")
+def bench_shamir_command(
+    secrets: Annotated[int, typer.Option(help="Secrets of 32 bytes.", min=1)] = 1,
+    holders: Annotated[int, typer.Option(help="Parties that get a share.", min=1)] = 100,
+    threshold: Annotated[int, typer.Option(help="Shares that rebuild a secret.", min=1)] = 51,
+    repeats: RepeatsOption = 15,
+    as_json: JsonFlag = False,
+) -> None:
+    """Sharing and rebuilding secrets, beside a bare matrix product; status 1 if one is wrong."""
+    from simulations.bench.shamir import bench_shamir
+
+    figures = bench_shamir(secrets, holders, threshold, repeats)
+    show("shamir", figures, as_json)
+    if not figures["correct"]:
+        raise typer.Exit(1)
+
+
+@bench.command("unmask")
+def bench_unmask_command(
+    clients: Annotated[int, typer.Option(help="Clients that shared their secrets.", min=2)] = 100,
+    dim: Annotated[int, typer.Option(help="Elements of the vector.", min=1)] = 1_000_000,
+    dropped: Annotated[int, typer.Option(help="Clients that never uploaded.", min=0)] = 10,
+    bits: BitsOption = 24,
+    workers: Annotated[int, typer.Option(help="Processes; 1 for none but this.", min=1)] = 1,
+    repeats: RepeatsOption = 5,
+    as_json: JsonFlag = False,
+) -> None:
+    """The server's last step, beside the bare keystream of its masks; status 1 if it is wrong."""
+    from simulations.bench.unmask import bench_unmask
+
+    figures = bench_unmask(clients, dim, dropped, bits, workers, repeats)
+    show("unmask", figures, as_json)
+    if not figures["correct"]:
+        raise typer.Exit(1)
 
 
 @bench.command("round")
@@ -115,13 +161,14 @@ def show(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
 
 def explain(config: RunConfig, summary: Summary, out: Path, console: Console) -> None:
     """What the demo showed, in words."""
-    table = Table("", "private", "baseline", title="after the last round", min_width=60)
+    table = Table("", "private", "plain averaging", title="after the last round", min_width=60)
     table.add_row("accuracy", f"{summary.accuracy:.1%}", f"{summary.accuracy_baseline:.1%}")
     table.add_row("compression", f"{summary.average_compression:.2f}x", "none")
     table.add_row("epsilon against the server", f"{summary.epsilon_server:.2f}", "infinite")
     table.add_row("epsilon against an outsider", f"{summary.epsilon_outsider:.2f}", "infinite")
     console.print(table)
     console.print(
+        f"Plain averaging: no clipping, no noise, no compression, a learning rate of its own. "
         f"delta = {summary.delta:g}; {Adjacency.ZERO_OUT}. No amplification by sampling is "
         f"claimed: the server knows who takes part. A client takes part in at most "
         f"{config.participations} rounds. {summary.dropped} clients were lost on the way, at all "
@@ -145,11 +192,13 @@ def readable(value: object) -> str:
 def main() -> None:
     """Entry point: typed errors become one line on standard error and exit status 2."""
     from dp import PrivacyError
-    from protocol.errors import ConfigurationError
+    from protocol.errors import ConfigurationError, PolicyError
     from secagg import ProtocolError
 
     try:
         app()
-    except (ConfigurationError, ParameterError, PrivacyError, ProtocolError) as error:
-        prose.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
+    except (ConfigurationError, PolicyError, PrivacyError, ProtocolError) as error:
+        reasons = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        text = escape(f"{error}{reasons}")
+        prose.print(f"[red]{type(error).__name__}[/red]: {text}", highlight=False)
         sys.exit(2)

@@ -78,6 +78,12 @@ class RunConfig(Section):
             raise ConfigurationError(
                 "cohort.size", f"value {self.cohort.size}", f"at most {self.task.population}"
             )
+        if self.lost_per_round > self.cohort.tolerated_dropouts:
+            raise ConfigurationError(
+                "faults.dropout",
+                f"value {self.faults.dropout} loses {self.lost_per_round} of {self.cohort.size}",
+                f"at most cohort.tolerated_dropouts = {self.cohort.tolerated_dropouts} of them",
+            )
 
     @property
     def participations(self) -> int:

@@ -1,7 +1,8 @@
 """The demo: federated training of a small network on real digits, with everything switched on.
 
 Real cryptography in every round, lost clients at every stage, binomial noise at a stated epsilon,
-a sketch that tunes itself; beside it the same run without any of that.
+a sketch that tunes itself; beside it plain federated averaging on the same clients and batches:
+no clipping, no noise, no compression, no cryptography, and a learning rate of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -19,7 +21,6 @@ from rich.table import Table
 
 from dp import Ledger
 from protocol.aggregators import RealAggregator
-from protocol.client import ClientPolicy
 from protocol.config import build_plan
 from protocol.training import PrivateTraining, RoundResult
 from secagg import Identity
@@ -38,8 +39,10 @@ class Summary:
     Attributes:
         rounds: rounds run.
         accuracy: of the private model on the test split after the last round.
-        accuracy_baseline: of the same run without privacy and without compression.
-        epsilon_server: against an active server and its colluders, of the busiest client.
+        accuracy_baseline: of plain federated averaging: no privacy, no compression, no clipping,
+            and a learning rate of its own.
+        epsilon_server: against a server of the configured mode and its colluders, of the busiest
+            client.
         epsilon_outsider: against who sees only the released means.
         delta: of both.
         average_compression: harmonic mean over the rounds, d rounds / sum of sketch sizes.
@@ -65,7 +68,8 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
 
     The folder gets `config.toml`, `rounds.jsonl` (one line as each round ends), `ledger.jsonl`,
     `summary.json` and PNG plots. Identities are new in every run, so a ledger from an earlier demo
-    in the same folder belongs to other clients: it is kept as `ledger.previous.jsonl`.
+    in the same folder belongs to other clients: it is kept as `ledger.previous-1.jsonl`, or under
+    the next number that is free.
 
     Args:
         console: for progress and prose.
@@ -90,12 +94,7 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
 def _private_source(config: RunConfig, dimension: int, ledger: Ledger) -> PrivateMean:
     identities = [Identity.generate() for _ in range(config.task.population)]
     plan = build_plan(config.privacy, config.cohort, config.participations)
-    policy = ClientPolicy(
-        minimum_survivors=plan.minimum_survivors,
-        minimum_colluders=plan.tolerated_colluders,
-        largest_clip_l2=config.privacy.clip_l2,
-    )
-    aggregator = RealAggregator(identities, policy)
+    aggregator = RealAggregator(identities, plan.client_policy(dimension))
     training = PrivateTraining(plan, dimension, config.sketch.build(), aggregator, ledger)
     return PrivateMean(training, identities)
 
@@ -185,7 +184,8 @@ def _summarise(
 def _fresh_ledger(out: Path) -> Path:
     path = out / "ledger.jsonl"
     if path.exists():
-        path.replace(out / "ledger.previous.jsonl")
+        kept = (out / f"ledger.previous-{number}.jsonl" for number in count(1))
+        path.replace(next(previous for previous in kept if not previous.exists()))
     return path
 
 

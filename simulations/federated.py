@@ -1,7 +1,8 @@
 """A population that learns together: cohorts take turns, some clients get lost, a model moves.
 
 The engine knows nothing of cryptography: it asks a `MeanSource` for the mean update of a cohort.
-The private one runs the whole protocol; the plain one averages floats, as the baseline.
+The private one runs the whole protocol; the plain one averages floats without clipping them and
+has a learning rate of its own, as the baseline.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protocol.adapters.memory import Dropouts, Stage
+from protocol.adapters.memory import Dropouts, Stage, stages_of
 from protocol.training import PrivateTraining, RoundResult
-from secagg import Identity
+from secagg import Identity, Mode
 from simulations.config import RunConfig, Server
 from simulations.data import Dataset
 from simulations.partition import partition_dirichlet
@@ -168,8 +169,10 @@ class Federation:
     def _lose(self, number: int) -> Dropouts:
         """A fixed number of clients; the stages take turns over the rounds, so all occur."""
         size, lost = self._config.cohort.size, self._config.lost_per_round
+        # Nothing is asked for in the last stage, so nobody can fail to send it.
+        stages = [s for s in stages_of(Mode(self._config.cohort.mode)) if s is not Stage.RECOVER]
         chosen = self._schedule_rng.choice(size, lost, replace=False)
-        return {int(c): Stage((number * lost + i) % len(Stage)) for i, c in enumerate(chosen)}
+        return {int(c): stages[(number * lost + i) % len(stages)] for i, c in enumerate(chosen)}
 
 
 def model_digest(model: Vector) -> bytes:

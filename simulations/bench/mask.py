@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from secagg import PrimeField
-from secagg.prg import CHUNK_BYTES, MASK_KEY_BYTES, accumulate_masks, keystream
-from simulations.bench.timing import interleaved_seconds
+from secagg.prg import MASK_KEY_BYTES, accumulate_masks
+from simulations.bench.limits import bare_keystream
+from simulations.bench.peers import PEERS, Peer
+from simulations.bench.timing import Figures, interleaved_seconds
 
-Figures = dict[str, int | float | bool]
 
-
-def bench_mask(dim: int, neighbours: int, bits: int, repeats: int) -> Figures:
+def bench_mask(
+    dim: int, neighbours: int, bits: int, repeats: int, peer: Peer | None = None
+) -> Figures:
     """Mask a vector as a client with `neighbours` neighbours does.
 
     The limit is the AES-CTR keystream of the same number of bytes from the same number of keys,
-    in chunks of the same size, written to one reused buffer and thrown away.
+    written to one reused buffer and thrown away. A peer does the same work, at the same length and
+    number of neighbours, in the same run.
 
     Returns:
         `elements_per_second` counts elements times neighbours; `masked_bytes_per_second` counts
-        the keystream consumed; `ratio_to_keystream` is the quotient of both byte rates.
+        the keystream consumed; `ratio_to_keystream` is the quotient of both byte rates,
+        `ratio_to_peer` that of our element rate and the peer's.
+
+    Raises:
+        ConfigurationError: the peer is not installed.
     """
     field = PrimeField(bits)
     keys = [os.urandom(MASK_KEY_BYTES) for _ in range(neighbours)]
     subtract = [index % 2 == 1 for index in range(neighbours)]
     vector = field.zeros(dim)
     mask_bytes = dim * field.dtype.itemsize
-    zeros, sink = bytes(CHUNK_BYTES), bytearray(CHUNK_BYTES + 16)
-
-    def mask() -> None:
-        accumulate_masks(vector, field, keys, subtract)
-
-    def bare_keystream() -> None:
-        for key in keys:
-            stream = keystream(key, 0)
-            for start in range(0, mask_bytes, CHUNK_BYTES):
-                stream.update_into(memoryview(zeros)[: min(CHUNK_BYTES, mask_bytes - start)], sink)
-
-    taken = interleaved_seconds({"mask": mask, "keystream": bare_keystream}, repeats)
+    candidates: dict[str, Callable[[], object]] = {
+        "mask": lambda: accumulate_masks(vector, field, keys, subtract),
+        "keystream": lambda: bare_keystream(keys, mask_bytes),
+    }
+    if peer is not None:
+        candidates["peer"] = PEERS[peer].masking(dim, neighbours)
+    taken = interleaved_seconds(candidates, repeats)
     total = mask_bytes * neighbours
-    return {
+    figures: Figures = {
         "dim": dim,
         "neighbours": neighbours,
         "bits": bits,
@@ -49,3 +52,11 @@ def bench_mask(dim: int, neighbours: int, bits: int, repeats: int) -> Figures:
         "keystream_bytes_per_second": total / taken["keystream"],
         "ratio_to_keystream": taken["keystream"] / taken["mask"],
     }
+    if peer is not None:
+        figures |= {
+            "peer": peer.value,
+            "peer_elements_per_second": dim * neighbours / taken["peer"],
+            "ratio_to_peer": taken["peer"] / taken["mask"],
+            "note": PEERS[peer].note,
+        }
+    return figures

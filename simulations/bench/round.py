@@ -21,8 +21,7 @@ from secagg import (
     lift,
     lowest_threshold,
 )
-from simulations.bench.mask import Figures
-from simulations.bench.timing import PartyClock, peak_rss_bytes
+from simulations.bench.timing import Figures, PartyClock, peak_rss_bytes
 from sketch import PublicSeed, SketchSpec
 
 
@@ -106,6 +105,7 @@ def _run(
 
 def _setup(cohort: list[bytes], dim: int, largest: int, bits: int, mode: Mode) -> RoundSetup:
     """A round that only adds integers up to `largest`: no clip, no sketch, no noise."""
+    threshold = lowest_threshold(len(cohort), 0, mode)
     parameters = RoundParameters(
         model_digest=bytes(32),
         clip_l2=1.0,
@@ -115,9 +115,8 @@ def _setup(cohort: list[bytes], dim: int, largest: int, bits: int, mode: Mode) -
         scale=1.0,
         linf_bound=largest,
         coins=0,
-        tolerated_dropouts=0,
+        tolerated_dropouts=len(cohort) - threshold,
     )
-    threshold = lowest_threshold(len(cohort), 0, mode)
     context = SessionContext(
         session_id=os.urandom(16),
         round_number=0,

@@ -12,6 +12,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+Figures = dict[str, int | float | bool | str]
+"""What a benchmark found, by name, in the order in which it is shown."""
+
 
 def interleaved_seconds(
     candidates: Mapping[str, Callable[[], object]], repeats: int

@@ -58,7 +58,7 @@ def make_setup(identities: list[Identity]) -> SetupMaker:
             round_number=round_number,
             cohort=tuple(identity.public for identity in identities),
             threshold=threshold,
-            minimum_survivors=minimum_survivors or threshold,
+            minimum_survivors=minimum_survivors or max(threshold, COHORT - 2),
             mode=mode,
             tolerated_colluders=0,
             bits=bits or bits_for(parameters, COHORT),

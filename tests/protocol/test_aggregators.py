@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -11,23 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp import NonFiniteUpdateError
-from protocol.adapters.memory import MemoryRound, Stage
-from protocol.aggregators import IdealAggregator, RealAggregator, check_survivors
-from protocol.client import ClientPolicy, RoundClient, noise_multiplier
-from protocol.errors import PolicyError
-from secagg import (
-    LocalProtocolError,
-    Mode,
-    ParameterError,
-    ProtocolError,
-    RemoteProtocolError,
-    ServerSession,
-    SessionAbortedError,
-    TooFewSurvivorsError,
-)
+from protocol.adapters.memory import Stage
+from protocol.aggregators import IdealAggregator, RealAggregator
+from protocol.client import ClientPolicy
+from secagg import Mode, TooFewSurvivorsError
 
-OPEN_POLICY = ClientPolicy(allow_semi_honest=True)
+OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
 
 stages = st.sampled_from(list(Stage))
 schedules = st.dictionaries(st.integers(0, 5), stages, max_size=5)
@@ -72,10 +60,10 @@ def test_any_dropouts_give_the_ideal_sum_or_the_ideal_abort(
     assert np.array_equal(outcome.total.vector.elements, ideal.total.vector.elements)
 
 
-def test_too_few_survivors_names_stage_and_numbers(make_setup):
-    setup = make_setup()
+def test_too_few_survivors_names_stage_and_numbers(make_setup, updates):
+    lost = dict.fromkeys(range(3), Stage.SHARE)
     with pytest.raises(TooFewSurvivorsError, match=r"share.*3 clients answered, 4 are needed"):
-        check_survivors(setup, dict.fromkeys(range(3), Stage.SHARE))
+        IdealAggregator().run(make_setup(), updates, lost)
 
 
 def test_bytes_are_counted_in_both_directions(make_setup, identities, updates):
@@ -98,177 +86,76 @@ def test_an_executor_changes_nothing(make_setup, identities, updates, noise):
     assert np.array_equal(plain.total.vector.elements, spread.total.vector.elements)
 
 
-@pytest.mark.parametrize("aggregator", ["ideal", "real"])
-def test_an_update_with_nan_is_a_typed_error(make_setup, identities, updates, aggregator):
+@pytest.fixture(params=["ideal", "real"])
+def aggregator(request, identities):
+    if request.param == "ideal":
+        return IdealAggregator()
+    return RealAggregator(identities, OPEN_POLICY)
+
+
+@pytest.mark.parametrize("bad", [np.full(200, np.nan), np.full(200, np.inf), np.zeros(199)])
+def test_a_bad_update_loses_its_client_and_no_other(make_setup, updates, noise, aggregator, bad):
     def poisoned(index):
-        return np.full(200, np.nan) if index == 2 else updates(index)
+        return bad if index == 2 else updates(index)
 
-    run = IdealAggregator() if aggregator == "ideal" else RealAggregator(identities, OPEN_POLICY)
-    with pytest.raises(NonFiniteUpdateError):
-        run.run(make_setup(), poisoned, {})
-
-
-class TestClient:
-    """One client against its own caller, its own policy, and a server that lies."""
-
-    @pytest.fixture
-    def registry(self, identities):
-        return frozenset(identity.public for identity in identities)
-
-    def client(self, identities, registry, **policy):
-        return RoundClient(identities[0], registry, ClientPolicy(**policy))
-
-    def ready(self, make_setup, identities, registry, updates):
-        """A client that has received its shares and waits for its update."""
-        setup = make_setup()
-        clients = [RoundClient(i, registry, ClientPolicy()) for i in identities]
-        server = ServerSession(setup.context)
-        for index, client in enumerate(clients):
-            server.receive_bytes(index, client.join(setup.announce(), bytes(32)))
-        for index, data in server.close_round_bytes():
-            server.receive_bytes(index, clients[index].receive(data))
-        for index, data in server.close_round_bytes():
-            assert clients[index].receive(data) is None
-        return clients[0], server
-
-    @pytest.mark.parametrize(
-        ("policy", "parameter"),
-        [
-            ({"minimum_survivors": 5}, "minimum_survivors"),
-            ({"minimum_colluders": 1}, "tolerated_colluders"),
-            ({"minimum_noise_multiplier": 1.0}, "noise_multiplier"),
-            ({"largest_clip_l2": 1.9}, "clip_l2"),
-            ({"largest_bits": 9}, "bits"),
-            ({"largest_length": 199}, "length"),
-        ],
-    )
-    def test_policy_refuses(self, make_setup, identities, registry, policy, parameter):
-        with pytest.raises(PolicyError) as caught:
-            self.client(identities, registry, **policy).join(make_setup().announce(), bytes(32))
-        assert caught.value.parameter == parameter
-
-    def test_policy_refuses_rounds_without_the_consistency_check(
-        self, make_setup, identities, registry
-    ):
-        announcement = make_setup(mode=Mode.SEMI_HONEST).announce()
-        with pytest.raises(PolicyError, match="mode"):
-            self.client(identities, registry).join(announcement, bytes(32))
-
-    def test_policy_accepts_what_it_should(self, make_setup, identities, registry):
-        setup = make_setup()
-        exact = noise_multiplier(setup)
-        client = self.client(identities, registry, minimum_noise_multiplier=exact)
-        assert client.join(setup.announce(), bytes(32))
-
-    def test_strangers_in_the_cohort_are_refused(self, make_setup, identities, registry):
-        with pytest.raises(PolicyError, match="unregistered"):
-            self.client(identities, registry - {identities[3].public}).join(
-                make_setup().announce(), bytes(32)
-            )
-
-    def test_a_cohort_without_us_is_refused(self, make_setup, registry):
-        from secagg import Identity
-
-        outsider = Identity.from_private_bytes(hashlib.sha256(b"outsider").digest())
-        with pytest.raises(PolicyError, match="cohort"):
-            RoundClient(outsider, registry, ClientPolicy()).join(make_setup().announce(), bytes(32))
-
-    def test_it_joins_once(self, make_setup, identities, registry):
-        client = self.client(identities, registry)
-        client.join(make_setup().announce(), bytes(32))
-        with pytest.raises(LocalProtocolError):
-            client.join(make_setup().announce(), bytes(32))
-
-    def test_it_must_join_first(self, identities, registry):
-        with pytest.raises(LocalProtocolError, match="join"):
-            self.client(identities, registry).receive(b"")
-
-    @pytest.mark.parametrize(
-        ("update", "error"),
-        [(np.full(200, np.nan), NonFiniteUpdateError), (np.zeros(199), ParameterError)],
-    )
-    def test_a_bad_update_aborts_the_session(
-        self, make_setup, identities, registry, updates, update, error
-    ):
-        client, server = self.ready(make_setup, identities, registry, updates)
-        with pytest.raises(error):
-            client.submit(update)
-        with pytest.raises(SessionAbortedError):
-            client.submit(updates(0))
-        assert 0 not in server.answered
-
-    def test_garbage_from_the_server_aborts_the_session(
-        self, make_setup, identities, registry, updates
-    ):
-        client, _ = self.ready(make_setup, identities, registry, updates)
-        with pytest.raises(RemoteProtocolError):
-            client.receive(b"\x01garbage")
-        with pytest.raises(SessionAbortedError):
-            client.submit(updates(0))
+    outcome = aggregator.run(make_setup(), poisoned, {}, noise)
+    without = IdealAggregator().run(make_setup(), updates, {2: Stage.INPUT}, noise)
+    assert outcome.total.survivors == (0, 1, 3, 4, 5)
+    assert np.array_equal(outcome.total.vector.elements, without.total.vector.elements)
+    assert list(outcome.refused) == [2]
+    assert "NaN or infinite" in outcome.refused[2] or "update" in outcome.refused[2]
 
 
-def test_one_client_with_another_model_cannot_contribute(make_setup, identities, updates, noise):
-    """Model inconsistency: the digest differs, so its very first signature is refused."""
-    setup = make_setup()
-    registry = frozenset(identity.public for identity in identities)
-    server = ServerSession(setup.context)
-    client = RoundClient(identities[0], registry, ClientPolicy())
-    advertisement = client.join(setup.announce(), b"\x01" * 32)
-    with pytest.raises(RemoteProtocolError):
-        server.receive_bytes(0, advertisement)
+def test_nobody_is_refused_in_a_round_that_goes_well(make_setup, updates, aggregator):
+    assert aggregator.run(make_setup(), updates, {0: Stage.SHARE}).refused == {}
 
 
-class Tamperer:
-    """A peer on whose wire something happens at one stage."""
-
-    def __init__(self, peer, stage, change):
-        self.peer, self.stage, self.change, self.sent = peer, stage, change, 0
-
-    def _pass(self, data):
-        self.sent += 1
-        return self.change(data) if self.sent - 1 == self.stage else data
-
-    def open(self):
-        return self._pass(self.peer.open())
-
-    def receive(self, data):
-        answer = self.peer.receive(data)
-        return None if answer is None else self._pass(answer)
-
-    def submit(self):
-        return self._pass(self.peer.submit())
-
-
-@pytest.mark.parametrize("stage", range(5))
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda d: d[:-1],
-        lambda d: d + b"\0",
-        lambda d: b"",
-        lambda d: b"\x02" + d[1:],
-        lambda d: d * 2,
-    ],
-    ids=["truncated", "extended", "empty", "other version", "doubled"],
-)
-def test_damaged_messages_are_refused_with_a_typed_error(
-    make_setup, identities, updates, noise, stage, change
-):
-    from protocol.aggregators import _Peer
-
-    setup = make_setup()
-    registry = frozenset(identity.public for identity in identities)
-    peers = {
-        i: _Peer(
-            RoundClient(identity, registry, ClientPolicy()),
-            setup.announce(),
-            bytes(32),
-            lambda i=i: (updates(i), noise(i)),
+def test_too_many_bad_updates_end_the_round_and_say_why(make_setup, aggregator):
+    calls = []
+    with pytest.raises(TooFewSurvivorsError) as caught:
+        aggregator.run(
+            make_setup(), lambda _: np.full(200, np.nan), {}, before_release=calls.append
         )
-        for i, identity in enumerate(identities)
-    }
-    peers[2] = Tamperer(peers[2], stage, change)
-    server = ServerSession(setup.context)
-    with pytest.raises(ProtocolError) as caught:
-        MemoryRound(server, setup.context.mode, peers, {}).run()
-    assert caught.value.party == 2
+    assert calls == []
+    assert "party 0 was lost: 200 of 200 coordinates are NaN" in caught.value.__notes__[0]
+    assert caught.value.__notes__[-1] == "... and 3 more were lost"
+
+
+def test_a_mistake_in_the_program_is_not_hidden(make_setup, aggregator):
+    with pytest.raises(KeyError):
+        aggregator.run(make_setup(), lambda index: {}[index], {})
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("stage", list(Stage))
+def test_the_hook_is_called_once_iff_the_survivors_are_decided(
+    make_setup, updates, aggregator, mode, stage
+):
+    """Five parties vanish at a stage: too late for the hook to be spared, or in time."""
+    calls = []
+    setup = make_setup(mode=mode)
+    lost = dict.fromkeys(range(5), stage)
+    ends_well = stage is Stage.RECOVER
+    try:
+        outcome = aggregator.run(setup, updates, lost, before_release=calls.append)
+    except TooFewSurvivorsError:
+        assert not ends_well
+    else:
+        assert ends_well and len(outcome.total.survivors) == 6
+    assert calls == ([6] if stage > Stage.INPUT else [])
+
+
+def test_every_round_draws_fresh_noise(make_setup, updates, aggregator):
+    setups = [make_setup(round_number=number) for number in range(2)]
+    sums = [aggregator.run(setup, updates, {}).total.vector.elements for setup in setups]
+    # Binomial noise of 606 coins: most of 200 coordinates differ.
+    assert np.count_nonzero(sums[0] != sums[1]) > 100
+
+
+def test_an_identity_answers_a_round_once_in_its_life(make_setup, identities, updates):
+    real = RealAggregator(identities, OPEN_POLICY)
+    real.run(make_setup(), updates, {})
+    with pytest.raises(TooFewSurvivorsError) as caught:
+        real.run(make_setup(), updates, {})
+    assert "round_number = 3" in caught.value.__notes__[0]
+    real.run(make_setup(round_number=4), updates, {})

@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp import Bounded, NoiseSeed, NonFiniteUpdateError, SensitivityExceededError, clip_l2
-from protocol.pipeline import AddCoins, Clip, Pipeline, Quantize
+from dp import (
+    Bounded,
+    NoiseSeed,
+    NonFiniteUpdateError,
+    SensitivityExceededError,
+    clip_l2,
+    l2_norm,
+)
+from protocol.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize
 from secagg import FieldSum, FieldVector, ParameterError
 from secagg.field import add_into
 
@@ -142,3 +149,47 @@ def test_the_stated_noise_variance_is_the_measured_one(make_setup, updates):
     slack = 1.0 + 0.25 / 100
     assert stats.chi2.ppf(ALPHA / 2, spread.size) / slack <= statistic
     assert statistic <= stats.chi2.isf(ALPHA / 2, spread.size) * slack
+
+
+class TestCharged:
+    """What leaves the client is what accounting charges for, or nothing leaves."""
+
+    def test_a_sketch_that_is_not_clipped_again_is_refused(self, make_setup, updates, monkeypatch):
+        """A sketch lengthens some vectors; without the second clip its bound is unknown."""
+
+        def unclipped(stage, bounded):
+            values = stage.sketch.encode(bounded.values)
+            return Bounded(values, max(l2_norm(values), 1.5 * stage.l2_bound))
+
+        pipeline = Pipeline(make_setup(size=60))
+        pipeline.encode(updates(5), NoiseSeed.fresh())
+        monkeypatch.setattr(Compress, "client", unclipped)
+        with pytest.raises(SensitivityExceededError, match="is accounted with"):
+            pipeline.encode(updates(5), NoiseSeed.fresh())
+
+    @pytest.mark.parametrize(
+        ("stage", "broken"),
+        [
+            ("_coins", AddCoins(100)),
+            ("_coins", AddCoins(0)),
+            ("_quantize", Quantize(64.0, 99)),
+            ("_quantize", Quantize(64.1, 100)),
+        ],
+    )
+    def test_a_stage_with_other_figures_is_refused(self, make_setup, updates, stage, broken):
+        pipeline = Pipeline(make_setup())
+        setattr(pipeline, stage, broken)
+        with pytest.raises(SensitivityExceededError):
+            pipeline.encode(updates(0), NoiseSeed.fresh())
+
+
+@pytest.mark.parametrize("survivors", [1, 3, 6])
+def test_the_noise_of_a_mean_is_that_of_its_survivors(make_setup, updates, survivors):
+    setup = make_setup(coins=400)
+    pipeline = Pipeline(setup)
+    seeds = [NoiseSeed(bytes([i]) * 32) for i in range(survivors)]
+    vectors = [pipeline.encode(updates(i), seeds[i]) for i in range(survivors)]
+    release = pipeline.decode(ideal_sum(setup, pipeline, vectors))
+    # 400 coins and one rounding for each survivor, in units of the mean: 1 / (64 survivors).
+    expected = survivors * (400 / 4 + 1 / 6) / (64.0 * survivors) ** 2
+    assert release.noise_variance == pytest.approx(expected, rel=1e-12)

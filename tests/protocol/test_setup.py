@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dp import BinomialRelease, NonPrivateRelease
 from protocol.setup import ANNOUNCEMENT_VERSION, RoundSetup, bits_for
-from secagg import CapacityError, ParameterError, PrimeField, Reason, RemoteProtocolError
-from sketch import PublicSeed, SketchSpec
+from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, RemoteProtocolError
+from sketch import PublicSeed, SketchKind, SketchSpec
 
 
 def test_announcement_round_trips(make_setup):
@@ -71,6 +71,15 @@ def _cases():
         ("coins", -1),
         ("tolerated_dropouts", -1),
         ("tolerated_dropouts", 6),
+        ("tolerated_dropouts", 1 << 64),
+        ("tolerated_dropouts", 2.0),
+        ("clip_l2", 1e-101),
+        ("clip_l2", True),
+        ("clip_l2", 10**400),
+        ("sketch_clip_l2", 1e101),
+        ("scale", 1e60),
+        ("scale", 1e-320),
+        ("sketch", SketchSpec(SketchKind.COUNT_MEAN, 200, 5, 41)),
     ],
 )
 def test_infeasible_parameters_are_named(make_setup, name, value):
@@ -116,6 +125,8 @@ def test_context_and_parameters_must_belong_together(make_setup):
     setup, other = make_setup(), make_setup(coins=7)
     with pytest.raises(ParameterError, match="application_digest"):
         RoundSetup(setup.context, other.parameters)
+    with pytest.raises(ParameterError, match="length"):
+        RoundSetup(dataclasses.replace(setup.context, length=201), setup.parameters)
 
 
 @given(st.binary(max_size=300))
@@ -155,3 +166,33 @@ def test_an_announcement_with_too_many_fields_is_refused(make_setup):
     data = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode([*fields, 1])
     with pytest.raises(RemoteProtocolError):
         RoundSetup.from_announcement(data, bytes(32))
+
+
+class TestSurvivors:
+    """Noise, dropouts and the smallest sum are one promise."""
+
+    def with_context(self, setup, **changes):
+        return RoundSetup(dataclasses.replace(setup.context, **changes), setup.parameters)
+
+    def test_a_sum_over_fewer_than_the_noise_was_made_for_is_refused(self, make_setup):
+        make_setup(tolerated_dropouts=1, minimum_survivors=5)
+        with pytest.raises(ParameterError, match=r"minimum_survivors = 4.*at least 5"):
+            make_setup(tolerated_dropouts=1, minimum_survivors=4)
+
+    def test_the_fewest_honest_are_survivors_without_colluders(self, make_setup):
+        setup = self.with_context(
+            make_setup(minimum_survivors=5), tolerated_colluders=1, threshold=4
+        )
+        assert setup.fewest_honest == 4
+        fewest = setup.event(setup.context.minimum_survivors, against_server=True)
+        assert fewest.coins == setup.fewest_honest * setup.parameters.coins
+
+    def test_somebody_honest_must_be_left(self, make_setup):
+        setup = make_setup(mode=Mode.SEMI_HONEST)
+        with pytest.raises(ParameterError, match="somebody is left"):
+            self.with_context(setup, tolerated_colluders=4, threshold=5, minimum_survivors=5)
+
+    def test_removable_seeds_are_refused(self, make_setup):
+        """Nothing in this pipeline makes noise of them, so they must not be counted on."""
+        with pytest.raises(ParameterError, match="removal"):
+            self.with_context(make_setup(), removal=(1, 1, 0))

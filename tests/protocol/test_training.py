@@ -16,16 +16,25 @@ from dp import (
     FailureReserve,
     Ledger,
     LedgerError,
-    NonFiniteUpdateError,
     replay,
 )
 from protocol.accounts import ClientAccounts
 from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate, sketch_clip
-from protocol.client import ClientPolicy
+from protocol.errors import PolicyError
+from protocol.pipeline import Pipeline
+from protocol.setup import RoundSetup
 from protocol.training import PrivateTraining, TrainingPlan
-from secagg import Identity, ParameterError, TooFewSurvivorsError
+from secagg import (
+    ClientSession,
+    Identity,
+    LocalProtocolError,
+    Mode,
+    ParameterError,
+    TooFewSurvivorsError,
+)
+from secagg.transitions import ClientPhase
 from sketch import PublicSeed, SketchSpec, spec_for_size
 from sketch.controllers import Decision, FixedRate, Rationale
 from sketch.controllers.base import ControllerState
@@ -80,6 +89,23 @@ def constant(_):
     return np.full(D, 0.02)
 
 
+def aggregator_of(kind, cohort):
+    return IdealAggregator() if kind == "ideal" else RealAggregator(cohort, plan().client_policy(D))
+
+
+class Watched:
+    """An aggregator that keeps the setups it was given, and may do something of its own."""
+
+    def __init__(self, inner=None, instead=None):
+        self.inner, self.instead, self.setups = inner or IdealAggregator(), instead, []
+
+    def run(self, setup, updates, dropouts, before_release):
+        self.setups.append(setup)
+        if self.instead:
+            return self.instead(setup, before_release)
+        return self.inner.run(setup, updates, dropouts, before_release=before_release)
+
+
 def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
     run = training(ledger)
     results = [run.run_round(cohort, constant, MODEL, {}) for _ in range(3)]
@@ -120,13 +146,12 @@ def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(cohort, ledger, kind):
-    aggregator = IdealAggregator() if kind == "ideal" else RealAggregator(cohort, ClientPolicy())
-    run = training(ledger, aggregator)
+    run = training(ledger, aggregator_of(kind, cohort))
     first = run.run_round(cohort, constant, MODEL, {})
     head, entries = ledger.head, ledger.entries()
     with pytest.raises(TooFewSurvivorsError):
         run.run_round(cohort, constant, MODEL, dict.fromkeys(range(4), Stage.INPUT))
-    with pytest.raises(NonFiniteUpdateError):
+    with pytest.raises(TooFewSurvivorsError):
         run.run_round(cohort, lambda _: np.full(D, np.inf), MODEL, {})
     assert (ledger.head, ledger.entries()) == (head, entries)
     second = run.run_round(cohort, constant, MODEL, {})
@@ -134,11 +159,206 @@ def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(cohort, ledger
     assert second.epsilon_server > first.epsilon_server
 
 
-def test_nothing_is_released_if_the_ledger_cannot_be_written(cohort, ledger):
-    run = training(ledger)
+@pytest.mark.parametrize("stage", [Stage.CONFIRM, Stage.UNMASK])
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
+    cohort, ledger, kind, stage
+):
+    """Some clients may have given up their shares, and whoever deviates may know the sum."""
+    run = training(ledger, aggregator_of(kind, cohort))
+    with pytest.raises(TooFewSurvivorsError):
+        run.run_round(cohort, constant, MODEL, dict.fromkeys(range(8), stage))
+    (entry,) = ledger.entries()
+    assert entry.metadata["survivors"] == 12
+    paid = replay(ledger.events(), DominationAccountant(plan().goal.reserve))
+    result = run.run_round(cohort, constant, MODEL, {})
+    assert result.number == 0
+    assert len(ledger.entries()) == 2
+    assert result.epsilon_server > 1.3 * paid.epsilon(1e-5)
+
+
+@pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_a_round_that_fails_before_costs_nothing(cohort, ledger, kind, stage):
+    run = training(ledger, aggregator_of(kind, cohort))
+    with pytest.raises(TooFewSurvivorsError):
+        run.run_round(cohort, constant, MODEL, dict.fromkeys(range(8), stage))
+    assert ledger.entries() == ()
+    assert run.run_round(cohort, constant, MODEL, {}).epsilon_server < 5
+
+
+def test_a_round_that_fails_in_the_last_stage_is_paid_for(cohort, ledger):
+    def fail(setup, before_release):
+        before_release(11)
+        raise TooFewSurvivorsError(str(Stage.RECOVER), 2, 7)
+
+    run = training(ledger, Watched(instead=fail))
+    with pytest.raises(TooFewSurvivorsError, match="recover"):
+        run.run_round(cohort, constant, MODEL, {})
+    (entry,) = ledger.entries()
+    assert entry.metadata["survivors"] == 11
+
+
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_nothing_is_released_if_the_ledger_cannot_be_written(cohort, ledger, kind, monkeypatch):
+    """Real clients are never asked for a share: the last thing they did was to upload."""
+    phases = []
+    run = training(ledger, aggregator_of(kind, cohort))
+    monkeypatch.setattr(
+        ClientSession, "receive_bytes", lambda session, data: _traced(phases, session, data)
+    )
+    monkeypatch.setattr(Pipeline, "decode", lambda *_: pytest.fail("decoded"))
     ledger.close()
     with pytest.raises(LedgerError):
         run.run_round(cohort, constant, MODEL, {})
+    assert set(phases) <= {ClientPhase.ADVERTISED, ClientPhase.SHARED}
+    assert (phases == []) == (kind == "ideal")
+
+
+def _traced(phases, session, data):
+    phases.append(session.phase)
+    return RECEIVE_BYTES(session, data)
+
+
+RECEIVE_BYTES = ClientSession.receive_bytes
+
+
+def test_the_ledger_is_written_before_the_sum_is_decoded(cohort, ledger, monkeypatch):
+    decode = Pipeline.decode
+    written = []
+
+    def watched(pipeline, total):
+        written.append(len(ledger.entries()))
+        return decode(pipeline, total)
+
+    monkeypatch.setattr(Pipeline, "decode", watched)
+    run = training(ledger)
+    for _ in range(2):
+        run.run_round(cohort, constant, MODEL, {})
+    assert written == [1, 2]
+
+
+def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(cohort, ledger):
+    def silent(setup, before_release):
+        return IdealAggregator().run(setup, constant, {})
+
+    def another(setup, before_release):
+        before_release(11)
+        return IdealAggregator().run(setup, constant, {})
+
+    for instead in (silent, another):
+        with pytest.raises(LocalProtocolError, match="nothing is decoded"):
+            training(ledger, Watched(instead=instead)).run_round(cohort, constant, MODEL, {})
+
+
+def test_no_round_is_announced_twice(cohort, ledger):
+    watched = Watched(RealAggregator(cohort, plan().client_policy(D)))
+    run = training(ledger, watched)
+    with pytest.raises(TooFewSurvivorsError):
+        run.run_round(cohort, constant, MODEL, dict.fromkeys(range(8), Stage.SHARE))
+    results = [run.run_round(cohort, constant, MODEL, {}) for _ in range(2)]
+    contexts = [setup.context for setup in watched.setups]
+    assert [context.round_number for context in contexts] == [0, 1, 2]
+    assert len({context.session_id for context in contexts}) == 1
+    assert [result.number for result in results] == [0, 1]
+    assert [entry.metadata["attempt"] for entry in ledger.entries()] == [1, 2]
+    assert [entry.metadata["round"] for entry in ledger.entries()] == [0, 1]
+
+
+def test_bad_notes_stop_a_round_before_any_client_is_asked(cohort, ledger):
+    watched = Watched()
+    with pytest.raises(ParameterError, match="notes"):
+        training(ledger, watched).run_round(cohort, constant, MODEL, {}, notes={"x": [1]})
+    assert watched.setups == []
+    assert ledger.entries() == ()
+
+
+def test_clients_that_were_invited_and_dropped_out_pay_too(cohort, ledger):
+    run = training(ledger, rounds=2)
+    others = [Identity.from_private_bytes(hashlib.sha256(b"p%d" % i).digest()) for i in range(N)]
+    run.run_round(cohort, constant, MODEL, {0: Stage.ADVERTISE})
+    assert cohort[0].public[:8].hex() in ledger.entries()[-1].metadata["cohort"]
+    once = run.run_round([*others[1:], cohort[1]], constant, MODEL, {}).epsilon_server
+    twice = run.run_round([*others[1:], cohort[0]], constant, MODEL, {}).epsilon_server
+    # Others have two rounds behind them as well; the lost client's first one counts as much.
+    assert once == twice
+    with pytest.raises(BudgetExceededError):
+        run.run_round([others[0], cohort[0], *_strangers(10)], constant, MODEL, {})
+
+
+def _strangers(count):
+    return [Identity.from_private_bytes(bytes([i + 1]) * 32) for i in range(count)]
+
+
+def test_a_run_goes_on_with_its_own_goal_only(cohort, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.open(path) as first:
+        training(first).run_round(cohort, constant, MODEL, {})
+    with Ledger.open(path) as second, pytest.raises(ParameterError, match="goal"):
+        training(second, goal=PrivacyGoal(20.0, 1e-5, 3))
+    with Ledger.open(path) as third:
+        training(third)
+
+
+class TestClientPolicy:
+    """The policy that goes with a plan accepts the plan's own rounds and nothing weaker."""
+
+    def setup_of(self, cohort, ledger, **overrides):
+        watched = Watched()
+        training(ledger, watched, **overrides).run_round(cohort, constant, MODEL, {})
+        return watched.setups[0]
+
+    def weaker(self, setup, **changes):
+        parameters = replace(setup.parameters, **changes)
+        context = replace(setup.context, application_digest=parameters.digest())
+        return RoundSetup(context, parameters)
+
+    @pytest.mark.parametrize("rate", [1.0, 3.0, 20.0])
+    @pytest.mark.parametrize("mode", list(Mode))
+    def test_it_accepts_the_plans_rounds(self, cohort, tmp_path, rate, mode):
+        with Ledger.open(tmp_path / "l.jsonl") as ledger:
+            setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), mode=mode)
+        plan(mode=mode).client_policy(D).check(setup)
+
+    @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.97])
+    def test_it_refuses_fewer_coins(self, cohort, ledger, share):
+        setup = self.setup_of(cohort, ledger)
+        coins = int(setup.parameters.coins * share)
+        with pytest.raises(PolicyError, match=r"noise_multiplier|epsilon"):
+            plan().client_policy(D).check(self.weaker(setup, coins=coins))
+
+    def test_it_refuses_what_else_the_plan_does_not_say(self, cohort, ledger):
+        setup = self.setup_of(cohort, ledger)
+        policy = plan().client_policy(D)
+        with pytest.raises(PolicyError, match="clip_l2"):
+            policy.check(self.weaker(setup, clip_l2=1.5))
+        with pytest.raises(PolicyError, match="dimension"):
+            plan().client_policy(D + 1).check(setup)
+        with pytest.raises(PolicyError, match="minimum_survivors"):
+            plan(tolerated_dropouts=2).client_policy(D).check(setup)
+        with pytest.raises(PolicyError, match="tolerated_colluders"):
+            plan(tolerated_colluders=2).client_policy(D).check(setup)
+
+    def test_it_refuses_a_server_that_only_promises(self, cohort, ledger):
+        setup = self.setup_of(cohort, ledger, mode=Mode.SEMI_HONEST)
+        with pytest.raises(PolicyError, match="mode"):
+            plan().client_policy(D).check(setup)
+
+    def test_clients_count_for_themselves(self, cohort, tmp_path):
+        """Two servers, each within the goal; the client is the one who sees both."""
+        real = RealAggregator(cohort, plan().client_policy(D))
+        for number in range(2):
+            with Ledger.open(tmp_path / f"{number}.jsonl") as ledger:
+                run = training(ledger, real)
+                rounds = 3 if number == 0 else 1
+                try:
+                    for _ in range(rounds):
+                        run.run_round(cohort, constant, MODEL, {})
+                except TooFewSurvivorsError as error:
+                    assert number == 1
+                    assert "epsilon" in error.__notes__[0]
+                else:
+                    assert number == 0
 
 
 def test_spending_before_a_restart_is_counted(cohort, tmp_path):
@@ -168,7 +388,7 @@ def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):
 
 
 def test_the_controller_changes_the_size_between_rounds(cohort, ledger):
-    aggregator = RealAggregator(cohort, ClientPolicy())
+    aggregator = RealAggregator(cohort, plan(rounds=4).client_policy(D))
     run = training(ledger, aggregator, Halving(), rounds=4)
     results = [run.run_round(cohort, constant, MODEL, {}) for _ in range(4)]
     assert [result.setup.parameters.length for result in results] == [300, 150, 75, 35]
@@ -241,6 +461,12 @@ class TestCalibration:
         parameters = self.parameters(SketchSpec.identity(100), epsilon=epsilon)
         assert (8 * parameters.coins / 4) ** 0.5 >= 15.9
 
+    @pytest.mark.parametrize("fewest_honest", [1, 8, 1000])
+    @pytest.mark.parametrize("epsilon", [0.5, 4.0, 50.0])
+    def test_rounding_is_a_small_share_of_the_noise(self, fewest_honest, epsilon):
+        parameters = self.parameters(SketchSpec.identity(15), fewest_honest, epsilon)
+        assert 1 / 6 <= 0.0101 * parameters.coins / 4
+
     def test_fewer_honest_clients_carry_more_coins_each(self):
         spec = SketchSpec.identity(100)
         few, many = self.parameters(spec, 4), self.parameters(spec, 40)
@@ -294,7 +520,8 @@ class TestAccounts:
 
     def test_an_entry_without_a_cohort_is_charged_to_everybody(self):
         accounts = self.accounts()
-        accounts.replay([(self.event, {"cohort": ["a"]}), (self.event, {})])
+        accounts.replay(self.event, ["a"])
+        accounts.replay(self.event, None)
         assert accounts.epsilon(1e-5)[0] == self.epsilon_of(self.event, self.event)
         accounts.record(["new"], self.event, self.event)
         assert accounts.epsilon(1e-5)[0] == self.epsilon_of(self.event, self.event)

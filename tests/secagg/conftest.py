@@ -29,7 +29,14 @@ from secagg import (
     lowest_threshold,
 )
 from secagg.keys import Rand
-from secagg.messages import AnyMessage, MaskedInput, encode_message, encode_set
+from secagg.messages import (
+    AnyMessage,
+    MaskedInput,
+    SeedShares,
+    ShareBundle,
+    encode_message,
+    encode_set,
+)
 from secagg.reference import ReferenceRound, Stage, run_secagg
 from secagg.roster import masked_input_parts
 from secagg.tags import Usage, encode_index
@@ -70,6 +77,10 @@ def counter_rand(seed: bytes) -> Rand:
 def identity_of(number: int) -> Identity:
     """Identity number `number`, the same in every run."""
     return Identity.from_private_bytes(hashlib.sha256(b"identity %d" % number).digest())
+
+
+REMOVAL = (0b11, 0b01, 0b10)
+"""Seeds that every survivor gives up when 0, 1, 2 clients of five are lost."""
 
 
 def context_of(n: int = 4, mode: Mode = Mode.ACTIVE, **changes: Any) -> SessionContext:
@@ -140,6 +151,13 @@ class Cohort:
         """Client u's input."""
         return FieldVector(self.context.field, self.inputs[u].copy())
 
+    def removable_seeds(self, u: int) -> list[bytes]:
+        """Client u's removable seeds: drawn after two keys, a nonce and the self-mask seed."""
+        rand = self.rand(u)
+        for size in (32, 32, 16, 32):
+            rand(size)
+        return [rand(32) for _ in range(self.context.seeds)]
+
     def expected(self, survivors: Iterable[int]) -> list[int]:
         """The plain sum of the survivors' inputs modulo p."""
         return [
@@ -167,17 +185,20 @@ class Cohort:
             if stage is until:
                 self.pending = down
                 return None
-            for u, data in self.answers(stage, down).items():
+            answers = self.answers(stage, down)
+            if stage is Stage.UNMASK:
+                self.released = tuple(answers)
+            for u, data in answers.items():
                 self.wire[stage, Direction.UP, u] = data
                 self.send_up(stage, u, data)
-            if stage is Stage.UNMASK:
+            if stage is Stage.RECOVER:
                 break
             down = dict(self.server.close_round_bytes())
             for u, data in down.items():
                 self.wire[stage, Direction.DOWN, u] = data
         total = self.server.unmask(executor)
-        for u in self.server_answered:
-            assert self.clients[u].phase is ClientPhase.FINISHED
+        over = {ClientPhase.FINISHED, ClientPhase.RELEASED}
+        assert {self.clients[u].phase for u in self.released if u not in self.failed} <= over
         assert self.server.phase is ServerPhase.FINISHED
         return total
 
@@ -229,23 +250,49 @@ class Cohort:
                 assert (self.server.phase, self.server.answered) == before
 
     def resigned(self, message: AnyMessage) -> AnyMessage:
-        """A changed upload or unmask message with the signature its malicious sender would make."""
-        round_hash = self.server._checked_roster().hash
-        identity = identity_of(message.sender)
+        """A changed message with the signature its malicious sender would make."""
+        round_hash = self.round_hash()
+        identity, index = identity_of(message.sender), encode_index(message.sender)
         if isinstance(message, MaskedInput):
             parts = masked_input_parts(round_hash, message.sender, message.vector)
             signature = identity.sign(Usage.INPUT, *parts)
+        elif isinstance(message, ShareBundle):
+            parts = (round_hash, index, message.commitments, message.sealed)
+            signature = identity.sign(Usage.SHARE, *parts)
+        elif isinstance(message, SeedShares):
+            bitmap = encode_set(self.server._missing_seeds(), self.n)
+            parts = (round_hash, index, bitmap, message.shares)
+            signature = identity.sign(Usage.RECOVER, *parts)
         else:
             bitmap = encode_set(self.server.survivors, self.n)
-            parts = (round_hash, encode_index(message.sender), bitmap, message.shares)
+            parts = (round_hash, index, bitmap, message.shares, message.seeds)
             signature = identity.sign(Usage.UNMASK, *parts)
         return msgspec.structs.replace(message, signature=signature)
+
+    def round_hash(self) -> bytes:
+        """The hash that the server binds this round to."""
+        return self.server._checked_roster().hash
 
     def assert_over(self, u: int) -> None:
         """Client u is aborted and takes nothing any more."""
         assert self.clients[u].phase is ClientPhase.ABORTED
         with pytest.raises(SessionAbortedError):
             self.clients[u].begin()
+
+
+def cohort_before(stage: Stage, mode: Mode = Mode.ACTIVE, **options: Any) -> Cohort:
+    """Five clients and a server before a stage; t = minimum = 3.
+
+    Seeds are asked for only when a survivor goes away without giving up its own: the cohort before
+    `RECOVER` has lost client 4, after its upload.
+    """
+    changes: dict[str, Any] = {"threshold": 3}
+    if stage is Stage.RECOVER:
+        changes["removal"] = REMOVAL
+        options.setdefault("drops", {4: Stage.UNMASK})
+    cohort = Cohort(context_of(5, mode, **changes), **options)
+    cohort.run(until=stage)
+    return cohort
 
 
 @pytest.fixture(scope="session")
@@ -255,6 +302,8 @@ def secagg_kit() -> SimpleNamespace:
         ALPHA=ALPHA,
         Cohort=Cohort,
         Direction=Direction,
+        REMOVAL=REMOVAL,
+        before=cohort_before,
         context=context_of,
         identity=identity_of,
         rand=counter_rand,

@@ -64,6 +64,19 @@ def keys(n: int) -> tuple[bytes, ...]:
         ("threshold", {"threshold": 1, "mode": Mode.SEMI_HONEST}),
         ("minimum_survivors", {"minimum_survivors": 2}),
         ("minimum_survivors", {"minimum_survivors": 5}),
+        ("degree", {"degree": 1}),
+        ("degree", {"degree": 3}),
+        ("degree", {"degree": -2}),
+        ("degree", {"degree": 4}),
+        ("degree", {"degree": 2.0}),
+        ("degree", {"degree": True}),
+        ("removal", {"removal": [0, 1]}),
+        ("removal", {"removal": (0, 1.0)}),
+        ("removal", {"removal": (0, True)}),
+        ("removal", {"removal": (0, -1)}),
+        ("removal", {"removal": (0, 1 << 63)}),
+        ("removal", {"removal": (0,)}),
+        ("removal", {"removal": (1,)}),
     ],
 )
 def test_infeasible_parameters_are_named(
@@ -74,6 +87,77 @@ def test_infeasible_parameters_are_named(
     assert raised.value.argument == argument
 
 
+@pytest.mark.parametrize(
+    ("argument", "changes"),
+    [
+        # 2 t > k + c, and c may be as many as there are colluders.
+        ("threshold", {"threshold": 4}),
+        ("threshold", {"threshold": 5, "tolerated_colluders": 1, "degree": 10}),
+        ("threshold", {"threshold": 9}),
+        ("threshold", {"threshold": 1, "mode": Mode.SEMI_HONEST}),
+        (
+            "threshold",
+            {"threshold": 3, "mode": Mode.SEMI_HONEST, "tolerated_colluders": 3},
+        ),
+        # t honest survivors, and nobody holds a share of its own.
+        ("minimum_survivors", {"minimum_survivors": 5}),
+        ("minimum_survivors", {"threshold": 7, "tolerated_colluders": 3, "minimum_survivors": 9}),
+        ("minimum_survivors", {"minimum_survivors": 13}),
+        # Eight of twelve lost, on a ring with k = 8, may stand in the way of the others.
+        ("degree", {"mode": Mode.SEMI_HONEST, "threshold": 3, "minimum_survivors": 4}),
+        (
+            "degree",
+            {
+                "mode": Mode.SEMI_HONEST,
+                "threshold": 4,
+                "minimum_survivors": 7,
+                "tolerated_colluders": 3,
+            },
+        ),
+        ("degree", {"degree": 11}),
+        ("degree", {"degree": 12}),
+        ("removal", {"removal": (1,) * 3}),
+    ],
+)
+def test_unsafe_sparse_graphs_are_refused(
+    secagg_kit: SimpleNamespace, argument: str, changes: dict[str, Any]
+) -> None:
+    """Around a feasible context: twelve clients, k = 8, t = 5, at most three lost."""
+    feasible = {"degree": 8, "threshold": 5, "minimum_survivors": 9, "removal": (1,) * 4}
+    assert secagg_kit.context(12, **feasible).degree == 8
+    if "minimum_survivors" in changes:
+        feasible["removal"] = (1,) * 13
+    with pytest.raises(ParameterError) as raised:
+        secagg_kit.context(12, **{**feasible, **changes})
+    assert raised.value.argument == argument
+    assert str(raised.value.value)
+
+
+def test_a_large_ring_is_refused_only_where_it_may_break(secagg_kit: SimpleNamespace) -> None:
+    """More may be lost than a client has neighbours, as long as they hardly stand together."""
+    common = {"threshold": 17, "tolerated_colluders": 50, "mode": Mode.SEMI_HONEST}
+    context = secagg_kit.context(1_000, degree=30, minimum_survivors=950, **common)
+    assert context.degree == 30
+    with pytest.raises(ParameterError, match="raise minimum_survivors") as raised:
+        secagg_kit.context(1_000, degree=30, minimum_survivors=500, **common)
+    assert raised.value.argument == "degree"
+
+
+def test_seeds_of_the_table(secagg_kit: SimpleNamespace) -> None:
+    context = secagg_kit.context(5, threshold=3, removal=(0b100, 0, 0b11, 1 << 62))
+    assert context.seeds == 63
+    assert [context.removed_seeds(survivors) for survivors in (5, 4, 3)] == [(2,), (), (0, 1)]
+    none = secagg_kit.context(5, threshold=3)
+    assert none.seeds == 0
+    assert [none.removed_seeds(survivors) for survivors in (5, 4, 3)] == [(), (), ()]
+
+
+def test_hash_covers_every_entry_of_the_table(secagg_kit: SimpleNamespace) -> None:
+    tables = [(), (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0, 0), (2, 0, 0)]
+    contexts = [secagg_kit.context(5, threshold=3, removal=table) for table in tables]
+    assert len({context.hash for context in contexts}) == len(tables)
+
+
 def test_cohort_is_bounded(secagg_kit: SimpleNamespace) -> None:
     with pytest.raises(ParameterError, match="cohort"):
         secagg_kit.context(4, cohort=(bytes(32),) * (MAX_COHORT + 1))
@@ -82,11 +166,13 @@ def test_cohort_is_bounded(secagg_kit: SimpleNamespace) -> None:
 CHANGES: dict[str, Any] = {
     "session_id": bytes(16),
     "round_number": 4,
-    "cohort": keys(6),
-    "threshold": 5,
-    "minimum_survivors": 6,
+    "cohort": keys(8),
+    "threshold": 6,
+    "minimum_survivors": 7,
     "mode": Mode.SEMI_HONEST,
     "tolerated_colluders": 1,
+    "degree": 6,
+    "removal": (0b1, 0b1, 0b0),
     "bits": 17,
     "length": 6,
     "application_digest": bytes(32),
@@ -94,7 +180,7 @@ CHANGES: dict[str, Any] = {
 
 
 def test_hash_covers_every_parameter(secagg_kit: SimpleNamespace) -> None:
-    base = secagg_kit.context(6, minimum_survivors=5)
+    base = secagg_kit.context(8, threshold=5, minimum_survivors=6, removal=(0b1, 0b0, 0b0))
     names = {field.name for field in dataclasses.fields(base)} - {"hash"}
     assert names == set(CHANGES)
     hashes = {base.hash, *(dataclasses.replace(base, **{n: CHANGES[n]}).hash for n in names)}
@@ -120,6 +206,13 @@ def test_lowest_threshold(n: int) -> None:
         assert 2 * active > n + colluders >= 2 * (active - 1)
         semi_honest = lowest_threshold(n, colluders, Mode.SEMI_HONEST)
         assert semi_honest == max(2, colluders + 1)
+        for degree in range(2, n - 1, 2):
+            # In so small a cohort all colluders may be neighbours of one client.
+            corrupt = min(colluders, degree)
+            active = lowest_threshold(n, colluders, Mode.ACTIVE, degree)
+            assert active == 2 or 2 * active > degree + corrupt >= 2 * (active - 1)
+            semi_honest = lowest_threshold(n, colluders, Mode.SEMI_HONEST, degree)
+            assert semi_honest == max(2, corrupt + 1)
 
 
 @pytest.mark.parametrize("index", [-1, 4])

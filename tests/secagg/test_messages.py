@@ -11,10 +11,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from secagg import SERVER, ClientSession, Mode, Reason, RemoteProtocolError, ServerSession
+from secagg import (
+    SERVER,
+    ClientSession,
+    Mode,
+    Reason,
+    RemoteProtocolError,
+    ServerSession,
+    lowest_threshold,
+)
 from secagg.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
-    SEALED_SHARE_BYTES,
+    COMMITMENT_BYTES,
     WIRE_VERSION,
     Advertisement,
     AnyMessage,
@@ -23,6 +31,8 @@ from secagg.messages import (
     DeliveredShares,
     MaskedInput,
     Roster,
+    SeedRequest,
+    SeedShares,
     ShareBundle,
     SurvivorSet,
     UnmaskShares,
@@ -32,6 +42,7 @@ from secagg.messages import (
     encode_message,
     encode_set,
     largest_message_bytes,
+    sealed_share_bytes,
     split_items,
 )
 from secagg.reference import Stage
@@ -40,16 +51,18 @@ from secagg.shamir import SHARE_BYTES
 TAG, SENDER, LIMIT = b"contexts", 5, 10_000
 UP: list[AnyMessage] = [
     Advertisement(TAG, SENDER, b"s" * 32, b"m" * 32, b"n" * 16, b"x" * 64),
-    ShareBundle(TAG, SENDER, b"c" * 32, b"sealed", b"x" * 64),
+    ShareBundle(TAG, SENDER, b"commitments", b"sealed", b"x" * 64),
     MaskedInput(TAG, SENDER, b"vector", bytes(64)),
     Confirmation(TAG, SENDER, b"x" * 64),
-    UnmaskShares(TAG, SENDER, b"shares", bytes(64)),
+    UnmaskShares(TAG, SENDER, b"shares", b"seeds", bytes(64)),
+    SeedShares(TAG, SENDER, b"shares", bytes(64)),
 ]
 DOWN: list[AnyMessage] = [
-    Roster(TAG, b"\x0f", b"entries"),
+    Roster(TAG, b"\x0f", b"r" * 32, b"proof", b"entries"),
     DeliveredShares(TAG, b"\x0f", b"sealed"),
     SurvivorSet(TAG, b"\x0f"),
     ConfirmationSet(TAG, b"\x0f", b"signatures"),
+    SeedRequest(TAG, b"\x0f"),
 ]
 LENGTHS = {
     "context": 8,
@@ -57,7 +70,7 @@ LENGTHS = {
     "masking_key": 32,
     "nonce": 16,
     "signature": 64,
-    "commitment": 32,
+    "root": 32,
 }
 
 
@@ -96,7 +109,7 @@ def test_round_trip(message: AnyMessage) -> None:
 
 
 def test_message_numbers_are_distinct() -> None:
-    assert [fields_of(message)[0] for message in UP + DOWN] == [1, 3, 5, 7, 9, 2, 4, 6, 8]
+    assert [fields_of(message)[0] for message in UP + DOWN] == [1, 3, 5, 7, 9, 11, 2, 4, 6, 8, 10]
 
 
 @pytest.mark.parametrize("message", UP + DOWN, ids=name)
@@ -206,7 +219,7 @@ def bodies() -> st.SearchStrategy[bytes]:
     trees = st.recursive(
         scalars, lambda inner: st.lists(inner, max_size=7) | st.dictionaries(st.text(), inner)
     )
-    numbered = st.tuples(st.integers(0, 10), st.just(TAG)).flatmap(
+    numbered = st.tuples(st.integers(0, 12), st.just(TAG)).flatmap(
         lambda head: st.lists(scalars, max_size=6).map(lambda rest: [*head, *rest])
     )
     changed = st.tuples(
@@ -244,27 +257,29 @@ def test_any_bytes_are_accepted_or_refused(body: bytes, version: int) -> None:
 def test_any_bytes_at_any_stage_are_accepted_or_refused(
     secagg_kit: SimpleNamespace, mode: Mode, stage: Stage
 ) -> None:
-    context = secagg_kit.context(3, mode)
+    context = secagg_kit.context(3, mode, removal=(0b1, 0b1))
     tag = context.hash[:8]
-    honest = secagg_kit.Cohort(context)
+    drops = {2: Stage.UNMASK} if stage is Stage.RECOVER else {}
+    honest = secagg_kit.Cohort(context, drops)
     honest.run()
     up = honest.wire[stage, secagg_kit.Direction.UP, 1]
-    down = honest.wire.get((Stage(max(stage - 1, 0)), secagg_kit.Direction.DOWN, 1), b"\1\x90")
+    before = honest.stages[honest.stages.index(stage) - 1]
+    down = honest.wire.get((before, secagg_kit.Direction.DOWN, 1), b"\1\x90")
     position = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3)
     data = st.one_of(
         st.tuples(st.sampled_from([up, down]), position).map(lambda pair: change(*pair)),
-        st.tuples(st.integers(1, 9), st.integers(0, 3), st.lists(st.binary(max_size=8))).map(
+        st.tuples(st.integers(1, 11), st.integers(0, 3), st.lists(st.binary(max_size=8))).map(
             lambda t: wire([t[0], tag, *([t[1]] if t[0] % 2 else []), *t[2]])
         ),
         bodies().map(lambda body: bytes([WIRE_VERSION]) + body),
     )
-    cohort = secagg_kit.Cohort(context)
+    cohort = secagg_kit.Cohort(context, drops)
     cohort.run(until=stage)
 
     @settings(max_examples=60, deadline=None)
     @given(data=data)
     def check(data: bytes) -> None:
-        client = secagg_kit.Cohort(context)
+        client = secagg_kit.Cohort(context, drops)
         client.run(until=stage)
         for receive in (
             lambda: client.clients[1].receive_bytes(data),
@@ -312,16 +327,50 @@ def test_items() -> None:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize(("n", "length", "bits"), [(2, 1, 8), (3, 400, 62), (9, 1, 8), (40, 9, 8)])
+@pytest.mark.parametrize("seeds", [0, 1, 5, 63])
+@pytest.mark.parametrize(
+    ("n", "length", "bits", "degree"),
+    [(3, 400, 62, 0), (9, 1, 8, 0), (40, 9, 8, 0), (12, 1, 8, 6), (40, 1, 8, 6), (12, 1, 8, 10)],
+)
 def test_no_honest_message_is_oversized(
-    secagg_kit: SimpleNamespace, mode: Mode, n: int, length: int, bits: int
+    secagg_kit: SimpleNamespace,
+    mode: Mode,
+    n: int,
+    length: int,
+    bits: int,
+    degree: int,
+    seeds: int,
 ) -> None:
-    context = secagg_kit.context(n, mode, length=length, bits=bits)
-    cohort = secagg_kit.Cohort(context)
+    """A survivor is missing, so every kind of message is sent where there are seeds."""
+    context = secagg_kit.context(
+        n,
+        mode,
+        length=length,
+        bits=bits,
+        degree=degree,
+        threshold=lowest_threshold(n, 0, mode, degree),
+        minimum_survivors=n - 1,
+        removal=((1 << seeds) - 1,) * 2,
+    )
+    cohort = secagg_kit.Cohort(context, drops={0: Stage.UNMASK})
     cohort.run()
+    assert any(stage is Stage.RECOVER for stage, _, _ in cohort.wire) == (seeds > 0)
     limit = largest_message_bytes(context)
     largest = max(map(len, cohort.wire.values()))
-    assert largest <= limit <= largest + 300
+    # Room for two holders more than there are, and for one's own entry.
+    item = max(ADVERTISEMENT_ENTRY_BYTES, sealed_share_bytes(context))
+    assert largest <= limit <= largest + 3 * item + 300 + 32 * seeds
+
+
+def test_a_roster_so_small_that_the_graph_is_complete_is_not_oversized(
+    secagg_kit: SimpleNamespace,
+) -> None:
+    """Then a client has as many neighbours as its degree and not one more."""
+    context = secagg_kit.context(12, degree=10, threshold=6, minimum_survivors=11)
+    cohort = secagg_kit.Cohort(context, drops={3: Stage.ADVERTISE})
+    cohort.run()
+    assert len(cohort.server._checked_roster().graph.neighbours(0)) == 10
+    assert max(map(len, cohort.wire.values())) <= largest_message_bytes(context)
 
 
 def test_sessions_refuse_oversized_bytes(secagg_kit: SimpleNamespace) -> None:
@@ -345,9 +394,12 @@ def test_masked_vector_takes_its_bits_and_little_more(secagg_kit: SimpleNamespac
     assert max(sizes) < 30_000 + 64 + 32
 
 
-def test_sizes_are_those_of_the_document() -> None:
+@pytest.mark.parametrize("seeds", [0, 1, 7, 63])
+def test_sizes_are_those_of_the_document(secagg_kit: SimpleNamespace, seeds: int) -> None:
     """docs/protocol.md states them; a change is a change of the wire version."""
-    assert (ADVERTISEMENT_ENTRY_BYTES, SEALED_SHARE_BYTES, SHARE_BYTES) == (144, 88, 36)
+    context = secagg_kit.context(3, removal=((1 << seeds) - 1,) * 2)
+    assert sealed_share_bytes(context) == 88 + 36 * seeds
+    assert (ADVERTISEMENT_ENTRY_BYTES, SHARE_BYTES, COMMITMENT_BYTES) == (144, 36, 32)
     text = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
     assert f"one version byte ({WIRE_VERSION})" in text
     for message in UP + DOWN:

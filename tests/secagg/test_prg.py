@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from secagg import ParameterError, PrimeField, _kernels
-from secagg.prg import CHUNK_BYTES, accumulate_masks, expand_mask
+from secagg import ParameterError, PrimeField, _kernels, prg
+from secagg.prg import CHUNK_BYTES, MAX_COORDINATES, accumulate_masks, expand_mask
 from secagg.reference import expand, expand_element
 
 KEY = bytes(range(16))
@@ -41,15 +41,31 @@ def run_kernel(
     field: PrimeField,
     accumulator: NDArray[np.unsignedinteger],
     words: NDArray[np.unsignedinteger],
-    subtract: list[bool],
+    subtract: bool,
     skip: int = 0,
-) -> list[int]:
-    rejected = np.empty(len(subtract) * accumulator.size, np.int64)
-    flags = np.array(subtract)
+) -> list[tuple[int, int]]:
+    """Rows 7, 8, ... of words into the accumulator; the refused (row, position), in order."""
+    rows = words.shape[0]
+    refused = np.full(rows * accumulator.size + 1, -1, np.int64)
     found = _kernels.accumulate_words(
-        accumulator, words, skip, flags, field.modulus, field.word_mask, rejected
+        accumulator,
+        0,
+        accumulator.size,
+        words,
+        rows,
+        skip,
+        subtract,
+        field.modulus,
+        field.word_mask,
+        7,
+        refused,
+        1,
     )
-    return rejected[:found].tolist()
+    assert refused[0] == -1
+    return sorted(
+        (int(note) >> _kernels.POSITION_BITS, int(note) % (1 << _kernels.POSITION_BITS))
+        for note in refused[1:found]
+    )
 
 
 @pytest.mark.parametrize("bits", EXHAUSTIVE_BITS)
@@ -60,7 +76,8 @@ def test_refused_words_leave_every_accumulator_as_it_was(bits: int, subtract: bo
     for word in range(field.modulus, 1 << bits):
         accumulator = every.copy()
         words = np.full((1, every.size), word, field.dtype)
-        assert run_kernel(field, accumulator, words, [subtract]) == list(range(every.size))
+        expected = [(7, i) for i in range(every.size)]
+        assert run_kernel(field, accumulator, words, subtract) == expected
         assert np.array_equal(accumulator, every)
 
 
@@ -74,7 +91,7 @@ def test_all_sums_of_small_fields(bits: int, subtract: bool) -> None:
         # Bits above the field's must not count.
         words = np.full((1, p), word | (0xFFFF ^ field.word_mask), field.dtype)
         accumulator = every.copy()
-        assert run_kernel(field, accumulator, words, [subtract]) == []
+        assert run_kernel(field, accumulator, words, subtract) == []
         sign = -1 if subtract else 1
         assert np.array_equal(accumulator, (every.astype(np.int64) + sign * word) % p)
 
@@ -88,44 +105,137 @@ def test_sums_at_the_borders_of_larger_fields(bits: int, subtract: bool) -> None
     before = np.repeat(np.array(border, field.dtype), len(border))
     words = np.tile(np.array(border, field.dtype), len(border))
     accumulator = before.copy()
-    assert run_kernel(field, accumulator, words[None, :], [subtract]) == []
+    assert run_kernel(field, accumulator, words[None, :], subtract) == []
     for old, word, new in zip(before.tolist(), words.tolist(), accumulator.tolist(), strict=True):
         assert new == (old - word if subtract else old + word) % p
     for word in {p, p + 1, (p + (1 << bits)) // 2, (1 << bits) - 1} - {1 << bits}:
         accumulator = before.copy()
         words[:] = word
-        assert len(run_kernel(field, accumulator, words[None, :], [subtract])) == before.size
+        assert len(run_kernel(field, accumulator, words[None, :], subtract)) == before.size
         assert np.array_equal(accumulator, before)
 
 
-def test_rejections_are_reported_by_row_and_column_across_blocks() -> None:
+@pytest.mark.parametrize("bits", [8, 9, 15, 16])
+@pytest.mark.parametrize("subtract", [False, True])
+def test_any_order_of_words_and_refusals_in_a_group(bits: int, subtract: bool) -> None:
+    """Five rows, four of them in one pass, that meet every border value, refused ones included."""
+    field = PrimeField(bits)
+    p, top = field.modulus, 1 << bits
+    border = np.array([0, 1, p // 2, p - 1, p, top - 1], field.dtype)
+    words = np.array(np.meshgrid(*[border] * 4)).reshape(4, -1)
+    words = np.concatenate([words, words[2:3]])
+    good = np.where(words < p, words, 0).astype(np.int64).sum(axis=0)
+    for value in (0, 1, p // 2, p - 1):
+        accumulator = np.full(words.shape[1], value, field.dtype)
+        refused = run_kernel(field, accumulator, words, subtract)
+        assert np.array_equal(accumulator, (value + (-good if subtract else good)) % p)
+        assert refused == [(row + 7, i) for row, i in np.argwhere(words >= p).tolist()]
+
+
+@pytest.mark.parametrize("bits", [31, 32, 33, 62])
+@pytest.mark.parametrize("subtract", [False, True])
+def test_groups_of_rows_in_larger_fields(bits: int, subtract: bool) -> None:
+    field = PrimeField(bits)
+    p, top = field.modulus, 1 << bits
+    border = sorted({0, 1, p // 2, p - 1, p, top - 1} - {top})
+    words = np.array(np.meshgrid(*[np.array(border, field.dtype)] * 4)).reshape(4, -1)
+    good = np.where(words < p, words, 0).astype(object).sum(axis=0)
+    for value in (0, 1, p // 2, p - 1):
+        accumulator = np.full(words.shape[1], value, field.dtype)
+        refused = run_kernel(field, accumulator, words, subtract)
+        expected = (value + (-good if subtract else good)) % p
+        assert accumulator.tolist() == expected.tolist()
+        assert refused == [(row + 7, i) for row, i in np.argwhere(words >= p).tolist()]
+
+
+@pytest.mark.parametrize("subtract", [False, True])
+@pytest.mark.parametrize("rows", [1, 3, 4, 6, 9])
+def test_rejections_are_reported_by_row_and_position_across_blocks(
+    rows: int, subtract: bool
+) -> None:
     field = PrimeField(8)
     rng = np.random.default_rng(1)
-    length, rows, skip = 5000, 3, 2
+    length, skip = 5000, 2
     words = rng.integers(0, 1 << 16, (rows, skip + length + 4)).astype(field.dtype)
     accumulator = rng.integers(0, field.modulus, length).astype(field.dtype)
     masked = words[:, skip : skip + length] & np.uint16(255)
-    good = np.where(masked < field.modulus, masked, 0).astype(np.int64)
-    expected = (accumulator + good[0] - good[1] + good[2]) % field.modulus
-    found = run_kernel(field, accumulator, words, [False, True, False], skip)
+    good = np.where(masked < field.modulus, masked, 0).astype(np.int64).sum(axis=0)
+    expected = (accumulator + (-good if subtract else good)) % field.modulus
+    found = run_kernel(field, accumulator, words, subtract, skip)
     assert np.array_equal(accumulator, expected)
-    assert sorted(found) == np.flatnonzero(masked.reshape(-1) >= field.modulus).tolist()
+    assert found == [(row + 7, i) for row, i in np.argwhere(masked >= field.modulus).tolist()]
+
+
+def test_a_part_of_the_accumulator_is_filled_alone() -> None:
+    field = PrimeField(16)
+    accumulator = np.arange(100, dtype=field.dtype)
+    words = np.full((4, 50), field.modulus - 1, field.dtype)
+    words[3, 25] = field.modulus
+    refused = np.empty(1000, np.int64)
+    found = _kernels.accumulate_words(
+        accumulator, 20, 60, words, 4, 10, False, field.modulus, field.word_mask, 0, refused, 0
+    )
+    expected = np.arange(100)
+    expected[20:60] -= 4
+    expected[35] += 1
+    assert accumulator.tolist() == expected.tolist()
+    assert refused[:found].tolist() == [(3 << _kernels.POSITION_BITS) + 35]
+
+
+@pytest.mark.parametrize("first", [0, 255, 2**32 - 2, 2**56 - 1])
+def test_counter_blocks_are_big_endian(first: int) -> None:
+    blocks = np.empty((5, 2), np.uint64)
+    _kernels.counter_blocks(first, blocks)
+    expected = [(first + i).to_bytes(16, "big") for i in range(5)]
+    assert blocks.tobytes() == b"".join(expected)
+
+
+@pytest.mark.parametrize("start", [0, 3, 2**40 + 1])
+def test_scattered_counter_blocks_carry_the_stream(start: int) -> None:
+    positions = np.array([0, 7, 8, 4, 100_000])
+    blocks = np.empty((5, 2), np.uint64)
+    _kernels.scattered_counter_blocks(3, start, positions, 4, blocks)
+    expected = [b"\0\0\0\3" + ((start + i) // 4).to_bytes(12, "big") for i in positions.tolist()]
+    assert blocks.tobytes() == b"".join(expected)
+
+
+def test_notes_are_grouped_by_row() -> None:
+    notes = [(2, 5), (0, 9), (2, 1), (0, 2**48 - 1), (4, 0), (2, 5)]
+    refused = np.array([(row << _kernels.POSITION_BITS) | at for row, at in notes])
+    positions, starts = np.empty(6, np.int64), np.empty(7, np.int64)
+    _kernels.group_by_row(refused, positions, starts)
+    assert starts.tolist() == [0, 2, 2, 5, 5, 6, 6]
+    assert positions.tolist() == [9, 2**48 - 1, 5, 1, 5, 0]
 
 
 @pytest.mark.parametrize("bits", [8, 16, 31, 32, 62])
-def test_add_at_with_repeated_positions(bits: int) -> None:
+@pytest.mark.parametrize("subtract", [False, True])
+def test_words_of_later_streams_are_taken_or_refused_again(bits: int, subtract: bool) -> None:
+    """Positions repeat across rows, words lie anywhere in their block, refused ones stay."""
     field = PrimeField(bits)
     p = field.modulus
-    values = [0, 1, p - 1, p - 1, p // 2, 0]
-    subtract = [False, True, False, True, False, True]
-    positions = np.array([0, 0, 1, 0, 1, 1], np.int64)
-    accumulator = np.array([0, p - 1], field.dtype)
-    expected = [0, p - 1]
-    for at, value, minus in zip(positions, values, subtract, strict=True):
-        expected[at] = (expected[at] + (-value if minus else value)) % p
-    flags = np.array(subtract)
-    _kernels.add_at(accumulator, positions, np.array(values, field.dtype), flags, p)
-    assert accumulator.tolist() == expected
+    per_block = 16 // field.dtype.itemsize
+    top = (1 << bits) - 1
+    start = 5
+    taken = [(0, 0, p - 1), (0, 1, top), (1, 0, p - 1), (1, 3, 1), (3, 3, top), (3, 1, p // 2)]
+    taken = [(row, at, word) for row, at, word in taken if word != p - 1 or p - 1 != top]
+    words = np.zeros((len(taken), per_block), field.dtype)
+    starts = np.zeros(5, np.int64)
+    accumulator = [0, p - 1, 1, p // 2]
+    expected, again = list(accumulator), []
+    for i, (row, at, word) in enumerate(taken):
+        words[i, (start + at) % per_block] = word
+        starts[row + 1 :] += 1
+        if word >= p:
+            again.append((row, at))
+        else:
+            expected[at] = (expected[at] + (-word if subtract else word)) % p
+    positions = np.array([at for _, at, _ in taken])
+    result = np.array(accumulator, field.dtype)
+    _kernels.take_words(result, words, start, subtract, p, field.word_mask, positions, starts)
+    assert result.tolist() == expected
+    assert positions[: len(again)].tolist() == [at for _, at in again]
+    assert starts.tolist() == [sum(row < r for row, _ in again) for r in range(5)]
 
 
 @pytest.mark.parametrize("bits", [8, 16, 31, 32, 33, 62])
@@ -183,6 +293,29 @@ def test_many_masks_add_and_subtract(bits: int, masks: int) -> None:
         expected += (-1 if minus else 1) * np.array(expand(field, key, 100, 9), object)
     accumulate_masks(accumulator, field, keys, subtract, 9)
     assert accumulator.tolist() == (expected % field.modulus).tolist()
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_more_masks_than_a_batch_and_more_refusals_than_room(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small buffers give the same sum: what is kept at once is no part of the result."""
+    field = PrimeField(bits)
+    keys = [key_of(i) for i in range(23)]
+    subtract = [i % 3 == 1 for i in range(23)]
+    whole = field.zeros(3001)
+    accumulate_masks(whole, field, keys, subtract, 77)
+    monkeypatch.setattr(prg, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(prg, "_BATCH", 5)
+    small = field.zeros(3001)
+    accumulate_masks(small, field, keys, subtract, 77)
+    assert np.array_equal(small, whole)
+
+
+def test_the_end_of_the_coordinates_is_reached() -> None:
+    field = PrimeField(16)
+    low = MAX_COORDINATES - 5
+    assert expand_mask(field, KEY, 5, low).tolist() == expand(field, KEY, 5, low)
 
 
 def test_a_strided_accumulator_is_filled_alike() -> None:
@@ -275,6 +408,7 @@ def test_high_and_low_parts_are_uniform(secagg_kit: SimpleNamespace, bits: int) 
         ("keys", (np.zeros(3, "<u2"), PrimeField(16), [KEY * 2], [False], 0)),
         ("subtract", (np.zeros(3, "<u2"), PrimeField(16), [KEY], [], 0)),
         ("start", (np.zeros(3, "<u2"), PrimeField(16), [KEY], [False], -1)),
+        ("start", (np.zeros(3, "<u2"), PrimeField(16), [KEY], [False], MAX_COORDINATES - 2)),
     ],
 )
 def test_wrong_arguments(argument: str, arguments: tuple[object, ...]) -> None:

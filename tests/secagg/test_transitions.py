@@ -45,6 +45,7 @@ CLIENT_AT = {
     ClientPhase.SHARED: Stage.MASK,
     ClientPhase.MASKED: Stage.CONFIRM,
     ClientPhase.CONFIRMED: Stage.UNMASK,
+    ClientPhase.RELEASED: Stage.RECOVER,
 }
 SERVER_AT = {
     ServerPhase.ADVERTISING: Stage.ADVERTISE,
@@ -52,6 +53,7 @@ SERVER_AT = {
     ServerPhase.MASKING: Stage.MASK,
     ServerPhase.CONFIRMING: Stage.CONFIRM,
     ServerPhase.UNMASKING: Stage.UNMASK,
+    ServerPhase.RECOVERING: Stage.RECOVER,
 }
 
 
@@ -59,9 +61,14 @@ def label(event: object) -> str:
     return event.name if isinstance(event, enum.Enum) else event.__name__  # type: ignore[attr-defined]
 
 
+def new_cohort(kit: SimpleNamespace) -> Any:
+    """Three clients with removable seeds; the last goes away before it gives them up."""
+    return kit.Cohort(kit.context(3, removal=(0b11, 0b01)), drops={2: Stage.UNMASK})
+
+
 def honest_messages(kit: SimpleNamespace, u: int) -> dict[type, AnyMessage]:
     """One honest message of every kind, from and to client u."""
-    cohort = kit.Cohort(kit.context(3))
+    cohort = new_cohort(kit)
     cohort.run()
     found = {}
     for (_, direction, v), data in cohort.wire.items():
@@ -78,7 +85,7 @@ def honest_messages(kit: SimpleNamespace, u: int) -> dict[type, AnyMessage]:
 
 def cohort_at(kit: SimpleNamespace, phase: ClientPhase | ServerPhase) -> Any:
     """A fresh cohort whose client 0, or whose server, is in a phase."""
-    cohort = kit.Cohort(kit.context(3))
+    cohort = new_cohort(kit)
     party = cohort.clients[0] if isinstance(phase, ClientPhase) else cohort.server
     if phase in (ClientPhase.FINISHED, ServerPhase.FINISHED):
         cohort.run()
@@ -171,7 +178,7 @@ def test_server_matrix(secagg_kit: SimpleNamespace, phase: ServerPhase, event: E
 def test_handler_tables_are_the_transition_tables() -> None:
     assert set(client.HANDLERS) == set(CLIENT_MOVES)
     served = set(server._RECEIVERS) | {(phase, Local.DEADLINE) for phase in server._CLOSERS}
-    assert served | {(ServerPhase.UNMASKING, Local.UNMASK)} == set(SERVER_MOVES)
+    assert served | {(ServerPhase.RECOVERING, Local.UNMASK)} == set(SERVER_MOVES)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -179,6 +186,22 @@ def test_both_modes_reach_the_end(secagg_kit: SimpleNamespace, mode: Mode) -> No
     cohort = secagg_kit.Cohort(secagg_kit.context(3, mode))
     cohort.run()
     assert {member.phase for member in cohort.clients} == {ClientPhase.FINISHED}
+    assert not any(stage is Stage.RECOVER for stage, _, _ in cohort.wire)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_clients_wait_for_a_seed_request_only_where_one_may_come(
+    secagg_kit: SimpleNamespace, mode: Mode
+) -> None:
+    """Nobody is missing: no request is sent, and shares of seeds stay where they are."""
+    cohort = secagg_kit.Cohort(secagg_kit.context(3, mode, removal=(0b1, 0b0)))
+    cohort.run()
+    assert {member.phase for member in cohort.clients} == {ClientPhase.RELEASED}
+    lossy = secagg_kit.Cohort(
+        secagg_kit.context(3, mode, removal=(0b1, 0b0)), drops={2: Stage.MASK}
+    )
+    lossy.run()
+    assert {member.phase for member in lossy.clients[:2]} == {ClientPhase.FINISHED}
 
 
 def test_every_reason_is_raised_by_a_test() -> None:

@@ -28,7 +28,6 @@ from secagg.messages import decode_from_client, encode_message
 from secagg.reference import Stage
 from secagg.roster import commitment
 from secagg.shamir import SHARE_BYTES
-from secagg.tags import Usage, encode_index
 from secagg.transitions import ServerPhase
 from secagg.unmask import MaskRemoval, executor_width, remove_masks, split_range
 
@@ -131,11 +130,9 @@ def test_wrong_commitment_is_found(secagg_kit: SimpleNamespace) -> None:
             return [data]
         message = decode_from_client(data, u, len(data))
         round_hash = cohort.clients[2]._state.roster.hash
-        other = commitment(round_hash, 2, SecretSeed(bytes(32)))
-        parts = (round_hash, encode_index(2), other, message.sealed)
-        signature = secagg_kit.identity(2).sign(Usage.SHARE, *parts)
-        changed = msgspec.structs.replace(message, commitment=other, signature=signature)
-        return [encode_message(changed)]
+        other = commitment(round_hash, 2, 0, SecretSeed(bytes(32)))
+        changed = msgspec.structs.replace(message, commitments=other)
+        return [encode_message(cohort.resigned(changed))]
 
     up = (Stage.SHARE, secagg_kit.Direction.UP)
     cohort = secagg_kit.Cohort(secagg_kit.context(N, threshold=3), tampers={up: lie})

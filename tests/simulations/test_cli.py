@@ -8,7 +8,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from protocol.client import ClientPolicy
 from protocol.config import load
+from protocol.errors import PolicyError
+from protocol.training import TrainingPlan
 from simulations import cli
 from simulations.config import RunConfig, demo_config, write_config
 
@@ -100,10 +103,62 @@ def test_the_demo_from_end_to_end(tmp_path):
     assert load(out / "config.toml", RunConfig).seed == 5
     for name in ("accuracy", "sketch", "epsilon", "clients"):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len((out / "ledger.jsonl").read_text().splitlines()) == 3
+    first = (out / "ledger.jsonl").read_text()
+    assert len(first.splitlines()) == 3
 
     run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
-    assert (out / "ledger.previous.jsonl").exists()
+    run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
+    kept = [(out / f"ledger.previous-{number}.jsonl").read_text() for number in (1, 2)]
+    assert kept[0] == first
+    assert len({*kept, (out / "ledger.jsonl").read_text()}) == 3
+
+
+def small(**cohort):
+    raw = demo_config().model_dump()
+    raw["rounds"] = 1
+    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1} | cohort
+    raw["task"] |= {"population": 24, "hidden": 4}
+    return RunConfig.model_validate(raw)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [("active", "may deviate at will"), ("semi_honest", "only looks")]
+)
+def test_the_demo_says_what_it_trusts_the_server_with(tmp_path, mode, words):
+    given = write_config(small(mode=mode), tmp_path / "given.toml")
+    out = tmp_path / "report"
+    result = runner.invoke(cli.app, ["demo", "--config", str(given), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    first = result.stderr.splitlines()[0]
+    assert f"mode {mode}" in first and words in first
+
+
+def test_clients_that_refuse_are_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+    """A server that forgets the noise gets no round, and the reason is told."""
+    monkeypatch.setattr(TrainingPlan, "client_policy", _strict)
+    given = write_config(small(), tmp_path / "given.toml")
+    arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report"), "--quiet"]
+    monkeypatch.setattr(sys, "argv", ["veilsum", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "TooFewSurvivorsError" in error and "noise_multiplier" in error
+
+
+def _strict(plan, dimension):
+    return ClientPolicy(minimum_noise_multiplier=1e9)
+
+
+def test_a_refusal_by_policy_is_one_line_and_status_2(monkeypatch, capsys):
+    def refuse():
+        raise PolicyError("coins", 0, "at least [some]")
+
+    monkeypatch.setattr(cli, "app", refuse)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert "at least [some]" in capsys.readouterr().err
 
 
 def test_an_unknown_key_is_one_line_and_status_2(tmp_path, monkeypatch, capsys):

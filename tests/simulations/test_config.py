@@ -74,6 +74,16 @@ def test_a_cohort_beyond_the_population_is_refused():
         config.check()
 
 
+def test_more_lost_clients_than_the_noise_was_made_for_are_refused():
+    parse(changed("faults.dropout", 0.125), RunConfig).check()
+    config = parse(changed("faults.dropout", 0.15), RunConfig)
+    with pytest.raises(
+        ConfigurationError, match=r"loses 10 of 64.*tolerated_dropouts = 8"
+    ) as caught:
+        config.check()
+    assert caught.value.key == "faults.dropout"
+
+
 def test_a_cohort_that_cannot_lose_so_many_is_refused():
     config = parse(changed("cohort.tolerated_dropouts", 40), RunConfig)
     with pytest.raises(ConfigurationError, match=r"cohort\.tolerated_dropouts"):

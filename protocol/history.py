@@ -1,0 +1,99 @@
+"""What one client remembers from round to round, so that no server can make it forget.
+
+A policy looks at one announcement at a time. Two attacks need a memory: announcing the same round
+twice, to get two sums that differ in one client, and announcing one harmless round after the other
+until the harm adds up. The memory is the client's own. It lives as long as its identity does; a
+client that loses it must take a new identity, or trust the server's count.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dp import (
+    BinomialRelease,
+    Budget,
+    BudgetExceededError,
+    DominationAccountant,
+    NonPrivateRelease,
+    UnsupportedEventError,
+)
+from protocol.calibration import PrivacyGoal
+from protocol.errors import PolicyError
+from protocol.setup import RoundSetup
+
+
+class ClientHistory:
+    """The rounds that one client has answered, and what its own count says they cost.
+
+    The client counts for itself and for the worst case: the fewest survivors that it agreed to,
+    without the coins of the colluders that it agreed to tolerate. A round is charged when the
+    client hands over its masked update, whatever becomes of the round afterwards: the client
+    cannot know whether others released the sum.
+
+    It grows by one pair of a session and a number for every round answered.
+
+    Args:
+        goal: the most that this client will ever spend, with the split of delta that goes with it;
+            None counts nothing.
+    """
+
+    def __init__(self, goal: PrivacyGoal | None = None) -> None:
+        self._answered: set[tuple[bytes, int]] = set()
+        self._goal = goal
+        self._spent = DominationAccountant(goal.reserve if goal else None)
+
+    @property
+    def epsilon(self) -> float:
+        """Spent so far, by the client's own count, at the goal's delta; 0 without a goal."""
+        return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
+
+    def answer(self, setup: RoundSetup) -> None:
+        """Enter a round as answered, before anything is sent.
+
+        Raises:
+            PolicyError: it was answered before, or would take the client beyond its goal; nothing
+                is entered.
+        """
+        pair = (setup.context.session_id, setup.context.round_number)
+        if pair in self._answered:
+            raise PolicyError("round_number", pair[1], "a number it has not answered before")
+        self._check(setup)
+        self._answered.add(pair)
+
+    def charge(self, setup: RoundSetup) -> None:
+        """Charge a round, before the client's masked update leaves.
+
+        Raises:
+            PolicyError: other rounds have used up the goal in the meantime; nothing is charged.
+        """
+        self._check(setup)
+        if self._goal:
+            self._spent.compose(_worst_case(setup))
+
+    def _check(self, setup: RoundSetup) -> None:
+        if self._goal is None:
+            return
+        budget = Budget(self._goal.epsilon, self._goal.delta)
+        try:
+            budget.check(self._spent, _worst_case(setup))
+        except BudgetExceededError as error:
+            raise PolicyError(
+                "epsilon", f"{error.requested:.6g} in all", f"at most {error.budget:.6g} in all"
+            ) from None
+        except UnsupportedEventError as error:
+            raise PolicyError("coins", str(error), "rounds that it can account for") from None
+
+
+def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:
+    """Worst-case epsilon of `goal.rounds` rounds like this one; infinite if there is no theorem."""
+    accountant = DominationAccountant(goal.reserve)
+    try:
+        accountant.compose(_worst_case(setup), goal.rounds)
+    except UnsupportedEventError:
+        return math.inf
+    return accountant.epsilon(goal.delta)
+
+
+def _worst_case(setup: RoundSetup) -> BinomialRelease | NonPrivateRelease:
+    return setup.event(setup.context.minimum_survivors, against_server=True)

@@ -1,0 +1,98 @@
+"""What a deployment needs: the graph, its threshold, and the bytes on the wire."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from secagg import Mode, PrimeField, lowest_threshold
+from secagg.graph_parameters import Adversary, choose_graph
+from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
+from secagg.merkle import HASH_BYTES
+from secagg.messages import ADVERTISEMENT_ENTRY_BYTES
+from secagg.sealing import SEAL_OVERHEAD_BYTES
+from secagg.shamir import SHARE_BYTES
+
+COMPLETE_UP_TO = 200
+"""Smaller cohorts use the complete graph: its guarantee is plainer and its cost still low."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """A graph for secure aggregation and what it costs each client.
+
+    Attributes:
+        degree: k; 0 for the complete graph.
+        threshold: t.
+        colluders: clients that may work for the server.
+        minimum_survivors: of a round.
+        bytes_each: by part, sent and received by a client that finishes a round.
+    """
+
+    degree: int
+    threshold: int
+    colluders: int
+    minimum_survivors: int
+    bytes_each: dict[str, int]
+
+
+def plan_graph(
+    clients: int,
+    corrupt: float,
+    dropout: float,
+    adversary: Adversary,
+    *,
+    sparse: bool | None = None,
+    length: int = 0,
+    bits: int = 24,
+    seeds: int = 0,
+) -> GraphPlan:
+    """Choose a graph.
+
+    Args:
+        clients: n.
+        corrupt: share of clients that may work for the server.
+        dropout: share that may vanish.
+        adversary: what the server may do.
+        sparse: a Harary graph or the complete one; by the size of the cohort if left out.
+        length: elements of a vector, for the bytes.
+        bits: of an element.
+        seeds: removable seeds of each client.
+
+    Raises:
+        ParameterError: infeasible; says what to change.
+    """
+    colluders, lost = math.floor(corrupt * clients), math.floor(dropout * clients)
+    mode = Mode.ACTIVE if adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
+    if sparse is None:
+        sparse = clients > COMPLETE_UP_TO
+    if sparse:
+        graph = choose_graph(clients, corrupt, dropout, adversary)
+        degree, threshold = graph.degree, graph.threshold
+    else:
+        degree, threshold = 0, lowest_threshold(clients, colluders, mode)
+    peers = degree or clients - 1
+    return GraphPlan(
+        degree=degree,
+        threshold=threshold,
+        colluders=colluders,
+        minimum_survivors=clients - lost,
+        bytes_each=_bytes(clients, peers, threshold, mode, length, bits, seeds),
+    )
+
+
+def _bytes(
+    clients: int, peers: int, threshold: int, mode: Mode, length: int, bits: int, seeds: int
+) -> dict[str, int]:
+    """Payload of every message of a client; framing adds a few bytes to each."""
+    bitmap = (clients + 7) // 8
+    proof = HASH_BYTES * max(clients - 1, 1).bit_length()
+    sealed = (2 + seeds) * SHARE_BYTES + SEAL_OVERHEAD_BYTES
+    active = mode is Mode.ACTIVE
+    return {
+        "vector": PrimeField(bits).packed_bytes(length) + SIGNATURE_BYTES if length else 0,
+        "roster": ADVERTISEMENT_ENTRY_BYTES * (1 + peers) + bitmap + HASH_BYTES + proof,
+        "shares": 2 * peers * sealed + (1 + seeds) * HASH_BYTES + SIGNATURE_BYTES + bitmap,
+        "confirmations": (SIGNATURE_BYTES * (1 + threshold) + bitmap) if active else 0,
+        "unmasking": SHARE_BYTES * (peers + 1) + seeds * KEY_BYTES + SIGNATURE_BYTES + bitmap,
+    }

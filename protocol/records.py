@@ -1,0 +1,188 @@
+"""The books of a run: every release goes to the ledger and to the accounts before it happens.
+
+Three steps, in this order. `Records.prepare` does everything that can fail without harm before a
+client is asked: remarks, room in the ledger, theorems, budgets. The `Charge` it returns is called
+once, when the survivors of the round are decided and no client has been told; it writes the ledger
+and then the accounts. `Charge.settle` sees afterwards that the sum is the one that was paid for. A
+round that ends before its charge releases nothing and costs nothing. A round that ends after it is
+paid in full: whoever deviates may know its sum already. So the books may over-count, never
+under-count.
+
+Every entry repeats the goal of its run. The part of delta set aside for failures must be fixed
+before the first release, so a ledger is continued with its own goal or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dp import Budget, Ledger
+from protocol.accounts import ClientAccounts, label
+from protocol.calibration import PrivacyGoal
+from protocol.setup import RoundSetup
+from secagg import LocalProtocolError, ParameterError
+
+Notes = Mapping[str, str | int | float]
+"""Public remarks of the caller."""
+
+LISTED_COHORT = 1 << 15
+"""Most clients that an entry names one by one: 19 bytes each, of the million of a ledger line. A
+larger cohort is written as a hash, and a replay charges such an entry to everybody."""
+
+MAX_NOTES_BYTES = 1 << 16
+"""Room for the caller's remarks, so that the rest of an entry always fits as well."""
+
+_LABEL = re.compile(r"[0-9a-f]{16}")
+
+
+class Records:
+    """Ledger and accounts of a run.
+
+    Args:
+        ledger: open; the events already in it are charged again.
+        goal: of the run.
+
+    Raises:
+        ParameterError: the ledger was written under another goal, or under none.
+    """
+
+    def __init__(self, ledger: Ledger, goal: PrivacyGoal) -> None:
+        self._ledger = ledger
+        self._goal = goal
+        self._budget = Budget(goal.epsilon, goal.delta)
+        self._accounts = ClientAccounts(goal.reserve)
+        for entry in ledger.entries():
+            _check_goal(entry.metadata, goal)
+            self._accounts.replay(entry.event, listed_cohort(entry.metadata))
+
+    def prepare(self, setup: RoundSetup, number: int, notes: Notes | None) -> Charge:
+        """Check everything that can be checked before a client is asked.
+
+        Raises:
+            BudgetExceededError: with the fewest survivors, somebody would exceed the budget.
+            ParameterError: the notes are not remarks, or too long.
+            UnsupportedEventError: the round has no theorem.
+        """
+        labels = [label(key) for key in setup.context.cohort]
+        metadata = {
+            "notes": checked_notes(notes or {}),
+            "round": number,
+            "attempt": setup.context.round_number,
+            "cohort": cohort_entry(labels),
+            "goal": goal_entry(self._goal),
+        }
+        worst_case = setup.event(setup.context.minimum_survivors, against_server=True)
+        self._accounts.check(labels, worst_case, self._budget)
+        # The most coins are those that an outsider does not know, with nobody lost.
+        self._accounts.require_theorem(setup.event(setup.context.size, against_server=False))
+        return Charge(self._ledger, self._accounts, setup, labels, metadata)
+
+    def epsilon(self) -> tuple[float, float]:
+        """Spent by the client that spent most: (against the server, against an outsider)."""
+        return self._accounts.epsilon(self._goal.delta)
+
+
+class Charge:
+    """Pays for one round, once. Call it with the number of survivors, before they hear of it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        accounts: ClientAccounts,
+        setup: RoundSetup,
+        labels: Sequence[str],
+        metadata: Mapping[str, Any],
+    ) -> None:
+        self._ledger = ledger
+        self._accounts = accounts
+        self._setup = setup
+        self._labels = labels
+        self._metadata = metadata
+        self._survivors: int | None = None
+
+    def __call__(self, survivors: int) -> None:
+        """Write the event to the ledger, then to the accounts.
+
+        Raises:
+            LedgerError: it could not be made durable; the round must end here.
+            LocalProtocolError: a second call, or too few survivors.
+        """
+        if self._survivors is not None:
+            raise LocalProtocolError("this round has been charged already")
+        if survivors < self._setup.context.minimum_survivors:
+            raise LocalProtocolError(f"a sum over {survivors} clients must not be released")
+        against_server = self._setup.event(survivors, against_server=True)
+        against_outsider = self._setup.event(survivors, against_server=False)
+        self._ledger.append(against_server, {**self._metadata, "survivors": survivors})
+        self._survivors = survivors
+        self._accounts.record(self._labels, against_server, against_outsider)
+
+    def settle(self, survivors: int) -> None:
+        """See that a sum over so many clients was paid for.
+
+        Raises:
+            LocalProtocolError: the aggregator did not announce its release.
+        """
+        if self._survivors != survivors:
+            raise LocalProtocolError(
+                f"the aggregator returned a sum over {survivors} clients and had announced "
+                f"{self._survivors}: nothing is decoded"
+            )
+
+
+def checked_notes(notes: Notes) -> dict[str, str | int | float]:
+    """The notes, if they are plain values that a ledger line holds.
+
+    Raises:
+        ParameterError: another type, a number that is not finite, or too much of it.
+    """
+    if any(type(name) is not str for name in notes):
+        raise ParameterError("notes", "a name of another type", "names that are plain str")
+    for name, value in notes.items():
+        if type(value) not in (str, int, float):
+            raise ParameterError(f"notes[{name!r}]", type(value).__name__, "a str, int or float")
+    try:
+        size = len(json.dumps(dict(notes), allow_nan=False))
+    except ValueError as error:
+        raise ParameterError("notes", "a number that JSON lacks", str(error)) from None
+    if size > MAX_NOTES_BYTES:
+        raise ParameterError("notes", f"{size} bytes", f"at most {MAX_NOTES_BYTES} bytes")
+    return dict(notes)
+
+
+def cohort_entry(labels: Sequence[str]) -> list[str] | dict[str, str | int]:
+    """A cohort as it is written down: by name, or by hash where that would be too long."""
+    if len(labels) <= LISTED_COHORT:
+        return list(labels)
+    digest = hashlib.sha256("".join(labels).encode()).hexdigest()
+    return {"clients": len(labels), "sha256": digest}
+
+
+def listed_cohort(metadata: Mapping[str, Any]) -> list[str] | None:
+    """The clients that an entry names; None, meaning everybody, if it is no list of labels."""
+    cohort = metadata.get("cohort")
+    if not isinstance(cohort, list) or not cohort:
+        return None
+    if not all(isinstance(name, str) and _LABEL.fullmatch(name) for name in cohort):
+        return None
+    return cohort
+
+
+def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
+    """A goal as it is written down, with the part of delta that it sets aside."""
+    return {
+        "epsilon": goal.epsilon,
+        "delta": goal.delta,
+        "rounds": goal.rounds,
+        "delta0": goal.reserve.delta0,
+    }
+
+
+def _check_goal(metadata: Mapping[str, Any], goal: PrivacyGoal) -> None:
+    recorded, wanted = metadata.get("goal"), goal_entry(goal)
+    if recorded != wanted:
+        raise ParameterError("goal", wanted, f"that of the ledger, {recorded}, or a new ledger")

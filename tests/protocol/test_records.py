@@ -1,0 +1,203 @@
+"""The books: what is checked before a round, what is written, and what a replay makes of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dp import (
+    BinomialRelease,
+    BudgetExceededError,
+    DominationAccountant,
+    Ledger,
+    UnsupportedEventError,
+)
+from dp.ledger import MAX_LINE_BYTES
+from protocol.calibration import PrivacyGoal
+from protocol.records import (
+    LISTED_COHORT,
+    MAX_NOTES_BYTES,
+    Records,
+    checked_notes,
+    cohort_entry,
+    goal_entry,
+    listed_cohort,
+)
+from secagg import LocalProtocolError, ParameterError
+
+GOAL = PrivacyGoal(8.0, 1e-5, 2)
+EVENT = BinomialRelease(40_000, 20.0, 8, 100)
+
+
+def epsilon_of(goal, *events):
+    accountant = DominationAccountant(goal.reserve)
+    for event in events:
+        accountant.compose(event)
+    return accountant.epsilon(goal.delta)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger.open(tmp_path / "ledger.jsonl") as opened:
+        yield opened
+
+
+@pytest.fixture
+def setup(make_setup):
+    return make_setup(coins=40_000)
+
+
+class TestNotes:
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            {"x": None},
+            {"x": True},
+            {"x": [1]},
+            {"x": b"bytes"},
+            {"x": object()},
+            {"x": float("nan")},
+            {"x": float("inf")},
+            {"x": 10**5000},
+            {1: "x"},
+            {"x": "y" * MAX_NOTES_BYTES},
+            {"y" * MAX_NOTES_BYTES: 1},
+            {"x": type("Text", (str,), {})("a subclass")},
+        ],
+    )
+    def test_what_is_no_plain_remark_is_refused(self, notes):
+        with pytest.raises(ParameterError, match="notes"):
+            checked_notes(notes)
+
+    def test_plain_remarks_are_kept(self, setup, ledger):
+        notes = {"name": "\ud800 é", "number": 2**70, "share": 0.25, "survivors": -1}
+        Records(ledger, GOAL).prepare(setup, 0, notes)(6)
+        metadata = ledger.entries()[-1].metadata
+        assert metadata["notes"] == notes
+        assert metadata["survivors"] == 6
+
+
+class TestCohort:
+    def test_the_longest_entry_fits_into_a_ledger_line(self, ledger):
+        labels = [f"{number:016x}" for number in range(LISTED_COHORT)]
+        notes = checked_notes({"x": "y" * (MAX_NOTES_BYTES - 20)})
+        metadata = {
+            "notes": notes,
+            "cohort": cohort_entry(labels),
+            "goal": goal_entry(GOAL),
+            "round": 2**62,
+            "attempt": 2**62,
+            "survivors": 2**20,
+        }
+        entry = ledger.append(EVENT, metadata)
+        assert listed_cohort(entry.metadata) == labels
+        assert ledger.path.stat().st_size < MAX_LINE_BYTES
+
+    def test_a_larger_one_is_a_hash_and_charged_to_everybody(self):
+        labels = [f"{number:016x}" for number in range(LISTED_COHORT + 1)]
+        entry = cohort_entry(labels)
+        assert entry["clients"] == LISTED_COHORT + 1
+        assert entry != cohort_entry([*labels[1:], "f" * 16])
+        assert len(json.dumps(entry)) < 200
+        assert listed_cohort({"cohort": entry}) is None
+
+    @pytest.mark.parametrize(
+        "cohort",
+        [
+            None,
+            [],
+            "0123456789abcdef",
+            ["0123456789abcdef", 7],
+            ["0123456789abcdeF"],
+            ["0123456789abcde"],
+            ["0123456789abcdef\n"],
+            {"0123456789abcdef": 1},
+            [["0123456789abcdef"]],
+        ],
+    )
+    def test_what_is_no_list_of_labels_is_charged_to_everybody(self, ledger, cohort, setup):
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), "cohort": cohort})
+        records = Records(ledger, GOAL)
+        assert records.epsilon()[0] == epsilon_of(GOAL, EVENT)
+        records.prepare(setup, 1, None)(6)
+        # The clients of the new round had paid for the first one too.
+        assert records.epsilon()[0] == epsilon_of(GOAL, EVENT, setup.event(6, against_server=True))
+
+    def test_an_entry_without_one_is_charged_to_everybody(self, ledger):
+        ledger.append(EVENT, {"goal": goal_entry(GOAL)})
+        assert Records(ledger, GOAL).epsilon()[0] > 0
+
+
+class TestGoal:
+    @pytest.mark.parametrize(
+        "other", [PrivacyGoal(8.1, 1e-5, 2), PrivacyGoal(8.0, 2e-5, 2), PrivacyGoal(8.0, 1e-5, 3)]
+    )
+    def test_a_ledger_is_continued_with_its_own_goal_only(self, ledger, setup, other):
+        Records(ledger, GOAL).prepare(setup, 0, None)(6)
+        Records(ledger, GOAL)
+        with pytest.raises(ParameterError, match="goal"):
+            Records(ledger, other)
+
+    def test_a_ledger_without_a_goal_is_not_continued(self, ledger):
+        ledger.append(EVENT, {"cohort": ["0123456789abcdef"]})
+        with pytest.raises(ParameterError, match="goal"):
+            Records(ledger, GOAL)
+
+    def test_an_entry_says_what_is_set_aside(self, ledger, setup):
+        Records(ledger, GOAL).prepare(setup, 0, None)(6)
+        goal = ledger.entries()[-1].metadata["goal"]
+        assert goal == {"epsilon": 8.0, "delta": 1e-5, "rounds": 2, "delta0": 1e-5 / 32 / 2}
+
+
+class TestCharge:
+    def test_everybody_invited_is_on_record(self, ledger, setup, identities):
+        Records(ledger, GOAL).prepare(setup, 0, None)(4)
+        cohort = ledger.entries()[-1].metadata["cohort"]
+        assert cohort == [identity.public[:8].hex() for identity in identities]
+
+    def test_a_round_is_charged_once(self, ledger, setup):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+        charge(6)
+        spent = records.epsilon()
+        with pytest.raises(LocalProtocolError, match="already"):
+            charge(6)
+        assert records.epsilon() == spent
+        assert len(ledger.entries()) == 1
+
+    def test_the_sum_must_be_the_one_paid_for(self, ledger, setup):
+        charge = Records(ledger, GOAL).prepare(setup, 0, None)
+        with pytest.raises(LocalProtocolError, match="announced None"):
+            charge.settle(6)
+        charge(5)
+        with pytest.raises(LocalProtocolError, match="announced 5"):
+            charge.settle(6)
+        charge.settle(5)
+
+    def test_fewer_survivors_than_agreed_are_not_paid_for(self, ledger, setup):
+        charge = Records(ledger, GOAL).prepare(setup, 0, None)
+        with pytest.raises(LocalProtocolError, match="over 3 clients"):
+            charge(3)
+        assert ledger.entries() == ()
+
+    def test_a_budget_for_full_survivors_is_not_enough(self, ledger, setup):
+        """The budget is checked with the fewest survivors the round may end with."""
+        one = PrivacyGoal(8.0, 1e-5, 1)
+        full, fewest = (
+            epsilon_of(one, setup.event(survivors, against_server=True)) for survivors in (6, 4)
+        )
+        tight = PrivacyGoal((full + fewest) / 2, 1e-5, 1)
+        with pytest.raises(BudgetExceededError):
+            Records(ledger, tight).prepare(setup, 0, None)
+        Records(ledger, PrivacyGoal(fewest * 1.0001, 1e-5, 1)).prepare(setup, 0, None)
+
+    def test_rounds_without_noise_have_no_budget(self, ledger, make_setup):
+        with pytest.raises(BudgetExceededError):
+            Records(ledger, GOAL).prepare(make_setup(coins=0), 0, None)
+
+    def test_coins_beyond_every_table_are_refused_beforehand(self, ledger, make_setup, monkeypatch):
+        """The fewest survivors fit, all of them with an outsider's view do not."""
+        monkeypatch.setattr("dp.accounting.accountant.MAX_TOTAL_COINS", 5 * 40_000)
+        with pytest.raises(UnsupportedEventError):
+            Records(ledger, GOAL).prepare(make_setup(coins=40_000), 0, None)

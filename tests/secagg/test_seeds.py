@@ -1,0 +1,555 @@
+"""Removable seeds: exactly those of the table come out, whoever goes away and whoever lies."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from secagg import (
+    SERVER,
+    LocalProtocolError,
+    Mode,
+    Reason,
+    RemoteProtocolError,
+    SessionAbortedError,
+    TooFewSurvivorsError,
+)
+from secagg.keys import SecretSeed
+from secagg.messages import (
+    AnyMessage,
+    SeedRequest,
+    SeedShares,
+    UnmaskShares,
+    decode_from_client,
+    decode_from_server,
+    encode_message,
+    encode_set,
+)
+from secagg.reference import Stage
+from secagg.roster import commitment
+from secagg.shamir import SHARE_BYTES
+from secagg.tags import Usage, encode_index
+from secagg.transitions import ClientPhase, ServerPhase
+
+N, SEEDS = 5, 3
+TABLE = (0b110, 0b011, 0b100)
+"""Five clients with three seeds each: which ones are given up when 0, 1, 2 are lost."""
+REMOVED = {0: (1, 2), 1: (0, 1), 2: (2,)}
+
+
+def context_of(kit: SimpleNamespace, mode: Mode = Mode.ACTIVE, **changes: Any) -> Any:
+    return kit.context(N, mode, **{"threshold": 3, "removal": TABLE, **changes})
+
+
+def self_seed_of(cohort: Any, u: int) -> bytes:
+    rand = cohort.rand(u)
+    for size in (32, 32, 16):
+        rand(size)
+    return rand(32)
+
+
+def given_up(cohort: Any, u: int, lost: int) -> tuple[bytes, ...]:
+    return tuple(cohort.removable_seeds(u)[which] for which in REMOVED[lost])
+
+
+def held_shares(cohort: Any) -> dict[tuple[int, int], bytes]:
+    """(holder, owner) -> shares of all of the owner's secrets, from an identical second run."""
+    early = {u: stage for u, stage in cohort.drops.items() if stage < Stage.MASK}
+    twin = type(cohort)(cohort.context, early, seed=cohort.seed)
+    twin.run(until=Stage.MASK)
+    held = {}
+    for u, data in twin.pending.items():
+        twin.clients[u].receive_bytes(data)
+        held |= {(u, v): share for v, share in twin.clients[u]._state.held.items()}
+    return held
+
+
+def share_of(shares: bytes, which: int) -> bytes:
+    return shares[SHARE_BYTES * which : SHARE_BYTES * (which + 1)]
+
+
+def decoded(cohort: Any, stage: Stage, kit: SimpleNamespace) -> dict[int, AnyMessage]:
+    """The honest messages that clients sent in a stage."""
+    return {
+        u: decode_from_client(data, u, len(data))
+        for (at, direction, u), data in cohort.wire.items()
+        if at is stage and direction is kit.Direction.UP
+    }
+
+
+def on_up(
+    kit: SimpleNamespace, stage: Stage, change: Callable[[int, Any], AnyMessage]
+) -> dict[Any, Any]:
+    """Tamper hooks that change decoded messages of a stage."""
+
+    def hook(u: int, data: bytes) -> list[bytes]:
+        return [encode_message(change(u, decode_from_client(data, u, len(data))))]
+
+    return {(stage, kit.Direction.UP): hook}
+
+
+def replace(message: AnyMessage, **changes: Any) -> AnyMessage:
+    return msgspec.structs.replace(message, **changes)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+# -- what comes out ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("stage", list(Stage)[:3])
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_the_number_of_the_lost_fixes_the_seeds(
+    secagg_kit: SimpleNamespace, mode: Mode, stage: Stage, lost: int
+) -> None:
+    drops = dict.fromkeys(range(lost), stage)
+    cohort = secagg_kit.Cohort(context_of(secagg_kit, mode), drops)
+    total = cohort.run()
+    assert total.survivors == tuple(range(lost, N))
+    assert total.removed == {u: given_up(cohort, u, lost) for u in total.survivors}
+    assert total.vector.elements.tolist() == cohort.expected(total.survivors)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    ("drops", "lost"),
+    [
+        ({4: Stage.UNMASK}, 0),
+        ({0: Stage.UNMASK, 3: Stage.UNMASK}, 0),
+        ({0: Stage.MASK, 4: Stage.UNMASK}, 1),
+        ({0: Stage.UNMASK, 4: Stage.RECOVER}, 0),
+        ({1: Stage.CONFIRM, 2: Stage.RECOVER}, 0),
+    ],
+)
+def test_seeds_of_a_survivor_that_goes_away_are_rebuilt(
+    secagg_kit: SimpleNamespace, mode: Mode, drops: dict[int, Stage], lost: int
+) -> None:
+    cohort = secagg_kit.Cohort(context_of(secagg_kit, mode), drops)
+    total = cohort.run()
+    assert total.removed == {u: given_up(cohort, u, lost) for u in total.survivors}
+    assert total.removed == cohort.reference().seeds
+    assert total.culprits == ()
+    assert total.vector.elements.tolist() == cohort.expected(total.survivors)
+    requests = {
+        u: decode_from_server(data, SERVER, len(data))
+        for (stage, way, u), data in cohort.wire.items()
+        if stage is Stage.UNMASK and way is secagg_kit.Direction.DOWN
+    }
+    missing = [u for u, stage in drops.items() if Stage.MASK < stage < Stage.RECOVER]
+    assert set(requests) == set(total.survivors) - set(missing)
+    assert {request.missing for request in requests.values()} == {encode_set(missing, N)}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("removal", [(), (0, 0, 0), (0b111, 0, 0b111)])
+def test_without_seeds_to_give_up_there_is_no_last_round(
+    secagg_kit: SimpleNamespace, mode: Mode, removal: tuple[int, ...]
+) -> None:
+    """One client is lost; a second one is a survivor, but does not answer."""
+    cohort = secagg_kit.Cohort(
+        context_of(secagg_kit, mode, removal=removal), {0: Stage.MASK, 4: Stage.UNMASK}
+    )
+    total = cohort.run()
+    assert total.removed == {}
+    last = {(stage, way) for stage, way, _ in cohort.wire if stage >= Stage.UNMASK}
+    assert last == {(Stage.UNMASK, secagg_kit.Direction.UP)}
+    assert all(not message.seeds for message in decoded(cohort, Stage.UNMASK, secagg_kit).values())
+    assert {cohort.clients[u].phase for u in (1, 2, 3)} == {ClientPhase.FINISHED}
+
+
+# -- what stays in ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("degree", [0, 8])
+@pytest.mark.parametrize(
+    "drops", [{}, {0: Stage.MASK}, {9: Stage.UNMASK}, {0: Stage.SHARE, 9: Stage.UNMASK}]
+)
+def test_kept_seeds_and_their_shares_never_leave_a_client(
+    secagg_kit: SimpleNamespace, mode: Mode, degree: int, drops: dict[int, Stage]
+) -> None:
+    """Every byte that goes over the wire is searched, in both directions."""
+    context = secagg_kit.context(
+        10, mode, degree=degree, threshold=6, minimum_survivors=8, removal=TABLE
+    )
+    cohort = secagg_kit.Cohort(context, drops)
+    total = cohort.run()
+    wire = list(cohort.wire.values())
+
+    def seen(secret: bytes) -> bool:
+        return any(secret in data for data in wire)
+
+    removed = REMOVED[10 - len(total.survivors)]
+    missing = [u for u, stage in drops.items() if stage is Stage.UNMASK]
+    for u in range(10):
+        for which, seed in enumerate(cohort.removable_seeds(u)):
+            revealed = u in total.survivors and u not in missing and which in removed
+            assert seen(seed) == revealed
+        assert not seen(self_seed_of(cohort, u))
+    answered = decoded(cohort, Stage.RECOVER, secagg_kit)
+    assert bool(answered) == bool(missing)
+    for (holder, owner), shares in held_shares(cohort).items():
+        asked = holder in answered and owner in missing
+        for which in range(SEEDS):
+            revealed = asked and which in removed
+            assert seen(share_of(shares, 2 + which)) == revealed
+        # The same search finds the shares that are given up, and never both of one client.
+        speaks, stays = (
+            holder in total.survivors and holder not in missing,
+            owner in total.survivors,
+        )
+        assert seen(share_of(shares, 0)) == (speaks and stays)
+        assert seen(share_of(shares, 1)) == (speaks and not stays)
+
+
+def test_seeds_are_told_to_the_caller_while_the_input_is_made(secagg_kit: SimpleNamespace) -> None:
+    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+    client = cohort.clients[2]
+    cohort.run(until=Stage.SHARE)
+    with pytest.raises(LocalProtocolError, match="no removable seeds when 'keys advertised'"):
+        _ = client.removable_seeds
+    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+    cohort.run(until=Stage.MASK)
+    client = cohort.clients[2]
+    client.receive_bytes(cohort.pending[2])
+    assert [seed.expose() for seed in client.removable_seeds] == cohort.removable_seeds(2)
+    assert client.phase is ClientPhase.READY
+    assert cohort.removable_seeds(2)[0].hex() not in repr(client._state)
+    client.submit(cohort.vector(2))
+    with pytest.raises(LocalProtocolError, match="no removable seeds"):
+        _ = client.removable_seeds
+
+
+def test_commitments_bind_round_client_and_number(secagg_kit: SimpleNamespace) -> None:
+    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+    cohort.run(until=Stage.MASK)
+    round_hash = cohort.round_hash()
+    for u in range(N):
+        secrets = [self_seed_of(cohort, u), *cohort.removable_seeds(u)]
+        assert cohort.server._commitments[u] == [
+            commitment(round_hash, u, which, SecretSeed(secret))
+            for which, secret in enumerate(secrets)
+        ]
+    seed = SecretSeed(bytes(32))
+    values = {
+        commitment(h, u, which, seed)
+        for h in (round_hash, bytes(32))
+        for u in (0, 1)
+        for which in (0, 1, 2)
+    }
+    assert len(values) == 12
+
+
+# -- seeds that are not those committed to ----------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_changed_seed_is_refused_and_the_right_one_rebuilt(
+    secagg_kit: SimpleNamespace, mode: Mode, which: int
+) -> None:
+    def lie(u: int, message: Any) -> AnyMessage:
+        if u != 2:
+            return message
+        return cohort.resigned(replace(message, seeds=flipped(message.seeds, 32 * which)))
+
+    cohort = secagg_kit.Cohort(
+        context_of(secagg_kit, mode), tampers=on_up(secagg_kit, Stage.UNMASK, lie)
+    )
+    total = cohort.run()
+    assert [(e.party, e.reason) for e in cohort.refused] == [(2, Reason.WRONG_SEED)]
+    # Who did not give up its seeds is not asked for those of others.
+    assert set(decoded(cohort, Stage.RECOVER, secagg_kit)) == {0, 1, 3, 4}
+    assert total.removed == {u: given_up(cohort, u, 0) for u in range(N)}
+    assert total.vector.elements.tolist() == cohort.expected(range(N))
+
+
+def test_seeds_in_another_order_or_of_another_client_are_refused(
+    secagg_kit: SimpleNamespace,
+) -> None:
+    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+    cohort.run(until=Stage.UNMASK)
+    sent = cohort.answers(Stage.UNMASK, cohort.pending)
+    honest = {u: decode_from_client(data, u, len(data)) for u, data in sent.items()}
+    one, two = honest[1].seeds[:32], honest[1].seeds[32:]
+    for seeds in (two + one, one + one, honest[2].seeds, bytes(64)):
+        with pytest.raises(RemoteProtocolError) as raised:
+            cohort.server.receive(cohort.resigned(replace(honest[1], seeds=seeds)))
+        assert (raised.value.party, raised.value.reason) == (1, Reason.WRONG_SEED)
+        assert cohort.server.answered == ()
+    for seeds in (b"", one, one + two + one, one + two[:-1]):
+        with pytest.raises(RemoteProtocolError) as raised:
+            cohort.server.receive(cohort.resigned(replace(honest[1], seeds=seeds)))
+        assert (raised.value.party, raised.value.reason) == (1, Reason.BAD_SHARE)
+    with pytest.raises(RemoteProtocolError) as raised:
+        cohort.server.receive(replace(honest[1], seeds=flipped(honest[1].seeds, 0)))
+    assert (raised.value.party, raised.value.reason) == (1, Reason.BAD_SIGNATURE)
+    # Nothing of that ended the round, and the honest message is still welcome.
+    for message in honest.values():
+        cohort.server.receive(message)
+    assert cohort.server.unmask().removed == {u: given_up(cohort, u, 0) for u in range(N)}
+
+
+def test_a_client_that_commits_to_other_seeds_and_leaves_is_named(
+    secagg_kit: SimpleNamespace,
+) -> None:
+    """What its holders rebuild is not what it committed to; no sum is released."""
+
+    def lie(u: int, message: Any) -> AnyMessage:
+        if u != 4:
+            return message
+        other = commitment(cohort.round_hash(), 4, 2, SecretSeed(bytes(32)))
+        changed = message.commitments[:64] + other + message.commitments[96:]
+        return cohort.resigned(replace(message, commitments=changed))
+
+    cohort = secagg_kit.Cohort(
+        context_of(secagg_kit), {4: Stage.UNMASK}, on_up(secagg_kit, Stage.SHARE, lie)
+    )
+    with pytest.raises(RemoteProtocolError) as raised:
+        cohort.run()
+    assert (raised.value.party, raised.value.reason) == (4, Reason.WRONG_REBUILT)
+    assert cohort.server.phase is ServerPhase.ABORTED
+
+
+# -- the request, at a client -----------------------------------------------------------------
+
+
+def released(kit: SimpleNamespace, **options: Any) -> Any:
+    """A cohort whose client 4 has gone away before round 4; the others wait for a request."""
+    cohort = kit.Cohort(context_of(kit), **{"drops": {4: Stage.UNMASK}, **options})
+    cohort.run(until=Stage.RECOVER)
+    asked = set(range(N)) - set(cohort.drops)
+    assert {cohort.clients[u].phase for u in asked} == {ClientPhase.RELEASED}
+    return cohort
+
+
+def request(cohort: Any, u: int = 0) -> Any:
+    message = decode_from_server(cohort.pending[u], SERVER, len(cohort.pending[u]))
+    assert isinstance(message, SeedRequest)
+    return message
+
+
+def client_refuses(cohort: Any, message: AnyMessage, reason: Reason, u: int = 0) -> None:
+    with pytest.raises(RemoteProtocolError) as raised:
+        cohort.clients[u].receive(message)
+    assert (raised.value.party, raised.value.reason) == (SERVER, reason)
+    cohort.assert_over(u)
+    with pytest.raises(SessionAbortedError):
+        cohort.clients[u].receive_bytes(cohort.pending[u])
+
+
+@pytest.mark.parametrize("drops", [{4: Stage.UNMASK}, {3: Stage.MASK, 4: Stage.UNMASK}])
+@pytest.mark.parametrize("missing", [[0], [0, 4], [3, 4], [0, 1, 2, 3, 4]])
+def test_request_for_ourselves_or_for_somebody_outside_the_sum(
+    secagg_kit: SimpleNamespace, drops: dict[int, Stage], missing: list[int]
+) -> None:
+    cohort = released(secagg_kit, drops=drops)
+    message = replace(request(cohort), missing=encode_set(missing, N))
+    if 0 in missing or 3 in drops:
+        client_refuses(cohort, message, Reason.SET_NOT_NESTED)
+    else:
+        assert isinstance(cohort.clients[0].receive(message), SeedShares)
+
+
+@pytest.mark.parametrize("bitmap", [b"", b"\x10\0", b"\x30", b"\x80"])
+def test_request_with_a_bitmap_of_another_form(secagg_kit: SimpleNamespace, bitmap: bytes) -> None:
+    cohort = released(secagg_kit)
+    client_refuses(cohort, replace(request(cohort), missing=bitmap), Reason.BAD_LENGTH)
+
+
+@pytest.mark.parametrize("change", ["round_number", "session_id", "removal"])
+def test_request_of_another_round(secagg_kit: SimpleNamespace, change: str) -> None:
+    values = {"round_number": 9, "session_id": bytes(16), "removal": (0b111, 0b111, 0b111)}
+    cohort = released(secagg_kit)
+    other = secagg_kit.Cohort(
+        dataclasses.replace(cohort.context, **{change: values[change]}), {4: Stage.UNMASK}
+    )
+    other.run(until=Stage.RECOVER)
+    client_refuses(cohort, request(other), Reason.WRONG_CONTEXT)
+
+
+def test_a_request_is_answered_once(secagg_kit: SimpleNamespace) -> None:
+    """Shares of the seeds of two different sets of clients would otherwise add up."""
+    cohort = released(secagg_kit)
+    first = cohort.clients[0].receive_bytes(cohort.pending[0])
+    assert first is not None
+    assert cohort.clients[0].phase is ClientPhase.FINISHED
+    for data in (cohort.pending[0], encode_message(replace(request(cohort), missing=b"\x08"))):
+        with pytest.raises(SessionAbortedError):
+            cohort.clients[0].receive_bytes(data)
+
+
+def test_nothing_but_a_request_is_taken_after_the_shares(secagg_kit: SimpleNamespace) -> None:
+    """Least of all a second survivor set, or the same one again."""
+    for stage in (Stage.MASK, Stage.CONFIRM):
+        cohort = released(secagg_kit)
+        data = cohort.wire[stage, secagg_kit.Direction.DOWN, 0]
+        message = decode_from_server(data, SERVER, len(data))
+        client_refuses(cohort, message, Reason.UNEXPECTED_MESSAGE)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_second_survivor_set_asks_for_no_other_seeds(
+    secagg_kit: SimpleNamespace, mode: Mode
+) -> None:
+    """Two sets of different sizes answered would give up the seeds of both."""
+    cohort = secagg_kit.Cohort(context_of(secagg_kit, mode))
+    cohort.run(until=Stage.CONFIRM if mode is Mode.ACTIVE else Stage.UNMASK)
+    first = decode_from_server(cohort.pending[0], SERVER, len(cohort.pending[0]))
+    cohort.clients[0].receive(first)
+    second = replace(first, survivors=encode_set(range(4), N))
+    client_refuses(cohort, second, Reason.UNEXPECTED_MESSAGE)
+
+
+def test_an_empty_request_gets_an_empty_answer(secagg_kit: SimpleNamespace) -> None:
+    cohort = released(secagg_kit)
+    answer = cohort.clients[0].receive(replace(request(cohort), missing=b"\0"))
+    assert isinstance(answer, SeedShares)
+    assert answer.shares == b""
+
+
+# -- seed shares, at the server ---------------------------------------------------------------
+
+
+def answers(cohort: Any) -> dict[int, Any]:
+    sent = cohort.answers(Stage.RECOVER, cohort.pending)
+    return {u: decode_from_client(data, u, len(data)) for u, data in sent.items()}
+
+
+def server_refuses(cohort: Any, message: AnyMessage, reason: Reason) -> None:
+    before = cohort.server.answered
+    with pytest.raises(RemoteProtocolError) as raised:
+        cohort.server.receive(message)
+    assert (raised.value.party, raised.value.reason) == (message.sender, reason)
+    assert (cohort.server.phase, cohort.server.answered) == (ServerPhase.RECOVERING, before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: b"",
+        lambda d: d[:-1],
+        lambda d: d[:-SHARE_BYTES],
+        lambda d: d + bytes(SHARE_BYTES),
+        lambda d: d[:-4] + b"\xff\xff\xff\x7f",
+        lambda d: b"\xff\xff\xff\xff" + d[4:],
+    ],
+)
+def test_seed_shares_of_another_form(
+    secagg_kit: SimpleNamespace, change: Callable[[bytes], bytes]
+) -> None:
+    cohort = released(secagg_kit)
+    honest = answers(cohort)
+    bad = cohort.resigned(replace(honest[1], shares=change(honest[1].shares)))
+    server_refuses(cohort, bad, Reason.BAD_SHARE)
+    for message in honest.values():
+        cohort.server.receive(message)
+    assert cohort.server.unmask().removed[4] == given_up(cohort, 4, 0)
+
+
+def test_seed_shares_that_are_not_signed_for_this_request(secagg_kit: SimpleNamespace) -> None:
+    cohort = released(secagg_kit)
+    honest = answers(cohort)[1]
+    server_refuses(cohort, replace(honest, shares=flipped(honest.shares, 0)), Reason.BAD_SIGNATURE)
+    # Another run of the same context, another set of missing clients, another kind of message.
+    server_refuses(cohort, answers(released(secagg_kit, seed=b"x"))[1], Reason.BAD_SIGNATURE)
+    server_refuses(
+        cohort, answers(released(secagg_kit, drops={3: Stage.UNMASK}))[1], Reason.BAD_SIGNATURE
+    )
+    parts = (cohort.round_hash(), encode_index(1), encode_set([4], N), honest.shares)
+    for usage, valid in ((Usage.UNMASK, False), (Usage.RECOVER, True)):
+        signed = replace(honest, signature=secagg_kit.identity(1).sign(usage, *parts))
+        if valid:
+            cohort.server.receive(signed)
+        else:
+            server_refuses(cohort, signed, Reason.BAD_SIGNATURE)
+
+
+def test_who_did_not_release_shares_has_no_say_about_seeds(secagg_kit: SimpleNamespace) -> None:
+    cohort = released(secagg_kit)
+    other = released(secagg_kit, drops={3: Stage.UNMASK})
+    server_refuses(cohort, answers(other)[4], Reason.UNKNOWN_SENDER)
+
+
+@pytest.mark.parametrize("liar", range(4))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_garbage_seed_shares_are_blamed(secagg_kit: SimpleNamespace, liar: int, seed: int) -> None:
+    """t = 2: three of four answers on one polynomial leave no doubt, if the lie is noticed."""
+
+    def lie(u: int, message: Any) -> AnyMessage:
+        if u != liar:
+            return message
+        changed = flipped(message.shares, SHARE_BYTES * seed + 5)
+        return cohort.resigned(replace(message, shares=changed))
+
+    context = context_of(secagg_kit, Mode.SEMI_HONEST, threshold=2, minimum_survivors=3)
+    cohort = secagg_kit.Cohort(context, {4: Stage.UNMASK}, on_up(secagg_kit, Stage.RECOVER, lie))
+    total = cohort.run()
+    assert not cohort.refused
+    assert total.removed == {u: given_up(cohort, u, 0) for u in range(N)}
+    # Surplus shares are not looked at as long as the first two agree with the commitment.
+    assert total.culprits == ((liar,) if liar < 2 else ())
+    assert total.vector.elements.tolist() == cohort.expected(range(N))
+
+
+def test_too_many_lies_about_seeds_end_the_round(secagg_kit: SimpleNamespace) -> None:
+    def lie(u: int, message: Any) -> AnyMessage:
+        changed = flipped(message.shares, 4 + 4 * u) if u < 2 else message.shares
+        return cohort.resigned(replace(message, shares=changed))
+
+    cohort = secagg_kit.Cohort(
+        context_of(secagg_kit), {4: Stage.UNMASK}, on_up(secagg_kit, Stage.RECOVER, lie)
+    )
+    with pytest.raises(RemoteProtocolError) as raised:
+        cohort.run()
+    assert (raised.value.party, raised.value.reason) == (4, Reason.WRONG_REBUILT)
+    assert cohort.server.phase is ServerPhase.ABORTED
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("silent", [1, 2])
+def test_too_few_seed_shares_end_the_round(
+    secagg_kit: SimpleNamespace, mode: Mode, silent: int
+) -> None:
+    """Four holders are left of five, t = 3: one more may go, a second one may not."""
+    drops = {4: Stage.UNMASK} | dict.fromkeys(range(silent), Stage.RECOVER)
+    cohort = secagg_kit.Cohort(context_of(secagg_kit, mode), drops)
+    if silent == 1:
+        assert cohort.run().removed[4] == given_up(cohort, 4, 0)
+        return
+    with pytest.raises(TooFewSurvivorsError) as raised:
+        cohort.run()
+    assert (raised.value.survivors, raised.value.needed) == (2, 3)
+    assert cohort.server.phase is ServerPhase.ABORTED
+    with pytest.raises(SessionAbortedError):
+        cohort.server.unmask()
+
+
+def test_unmask_before_missing_seeds_were_asked_for(secagg_kit: SimpleNamespace) -> None:
+    """A sum with surplus noise that nobody can take off would be no result."""
+    cohort = secagg_kit.Cohort(context_of(secagg_kit), {4: Stage.UNMASK})
+    cohort.run(until=Stage.UNMASK)
+    for u, data in cohort.answers(Stage.UNMASK, cohort.pending).items():
+        assert isinstance(decode_from_client(data, u, len(data)), UnmaskShares)
+        cohort.server.receive_bytes(u, data)
+    with pytest.raises(LocalProtocolError, match="cannot unmask while collecting unmask shares"):
+        cohort.server.unmask()
+    assert cohort.server.phase is ServerPhase.UNMASKING
+    cohort.pending = dict(cohort.server.close_round_bytes())
+    for message in answers(cohort).values():
+        cohort.server.receive(message)
+    assert cohort.server.unmask().removed == {u: given_up(cohort, u, 0) for u in range(N)}
+
+
+def test_the_result_does_not_print_seeds(secagg_kit: SimpleNamespace) -> None:
+    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+    total = cohort.run()
+    assert "removed" not in repr(total)

@@ -1,0 +1,252 @@
+"""The frozen wire format, file by file, through the state machines: docs/test-vectors.md."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secagg import ProtocolError, Reason
+from secagg.tags import Usage
+
+VECTORS = Path(__file__).with_name("vectors")
+
+
+def load(name: str) -> Any:
+    """A module of the vectors' package, which is no part of the installed packages."""
+    package = "veilsum_vectors"
+    if package not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            package, VECTORS / "__init__.py", submodule_search_locations=[str(VECTORS)]
+        )
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[package])
+    return importlib.import_module(f"{package}.{name}")
+
+
+runner = load("runner")
+
+FILES = {
+    f"{path.parent.name}/{path.stem}": json.loads(path.read_text())
+    for path in sorted(VECTORS.glob("*/*.json"))
+}
+
+
+def names(kind: str) -> list[str]:
+    """All files of a folder; none is an error of the tests, not an empty test."""
+    found = [name for name in FILES if name.startswith(f"{kind}/")]
+    assert found, f"there are no vectors in {VECTORS / kind}"
+    return found
+
+
+def errors(vector: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every refused step of a file."""
+    steps = [*vector.get("operations", []), *vector.get("cases", [])]
+    return [step for step in steps if "error" in step]
+
+
+# Which side checks what; a member of Reason without an entry here fails the tests below.
+BOTH = {"client", "server"}
+SIDES = {
+    "MALFORMED": BOTH,
+    "OVERSIZED": BOTH,
+    "UNEXPECTED_MESSAGE": BOTH,
+    "UNKNOWN_SENDER": {"server"},
+    "DUPLICATE_MESSAGE": {"server"},
+    "WRONG_CONTEXT": BOTH,
+    "BAD_SIGNATURE": BOTH,
+    "BAD_KEY": BOTH,
+    "DUPLICATE_KEY": BOTH,
+    "OWN_ENTRY_MISSING": {"client"},
+    "SET_TOO_SMALL": {"client"},
+    "SET_NOT_NESTED": {"client"},
+    "BAD_SEAL": {"client"},
+    "BAD_SHARE": BOTH,
+    "NOT_IN_TREE": {"client"},
+    "BAD_LENGTH": BOTH,
+    "NOT_IN_FIELD": {"server"},
+    "WRONG_REBUILT": {"server"},
+    "WRONG_SEED": {"server"},
+    "MISSING_SIGNATURES": {"client"},
+}
+
+
+@pytest.mark.parametrize("name", names("rounds"))
+def test_round(name):
+    assert FILES[name]["success"]
+    runner.run_round(FILES[name])
+
+
+@pytest.mark.parametrize("name", names("refusals"))
+def test_refusal(name):
+    vector = FILES[name]
+    assert not vector["success"]
+    assert [step for step in vector["operations"] if "error" in step] == vector["operations"][-1:]
+    if "base" in vector:
+        runner.run_refusal(vector, FILES[f"rounds/{vector['base']}"])
+    else:
+        runner.run_round(vector)
+
+
+@pytest.mark.parametrize("name", names("messages"))
+def test_messages(name):
+    vector = FILES[name]
+    assert vector["cases"]
+    assert vector["success"] is not bool(errors(vector))
+    for case in vector["cases"]:
+        runner.run_message(case)
+
+
+@pytest.mark.parametrize("name", names("primitives"))
+def test_primitive(name):
+    assert FILES[name]["cases"]
+    runner.run_primitive(FILES[name])
+
+
+def test_the_generator_gives_the_same_files(tmp_path):
+    count = load("generate").write(tmp_path)
+    fresh = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.glob("*/*.json")}
+    frozen = {path.relative_to(VECTORS): path.read_bytes() for path in VECTORS.glob("*/*.json")}
+    assert count == len(frozen) > 100
+    assert sorted(fresh) == sorted(frozen)
+    assert [str(path) for path in frozen if fresh[path] != frozen[path]] == []
+
+
+@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
+def test_every_reason_has_a_refusal_on_every_side_that_checks_it(reason):
+    found = {
+        step["op"].split("_")[0]
+        for name in names("refusals")
+        for step in errors(FILES[name])
+        if step["error"].get("reason") == reason.name
+    }
+    assert reason.name in SIDES, f"{reason.name} has no test vector: see docs/test-vectors.md"
+    assert found == SIDES[reason.name]
+
+
+def test_every_way_to_end_short_has_a_vector():
+    found = {
+        step["error"]["stage"]
+        for name in names("refusals")
+        for step in errors(FILES[name])
+        if step["error"]["type"] == "TooFewSurvivorsError"
+    }
+    assert found == {"advertise", "share", "masked input", "confirm", "unmask"}
+
+
+def test_every_message_has_a_vector_in_every_role():
+    rounds = [FILES[name] for name in names("rounds")]
+    kinds = {name.split()[0] for vector in rounds for name in vector["messages"]}
+    assert {int(data[4:6], 16) for v in rounds for data in v["messages"].values()} == {
+        *range(1, 12)
+    }
+    assert len(kinds - {"changed"}) == 11
+    framed = {case["name"] for case in FILES["messages/every-message"]["cases"]}
+    assert len(framed) == 11
+
+
+def test_every_field_size_and_usage_that_was_promised_is_there():
+    bits = {FILES[name]["context"]["bits"] for name in names("rounds")}
+    assert bits == {8, 16, 24, 31, 32, 61}
+    usages = {case["usage"] for case in FILES["primitives/tagged"]["cases"]}
+    assert usages == {usage.value.decode() for usage in Usage}
+    refused = {
+        (8 if case["bits"] > 32 else 4 if case["bits"] > 16 else 2, count)
+        for case in FILES["primitives/mask"]["cases"]
+        for count in case["refused"]
+    }
+    assert refused == {(2, 0), (2, 1), (2, 2), (2, 3), (4, 0), (4, 1), (4, 2), (8, 0), (8, 1)}
+
+
+# -- the runner itself ----------------------------------------------------------------------------
+
+
+def changed(data: str) -> str:
+    """The last hexadecimal digit changed."""
+    return data[:-1] + ("0" if data[-1] != "0" else "1")
+
+
+@pytest.mark.parametrize("name", sorted(FILES["rounds/active"]["messages"]))
+def test_the_runner_sees_a_change_of_any_message(name):
+    vector = copy.deepcopy(FILES["rounds/active"])
+    vector["messages"][name] = changed(vector["messages"][name])
+    with pytest.raises((runner.MismatchError, ProtocolError)):
+        runner.run_round(vector)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("total", [0] * 5),
+        ("survivors", [0, 1]),
+        ("culprits", [1]),
+        ("seeds", {"0": ["00"]}),
+    ],
+)
+def test_the_runner_sees_a_change_of_the_result(key, value):
+    vector = copy.deepcopy(FILES["rounds/active"])
+    vector["operations"][-1]["expect"][key] = value
+    with pytest.raises(runner.MismatchError, match="server_unmask"):
+        runner.run_round(vector)
+
+
+@pytest.mark.parametrize("name", ["client-malformed", "server-malformed", "client-bad-share"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "RemoteProtocolError", "party": 0, "reason": "DUPLICATE_KEY"},
+        {"type": "TooFewSurvivorsError", "stage": "share", "survivors": 1, "needed": 2},
+    ],
+    ids=["reason", "type"],
+)
+def test_the_runner_sees_another_error(name, error):
+    vector = copy.deepcopy(FILES[f"refusals/{name}"])
+    vector["operations"][-1]["error"] = error
+    with pytest.raises(runner.MismatchError):
+        runner.run_refusal(vector, FILES["rounds/active"])
+
+
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_the_runner_sees_that_a_message_is_not_refused(side):
+    vector = copy.deepcopy(FILES[f"refusals/{side}-malformed"])
+    last = vector["operations"][-1]
+    last["data"] = last["instead_of"]
+    with pytest.raises(runner.MismatchError, match="accepted"):
+        runner.run_refusal(vector, FILES["rounds/active"])
+
+
+def test_the_runner_sees_changed_primitives():
+    def change(value: Any) -> Any:
+        if isinstance(value, str):
+            return changed(value)
+        return value + 1 if isinstance(value, int) else change(value[0])
+
+    outputs = {
+        "mask": "elements",
+        "shamir": "shares",
+        "ring": "order",
+        "tree": "root",
+        "seal": "sealed",
+        "commitment": "commitment",
+        "context": "encoded",
+        "keys": "pair_mask_key",
+        "tagged": "tagged",
+        "field": "packed",
+        "set": "bitmap",
+    }
+    assert {f"primitives/{name}" for name in outputs} == set(names("primitives"))
+    for name, output in outputs.items():
+        vector = copy.deepcopy(FILES[f"primitives/{name}"])
+        case = vector["cases"][1]
+        if isinstance(case[output], list):
+            case[output][0] = change(case[output][0])
+        else:
+            case[output] = change(case[output])
+        with pytest.raises((runner.MismatchError, ValueError)):
+            runner.run_primitive(vector)

@@ -1,0 +1,1 @@
+"""Frozen test vectors of the wire format, their generator and runner: docs/test-vectors.md."""

@@ -1,0 +1,64 @@
+"""Write all vector files, the same bytes every time.
+
+Run from the root of the repository: python -m tests.vectors.generate
+A change of a file that is not a new file is a breaking change of the wire format (*).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from . import blocks, client_refusals, endings, framing, positive, server_refusals
+
+FOLDERS = ("rounds", "refusals", "messages", "primitives")
+
+
+def vectors() -> dict[str, Iterable[tuple[str, Mapping[str, Any]]]]:
+    """All files, by folder."""
+    refusals = (client_refusals.vectors(), server_refusals.vectors(), endings.vectors())
+    return {
+        "rounds": positive.vectors(),
+        "refusals": chain(*refusals),
+        "messages": framing.vectors(),
+        "primitives": blocks.vectors(),
+    }
+
+
+def write(folder: Path) -> int:
+    """Replace the files below a folder; returns how many there are."""
+    written = 0
+    for kind, files in vectors().items():
+        shutil.rmtree(folder / kind, ignore_errors=True)
+        (folder / kind).mkdir(parents=True)
+        for name, vector in files:
+            path = folder / kind / f"{name}.json"
+            if path.exists():
+                raise ValueError(f"two vectors are called {kind}/{name}")
+            path.write_text(to_json(vector) + "\n")
+            written += 1
+    return written
+
+
+def to_json(value: object, indent: int = 0) -> str:
+    """JSON with one line for whatever fits: short enough to keep, long enough to read in a diff."""
+    flat = json.dumps(value)
+    if len(flat) + indent <= 98 or not isinstance(value, dict | list):
+        return flat
+    inner, end = "\n" + " " * (indent + 1), "\n" + " " * indent
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {to_json(item, indent + 1)}" for key, item in value.items()]
+        return "{" + inner + ("," + inner).join(items) + end + "}"
+    if all(isinstance(item, int) for item in value):
+        return flat
+    return "[" + inner + ("," + inner).join(to_json(item, indent + 1) for item in value) + end + "]"
+
+
+if __name__ == "__main__":
+    target = Path(__file__).parent
+    sys.stdout.write(f"{write(target)} files below {target}\n")
