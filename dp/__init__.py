@@ -26,6 +26,7 @@ from dp.dropouts import (
     BatchVariant,
     CoinSchedule,
     TooManyDropoutsError,
+    add_batches,
     batch_noise,
     removed_noise,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "TooManyDropoutsError",
     "UnsupportedEventError",
     "Usage",
+    "add_batches",
     "add_coins",
     "batch_noise",
     "clip_l2",

@@ -57,12 +57,15 @@ class Noised:
         coins: fair coins per coordinate that were added.
         l2_bound: norm bound of the vector *before* noise: the sensitivity, in integer units.
         linf_bound: coordinate bound before noise.
+        batches: in how many batches the coins were drawn; every odd one is centred for itself, so
+            the noise may reach half a unit further for each two.
     """
 
     values: NDArray[np.int64]
     coins: int
     l2_bound: float
     linf_bound: int
+    batches: int = 1
 
     def __post_init__(self) -> None:
         """Check types, and that no coordinate is beyond signal plus noise.
@@ -75,7 +78,7 @@ class Noised:
         require_coins(self.coins)
         require_l2_bound(self.l2_bound)
         require_linf_bound(self.linf_bound)
-        limit = self.linf_bound + noise_limit(self.coins)
+        limit = self.linf_bound + noise_limit(self.coins) + self.batches // 2
         if self.values.size and not (-limit <= self.values.min() and self.values.max() <= limit):
             raise SensitivityExceededError(f"a noised coordinate exceeds {limit}")
         self.values.flags.writeable = False

@@ -26,9 +26,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.coins import MAX_COINS, noise_limit, residual_offset, sample_binomial
+from dp.coins import MAX_COINS, Noised, noise_limit, residual_offset, sample_binomial
 from dp.errors import PrivacyError
 from dp.keystream import NoiseSeed
+from dp.rounding import Quantized
 
 
 class BatchVariant(enum.Enum):
@@ -267,6 +268,19 @@ def _prefix(sizes: Sequence[int], amount: int) -> tuple[int, ...]:
         amount -= sizes[count]
         count += 1
     return tuple(range(1, count + 1))
+
+
+def add_batches(quantized: Quantized, schedule: CoinSchedule, seeds: Sequence[NoiseSeed]) -> Noised:
+    """Add the noise of all batches to a client's bounded integers.
+
+    Args and Raises: as for ``batch_noise``.
+    """
+    noise = batch_noise(seeds, schedule, quantized.values.size)
+    noise += quantized.values
+    batches = schedule.batches
+    return Noised(
+        noise, sum(batches), quantized.l2_bound, quantized.linf_bound, batches=len(batches)
+    )
 
 
 def batch_noise(

@@ -46,9 +46,18 @@ NoiseSource = Callable[[int], NoiseSeed]
 """Gives the noise seed of a party. Only tests pass one; fresh seeds come from the system."""
 
 
+RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
+"""Gives a party so many seeds of removable noise, for the same tests."""
+
+
 def fresh_noise(_: int) -> NoiseSeed:
     """A new secret seed for whoever asks."""
     return NoiseSeed.fresh()
+
+
+def fresh_seeds(_: int, count: int) -> Sequence[NoiseSeed]:
+    """New secret seeds for whoever asks."""
+    return [NoiseSeed.fresh() for _ in range(count)]
 
 
 class Aggregator(Protocol):
@@ -82,7 +91,14 @@ class Aggregator(Protocol):
 
 
 class IdealAggregator:
-    """Adds the clients' encoded vectors in the field. Trusts everybody; for simulation only."""
+    """Adds the clients' encoded vectors in the field. Trusts everybody; for simulation only.
+
+    Args:
+        removable: only for tests that compare aggregators.
+    """
+
+    def __init__(self, removable: RemovableSource = fresh_seeds) -> None:
+        self._removable = removable
 
     def run(
         self,
@@ -98,7 +114,7 @@ class IdealAggregator:
         released = stages.index(Stage.INPUT) + 1
         for stage in stages[: released - 1]:
             check_survivors(setup, dropouts, stage)
-        total, refused = self._add_up(setup, updates, dropouts, noise)
+        total, refused, seeds = self._add_up(setup, updates, dropouts, noise)
         lost = {**dropouts, **dict.fromkeys(refused, Stage.INPUT)}
         survivors = left_after(context.size, lost, Stage.INPUT)
         with explained(refused):
@@ -107,24 +123,31 @@ class IdealAggregator:
             for stage in stages[released:]:
                 check_survivors(setup, lost, stage)
         packed = dict.fromkeys(survivors, context.field.packed_bytes(context.length))
-        return RoundOutcome(FieldSum(total, survivors), packed, refused=refused)
+        surplus = context.removed_seeds(len(survivors))
+        removed = {
+            index: tuple(seeds[index][which].material for which in surplus)
+            for index in survivors
+            if surplus
+        }
+        return RoundOutcome(FieldSum(total, survivors, (), removed), packed, refused=refused)
 
-    @staticmethod
     def _add_up(
-        setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts, noise: NoiseSource
-    ) -> tuple[FieldVector, dict[int, str]]:
-        """The sum over all whose update can be encoded, and why the others' cannot."""
+        self, setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts, noise: NoiseSource
+    ) -> tuple[FieldVector, dict[int, str], dict[int, Sequence[NoiseSeed]]]:
+        """The sum over all whose update can be encoded, why the others' cannot, and the seeds."""
         context, pipeline = setup.context, Pipeline(setup)
         total = context.field.zeros(context.length)
         refused: dict[int, str] = {}
+        seeds: dict[int, Sequence[NoiseSeed]] = {}
         for index in left_after(context.size, dropouts, Stage.INPUT):
+            seeds[index] = self._removable(index, context.seeds)
             try:
-                vector = pipeline.encode(updates(index), noise(index))
+                vector = pipeline.encode(updates(index), noise(index), seeds[index])
             except PEER_ERRORS as error:
                 refused[index] = str(error)
             else:
                 add_into(total, vector)
-        return FieldVector(context.field, total), refused
+        return FieldVector(context.field, total), refused, seeds
 
 
 class RealAggregator:
@@ -214,8 +237,11 @@ def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None
     """
     context = setup.context
     if stage is Stage.RECOVER:
-        # Nothing is asked for in this stage unless noise is removable, which it is not here.
-        return
+        survivors = left_after(context.size, dropouts, Stage.INPUT)
+        answered = left_after(context.size, dropouts, Stage.UNMASK)
+        # Asked for only if somebody went away without giving up seeds of surplus noise.
+        if survivors == answered or not context.removed_seeds(len(survivors)):
+            return
     needed = context.minimum_survivors if stage <= Stage.INPUT else context.threshold
     left = len(left_after(context.size, dropouts, stage))
     if left < needed:

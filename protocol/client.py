@@ -177,7 +177,8 @@ class RoundClient:
         """
         session, pipeline, setup = self._joined()
         try:
-            vector = pipeline.encode(update, noise or NoiseSeed.fresh())
+            removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
+            vector = pipeline.encode(update, noise or NoiseSeed.fresh(), removable)
             masked = session.submit_bytes(vector)
             # Charged before the bytes leave, and only if there are bytes.
             self._history.charge(setup)

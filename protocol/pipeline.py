@@ -8,6 +8,7 @@ forced.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,16 @@ from numpy.typing import NDArray
 
 from dp import (
     Bounded,
+    CoinSchedule,
     Noised,
     NoiseSeed,
     Quantized,
     SensitivityExceededError,
+    add_batches,
     add_coins,
     clip_l2,
     quantize,
+    removed_noise,
     residual_offset,
 )
 from protocol.calibration import ROUNDING_VARIANCE
@@ -102,17 +106,35 @@ class Quantize:
 
 @dataclass(frozen=True, slots=True)
 class AddCoins:
-    """Binomial noise from the client's own fair coins. Needs, and keeps, the integer bounds."""
+    """Binomial noise from the client's own fair coins. Needs, and keeps, the integer bounds.
+
+    With a schedule, coins come in batches, and those that turn out to be surplus are taken off the
+    sum again: what stays is exact (docs/dropouts.md).
+    """
 
     coins: int
+    schedule: CoinSchedule | None
 
-    def client(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
-        """Bounded integers to noised integers."""
-        return add_coins(quantized, self.coins, seed)
+    def client(self, quantized: Quantized, seeds: Sequence[NoiseSeed]) -> Noised:
+        """Bounded integers to noised integers; one seed for each batch."""
+        if self.schedule is None:
+            return add_coins(quantized, self.coins, seeds[0])
+        return add_batches(quantized, self.schedule, seeds)
 
-    def server(self, total: Integers, survivors: int) -> Floats:
-        """Take off the known mean of the noise: half a unit for each survivor if coins are odd."""
-        return np.asarray(total - survivors * residual_offset(self.coins), np.float64)
+    def server(self, total: Integers, removed: Sequence[Sequence[bytes]], lost: int) -> Floats:
+        """Take off surplus batches, and the known mean of the noise that stays.
+
+        Args:
+            removed: for each survivor, the seeds that it gave up.
+            lost: clients of the cohort that are not survivors.
+        """
+        if self.schedule is None:
+            return np.asarray(total - len(removed) * residual_offset(self.coins), np.float64)
+        left, batches = total.copy(), self.schedule.removed(lost)
+        for seeds in removed:
+            given = dict(zip(batches, map(NoiseSeed, seeds), strict=True))
+            left -= removed_noise(given, self.schedule, lost, total.size)
+        return np.asarray(left - len(removed) * self.schedule.residual_offset(lost), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +182,18 @@ class Pipeline:
         )
         self._rotate = Rotate(Rotation(parameters.length, parameters.public_seed))
         self._quantize = Quantize(parameters.scale, parameters.linf_bound)
-        self._coins = AddCoins(parameters.coins)
+        self._coins = AddCoins(parameters.coins, setup.schedule)
         self._lift = Lift(setup.context.field)
 
-    def encode(self, update: NDArray[Any], seed: NoiseSeed) -> FieldVector:
+    def encode(
+        self, update: NDArray[Any], seed: NoiseSeed, removable: Sequence[NoiseSeed] = ()
+    ) -> FieldVector:
         """The client's half: clip, sketch, rotate, quantise, noise, lift.
 
         Args:
             update: float32|float64[d].
-            seed: fresh and secret; drives rounding and coins, never used twice.
+            seed: fresh and secret; drives rounding and the coins that stay, never used twice.
+            removable: a seed for each removable batch, `setup.context.seeds` of them.
 
         Raises:
             ParameterError: the update has another shape.
@@ -177,7 +202,7 @@ class Pipeline:
         """
         bounded = self._clip.client(update)
         rotated = self._rotate.client(self._compress.client(bounded))
-        noised = self._coins.client(self._quantize.client(rotated, seed), seed)
+        noised = self._coins.client(self._quantize.client(rotated, seed), [seed, *removable])
         self._check_charged(noised)
         return self._lift.client(noised)
 
@@ -199,7 +224,9 @@ class Pipeline:
         """The server's half: the same stages backward, then the mean over the survivors."""
         survivors = len(total.survivors)
         integers = self._lift.server(total.vector)
-        rotated = self._quantize.server(self._coins.server(integers, survivors))
+        removed = [total.removed.get(survivor, ()) for survivor in total.survivors]
+        lost = self._setup.context.size - survivors
+        rotated = self._quantize.server(self._coins.server(integers, removed, lost))
         mean_sketch = self._rotate.server(rotated) / survivors
         return MeanRelease(
             update=self._compress.server(mean_sketch),
@@ -211,11 +238,12 @@ class Pipeline:
     def noise_variance(self, survivors: int) -> float:
         """Variance per coordinate of the mean sketch that is not signal.
 
-        A client's coins have variance m/4, exactly. Rounding a fraction f has variance f (1 - f):
-        between 0 and 1/4, depending on private data, and 1/6 on average over uniform fractions,
+        The m coins of a client that stay have variance m/4, exactly. Rounding a fraction f has
+        variance f (1 - f): between 0 and 1/4, depending on private data, and 1/6 on average over
+        uniform fractions,
         which is what is stated. So the statement is off by at most 1/6 for each client, which
         calibrated rounds keep below 1 % of m/4. It is no use where a round has only a few coins:
         for updates much smaller than one integer unit, say, rounding is nearly free.
         """
-        per_client = self._coins.coins / 4.0 + ROUNDING_VARIANCE
+        per_client = self._setup.coins_left(survivors) / 4.0 + ROUNDING_VARIANCE
         return per_client / (survivors * self._setup.parameters.scale**2)

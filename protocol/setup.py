@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
-from dp import BinomialRelease, NonPrivateRelease, quantized_l2_bound
+from dp import BinomialRelease, CoinSchedule, NonPrivateRelease, quantized_l2_bound
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.coins import noise_limit, require_coins
 from dp.rounding import require_linf_bound
@@ -22,7 +22,6 @@ from secagg import (
     CapacityError,
     Mode,
     ParameterError,
-    PrimeField,
     Reason,
     RemoteProtocolError,
     SessionContext,
@@ -133,13 +132,49 @@ class RoundParameters:
         return hashlib.sha256(_DIGEST_LABEL + b"".join(parts)).digest()
 
 
-def bits_for(parameters: RoundParameters, cohort: int) -> int:
+def bits_for(parameters: RoundParameters, cohort: int, seeds: int = 0) -> int:
     """Smallest field in which the sum over the whole cohort cannot wrap around.
+
+    Args:
+        seeds: removable batches of each client; every two odd batches reach one unit further.
 
     Raises:
         ParameterError: no field is large enough.
     """
-    return required_bits(cohort * parameters.largest_coordinate)
+    return required_bits(cohort * (parameters.largest_coordinate + (1 + seeds) // 2))
+
+
+def coin_schedule(
+    coins: int, cohort: int, minimum_survivors: int, colluders: int
+) -> CoinSchedule | None:
+    """The batches in which a client's coins are drawn so that surplus ones can be taken off.
+
+    With the fewest survivors every one of the client's coins stays; the target is what the fewest
+    honest survivors then hold together. None if there is nothing to take off.
+
+    Raises:
+        ParameterError: the numbers make no schedule.
+    """
+    lost = cohort - minimum_survivors
+    if coins == 0 or lost == 0:
+        return None
+    target = coins * (minimum_survivors - colluders)
+    try:
+        schedule = CoinSchedule.best(target, cohort, lost, colluders)
+    except ValueError as error:
+        raise ParameterError("coins", coins, str(error)) from None
+    return schedule if len(schedule.batches) > 1 else None
+
+
+def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
+    """Which removable seeds survivors give up, as `SessionContext.removal` wants it."""
+    if schedule is None:
+        return ()
+    # Batch 0 always stays and has no shared seed, so batch i is seed i - 1.
+    return tuple(
+        sum(1 << (batch - 1) for batch in schedule.removed(lost))
+        for lost in range(schedule.tolerated_dropouts + 1)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +188,41 @@ class RoundSetup:
 
     context: SessionContext
     parameters: RoundParameters
+    schedule: CoinSchedule | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         context, parameters = self.context, self.parameters
+        self._check_survivors()
+        schedule = self._schedule() if context.removal else None
+        object.__setattr__(self, "schedule", schedule)
+        if context.removal != removal_table(schedule):
+            raise ParameterError("removal", context.removal, "empty, or that of the coin schedule")
         if context.application_digest != parameters.digest():
             raise ParameterError("application_digest", "another digest", "that of the parameters")
         if context.length != parameters.length:
             raise ParameterError("length", context.length, f"the sketch size {parameters.length}")
-        largest = context.size * parameters.largest_coordinate
-        if PrimeField(context.bits).largest_centred < largest:
-            raise CapacityError(bits_for(parameters, context.size), context.bits)
-        if context.removal:
-            raise ParameterError("removal", context.removal, "empty: this noise is not removable")
-        self._check_survivors()
+        needed = bits_for(parameters, context.size, context.seeds)
+        if context.bits < needed:
+            raise CapacityError(needed, context.bits)
+
+    def _schedule(self) -> CoinSchedule | None:
+        context = self.context
+        return coin_schedule(
+            self.parameters.coins,
+            context.size,
+            context.minimum_survivors,
+            context.tolerated_colluders,
+        )
+
+    def coins_left(self, survivors: int) -> int:
+        """Coins of each of so many survivors that stay in the sum.
+
+        Raises:
+            PrivacyError: fewer survivors than the noise was made for.
+        """
+        if self.schedule is None:
+            return self.parameters.coins
+        return self.schedule.kept_coins(self.context.size - survivors)
 
     def _check_survivors(self) -> None:
         """The noise must be enough for the smallest sum that may be released."""
@@ -197,7 +254,7 @@ class RoundSetup:
         Source: docs/accounting.md.
         """
         unknown = survivors - (self.context.tolerated_colluders if against_server else 0)
-        coins = max(unknown, 0) * self.parameters.coins
+        coins = max(unknown, 0) * self.coins_left(survivors)
         if coins == 0:
             return NonPrivateRelease()
         return BinomialRelease(
@@ -226,6 +283,7 @@ class RoundSetup:
                 linf_bound=parameters.linf_bound,
                 coins=parameters.coins,
                 tolerated_dropouts=parameters.tolerated_dropouts,
+                removable=bool(context.removal),
             )
         )
 
@@ -246,6 +304,9 @@ class RoundSetup:
         except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
+
+MAX_REMOVAL_DROPOUTS = 10_000
+"""Dropouts that removable noise may tolerate: bounds the table a client computes for a server."""
 
 MAX_ANNOUNCEMENT_BYTES = 1 << 26
 """A cohort of a million 32-byte identities and some."""
@@ -271,6 +332,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     linf_bound: int
     coins: int
     tolerated_dropouts: int
+    removable: bool
 
     def setup(self, model_digest: bytes) -> RoundSetup:
         """The setup that a client with this model takes part in; ValueError if there is none."""
@@ -298,8 +360,20 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             mode=Mode(self.mode),
             tolerated_colluders=self.tolerated_colluders,
             degree=self.degree,
+            removal=self._removal(),
             bits=self.bits,
             length=parameters.length,
             application_digest=parameters.digest(),
         )
         return RoundSetup(context, parameters)
+
+    def _removal(self) -> tuple[int, ...]:
+        """The removal table that the announced numbers stand for."""
+        if not self.removable:
+            return ()
+        size, least = len(self.cohort) // DIGEST_BYTES, self.minimum_survivors
+        colluders = self.tolerated_colluders
+        # The cost of a schedule grows with the dropouts that it tolerates.
+        if not (0 <= colluders < least <= size and size - least <= MAX_REMOVAL_DROPOUTS):
+            raise ValueError("too many dropouts, or too few survivors, for removable noise")
+        return removal_table(coin_schedule(self.coins, size, least, colluders))

@@ -12,14 +12,14 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dp import Ledger, noise_multiplier_for_epsilon
+from dp import CoinSchedule, Ledger, noise_multiplier_for_epsilon
 from protocol.adapters.memory import Dropouts, RoundOutcome
 from protocol.aggregators import Aggregator, UpdateSource
 from protocol.calibration import PrivacyGoal, calibrate
 from protocol.client import ClientPolicy
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.records import Notes, Records
-from protocol.setup import RoundSetup, bits_for
+from protocol.setup import RoundSetup, bits_for, coin_schedule, removal_table
 from secagg import Identity, Mode, ParameterError, SessionContext, lowest_threshold
 from secagg.context import SESSION_ID_BYTES
 from sketch import PublicSeed
@@ -39,6 +39,8 @@ class TrainingPlan:
         clip_l2: C, in the units of an update.
         mode: what the server is trusted with.
         threshold: t; the smallest safe one if left out.
+        exact_noise: take surplus noise off when fewer clients vanish than tolerated, at the price
+            of a few more shares for each pair of clients; otherwise it stays in the sum.
 
     Raises:
         ParameterError: the figures leave nobody to hide among.
@@ -51,6 +53,7 @@ class TrainingPlan:
     clip_l2: float
     mode: Mode = Mode.ACTIVE
     threshold: int | None = None
+    exact_noise: bool = True
 
     def __post_init__(self) -> None:
         if self.tolerated_dropouts < 0 or self.tolerated_colluders < 0:
@@ -212,6 +215,12 @@ class PrivateTraining:
             epsilon_outsider=epsilon_outsider,
         )
 
+    def _schedule(self, coins: int) -> CoinSchedule | None:
+        plan = self._plan
+        if not plan.exact_noise:
+            return None
+        return coin_schedule(coins, plan.cohort, plan.minimum_survivors, plan.tolerated_colluders)
+
     def _setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundSetup:
         plan = self._plan
         if len(cohort) != plan.cohort:
@@ -226,6 +235,7 @@ class PrivateTraining:
             # Drawn after the size is fixed, or whoever draws could choose collisions.
             public_seed=PublicSeed(secrets.token_bytes(32)),
         )
+        removal = removal_table(self._schedule(parameters.coins))
         context = SessionContext(
             session_id=self._session_id,
             round_number=self._attempts,
@@ -234,7 +244,8 @@ class PrivateTraining:
             minimum_survivors=plan.minimum_survivors,
             mode=plan.mode,
             tolerated_colluders=plan.tolerated_colluders,
-            bits=bits_for(parameters, plan.cohort),
+            removal=removal,
+            bits=bits_for(parameters, plan.cohort, max(removal, default=0).bit_length()),
             length=parameters.length,
             application_digest=parameters.digest(),
         )

@@ -381,8 +381,11 @@ class ClientSession:
         """Our removable seeds, while the input is being made.
 
         Raises:
-            LocalProtocolError: the session does not wait for its input.
+            SessionAbortedError: the session is over.
+            LocalProtocolError: it does not wait for its input.
         """
+        if isinstance(self._state, Aborted | Finished):
+            raise SessionAbortedError(f"this session is over: {self._state.phase.value}")
         if not isinstance(self._state, Ready):
             raise LocalProtocolError(f"no removable seeds when {self._state.phase.value!r}")
         return self._state.removable

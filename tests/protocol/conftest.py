@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from dp import NoiseSeed
-from protocol.setup import RoundParameters, RoundSetup, bits_for
+from protocol.setup import (
+    RoundParameters,
+    RoundSetup,
+    bits_for,
+    coin_schedule,
+    removal_table,
+)
 from secagg import Identity, Mode, SessionContext, lowest_threshold
 from sketch import PublicSeed, SketchSpec, spec_for_size
 
@@ -37,6 +43,7 @@ def make_setup(identities: list[Identity]) -> SetupMaker:
         bits: int | None = None,
         minimum_survivors: int | None = None,
         round_number: int = 3,
+        removable: bool = False,
         **overrides: Any,
     ) -> RoundSetup:
         spec = SketchSpec.identity(DIMENSION) if size is None else spec_for_size(DIMENSION, size, 5)
@@ -53,15 +60,19 @@ def make_setup(identities: list[Identity]) -> SetupMaker:
         }
         parameters = RoundParameters(**{**values, **overrides})
         threshold = lowest_threshold(COHORT, 0, mode)
+        least = minimum_survivors or max(threshold, COHORT - 2)
+        schedule = coin_schedule(parameters.coins, COHORT, least, 0) if removable else None
+        removal = removal_table(schedule)
         context = SessionContext(
             session_id=bytes(16),
             round_number=round_number,
             cohort=tuple(identity.public for identity in identities),
             threshold=threshold,
-            minimum_survivors=minimum_survivors or max(threshold, COHORT - 2),
+            minimum_survivors=least,
+            removal=removal,
             mode=mode,
             tolerated_colluders=0,
-            bits=bits or bits_for(parameters, COHORT),
+            bits=bits or bits_for(parameters, COHORT, max(removal, default=0).bit_length()),
             length=parameters.length,
             application_digest=parameters.digest(),
         )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.client import ClientPolicy
+from protocol.pipeline import Pipeline
 from secagg import Mode, TooFewSurvivorsError
 
 OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
@@ -40,6 +41,46 @@ def test_real_and_ideal_agree_bit_for_bit(
     real = RealAggregator(identities, OPEN_POLICY).run(setup, updates, dropouts, noise)
     assert real.total.survivors == ideal.total.survivors
     assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    "dropouts",
+    [
+        {},
+        {0: Stage.ADVERTISE},
+        {1: Stage.SHARE, 4: Stage.UNMASK},
+        {5: Stage.UNMASK, 3: Stage.RECOVER},
+        {2: Stage.INPUT, 3: Stage.INPUT},
+    ],
+)
+def test_they_agree_with_removable_noise(
+    make_setup, identities, updates, noise, mode, dropouts, monkeypatch
+):
+    """Removed by their owners or rebuilt from shares: the same noise stays, bit for bit."""
+    setup = make_setup(mode=mode, removable=True)
+    assert setup.context.seeds > 0
+    drawn = []
+    encode = Pipeline.encode
+
+    def watched(pipeline, update, seed, removable):
+        drawn.append((update, removable))
+        return encode(pipeline, update, seed, removable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pipeline, "encode", watched)
+        real = RealAggregator(identities, OPEN_POLICY).run(setup, updates, dropouts, noise)
+
+    def again(index, count):
+        (seeds,) = [seeds for update, seeds in drawn if np.array_equal(update, updates(index))]
+        assert len(seeds) == count
+        return seeds
+
+    ideal = IdealAggregator(again).run(setup, updates, dropouts, noise)
+    assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
+    assert real.total.removed == ideal.total.removed
+    pipeline = Pipeline(setup)
+    assert np.array_equal(pipeline.decode(real.total).update, pipeline.decode(ideal.total).update)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

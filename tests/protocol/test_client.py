@@ -319,8 +319,8 @@ def test_every_submission_draws_its_own_noise(
     encoded = []
     encode = Pipeline.encode
 
-    def watched(pipeline, update, seed):
-        encoded.append(encode(pipeline, update, seed))
+    def watched(pipeline, update, seed, removable):
+        encoded.append(encode(pipeline, update, seed, removable))
         return encoded[-1]
 
     monkeypatch.setattr(Pipeline, "encode", watched)

@@ -60,7 +60,7 @@ def test_stages_in_the_wrong_order_raise_when_forced():
     bounded = clip_l2(np.ones(8), 1.0)
     seed = NoiseSeed.fresh()
     with pytest.raises((AttributeError, TypeError)):
-        AddCoins(4).client(bounded, seed)  # type: ignore[arg-type]
+        AddCoins(4, None).client(bounded, seed)  # type: ignore[arg-type]
     with pytest.raises((AttributeError, TypeError)):
         Quantize(8.0, 10).client(np.ones(8), seed)  # type: ignore[arg-type]
     with pytest.raises((ParameterError, TypeError)):
@@ -170,8 +170,8 @@ class TestCharged:
     @pytest.mark.parametrize(
         ("stage", "broken"),
         [
-            ("_coins", AddCoins(100)),
-            ("_coins", AddCoins(0)),
+            ("_coins", AddCoins(100, None)),
+            ("_coins", AddCoins(0, None)),
             ("_quantize", Quantize(64.0, 99)),
             ("_quantize", Quantize(64.1, 100)),
         ],

@@ -18,7 +18,9 @@ from sketch import PublicSeed, SketchKind, SketchSpec
 
 
 def test_announcement_round_trips(make_setup):
-    for setup in (make_setup(), make_setup(size=50), make_setup(coins=0)):
+    removable = make_setup(removable=True)
+    assert removable.context.removal
+    for setup in (make_setup(), make_setup(size=50), make_setup(coins=0), removable):
         again = RoundSetup.from_announcement(setup.announce(), setup.parameters.model_digest)
         assert again == setup
         assert again.context.hash == setup.context.hash
@@ -196,3 +198,21 @@ class TestSurvivors:
         """Nothing in this pipeline makes noise of them, so they must not be counted on."""
         with pytest.raises(ParameterError, match="removal"):
             self.with_context(make_setup(), removal=(1, 1, 0))
+
+
+def test_only_the_schedules_own_removal_table_is_accepted(make_setup):
+    """A server that had more seeds given up than are surplus would thin the noise."""
+    setup = make_setup(removable=True)
+    removal = setup.context.removal
+    for changed in ((removal[0] << 1, *removal[1:]), (*removal[:-1], 1), (*removal, 0)):
+        context = dataclasses.replace(setup.context, removal=changed)
+        with pytest.raises(ParameterError, match="removal"):
+            RoundSetup(context, setup.parameters)
+
+
+def test_capacity_counts_removable_batches(make_setup):
+    """Noise is largest before the surplus is taken off."""
+    setup = make_setup(removable=True)
+    assert setup.schedule.largest_noise <= setup.context.field.largest_centred // 6 - 100
+    with pytest.raises(CapacityError):
+        make_setup(removable=True, bits=setup.context.bits - 1)

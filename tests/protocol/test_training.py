@@ -24,7 +24,7 @@ from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate, sketch_clip
 from protocol.errors import PolicyError
 from protocol.pipeline import Pipeline
-from protocol.setup import RoundSetup
+from protocol.setup import RoundSetup, coin_schedule, removal_table
 from protocol.training import PrivateTraining, TrainingPlan
 from secagg import (
     ClientSession,
@@ -274,7 +274,7 @@ def test_bad_notes_stop_a_round_before_any_client_is_asked(cohort, ledger):
 
 
 def test_clients_that_were_invited_and_dropped_out_pay_too(cohort, ledger):
-    run = training(ledger, rounds=2)
+    run = training(ledger, rounds=2, exact_noise=False)
     others = [Identity.from_private_bytes(hashlib.sha256(b"p%d" % i).digest()) for i in range(N)]
     run.run_round(cohort, constant, MODEL, {0: Stage.ADVERTISE})
     assert cohort[0].public[:8].hex() in ledger.entries()[-1].metadata["cohort"]
@@ -310,8 +310,11 @@ class TestClientPolicy:
 
     def weaker(self, setup, **changes):
         parameters = replace(setup.parameters, **changes)
-        context = replace(setup.context, application_digest=parameters.digest())
-        return RoundSetup(context, parameters)
+        context = setup.context
+        schedule = coin_schedule(parameters.coins, N, context.minimum_survivors, 1)
+        removal = removal_table(schedule) if context.removal else ()
+        digest = parameters.digest()
+        return RoundSetup(replace(context, application_digest=digest, removal=removal), parameters)
 
     @pytest.mark.parametrize("rate", [1.0, 3.0, 20.0])
     @pytest.mark.parametrize("mode", list(Mode))
@@ -374,8 +377,37 @@ def test_the_event_on_record_has_the_coins_that_remained(cohort, ledger):
     run = training(ledger)
     result = run.run_round(cohort, constant, MODEL, {0: Stage.SHARE, 5: Stage.UNMASK})
     event = ledger.entries()[-1].event
-    # Eleven survivors (a client lost at unmasking is in the sum), one of them a colluder.
-    assert event.coins == 10 * result.setup.parameters.coins
+    # Eleven survivors (a client lost at unmasking is in the sum), one of them a colluder, and
+    # each keeps what is needed when one is lost: less than with three lost.
+    kept = result.setup.schedule.kept_coins(1)
+    assert event.coins == 10 * kept
+    assert kept < result.setup.parameters.coins
+
+
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_noise_is_exact_however_many_are_lost(cohort, tmp_path, kind):
+    """The coins that stay are the target, give or take one for each honest survivor."""
+    for lost in range(4):
+        with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
+            real = RealAggregator(cohort, plan().client_policy(D))
+            run = training(ledger, IdealAggregator() if kind == "ideal" else real)
+            gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
+            result = run.run_round(cohort, constant, MODEL, gone)
+            target = result.setup.schedule.target_coins
+            event = ledger.entries()[-1].event
+            assert 0 <= event.coins - target < N - lost - 1
+            error = result.release.update - constant(0)
+            expected = result.release.noise_variance * D
+            assert 0.5 * expected < float(error @ error) < 1.5 * expected
+            assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
+
+
+def test_without_exact_noise_the_surplus_stays(cohort, ledger):
+    run = training(ledger, exact_noise=False)
+    result = run.run_round(cohort, constant, MODEL, {})
+    assert result.setup.schedule is None
+    assert result.outcome.total.removed == {}
+    assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.coins
 
 
 def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):

@@ -12,25 +12,12 @@ from dataclasses import replace
 from secagg.reference import Stage
 
 from . import wire
+from .bases import ABSENT, ACTIVE, BAD_ELEMENT, GONE, LOST, SEEDS, SPARSE, UNSHARED, flip
 from .handmade import Round
 from .positive import HONEST
 from .schema import Error, RefusalVector
 from .script import SERVER, refusal, remote
 from .wire import bitmap, sign
-
-ACTIVE = HONEST["active"][1]
-ABSENT = HONEST["active-drops-even"][1]
-"""Client 4 is not in the roster."""
-UNSHARED = HONEST["active-drops-odd"][1]
-"""Client 0 is in the roster, and no participant."""
-LOST = HONEST["active-drop-before-upload"][1]
-"""Client 1 is a participant, and no survivor."""
-SPARSE = HONEST["sparse"][1]
-SEEDS = HONEST["recovery"][1]
-GONE = HONEST["recovery-semi-honest"][1]
-"""Client 3 is no survivor, the seeds of survivor 2 are missing."""
-
-BAD_ELEMENT = wire.SHAMIR_PRIME.to_bytes(4, "little")
 
 Made = tuple[str, RefusalVector]
 
@@ -265,6 +252,21 @@ def client_sets() -> Iterator[Made]:
         ),
         too_small,
     )
+    three = [GONE.entries[u] for u in range(3)]
+    yield client_refuses(
+        "set-too-small-roster-minimum",
+        "A roster of three clients, enough for t, where the context wants four.",
+        "roster 0",
+        GONE.roster(
+            0,
+            members=bitmap([0, 1, 2], 5),
+            root=wire.tree_root(three),
+            proof=wire.tree_proof(three, 0),
+            entries=b"".join(three[1:]),
+        ),
+        too_small,
+        base="recovery-semi-honest",
+    )
     yield client_refuses(
         "set-too-small-participants",
         "Nobody else shared.",
@@ -479,11 +481,6 @@ def client_confirmations() -> Iterator[Made]:
             error=over,
         ),
     )
-
-
-def flip(data: bytes) -> bytes:
-    """The lowest bit of the first byte flipped."""
-    return bytes([data[0] ^ 1]) + data[1:]
 
 
 GROUPS: Sequence[Callable[[], Iterator[Made]]] = (

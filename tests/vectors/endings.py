@@ -13,7 +13,7 @@ from secagg.errors import TooFewSurvivorsError
 from secagg.reference import Stage, run_secagg
 
 from . import wire
-from .client_refusals import ACTIVE
+from .bases import ACTIVE
 from .handmade import Round
 from .schema import Error, RoundVector
 from .script import Script, remote, too_few
@@ -34,7 +34,9 @@ def server_ends(
 ) -> Made:
     """A deadline fails; `swap` has changed messages that the server accepted before."""
     script = Script(round_, description)
-    deadlines = ["advertise", "share", "masked input", "confirm"]
+    deadlines = ["advertise", "share", "masked input", "confirm", "unmask"]
+    if len(round_.answered) >= round_.threshold:
+        deadlines.remove("unmask")
     for event in round_.events():
         if event.op.startswith("client"):
             continue
@@ -138,6 +140,12 @@ def server_deadlines() -> Iterator[Made]:
             "unmask-ring",
             "Four of five on a ring give up shares, but only one of some client's two holders.",
             replace(RING, drops={0: Stage.UNMASK}),
+            too_few("unmask", 1, 2),
+        ),
+        (
+            "unmask-seeds",
+            "The same, and removable seeds are missing: none is asked for.",
+            replace(RECOVERY, drops={1: Stage.UNMASK, 2: Stage.UNMASK}),
             too_few("unmask", 1, 2),
         ),
         (

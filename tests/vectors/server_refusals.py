@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from . import wire
-from .client_refusals import ABSENT, ACTIVE, BAD_ELEMENT, LOST, SEEDS, UNSHARED, flip
+from .bases import ABSENT, ACTIVE, BAD_ELEMENT, LOST, SEEDS, UNSHARED, flip
 from .positive import HONEST
 from .schema import Error, RefusalVector
 from .script import SERVER, refusal, remote
@@ -91,6 +91,15 @@ def server_framing() -> Iterator[Made]:
         "The transport names a sender outside the cohort.",
         at,
         ACTIVE.message(1, 3, *(bytes(size) for size in (32, 32, 16, 64))),
+        remote(3, unknown),
+        sender=3,
+        has_honest=False,
+    )
+    yield server_refuses(
+        "unknown-sender-garbage",
+        "The same, and the bytes are no message: nobody looks at them.",
+        at,
+        b"\x00",
         remote(3, unknown),
         sender=3,
         has_honest=False,
