@@ -102,6 +102,18 @@ class SessionContext:
         """n, the number of invited clients."""
         return len(self.cohort)
 
+    def roster_is_safe(self, members: int) -> bool:
+        """Whether the threshold still holds on a ring of so many members.
+
+        Clients that vanish before they advertise are honest ones, so the corrupt share of the ring
+        grows, and with it the corrupt neighbours that anybody must expect.
+        """
+        if self.degree == 0 or members <= self.degree + 1:
+            holders = members if self.degree == 0 else members - 1
+            return self.threshold >= lowest_threshold(holders, self.tolerated_colluders, self.mode)
+        colluders = min(self.tolerated_colluders, members)
+        return self.threshold >= lowest_threshold(members, colluders, self.mode, self.degree)
+
     @property
     def seeds(self) -> int:
         """Removable seeds of each client."""

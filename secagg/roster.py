@@ -172,6 +172,13 @@ def _checked_members(context: SessionContext, message: Roster) -> tuple[int, ...
             Reason.SET_TOO_SMALL,
             f"{len(members)} clients, at least {context.minimum_survivors} needed",
         )
+    if not context.roster_is_safe(len(members)):
+        raise RemoteProtocolError(
+            SERVER,
+            Reason.SET_TOO_SMALL,
+            f"among {len(members)} clients {context.tolerated_colluders} corrupt ones are too many "
+            f"for threshold {context.threshold}",
+        )
     return members
 
 

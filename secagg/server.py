@@ -306,7 +306,16 @@ class ServerSession:
     # -- deadlines ----------------------------------------------------------------------------
 
     def _close_advertising(self) -> list[Outbound]:
-        self._require("advertise", len(self._advertisements))
+        advertised = len(self._advertisements)
+        self._require("advertise", advertised)
+        if not self._context.roster_is_safe(advertised):
+            # Clients would refuse this roster: see SessionContext.roster_is_safe.
+            needed = next(
+                size
+                for size in range(advertised, self._context.size + 1)
+                if self._context.roster_is_safe(size)
+            )
+            raise TooFewSurvivorsError("advertise", advertised, needed)
         roster = self._roster = RoundRoster.build(self._context, self._advertisements)
         self._move(Local.DEADLINE, ServerPhase.SHARING)
         return [(member, roster.to_message(self._context, member)) for member in roster.members]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from secagg import SERVER, Mode, Reason, RemoteProtocolError
+from secagg import SERVER, Mode, Reason, RemoteProtocolError, TooFewSurvivorsError
 from secagg.graph import HararyGraph
 from secagg.keys import AgreementKey
 from secagg.merkle import HASH_BYTES
@@ -386,3 +386,27 @@ def test_a_client_gives_up_shares_of_its_neighbours_only(secagg_kit: SimpleNames
         message = decode_from_client(data, u, len(data))
         assert len(message.shares) == DEGREE * SHARE_BYTES
         assert cohort.clients[u].phase is ClientPhase.FINISHED
+
+
+def test_a_ring_with_too_large_a_corrupt_share_is_refused(secagg_kit: SimpleNamespace) -> None:
+    """Honest clients that vanish before they advertise leave the corrupt ones a larger share."""
+    context = secagg_kit.context(
+        200,
+        Mode.SEMI_HONEST,
+        degree=32,
+        threshold=19,
+        tolerated_colluders=20,
+        minimum_survivors=160,
+    )
+    assert context.roster_is_safe(180)
+    assert not context.roster_is_safe(160)
+    cohort = secagg_kit.Cohort(context, drops=dict.fromkeys(range(40), Stage.ADVERTISE))
+    with pytest.raises(TooFewSurvivorsError, match="advertise: 160 clients answered"):
+        cohort.run()
+    # A server that goes on all the same meets clients that refuse.
+    entries = {u: cohort.wire[Stage.ADVERTISE, secagg_kit.Direction.UP, u] for u in range(40, 200)}
+    advertisements = {u: decode_from_client(data, u, len(data)) for u, data in entries.items()}
+    roster = RoundRoster.build(context, advertisements)
+    with pytest.raises(RemoteProtocolError) as raised:
+        cohort.clients[50].receive(roster.to_message(context, 50))
+    assert raised.value.reason is Reason.SET_TOO_SMALL
