@@ -386,22 +386,23 @@ def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
 
 
 @njit(cache=True)
-def unpack_bits(packed: NDArray[np.uint8], bits: int, values: Words) -> None:
-    """Inverse of `pack_bits`; `values` is uintW[length], output."""
+def unpack_bits(packed: NDArray[np.uint64], bits: int, values: Words) -> None:
+    """Inverse of `pack_bits`; `values` is uintW[length], output.
+
+    Args:
+        packed: uint64[> length * bits / 64], the bit fields and at least one word of padding.
+        bits: 1 .. 62.
+    """
     kind = values.dtype.type
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    position = 0
     for i in range(values.size):
-        first = position >> 3
-        shift = position & 7
-        last = (position + bits - 1) >> 3
-        value = np.uint64(packed[first]) >> np.uint64(shift)
-        held = 8 - shift
-        for byte in range(first + 1, last + 1):
-            value |= np.uint64(packed[byte]) << np.uint64(held)
-            held += 8
-        values[i] = kind(value & mask)
-        position += bits
+        position = i * bits
+        word = position >> 6
+        shift = np.uint64(position & 63)
+        low = packed[word] >> shift
+        # Two shifts, because one by 64 would not clear the word when shift is 0.
+        high = (packed[word + 1] << np.uint64(1)) << (np.uint64(63) - shift)
+        values[i] = kind((low | high) & mask)
 
 
 @njit(cache=True)

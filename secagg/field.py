@@ -188,6 +188,9 @@ def unpack(packed: bytes, length: int, field: PrimeField) -> FieldVector:
     if padding and packed[-1] >> (8 - padding):
         raise ValueError("padding bits of a packed vector are not zero")
     elements = np.empty(length, field.dtype)
-    _kernels.unpack_bits(np.frombuffer(packed, np.uint8), field.bits, elements)
+    # The kernel reads whole words, one beyond the last.
+    words = np.zeros(expected // 8 + 2, "<u8")
+    words.view(np.uint8)[:expected] = np.frombuffer(packed, np.uint8)
+    _kernels.unpack_bits(words, field.bits, elements)
     elements.flags.writeable = False
     return FieldVector(field, elements)

@@ -112,6 +112,7 @@ class ServerSession:
         self._total = context.field.zeros(context.length)
         self._uploaded: set[int] = set()
         self._survivors: tuple[int, ...] = ()
+        self._survivor_bitmap = b""
         self._confirmations: dict[int, bytes] = {}
         self._shares: dict[int, dict[int, Share]] = {}
         self._seeds: dict[int, tuple[bytes, ...]] = {}
@@ -230,7 +231,7 @@ class ServerSession:
 
     def _on_bundle(self, message: ShareBundle) -> None:
         roster = self._checked_roster()
-        sender = self._first(message.sender, self._commitments, roster.members)
+        sender = self._first(message.sender, self._commitments, roster.advertisements)
         holders = roster.graph.holders(sender)
         expected = sealed_share_bytes(self._context) * (len(holders) - (sender in holders))
         try:
@@ -244,7 +245,7 @@ class ServerSession:
         self._sealed[sender] = message.sealed
 
     def _on_masked_input(self, message: MaskedInput) -> None:
-        sender = self._first(message.sender, self._uploaded, self._participants)
+        sender = self._first(message.sender, self._uploaded, self._commitments)
         expected = self._context.field.packed_bytes(self._context.length)
         if len(message.vector) != expected:
             raise RemoteProtocolError(
@@ -261,16 +262,21 @@ class ServerSession:
 
     def _on_confirmation(self, message: Confirmation) -> None:
         roster = self._checked_roster()
-        sender = self._first(message.sender, self._confirmations, self._survivors)
-        signed = (roster.hash, encode_set(self._survivors, self._context.size))
+        sender = self._first(message.sender, self._confirmations, self._uploaded)
+        signed = (roster.hash, self._survivor_bitmap)
         self._check_signature(sender, message.signature, Usage.CONFIRM, signed)
         self._confirmations[sender] = message.signature
 
     def _on_unmask_shares(self, message: UnmaskShares) -> None:
-        sender = self._first(message.sender, self._shares, self._survivors)
+        sender = self._first(message.sender, self._shares, self._uploaded)
         roster = self._checked_roster()
-        bitmap = encode_set(self._survivors, self._context.size)
-        signed = (roster.hash, encode_index(sender), bitmap, message.shares, message.seeds)
+        signed = (
+            roster.hash,
+            encode_index(sender),
+            self._survivor_bitmap,
+            message.shares,
+            message.seeds,
+        )
         self._check_signature(sender, message.signature, Usage.UNMASK, signed)
         owners = held_by(sender, self._participants, roster.graph)
         removed = self._removed()
@@ -338,10 +344,10 @@ class ServerSession:
     def _close_masking(self) -> list[Outbound]:
         self._require("masked input", len(self._uploaded))
         self._survivors = tuple(sorted(self._uploaded))
-        bitmap = encode_set(self._survivors, self._context.size)
+        self._survivor_bitmap = encode_set(self._survivors, self._context.size)
         active = self._context.mode is Mode.ACTIVE
         self._move(Local.DEADLINE, ServerPhase.CONFIRMING if active else ServerPhase.UNMASKING)
-        message = SurvivorSet(context=self._tag, survivors=bitmap)
+        message = SurvivorSet(context=self._tag, survivors=self._survivor_bitmap)
         return [(survivor, message) for survivor in self._survivors]
 
     def _close_confirming(self) -> list[Outbound]:

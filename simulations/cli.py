@@ -17,7 +17,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from dp import Adjacency
+from protocol.errors import ConfigurationError
 from secagg import Mode
+from secagg.graph_parameters import Adversary
 from simulations.bench.peers import Peer
 
 if TYPE_CHECKING:
@@ -75,6 +77,73 @@ def demo_command(
         typer.echo(json.dumps(asdict(summary)))
     elif not quiet:
         explain(chosen, summary, out, console)
+
+
+@app.command("plan")
+def plan_command(
+    clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2)],
+    corrupt: Annotated[float, typer.Option(help="Share that may work for the server.")] = 0.05,
+    dropout: Annotated[float, typer.Option(help="Share that may vanish.")] = 0.05,
+    adversary: Annotated[
+        Adversary, typer.Option(help="Whether the server may deviate after keys are exchanged.")
+    ] = Adversary.SEMI_MALICIOUS,
+    graph: Annotated[
+        str, typer.Option(help="auto (complete up to 200 clients), sparse or complete.")
+    ] = "sparse",
+    dim: Annotated[int, typer.Option(help="Elements of a vector, for the bytes.", min=1)] = 100_000,
+    bits: BitsOption = 24,
+    as_json: JsonFlag = False,
+) -> None:
+    """What a deployment needs: the graph, its threshold, the bytes of every client."""
+    from protocol.plan import plan_graph
+
+    choices = {"auto": None, "sparse": True, "complete": False}
+    if graph not in choices:
+        raise ConfigurationError("graph", f"value {graph!r}", ", ".join(choices))
+    plan = plan_graph(
+        clients, corrupt, dropout, adversary, sparse=choices[graph], length=dim, bits=bits
+    )
+    total = sum(plan.bytes_each.values())
+    figures = {
+        "clients": clients,
+        "adversary": adversary.value,
+        "graph": {"degree": plan.degree or clients - 1, "threshold": plan.threshold},
+        "colluders": plan.colluders,
+        "minimum_survivors": plan.minimum_survivors,
+        "bytes_per_client": total,
+        "bytes_ratio": total / plan.bytes_each["vector"],
+        "bytes_each": plan.bytes_each,
+    }
+    show("plan", figures, as_json)
+
+
+@bench.command("faults")
+def bench_faults_command(
+    schedules: Annotated[int, typer.Option(help="Rounds to run.", min=1)] = 2000,
+    rate: Annotated[float, typer.Option(help="Faults for each message.", min=0, max=1)] = 0.05,
+    seed: Annotated[int, typer.Option(help="Fixes every schedule.", min=0)] = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Rounds on a hostile wire; exit status 1 at a wrong sum or an untyped error."""
+    from rich.progress import Progress
+
+    from simulations.bench.faults import run_campaign
+
+    with Progress(console=prose) as progress:
+        task = progress.add_task("schedules", total=schedules)
+        campaign = run_campaign(schedules, seed, rate, lambda: progress.advance(task))
+    figures = {
+        "schedules": schedules,
+        "seed": seed,
+        "rate": rate,
+        "outcomes": dict(campaign.outcomes),
+        "faults": dict(campaign.faults),
+        "refusals": dict(campaign.refusals),
+        "failures": {str(number): what for number, what in campaign.failures.items()},
+    }
+    show("faults", figures, as_json)
+    if campaign.failures:
+        raise typer.Exit(1)
 
 
 @bench.command("mask")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.adapters.memory import SERVER_PARTY, MemoryRound, Peer, Stage
+from protocol.plan import COMPLETE_UP_TO, GraphPlan, plan_graph
 from protocol.setup import RoundParameters, RoundSetup
 from secagg import (
     ClientSession,
@@ -19,8 +20,8 @@ from secagg import (
     SessionContext,
     centre,
     lift,
-    lowest_threshold,
 )
+from secagg.graph_parameters import Adversary
 from simulations.bench.timing import Figures, PartyClock, peak_rss_bytes
 from sketch import PublicSeed, SketchSpec
 
@@ -45,8 +46,15 @@ class _IntegerPeer:
         return self._session.submit_bytes(lift(self._values, self._field))
 
 
+CORRUPT = 0.05
+"""Share of corrupt clients that sparse graphs are chosen for."""
+
+
 def bench_round(clients: int, dim: int, dropout: float, bits: int, mode: Mode) -> Figures:
     """Run one round and check its sum against the plain sum.
+
+    Small cohorts use the complete graph with the smallest safe threshold; larger ones a sparse
+    graph for 5 % corrupt clients and the given dropout.
 
     The lost clients share their secrets and then never upload: the dearest moment for the server,
     which must rebuild their keys and take off every mask they left behind.
@@ -54,13 +62,16 @@ def bench_round(clients: int, dim: int, dropout: float, bits: int, mode: Mode) -
     Returns:
         `server_seconds` and `client_seconds_median` are each party's own work, one after the
         other in this process; `bytes_per_client` is what a surviving client sends and receives,
-        all messages counted; `floor_bytes_per_client` is the packed vector alone.
+        all messages and the announcement counted; `floor_bytes_per_client` is the packed vector
+        alone, and the `bytes_...` figures the payload of each part. `peak_rss_bytes` is that of
+        this process, with all clients in it.
     """
-    warm_up = _run(4, 64, 0, bits, mode)[0]
+    warm_up = _run(4, 64, 0, bits, _graph(4, 0.0, 64, bits, mode), mode)[0]
     if not warm_up:
         raise RuntimeError("the sum of the warm-up round is wrong")
     lost = int(clients * dropout)
-    correct, clock, bytes_per_client, context = _run(clients, dim, lost, bits, mode)
+    graph = _graph(clients, dropout, dim, bits, mode)
+    correct, clock, bytes_per_client, context = _run(clients, dim, lost, bits, graph, mode)
     floor = context.field.packed_bytes(dim)
     survivors = range(lost, clients)
     return {
@@ -68,23 +79,34 @@ def bench_round(clients: int, dim: int, dropout: float, bits: int, mode: Mode) -
         "dim": dim,
         "bits": bits,
         "dropped": lost,
+        "mode": mode.value,
+        "degree": context.degree or clients - 1,
         "threshold": context.threshold,
         "server_seconds": clock.seconds[SERVER_PARTY],
         "client_seconds_median": statistics.median(clock.seconds[i] for i in survivors),
         "bytes_per_client": bytes_per_client,
         "floor_bytes_per_client": floor,
         "bytes_ratio": bytes_per_client / floor,
+        **{f"bytes_{part}": size for part, size in graph.bytes_each.items()},
         "peak_rss_bytes": peak_rss_bytes(),
         "correct": correct,
     }
 
 
+def _graph(clients: int, dropout: float, dim: int, bits: int, mode: Mode) -> GraphPlan:
+    adversary = Adversary.SEMI_MALICIOUS if mode is Mode.ACTIVE else Adversary.SEMI_HONEST
+    sparse = clients > COMPLETE_UP_TO
+    corrupt = CORRUPT if sparse else 0.0
+    return plan_graph(clients, corrupt, dropout, adversary, sparse=sparse, length=dim, bits=bits)
+
+
 def _run(
-    clients: int, dim: int, lost: int, bits: int, mode: Mode
+    clients: int, dim: int, lost: int, bits: int, graph: GraphPlan, mode: Mode
 ) -> tuple[bool, PartyClock, float, SessionContext]:
     identities = [Identity.generate() for _ in range(clients)]
     largest = PrimeField(bits).largest_centred // clients
-    setup = _setup([identity.public for identity in identities], dim, largest, bits, mode)
+    cohort = [identity.public for identity in identities]
+    setup = _setup(cohort, dim, largest, bits, graph, mode)
     context = setup.context
     generator = np.random.default_rng(0)
     # A few distinct inputs, reused: the inputs of a thousand clients would not fit in memory.
@@ -103,9 +125,11 @@ def _run(
     return correct, clock, outcome.bytes_per_survivor() + len(setup.announce()), context
 
 
-def _setup(cohort: list[bytes], dim: int, largest: int, bits: int, mode: Mode) -> RoundSetup:
+def _setup(
+    cohort: list[bytes], dim: int, largest: int, bits: int, graph: GraphPlan, mode: Mode
+) -> RoundSetup:
     """A round that only adds integers up to `largest`: no clip, no sketch, no noise."""
-    threshold = lowest_threshold(len(cohort), 0, mode)
+    survivors = max(graph.minimum_survivors, graph.threshold)
     parameters = RoundParameters(
         model_digest=bytes(32),
         clip_l2=1.0,
@@ -115,16 +139,17 @@ def _setup(cohort: list[bytes], dim: int, largest: int, bits: int, mode: Mode) -
         scale=1.0,
         linf_bound=largest,
         coins=0,
-        tolerated_dropouts=len(cohort) - threshold,
+        tolerated_dropouts=len(cohort) - survivors,
     )
     context = SessionContext(
         session_id=os.urandom(16),
         round_number=0,
         cohort=tuple(cohort),
-        threshold=threshold,
-        minimum_survivors=threshold,
+        threshold=graph.threshold,
+        minimum_survivors=survivors,
         mode=mode,
-        tolerated_colluders=0,
+        tolerated_colluders=graph.colluders,
+        degree=graph.degree,
         bits=bits,
         length=dim,
         application_digest=parameters.digest(),
