@@ -43,6 +43,7 @@ class Cohort(Section):
     tolerated_dropouts: int = Field(ge=0)
     tolerated_colluders: int = Field(ge=0)
     mode: Literal["active", "semi_honest"] = "active"
+    exact_noise: bool = Field(default=True, description="take surplus noise off again")
 
 
 class Sketch(Section):
@@ -75,6 +76,7 @@ def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
             tolerated_colluders=cohort.tolerated_colluders,
             clip_l2=privacy.clip_l2,
             mode=Mode(cohort.mode),
+            exact_noise=cohort.exact_noise,
         )
     except ParameterError as error:
         raise ConfigurationError(

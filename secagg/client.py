@@ -10,7 +10,7 @@ Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4; checks before each answer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -143,7 +143,7 @@ def on_delivered_shares(party: Party, state: Shared, message: DeliveredShares) -
     held = {}
     if party.index in state.roster.graph.holders(party.index):
         held[party.index] = state.own_share
-    senders = held_by(party.index, participants, state.roster.graph, include_self=False)
+    senders = held_by(party.index, set(participants), state.roster.graph, include_self=False)
     try:
         size = sealed_share_bytes(party.context)
         items = split_items(message.sealed, size, len(senders))
@@ -235,7 +235,7 @@ def on_seed_request(party: Party, state: Released, message: SeedRequest) -> Step
         raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "missing beyond survivors")
     removed = context.removed_seeds(len(state.survivors))
     chosen = []
-    for owner in held_by(party.index, missing, masked.roster.graph):
+    for owner in held_by(party.index, set(missing), masked.roster.graph):
         share = decode_share(masked.held[owner], shared_secrets(context))
         chosen.append(encode_share(share[[_FIRST_SEED + which for which in removed]]))
     shares = b"".join(chosen)
@@ -250,20 +250,21 @@ def on_seed_request(party: Party, state: Released, message: SeedRequest) -> Step
 
 
 def held_by(
-    index: int, participants: tuple[int, ...], graph: Graph, *, include_self: bool = True
+    index: int, participants: Collection[int], graph: Graph, *, include_self: bool = True
 ) -> tuple[int, ...]:
     """The participants whose shares party `index` holds, ascending.
 
-    Holding is symmetric, like the neighbour relation it comes from.
+    Holding is symmetric, like the neighbour relation it comes from. Time is that of k look-ups, so
+    `participants` should be a set or a dictionary.
     """
-    holders = set(graph.holders(index))
-    return tuple(u for u in participants if u in holders and (include_self or u != index))
+    holders = graph.holders(index)
+    return tuple(u for u in holders if u in participants and (include_self or u != index))
 
 
 def _release(party: Party, state: Masked, survivors: tuple[int, ...]) -> Step:
     alive = set(survivors)
     chosen = []
-    for owner in held_by(party.index, state.participants, state.roster.graph):
+    for owner in held_by(party.index, set(state.participants), state.roster.graph):
         share = decode_share(state.held[owner], shared_secrets(party.context))
         chosen.append(encode_share(share[_SELF_MASK if owner in alive else _MASKING_KEY]))
     shares = b"".join(chosen)

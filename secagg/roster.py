@@ -7,6 +7,7 @@ fixes, depends on every honest client's nonce.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -101,7 +102,7 @@ class RoundRoster:
             context=context_tag(context),
             members=encode_set(self.members, context.size),
             root=self.tree.root,
-            proof=self.tree.proof(self.members.index(recipient)),
+            proof=self.tree.proof(bisect_left(self.members, recipient)),
             entries=b"".join(
                 self.advertisements[peer].entry() for peer in self.graph.neighbours(recipient)
             ),

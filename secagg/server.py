@@ -278,7 +278,7 @@ class ServerSession:
             message.seeds,
         )
         self._check_signature(sender, message.signature, Usage.UNMASK, signed)
-        owners = held_by(sender, self._participants, roster.graph)
+        owners = held_by(sender, self._commitments, roster.graph)
         removed = self._removed()
         try:
             shares = decode_share(message.shares, len(owners))
@@ -299,7 +299,7 @@ class ServerSession:
         bitmap = encode_set(missing, self._context.size)
         signed = (roster.hash, encode_index(sender), bitmap, message.shares)
         self._check_signature(sender, message.signature, Usage.RECOVER, signed)
-        owners = held_by(sender, missing, roster.graph)
+        owners = held_by(sender, set(missing), roster.graph)
         removed = len(self._removed())
         try:
             shares = decode_share(message.shares, len(owners) * removed)
@@ -333,7 +333,7 @@ class ServerSession:
         outbound: list[Outbound] = []
         graph = self._checked_roster().graph
         for recipient in self._participants:
-            owners = held_by(recipient, self._participants, graph, include_self=False)
+            owners = held_by(recipient, self._commitments, graph, include_self=False)
             sealed = b"".join(self._sealed_for(owner, recipient) for owner in owners)
             delivered = DeliveredShares(context=self._tag, participants=bitmap, sealed=sealed)
             outbound.append((recipient, delivered))

@@ -117,6 +117,41 @@ def plan_command(
     show("plan", figures, as_json)
 
 
+@bench.command("growth")
+def bench_growth_command(
+    dim: Annotated[int, typer.Option(help="Elements of each vector.", min=1)] = 10_000,
+    dropout: Annotated[float, typer.Option(help="Share that never uploads.", min=0, max=0.9)] = 0.1,
+    largest: Annotated[int, typer.Option(help="Largest cohort of the series.", min=250)] = 8000,
+    mode: Annotated[Mode, typer.Option(help="What the server is trusted with.")] = Mode.SEMI_HONEST,
+    plot: Annotated[Path | None, typer.Option(help="PNG file for a plot.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Server time for each client as cohorts grow from 250 clients; minutes for the largest."""
+    from simulations.bench.growth import SIZES, bench_growth, plot_growth
+
+    sizes = [size for size in SIZES if size <= largest]
+    results = bench_growth(
+        sizes,
+        dim,
+        dropout,
+        mode,
+        lambda figures: prose.print(
+            f"{figures['clients']} clients: {float(figures['server_seconds']):.2f} s"
+        ),
+    )
+    figures = {str(each["clients"]): each for each in results}
+    if plot is not None:
+        plot_growth(results, plot)
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return
+    columns = ("degree", "threshold", "server_seconds", "server_seconds_per_client", "correct")
+    table = Table("clients", *columns, title="growth")
+    for each in results:
+        table.add_row(str(each["clients"]), *(readable(each[column]) for column in columns))
+    Console().print(table)
+
+
 @bench.command("faults")
 def bench_faults_command(
     schedules: Annotated[int, typer.Option(help="Rounds to run.", min=1)] = 2000,
