@@ -14,11 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from secagg.client import held_by
 from secagg.context import Mode, SessionContext
@@ -52,7 +48,7 @@ from secagg.messages import (
     sealed_share_bytes,
     split_items,
 )
-from secagg.rebuild import Rebuilt, Share, rebuild
+from secagg.rebuild import Share, rebuild
 from secagg.roster import (
     RoundRoster,
     check_advertisement,
@@ -60,6 +56,7 @@ from secagg.roster import (
     masked_input_parts,
 )
 from secagg.shamir import decode_share
+from secagg.surplus import SurplusSeeds
 from secagg.tags import Usage, encode_index
 from secagg.transitions import SERVER_MOVES, Local, ServerPhase
 from secagg.unmask import plan_removal, remove_masks
@@ -115,9 +112,7 @@ class ServerSession:
         self._survivor_bitmap = b""
         self._confirmations: dict[int, bytes] = {}
         self._shares: dict[int, dict[int, Share]] = {}
-        self._seeds: dict[int, tuple[bytes, ...]] = {}
-        self._seed_shares: dict[int, dict[int, NDArray[np.uint32]]] = {}
-        self._culprits: set[int] = set()
+        self._surplus: SurplusSeeds | None = None
 
     @property
     def phase(self) -> ServerPhase:
@@ -143,7 +138,7 @@ class ServerSession:
             ServerPhase.MASKING: self._uploaded,
             ServerPhase.CONFIRMING: self._confirmations,
             ServerPhase.UNMASKING: self._shares,
-            ServerPhase.RECOVERING: self._seed_shares,
+            ServerPhase.RECOVERING: self._surplus.shares if self._surplus else (),
         }
         return tuple(sorted(stages.get(self._phase, ())))
 
@@ -207,7 +202,7 @@ class ServerSession:
             RemoteProtocolError: no choice of shares rebuilds what an owner committed to.
         """
         self._check_open()
-        if self._phase is ServerPhase.UNMASKING and not self._missing_seeds():
+        if self._phase is ServerPhase.UNMASKING and not self._checked_surplus().missing:
             self._guarded(self._close_unmasking)
         if self._phase is not ServerPhase.RECOVERING:
             raise LocalProtocolError(f"cannot unmask while collecting {self._phase.value}")
@@ -279,35 +274,28 @@ class ServerSession:
         )
         self._check_signature(sender, message.signature, Usage.UNMASK, signed)
         owners = held_by(sender, self._commitments, roster.graph)
-        removed = self._removed()
+        surplus = self._checked_surplus()
         try:
             shares = decode_share(message.shares, len(owners))
-            seeds = split_items(message.seeds, KEY_BYTES, len(removed))
+            seeds = split_items(message.seeds, KEY_BYTES, len(surplus.which))
         except ValueError as error:
             raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
-        for which, seed in zip(removed, seeds, strict=True):
-            if not self._is_removable_seed(sender, which, seed):
-                raise RemoteProtocolError(sender, Reason.WRONG_SEED)
+        surplus.give(sender, seeds)
         self._shares[sender] = dict(zip(owners, shares, strict=True))
-        if seeds:
-            self._seeds[sender] = tuple(seeds)
 
     def _on_seed_shares(self, message: SeedShares) -> None:
-        sender = self._first(message.sender, self._seed_shares, self._shares)
-        roster = self._checked_roster()
-        missing = self._missing_seeds()
+        surplus = self._checked_surplus()
+        sender = self._first(message.sender, surplus.shares, self._shares)
+        roster, missing = self._checked_roster(), surplus.missing
         bitmap = encode_set(missing, self._context.size)
         signed = (roster.hash, encode_index(sender), bitmap, message.shares)
         self._check_signature(sender, message.signature, Usage.RECOVER, signed)
         owners = held_by(sender, set(missing), roster.graph)
-        removed = len(self._removed())
         try:
-            shares = decode_share(message.shares, len(owners) * removed)
+            shares = decode_share(message.shares, len(owners) * len(surplus.which))
         except ValueError as error:
             raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
-        self._seed_shares[sender] = {
-            owner: shares[i * removed : (i + 1) * removed] for i, owner in enumerate(owners)
-        }
+        surplus.add_shares(sender, owners, shares)
 
     # -- deadlines ----------------------------------------------------------------------------
 
@@ -345,6 +333,9 @@ class ServerSession:
         self._require("masked input", len(self._uploaded))
         self._survivors = tuple(sorted(self._uploaded))
         self._survivor_bitmap = encode_set(self._survivors, self._context.size)
+        self._surplus = SurplusSeeds(
+            self._context, self._checked_roster(), self._commitments, self._survivors
+        )
         active = self._context.mode is Mode.ACTIVE
         self._move(Local.DEADLINE, ServerPhase.CONFIRMING if active else ServerPhase.UNMASKING)
         message = SurvivorSet(context=self._tag, survivors=self._survivor_bitmap)
@@ -373,7 +364,7 @@ class ServerSession:
     def _close_unmasking(self) -> list[Outbound]:
         if len(self._shares) < self._context.threshold:
             raise TooFewSurvivorsError("unmask", len(self._shares), self._context.threshold)
-        missing = self._missing_seeds()
+        missing = self._checked_surplus().missing
         self._move(Local.DEADLINE, ServerPhase.RECOVERING)
         if not missing:
             return []
@@ -382,52 +373,15 @@ class ServerSession:
 
     def _unmask(self, executor: Executor | None) -> FieldSum:
         roster = self._checked_roster()
-        self._rebuild_seeds(roster)
+        surplus = self._checked_surplus()
+        surplus.rebuild_missing()
         holders_of = {owner: roster.graph.holders(owner) for owner in self._participants}
         rebuilt = rebuild(holders_of, self._shares, roster.threshold, self._is_committed)
         removal = plan_removal(roster, self._survivors, rebuilt.secrets)
         total = remove_masks(self._total, self._context.field, removal, executor)
         self._move(Local.UNMASK, ServerPhase.FINISHED)
-        self._blame(rebuilt)
-        return FieldSum(total, self._survivors, tuple(sorted(self._culprits)), dict(self._seeds))
-
-    def _rebuild_seeds(self, roster: RoundRoster) -> None:
-        """The seeds of survivors that went away, from their neighbours' shares."""
-        missing = self._missing_seeds()
-        found: dict[int, list[bytes]] = {owner: [] for owner in missing}
-        holders_of = {owner: roster.graph.holders(owner) for owner in missing}
-        for place, which in enumerate(self._removed()):
-            shares = {
-                holder: {owner: block[place] for owner, block in held.items()}
-                for holder, held in self._seed_shares.items()
-            }
-            check = partial(self._is_removable_seed_of, which)
-            rebuilt = rebuild(holders_of, shares, roster.threshold, check)
-            self._blame(rebuilt)
-            for owner, secret in rebuilt.secrets.items():
-                found[owner].append(secret)
-        self._seeds.update({owner: tuple(seeds) for owner, seeds in found.items()})
-
-    def _blame(self, rebuilt: Rebuilt) -> None:
-        self._culprits.update(liar for liars in rebuilt.culprits.values() for liar in liars)
-
-    def _removed(self) -> tuple[int, ...]:
-        """Which removable seeds the survivors give up."""
-        return self._context.removed_seeds(len(self._survivors))
-
-    def _missing_seeds(self) -> tuple[int, ...]:
-        """Survivors whose removable seeds are to be given up and are not here."""
-        if not self._removed():
-            return ()
-        return tuple(survivor for survivor in self._survivors if survivor not in self._seeds)
-
-    def _is_removable_seed(self, owner: int, which: int, seed: bytes) -> bool:
-        roster, number = self._checked_roster(), 1 + which
-        found = commitment(roster.hash, owner, number, SecretSeed(seed))
-        return found == self._commitments[owner][number]
-
-    def _is_removable_seed_of(self, which: int, owner: int, seed: bytes) -> bool:
-        return self._is_removable_seed(owner, which, seed)
+        culprits = surplus.culprits.union(*rebuilt.culprits.values())
+        return FieldSum(total, self._survivors, tuple(sorted(culprits)), surplus.given)
 
     def _sealed_for(self, owner: int, recipient: int) -> bytes:
         """A slice of the owner's bundle: n k small objects would cost more than their bytes."""
@@ -471,6 +425,11 @@ class ServerSession:
         if self._roster is None:
             raise LocalProtocolError("there is no roster yet")
         return self._roster
+
+    def _checked_surplus(self) -> SurplusSeeds:
+        if self._surplus is None:
+            raise LocalProtocolError("the survivors are not decided yet")
+        return self._surplus
 
     def _check_open(self) -> None:
         if self._phase in (ServerPhase.ABORTED, ServerPhase.FINISHED):

@@ -260,7 +260,7 @@ class Cohort:
             parts = (round_hash, index, message.commitments, message.sealed)
             signature = identity.sign(Usage.SHARE, *parts)
         elif isinstance(message, SeedShares):
-            bitmap = encode_set(self.server._missing_seeds(), self.n)
+            bitmap = encode_set(self.server._checked_surplus().missing, self.n)
             parts = (round_hash, index, bitmap, message.shares)
             signature = identity.sign(Usage.RECOVER, *parts)
         else:
