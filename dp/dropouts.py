@@ -305,6 +305,7 @@ def batch_noise(
     """
     if len(seeds) != len(schedule.batches):
         raise ValueError(f"seeds must be {len(schedule.batches)}, one a batch, got {len(seeds)}")
+    _require_distinct(seeds)
     return _sum_of_batches(list(zip(seeds, schedule.batches, strict=True)), length)
 
 
@@ -326,8 +327,11 @@ def removed_noise(
     Raises:
         TooManyDropoutsError: ``dropped > schedule.tolerated_dropouts``.
         TypeError: a seed is not a ``NoiseSeed``, or an integer is not an int.
-        ValueError: a removed batch has no seed, a kept one has, a seed occurs twice, or an
-            integer is negative.
+        ValueError: a removed batch has no seed, a kept one has, or an integer is negative.
+
+    A seed that occurs twice is the doing of its owner. It harms the owner's noise alone, which an
+    owner who works against the others can withhold anyway; refusing it would let one client end
+    every round.
     """
     removed = schedule.removed(dropped)
     if set(seeds_by_batch) != set(removed):
@@ -345,7 +349,9 @@ def removed_noise(
 def _sum_of_batches(batches: Sequence[tuple[NoiseSeed, int]], length: int) -> NDArray[np.int64]:
     """Return the sum of ``Bin(coins) - coins // 2`` over ``batches``, one vector at a time."""
     _require_integer("length", length, 0)
-    _require_distinct(seed for seed, _ in batches)
+    for seed, _ in batches:
+        if not isinstance(seed, NoiseSeed):
+            raise TypeError(f"a batch's seed must be a NoiseSeed, got {type(seed).__name__}")
     total = np.zeros(length, dtype=np.int64)
     centre = 0
     for seed, coins in batches:
@@ -357,10 +363,6 @@ def _sum_of_batches(batches: Sequence[tuple[NoiseSeed, int]], length: int) -> ND
 
 def _require_distinct(seeds: Iterable[NoiseSeed]) -> None:
     """Raise if a seed occurs twice: revealing it for one batch would reveal the other."""
-    seen: set[bytes] = set()
-    for seed in seeds:
-        if not isinstance(seed, NoiseSeed):
-            raise TypeError(f"a batch's seed must be a NoiseSeed, got {type(seed).__name__}")
-        if seed.material in seen:
-            raise ValueError("seeds must all be different, one was given for two batches")
-        seen.add(seed.material)
+    materials = [seed.material for seed in seeds if isinstance(seed, NoiseSeed)]
+    if len(set(materials)) != len(materials):
+        raise ValueError("seeds must all be different, one was given for two batches")

@@ -72,17 +72,18 @@ def plan_graph(
     else:
         degree, threshold = 0, lowest_threshold(clients, colluders, mode)
     peers = degree or clients - 1
+    quorum = (clients + colluders) // 2 + 1 if degree else threshold
     return GraphPlan(
         degree=degree,
         threshold=threshold,
         colluders=colluders,
         minimum_survivors=clients - lost,
-        bytes_each=_bytes(clients, peers, threshold, mode, length, bits, seeds),
+        bytes_each=_bytes(clients, peers, quorum, mode, length, bits, seeds),
     )
 
 
 def _bytes(
-    clients: int, peers: int, threshold: int, mode: Mode, length: int, bits: int, seeds: int
+    clients: int, peers: int, quorum: int, mode: Mode, length: int, bits: int, seeds: int
 ) -> dict[str, int]:
     """Payload of every message of a client; framing adds a few bytes to each."""
     bitmap = (clients + 7) // 8
@@ -93,6 +94,6 @@ def _bytes(
         "vector": PrimeField(bits).packed_bytes(length) + SIGNATURE_BYTES if length else 0,
         "roster": ADVERTISEMENT_ENTRY_BYTES * (1 + peers) + bitmap + HASH_BYTES + proof,
         "shares": 2 * peers * sealed + (1 + seeds) * HASH_BYTES + SIGNATURE_BYTES + bitmap,
-        "confirmations": (SIGNATURE_BYTES * (1 + threshold) + bitmap) if active else 0,
+        "confirmations": (SIGNATURE_BYTES * (1 + quorum) + bitmap) if active else 0,
         "unmasking": SHARE_BYTES * (peers + 1) + seeds * KEY_BYTES + SIGNATURE_BYTES + bitmap,
     }

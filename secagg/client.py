@@ -197,21 +197,19 @@ def on_survivors(party: Party, state: Masked, message: SurvivorSet) -> Step:
 
 
 def on_confirmations(party: Party, state: Confirmed, message: ConfirmationSet) -> Step:
-    """Round 4: release shares once t of those who hold our shares signed the set that we signed.
-
-    On the complete graph that is anybody.
-    """
+    """Round 4: release shares once a quorum of survivors signed the very set that we signed."""
     context, roster = party.context, state.masked.roster
     try:
         confirmers = decode_set(message.confirmers, context.size)
         signatures = split_items(message.signatures, SIGNATURE_BYTES, len(confirmers))
     except ValueError as error:
         raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
-    if not set(confirmers) <= set(state.survivors) & set(roster.graph.holders(party.index)):
+    if not set(confirmers) <= set(state.survivors):
         raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "confirmers beyond survivors")
-    if len(confirmers) < roster.threshold:
+    quorum = context.quorum(len(roster.members))
+    if len(confirmers) < quorum:
         raise RemoteProtocolError(
-            SERVER, Reason.MISSING_SIGNATURES, f"{len(confirmers)} of {roster.threshold}"
+            SERVER, Reason.MISSING_SIGNATURES, f"{len(confirmers)} of {quorum}"
         )
     signed = encode_set(state.survivors, context.size)
     for signer, signature in zip(confirmers, signatures, strict=True):
@@ -233,12 +231,8 @@ def on_seed_request(party: Party, state: Released, message: SeedRequest) -> Step
         raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
     if not set(missing) <= set(state.survivors) - {party.index}:
         raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "missing beyond survivors")
-    removed = context.removed_seeds(len(state.survivors))
-    chosen = []
-    for owner in held_by(party.index, set(missing), masked.roster.graph):
-        share = decode_share(masked.held[owner], shared_secrets(context))
-        chosen.append(encode_share(share[[_FIRST_SEED + which for which in removed]]))
-    shares = b"".join(chosen)
+    owners = held_by(party.index, set(missing), masked.roster.graph)
+    shares = b"".join(masked.held[owner] for owner in owners)
     signed = (masked.roster.hash, encode_index(party.index), message.missing, shares)
     answer = SeedShares(
         context=context_tag(context),
@@ -263,11 +257,13 @@ def held_by(
 
 def _release(party: Party, state: Masked, survivors: tuple[int, ...]) -> Step:
     alive = set(survivors)
-    chosen = []
-    for owner in held_by(party.index, set(state.participants), state.roster.graph):
-        share = decode_share(state.held[owner], shared_secrets(party.context))
-        chosen.append(encode_share(share[_SELF_MASK if owner in alive else _MASKING_KEY]))
-    shares = b"".join(chosen)
+    owners = held_by(party.index, set(state.participants), state.roster.graph)
+    secrets = shared_secrets(party.context)
+    held = {owner: decode_share(state.held[owner], secrets) for owner in owners}
+    shares = b"".join(
+        encode_share(share[_SELF_MASK if owner in alive else _MASKING_KEY])
+        for owner, share in held.items()
+    )
     bitmap = encode_set(survivors, party.context.size)
     removed = party.context.removed_seeds(len(survivors))
     seeds = b"".join(state.removable[which].expose() for which in removed)
@@ -279,9 +275,16 @@ def _release(party: Party, state: Masked, survivors: tuple[int, ...]) -> Step:
         seeds=seeds,
         signature=party.identity.sign(Usage.UNMASK, *signed),
     )
-    # The seeds that we keep secret for good are needed no more: forget them.
-    after = Released(replace(state, removable=()), survivors) if removed else Finished()
-    return Step(after, message)
+    if not removed:
+        return Step(Finished(), message)
+    # Of all that we held, only shares of surplus seeds may still be asked for: forget the rest.
+    surplus = {
+        owner: encode_share(share[[_FIRST_SEED + which for which in removed]])
+        for owner, share in held.items()
+        if owner in alive and owner != party.index
+    }
+    forgetful = replace(state, removable=(), held=surplus)
+    return Step(Released(forgetful, survivors), message)
 
 
 def _announced(party: Party, bitmap: bytes, within: tuple[int, ...]) -> tuple[int, ...]:

@@ -102,6 +102,18 @@ class SessionContext:
         """n, the number of invited clients."""
         return len(self.cohort)
 
+    def quorum(self, members: int) -> int:
+        """Signatures on one survivor set that convince a client, of a roster of so many members.
+
+        2 q > m + n_C: two sets with q signers each share an honest client, and an honest client
+        signs once. So no two clients act on different sets. On a sparse graph, too, everybody's
+        signatures must count and not only the neighbours': distant parts of the ring could
+        otherwise be shown different sets (docs/security.md).
+        """
+        if self.degree == 0:
+            return self.threshold
+        return (members + self.tolerated_colluders) // 2 + 1
+
     def roster_is_safe(self, members: int) -> bool:
         """Whether the threshold still holds on a ring of so many members.
 
@@ -201,6 +213,8 @@ class SessionContext:
         if self.degree:
             # Nobody holds a share of its own.
             fewest += max(self.tolerated_colluders, 1)
+            if self.mode is Mode.ACTIVE:
+                fewest = max(fewest, self.quorum(self.size))
         if not fewest <= self.minimum_survivors <= self.size:
             raise ParameterError(
                 "minimum_survivors", self.minimum_survivors, f"in {fewest} .. {self.size}"

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from secagg.context import SessionContext
+from secagg.context import Mode, SessionContext
 from secagg.errors import Reason, RemoteProtocolError
 from secagg.keys import KEY_BYTES, NONCE_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES, largest_proof_bytes
@@ -38,6 +38,14 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     def __post_init__(self) -> None:
         _need(len(self.context) == CONTEXT_TAG_BYTES, "context", self.context)
+
+    def __repr__(self) -> str:
+        """Names and sizes only: some messages carry shares and seeds."""
+        sizes = ", ".join(
+            f"{name}={len(value)} bytes" if isinstance(value, bytes) else f"{name}={value}"
+            for name, value in msgspec.structs.asdict(self).items()
+        )
+        return f"{type(self).__name__}({sizes})"
 
 
 class ClientMessage(Message, frozen=True, array_like=True):
@@ -245,12 +253,13 @@ def largest_message_bytes(context: SessionContext) -> int:
     set of signatures, and a packed vector."""
     n, seeds = context.size, context.seeds
     peers = context.degree or n
-    item = max(ADVERTISEMENT_ENTRY_BYTES, sealed_share_bytes(context), SIGNATURE_BYTES)
+    item = max(ADVERTISEMENT_ENTRY_BYTES, sealed_share_bytes(context))
     vector = context.field.packed_bytes(context.length)
     bitmap = (n + 7) // 8
     # A small roster makes a sparse graph complete, with one holder more than neighbours.
     fixed = largest_proof_bytes(n) + (1 + seeds) * COMMITMENT_BYTES + SIGNATURE_BYTES
-    return max((peers + 2) * item, vector) + bitmap + fixed + _FRAME_BYTES
+    signatures = context.quorum(n) * SIGNATURE_BYTES if context.mode is Mode.ACTIVE else 0
+    return max((peers + 2) * item, signatures, vector) + bitmap + fixed + _FRAME_BYTES
 
 
 def shared_secrets(context: SessionContext) -> int:

@@ -159,14 +159,13 @@ def run_secagg(
                 y = y + mask if u < v else y - mask
         masked[u] = tuple(int(element) for element in y)
 
-    # Round 3. With an active server: survivors sign that they were all told the same U3. A client
-    # goes on when t of those that hold its shares did.
+    # Round 3. With an active server: a quorum of survivors signs that it was told the same U3.
     u4 = u3
     if context.mode is Mode.ACTIVE:
-        signed = still_there(u3, Stage.CONFIRM, "confirm", t)
-        for u in signed:
+        quorum = (len(u0) + context.tolerated_colluders) // 2 + 1 if context.degree else t
+        u4 = still_there(u3, Stage.CONFIRM, "confirm", quorum)
+        for u in u4:
             signers[u].sign(Usage.CONFIRM, round_hash, _bitmap(u3, context.size))
-        u4 = [u for u in signed if len(set(holders[u]) & set(signed)) >= t]
 
     # Round 4. For every client that shared, exactly one of its two secrets is given up: the seed
     # if its input is in the sum, the masking key if it is not.

@@ -342,24 +342,18 @@ class ServerSession:
         return [(survivor, message) for survivor in self._survivors]
 
     def _close_confirming(self) -> list[Outbound]:
-        roster = self._checked_roster()
-        if len(self._confirmations) < roster.threshold:
-            raise TooFewSurvivorsError("confirm", len(self._confirmations), roster.threshold)
-        outbound: list[Outbound] = []
-        for recipient in sorted(self._confirmations):
-            holders = roster.graph.holders(recipient)
-            # Any t signatures convince a client; more would only cost bytes.
-            chosen = [h for h in holders if h in self._confirmations][: roster.threshold]
-            message = ConfirmationSet(
-                context=self._tag,
-                confirmers=encode_set(chosen, self._context.size),
-                signatures=b"".join(self._confirmations[confirmer] for confirmer in chosen),
-            )
-            # On a sparse graph a client may have lost too many neighbours to be convinced.
-            if len(chosen) == roster.threshold:
-                outbound.append((recipient, message))
+        quorum = self._context.quorum(len(self._checked_roster().members))
+        if len(self._confirmations) < quorum:
+            raise TooFewSurvivorsError("confirm", len(self._confirmations), quorum)
+        # Any quorum convinces a client; more signatures would only cost bytes.
+        chosen = sorted(self._confirmations)[:quorum]
+        message = ConfirmationSet(
+            context=self._tag,
+            confirmers=encode_set(chosen, self._context.size),
+            signatures=b"".join(self._confirmations[confirmer] for confirmer in chosen),
+        )
         self._move(Local.DEADLINE, ServerPhase.UNMASKING)
-        return outbound
+        return [(confirmer, message) for confirmer in sorted(self._confirmations)]
 
     def _close_unmasking(self) -> list[Outbound]:
         if len(self._shares) < self._context.threshold:

@@ -364,19 +364,18 @@ def confirmed_by(kit: SimpleNamespace, cohort: Any, signers: list[int]) -> Any:
     )
 
 
-def test_only_neighbours_can_convince_a_client(secagg_kit: SimpleNamespace) -> None:
-    """They hold its shares: t of them in two groups is what must not be. Others count for nothing,
-    and neither does its own signature."""
-    cohort = at(secagg_kit, Stage.UNMASK)
-    near = list(neighbours(cohort))
-    strangers = [u for u in range(1, N) if u not in near]
-    for signers in (strangers[:4], sorted([*near[:4], strangers[0]]), [0, *near[:4]]):
+def test_a_quorum_and_no_less_convinces_a_client(secagg_kit: SimpleNamespace) -> None:
+    """Whoever signs counts the same: any two quorums share an honest client."""
+    quorum = at(secagg_kit, Stage.UNMASK).context.quorum(N)
+    near = neighbours(at(secagg_kit, Stage.UNMASK))
+    for signers in (range(quorum), range(N - quorum, N)):
         cohort = at(secagg_kit, Stage.UNMASK)
-        refuses(cohort, confirmed_by(secagg_kit, cohort, signers), Reason.SET_NOT_NESTED)
-    cohort = at(secagg_kit, Stage.UNMASK)
-    refuses(cohort, confirmed_by(secagg_kit, cohort, near[:3]), Reason.MISSING_SIGNATURES)
-    cohort = at(secagg_kit, Stage.UNMASK)
-    assert cohort.clients[0].receive(confirmed_by(secagg_kit, cohort, near[2:])) is not None
+        assert cohort.clients[0].receive(confirmed_by(secagg_kit, cohort, signers)) is not None
+    for signers in (range(quorum - 1), near[: quorum - 1]):
+        cohort = at(secagg_kit, Stage.UNMASK)
+        refuses(cohort, confirmed_by(secagg_kit, cohort, signers), Reason.MISSING_SIGNATURES)
+    gone = at(secagg_kit, Stage.UNMASK, drops={5: Stage.MASK})
+    refuses(gone, confirmed_by(secagg_kit, gone, range(quorum)), Reason.SET_NOT_NESTED)
 
 
 def test_a_client_gives_up_shares_of_its_neighbours_only(secagg_kit: SimpleNamespace) -> None:

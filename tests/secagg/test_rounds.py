@@ -10,11 +10,19 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from secagg import Mode, TooFewSurvivorsError, lowest_threshold
+from secagg import Mode, Reason, RemoteProtocolError, TooFewSurvivorsError, lowest_threshold
 from secagg.field import unpack
-from secagg.messages import MaskedInput, UnmaskShares, decode_from_client
+from secagg.messages import (
+    ConfirmationSet,
+    MaskedInput,
+    SurvivorSet,
+    UnmaskShares,
+    context_tag,
+    decode_from_client,
+    encode_set,
+)
 from secagg.reference import Stage
-from secagg.transitions import ClientPhase, ServerPhase
+from secagg.transitions import ServerPhase
 
 
 def compare_with_reference(kit: SimpleNamespace, cohort: object) -> str:
@@ -177,11 +185,11 @@ def neighbourhood(kit: SimpleNamespace, context: Any, seed: bytes, u: int) -> tu
 
 @pytest.mark.parametrize("removal", [(), (0b1,) * 9])
 @pytest.mark.parametrize("silent", [3, 4])
-def test_a_client_that_too_few_neighbours_convince_is_not_asked_for_shares(
+def test_a_client_that_lost_too_many_neighbours_ends_the_round(
     secagg_kit: SimpleNamespace, silent: int, removal: tuple[int, ...]
 ) -> None:
-    """k = 8, t = 5. Whoever does not confirm does not release either, and holders are neighbours:
-    so the self-mask seed of that client cannot be rebuilt, and the round ends without a sum."""
+    """k = 8, t = 5. Whoever does not confirm does not release either, so with four of its eight
+    holders silent the self-mask seed of a client cannot be rebuilt: no sum."""
     context = secagg_kit.context(16, degree=8, threshold=5, minimum_survivors=12, removal=removal)
     near = neighbourhood(secagg_kit, context, b"quiet", 0)
     cohort = secagg_kit.Cohort(context, dict.fromkeys(near[:silent], Stage.CONFIRM), seed=b"quiet")
@@ -202,13 +210,52 @@ def test_a_client_that_too_few_neighbours_convince_is_not_asked_for_shares(
     assert reference is TooFewSurvivorsError
     assert (raised.value.stage, raised.value.needed) == ("unmask", 5)
     assert cohort.server.phase is ServerPhase.ABORTED
-    # It was not asked, it gave up nothing, and nobody else is in its place.
-    assert (Stage.CONFIRM, secagg_kit.Direction.DOWN, 0) not in cohort.wire
-    assert (Stage.UNMASK, secagg_kit.Direction.UP, 0) not in cohort.wire
-    assert cohort.clients[0].phase is ClientPhase.CONFIRMED
-    asked = {u for stage, way, u in cohort.wire if (stage, way.name) == (Stage.CONFIRM, "DOWN")}
-    assert asked
-    assert asked.isdisjoint(near[:silent])
+
+
+def test_two_parts_of_a_ring_cannot_be_shown_different_survivors(
+    secagg_kit: SimpleNamespace,
+) -> None:
+    """Each half of the ring is told that some of the other half are lost. Every client inside a
+    half sees all of its neighbours sign its set, but no quorum of all clients does: nobody
+    releases anything. With the neighbours' signatures alone a sum over fewer clients would open.
+    """
+    context = secagg_kit.context(24, degree=6, threshold=4, minimum_survivors=21)
+    cohort = secagg_kit.Cohort(context)
+    cohort.run(until=Stage.CONFIRM)
+    ring = cohort.server._checked_roster().graph._ring
+    halves = (ring[:12], ring[12:])
+    signatures: dict[int, bytes] = {}
+    views = []
+    for half, other in (halves, halves[::-1]):
+        view = encode_set(sorted(set(range(24)) - set(other[3:9:2])), 24)
+        views.append(view)
+        for u in half:
+            answer = cohort.clients[u].receive(SurvivorSet(context_tag(context), view))
+            signatures[u] = answer.signature
+    assert views[0] != views[1]
+    inner = 0
+    for half in halves:
+        signed = b"".join(signatures[u] for u in sorted(half))
+        convince = ConfirmationSet(context_tag(context), encode_set(half, 24), signed)
+        for u in half:
+            inner += set(cohort.server._checked_roster().graph.neighbours(u)) <= set(half)
+            with pytest.raises(RemoteProtocolError) as raised:
+                cohort.clients[u].receive(convince)
+            assert raised.value.reason in (Reason.MISSING_SIGNATURES, Reason.SET_NOT_NESTED)
+    # Most clients are convinced by all of their neighbours, and yet refuse.
+    assert inner >= 12
+
+
+@pytest.mark.parametrize("size", [8, 9, 20, 21])
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_two_quorums_share_an_honest_client(
+    secagg_kit: SimpleNamespace, size: int, colluders: int
+) -> None:
+    context = secagg_kit.context(
+        size, degree=6, threshold=5, minimum_survivors=size - 1, tolerated_colluders=colluders
+    )
+    for members in range(7, size + 1):
+        assert 2 * context.quorum(members) - members > colluders
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -306,14 +306,12 @@ def client_sets() -> Iterator[Made]:
         not_nested,
         base="active-drop-before-upload",
     )
-    far = next(v for v in SPARSE.members if v != 0 and v not in SPARSE.holders[0])
-    near = SPARSE.confirmers(0)[:2]
     yield client_refuses(
-        "set-not-nested-far-confirmer",
-        "One of the signers is a survivor, but holds no share of ours.",
+        "missing-signatures-quorum",
+        "On the ring one signature less than a quorum: neighbours alone do not convince.",
         "confirmations 0",
-        SPARSE.confirmation_set(sorted([*near, far])),
-        not_nested,
+        SPARSE.confirmation_set(SPARSE.confirmers(0)[:-1]),
+        remote(SERVER, "MISSING_SIGNATURES"),
         base="sparse",
     )
     yield client_refuses(

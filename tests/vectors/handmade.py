@@ -140,13 +140,20 @@ class Round:
         return self.left(self.survivors, Stage.CONFIRM)
 
     def confirmers(self, u: int) -> list[int]:
-        """Whose signatures the server shows to a client: the first t of its holders'."""
-        return [v for v in self.holders[u] if v in self.confirmed][: self.threshold]
+        """Whose signatures the server shows to a client: those of the first quorum."""
+        return self.confirmed[: self.quorum]
+
+    @property
+    def quorum(self) -> int:
+        """Signatures that convince a client."""
+        if self.degree == 0:
+            return self.threshold
+        return (len(self.members) + self.colluders) // 2 + 1
 
     @cached_property
     def convinced(self) -> list[int]:
         """U4: who was shown enough signatures."""
-        return [u for u in self.confirmed if len(self.confirmers(u)) >= self.threshold]
+        return self.confirmed if len(self.confirmed) >= self.quorum else []
 
     @cached_property
     def answered(self) -> list[int]:
