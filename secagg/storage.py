@@ -58,7 +58,10 @@ class ConsumedTokens(Protocol):
 
 
 class TokenFolder:
-    """One empty file for each consumed token: creation is atomic, and synced to disk."""
+    """One empty file for each consumed token: creation is atomic, and synced to disk.
+
+    All hosts that may resume sessions of one identity must share one folder.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
