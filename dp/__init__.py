@@ -38,7 +38,17 @@ from dp.errors import (
     SensitivityExceededError,
     UnsupportedEventError,
 )
-from dp.events import Adjacency, BinomialRelease, Composition, Event, NonPrivateRelease
+from dp.events import (
+    Adjacency,
+    BinomialRelease,
+    Composition,
+    DiscreteGaussianRelease,
+    Event,
+    GaussianRelease,
+    LevelRelease,
+    NonPrivateRelease,
+    SkellamRelease,
+)
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.ledger import Entry, Ledger
 from dp.rounding import Quantized, quantize, quantized_l2_bound, rounded_l2_bound
@@ -53,14 +63,17 @@ __all__ = [
     "BudgetExceededError",
     "CoinSchedule",
     "Composition",
+    "DiscreteGaussianRelease",
     "DominationAccountant",
     "Entry",
     "Event",
     "FailureReserve",
     "GaussianReference",
+    "GaussianRelease",
     "Keystream",
     "Ledger",
     "LedgerError",
+    "LevelRelease",
     "NoiseSeed",
     "Noised",
     "NonFiniteUpdateError",
@@ -68,6 +81,7 @@ __all__ = [
     "PrivacyError",
     "Quantized",
     "SensitivityExceededError",
+    "SkellamRelease",
     "Theorem1Accountant",
     "TooManyDropoutsError",
     "UnsupportedEventError",

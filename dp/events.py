@@ -36,6 +36,21 @@ def _require_integer(name: str, value: object, smallest: int) -> None:
         raise ValueError(f"{name} must be at least {smallest}, got {value}")
 
 
+def _require_size(name: str, value: object) -> None:
+    """Raise unless ``value`` is a finite float that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        raise TypeError(f"{name} must be a float, got {type(value).__name__}")
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"{name} must be finite and not negative, got {value!r}")
+
+
+def _require_probability(name: str, value: object) -> None:
+    """Raise unless ``value`` is a float in (0, 1]."""
+    _require_size(name, value)
+    if not 0.0 < float(value) <= 1.0:  # type: ignore[arg-type]
+        raise ValueError(f"{name} must lie in (0, 1], got {value!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class BinomialRelease:
     """The server saw ``sum of integer vectors + Bin(N, 1/2) - N/2`` in every coordinate.
@@ -64,16 +79,139 @@ class BinomialRelease:
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_integer("coins", self.coins, 0)
-        _require_integer("linf_sensitivity", self.linf_sensitivity, 1)
+        _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussianRelease:
+    """The server saw an integer sum with the noise of several discrete Gaussians.
+
+    Mathematics: M(x) = x + sum of ``contributors`` independent draws per coordinate of the law
+    P[z] proportional to exp(-z^2 / (2 ``local_variance``)) on the integers. The sum of discrete
+    Gaussians is not a discrete Gaussian, which accountants must not forget.
+
+    Assumptions and adjacency: as for ``BinomialRelease``; ``contributors`` counts honest
+    clients that remained in the sum.
+
+    Attributes:
+        local_variance: the parameter sigma^2 of one client's law, finite, >= 0.
+        contributors: honest surviving clients, >= 0.
+        l2_sensitivity: integer units, finite, >= 0.
+        linf_sensitivity: integer units, >= 1.
+        dimension: number of coordinates, >= 1.
+
+    Source: Kairouz, Liu and Steinke 2021 (arXiv 2102.06387).
+    """
+
+    local_variance: float
+    contributors: int
+    l2_sensitivity: float
+    linf_sensitivity: int
+    dimension: int
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        _require_size("local_variance", self.local_variance)
+        _require_integer("contributors", self.contributors, 0)
+        _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class SkellamRelease:
+    """The server saw an integer sum with Skellam noise in every coordinate.
+
+    Mathematics: M(x) = x + Z with Z_i the difference of two independent Poisson variables of
+    mean ``variance`` / 2. Sums of Skellam variables are Skellam with the sum of the variances.
+
+    Assumptions and adjacency: as for ``BinomialRelease``; ``variance`` is that of the honest
+    clients that remained in the sum.
+
+    Attributes:
+        variance: of the whole noise of a coordinate, integer units squared, finite, >= 0.
+        l2_sensitivity: integer units, finite, >= 0.
+        linf_sensitivity: integer units, >= 1.
+        dimension: number of coordinates, >= 1.
+
+    Source: Agarwal, Kairouz and Liu 2021 (arXiv 2110.04995).
+    """
+
+    variance: float
+    l2_sensitivity: float
+    linf_sensitivity: int
+    dimension: int
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        _require_size("variance", self.variance)
+        _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianRelease:
+    """A trusted server released a sum with Gaussian noise: the baseline of central privacy.
+
+    Mathematics: M(x) = x + N(0, ``sigma``^2 I). Units are whatever both fields share.
+
+    Attributes:
+        sigma: standard deviation, finite, >= 0.
+        l2_sensitivity: finite, >= 0.
+    """
+
+    sigma: float
+    l2_sensitivity: float
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        _require_size("sigma", self.sigma)
+        _require_size("l2_sensitivity", self.l2_sensitivity)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRelease:
+    """cpSGD as printed: a sum of k-level quantised vectors with Bin(N, p) noise.
+
+    Every client clips to ``norm`` D in L2, clips each coordinate to [-X, X], rounds at random to
+    one of k levels, 0 .. k - 1, of width 2X/(k - 1), and adds Bin(m, p); N = n m = ``coins``.
+    Rounding is unconditional, so that the sensitivities hold with a probability only.
+
+    Attributes:
+        coins: N, per coordinate, >= 0, of honest clients that remained in the sum.
+        probability: p of one coin, in (0, 1/2].
+        levels: k, >= 2.
+        norm: D over X, the L2 bound in units of the coordinate clip, finite, > 0.
+        dimension: d, >= 1.
+        rotated: whether X comes from a random rotation that clips with some probability.
+
+    Source: Agarwal et al. 2018 (arXiv 1805.10559), Theorems 3 and 4, Equation (10).
+    """
+
+    coins: int
+    probability: float
+    levels: int
+    norm: float
+    dimension: int
+    rotated: bool
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        _require_integer("coins", self.coins, 0)
+        _require_probability("probability", self.probability)
+        if self.probability > 0.5:
+            raise ValueError(f"probability must be at most 1/2, got {self.probability!r}")
+        _require_integer("levels", self.levels, 2)
+        _require_size("norm", self.norm)
+        if self.norm == 0.0:
+            raise ValueError("norm must be positive, got 0.0")
         _require_integer("dimension", self.dimension, 1)
-        if isinstance(self.l2_sensitivity, bool) or not isinstance(self.l2_sensitivity, float):
-            raise TypeError(
-                f"l2_sensitivity must be a float, got {type(self.l2_sensitivity).__name__}"
-            )
-        if not 0.0 <= self.l2_sensitivity < math.inf:
-            raise ValueError(
-                f"l2_sensitivity must be finite and not negative, got {self.l2_sensitivity!r}"
-            )
+        if not isinstance(self.rotated, bool):
+            raise TypeError(f"rotated must be a bool, got {type(self.rotated).__name__}")
+
+
+def _require_vector(l2_sensitivity: object, linf_sensitivity: object, dimension: object) -> None:
+    """Raise unless these can bound how two integer vectors differ."""
+    _require_size("l2_sensitivity", l2_sensitivity)
+    _require_integer("linf_sensitivity", linf_sensitivity, 1)
+    _require_integer("dimension", dimension, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +245,10 @@ class Composition:
             raise ValueError("a composition needs at least one part, got none")
 
 
-Event: TypeAlias = BinomialRelease | NonPrivateRelease | Composition
+IntegerRelease: TypeAlias = BinomialRelease | DiscreteGaussianRelease | SkellamRelease
+"""Releases whose noise is symmetric, log-concave, and on the integers."""
+
+Event: TypeAlias = IntegerRelease | GaussianRelease | LevelRelease | NonPrivateRelease | Composition
 
 
 def leaves(event: object) -> Iterator[object]:

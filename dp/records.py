@@ -11,16 +11,39 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dp.errors import LedgerError, UnsupportedEventError
-from dp.events import BinomialRelease, Composition, Event, NonPrivateRelease
+from dp.events import (
+    BinomialRelease,
+    Composition,
+    DiscreteGaussianRelease,
+    Event,
+    GaussianRelease,
+    LevelRelease,
+    NonPrivateRelease,
+    SkellamRelease,
+)
 
 _TAGS: Final[Mapping[str, type[Event]]] = {
     "binomial": BinomialRelease,
+    "discrete-gaussian": DiscreteGaussianRelease,
+    "skellam": SkellamRelease,
+    "gaussian": GaussianRelease,
+    "levels": LevelRelease,
     "non-private": NonPrivateRelease,
     "composition": Composition,
 }
 
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "binomial": ("coins", "l2_sensitivity", "linf_sensitivity", "dimension"),
+    "discrete-gaussian": (
+        "local_variance",
+        "contributors",
+        "l2_sensitivity",
+        "linf_sensitivity",
+        "dimension",
+    ),
+    "skellam": ("variance", "l2_sensitivity", "linf_sensitivity", "dimension"),
+    "gaussian": ("sigma", "l2_sensitivity"),
+    "levels": ("coins", "probability", "levels", "norm", "dimension", "rotated"),
     "non-private": (),
     "composition": ("parts",),
 }
