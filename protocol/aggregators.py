@@ -232,6 +232,9 @@ class _Peer:
 def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None:
     """Fail at a stage where the real protocol would.
 
+    On a sparse graph the real protocol may also fail because too many of one neighbourhood, or of
+    the committee, went away; parameters make that unlikely, and here it never happens.
+
     Raises:
         TooFewSurvivorsError: too few parties are left.
     """
@@ -243,6 +246,10 @@ def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None
         if survivors == answered or not context.removed_seeds(len(survivors)):
             return
     needed = context.minimum_survivors if stage <= Stage.INPUT else context.threshold
+    if stage is Stage.CONFIRM:
+        members = len(left_after(context.size, dropouts, Stage.ADVERTISE))
+        committee = context.committee(members)
+        needed = committee.quorum if committee.size == members else needed
     left = len(left_after(context.size, dropouts, stage))
     if left < needed:
         raise TooFewSurvivorsError(str(stage), left, needed)

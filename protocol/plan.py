@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from secagg import Mode, PrimeField, lowest_threshold
-from secagg.graph_parameters import Adversary, choose_graph
+from secagg import Mode, ParameterError, PrimeField, fewest_survivors, lowest_threshold
+from secagg.committee import choose_committee
+from secagg.graph_parameters import Adversary, choose_graph, share_of, smallest_graph
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES
 from secagg.messages import ADVERTISEMENT_ENTRY_BYTES
@@ -62,7 +62,7 @@ def plan_graph(
     Raises:
         ParameterError: infeasible; says what to change.
     """
-    colluders, lost = math.floor(corrupt * clients), math.floor(dropout * clients)
+    colluders, lost = share_of(clients, corrupt), share_of(clients, dropout)
     mode = Mode.ACTIVE if adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     if sparse is None:
         sparse = clients > COMPLETE_UP_TO
@@ -71,8 +71,19 @@ def plan_graph(
         degree, threshold = graph.degree, graph.threshold
     else:
         degree, threshold = 0, lowest_threshold(clients, colluders, mode)
+    fewest = fewest_survivors(threshold, colluders, degree)
+    if clients - lost < fewest:
+        raise ParameterError(
+            "dropout",
+            dropout,
+            f"smaller, or corrupt = {corrupt:g} smaller: for {colluders} corrupt clients and "
+            f"{lost} dropouts the threshold is {threshold}, and {fewest} of {clients} clients "
+            f"must survive",
+        )
     peers = degree or clients - 1
-    quorum = (clients + colluders) // 2 + 1 if degree else threshold
+    quorum = threshold
+    if degree:
+        quorum = choose_committee(clients, colluders, clients - lost).quorum
     return GraphPlan(
         degree=degree,
         threshold=threshold,
@@ -80,6 +91,26 @@ def plan_graph(
         minimum_survivors=clients - lost,
         bytes_each=_bytes(clients, peers, quorum, mode, length, bits, seeds),
     )
+
+
+def default_graph(size: int, colluders: int, lost: int, mode: Mode) -> tuple[int, int]:
+    """Degree and threshold for a cohort: the complete graph, or a sparse one for a large cohort.
+
+    Where no sparse graph is secure, large cohorts use the complete one too.
+
+    Args:
+        size: n.
+        colluders: clients that may work for the server.
+        lost: clients that may vanish.
+    """
+    adversary = Adversary.SEMI_MALICIOUS if mode is Mode.ACTIVE else Adversary.SEMI_HONEST
+    if size > COMPLETE_UP_TO:
+        graph = smallest_graph(size, colluders, lost, adversary)
+        if graph is not None:
+            fewest = fewest_survivors(graph.threshold, colluders, graph.degree)
+            if size - lost >= fewest:
+                return graph.degree, graph.threshold
+    return 0, lowest_threshold(size, colluders, mode)
 
 
 def _bytes(

@@ -18,9 +18,17 @@ from protocol.aggregators import Aggregator, UpdateSource
 from protocol.calibration import PrivacyGoal, calibrate
 from protocol.client import ClientPolicy
 from protocol.pipeline import MeanRelease, Pipeline
+from protocol.plan import default_graph
 from protocol.records import Notes, Records
 from protocol.setup import RoundSetup, bits_for, coin_schedule, removal_table
-from secagg import Identity, Mode, ParameterError, SessionContext, lowest_threshold
+from secagg import (
+    Identity,
+    Mode,
+    ParameterError,
+    SessionContext,
+    fewest_survivors,
+    lowest_threshold,
+)
 from secagg.context import SESSION_ID_BYTES
 from sketch import PublicSeed
 from sketch.controllers import Controller, Decision, Rationale, ReleasedStats
@@ -38,6 +46,8 @@ class TrainingPlan:
         tolerated_colluders: clients that may work for the server.
         clip_l2: C, in the units of an update.
         mode: what the server is trusted with.
+        degree: k of a sparse graph, 0 for the complete one; left out together with the threshold,
+            both are chosen for the cohort: the complete graph for up to 200 clients.
         threshold: t; the smallest safe one if left out.
         exact_noise: take surplus noise off when fewer clients vanish than tolerated, at the price
             of a few more shares for each pair of clients; otherwise it stays in the sum.
@@ -52,6 +62,7 @@ class TrainingPlan:
     tolerated_colluders: int
     clip_l2: float
     mode: Mode = Mode.ACTIVE
+    degree: int | None = None
     threshold: int | None = None
     exact_noise: bool = True
 
@@ -62,20 +73,28 @@ class TrainingPlan:
                 (self.tolerated_dropouts, self.tolerated_colluders),
                 "at least 0",
             )
-        if self.minimum_survivors < self.lowest_threshold:
+        degree, threshold = self.graph
+        fewest = fewest_survivors(threshold, self.tolerated_colluders, degree)
+        if self.minimum_survivors < fewest:
             raise ParameterError(
                 "tolerated_dropouts",
                 self.tolerated_dropouts,
-                f"at most {self.cohort - self.lowest_threshold}: with {self.cohort} clients and "
-                f"{self.tolerated_colluders} colluders, {self.lowest_threshold} must survive",
+                f"at most {self.cohort - fewest}: with {self.cohort} clients and "
+                f"{self.tolerated_colluders} colluders, {fewest} must survive",
             )
 
     @property
-    def lowest_threshold(self) -> int:
-        """t: as given, or the smallest safe one."""
+    def graph(self) -> tuple[int, int]:
+        """(k, t): as given, or what the cohort needs."""
+        degree = self.degree
+        if degree is None and self.threshold is None:
+            return default_graph(
+                self.cohort, self.tolerated_colluders, self.tolerated_dropouts, self.mode
+            )
+        degree = degree or 0
         if self.threshold is not None:
-            return self.threshold
-        return lowest_threshold(self.cohort, self.tolerated_colluders, self.mode)
+            return degree, self.threshold
+        return degree, lowest_threshold(self.cohort, self.tolerated_colluders, self.mode, degree)
 
     @property
     def minimum_survivors(self) -> int:
@@ -236,11 +255,13 @@ class PrivateTraining:
             public_seed=PublicSeed(secrets.token_bytes(32)),
         )
         removal = removal_table(self._schedule(parameters.coins))
+        degree, threshold = plan.graph
         context = SessionContext(
             session_id=self._session_id,
             round_number=self._attempts,
             cohort=tuple(cohort),
-            threshold=plan.lowest_threshold,
+            threshold=threshold,
+            degree=degree,
             minimum_survivors=plan.minimum_survivors,
             mode=plan.mode,
             tolerated_colluders=plan.tolerated_colluders,

@@ -1,7 +1,7 @@
 """Exact sums in GF(p) from an untrusted server; knows nothing of privacy budgets or learning."""
 
 from secagg.client import ClientSession
-from secagg.context import Mode, SessionContext, lowest_threshold
+from secagg.context import Mode, SessionContext, fewest_survivors, lowest_threshold
 from secagg.errors import (
     SERVER,
     CapacityError,
@@ -36,6 +36,7 @@ __all__ = [
     "SessionContext",
     "TooFewSurvivorsError",
     "centre",
+    "fewest_survivors",
     "lift",
     "lowest_threshold",
     "required_bits",

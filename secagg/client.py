@@ -197,8 +197,9 @@ def on_survivors(party: Party, state: Masked, message: SurvivorSet) -> Step:
 
 
 def on_confirmations(party: Party, state: Confirmed, message: ConfirmationSet) -> Step:
-    """Round 4: release shares once a quorum of survivors signed the very set that we signed."""
+    """Round 4: release shares once a quorum of the committee signed the set that we signed."""
     context, roster = party.context, state.masked.roster
+    committee = roster.committee
     try:
         confirmers = decode_set(message.confirmers, context.size)
         signatures = split_items(message.signatures, SIGNATURE_BYTES, len(confirmers))
@@ -206,10 +207,11 @@ def on_confirmations(party: Party, state: Confirmed, message: ConfirmationSet) -
         raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
     if not set(confirmers) <= set(state.survivors):
         raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "confirmers beyond survivors")
-    quorum = context.quorum(len(roster.members))
-    if len(confirmers) < quorum:
+    if not set(confirmers) <= committee.members:
+        raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "confirmers beyond the committee")
+    if len(confirmers) < committee.quorum:
         raise RemoteProtocolError(
-            SERVER, Reason.MISSING_SIGNATURES, f"{len(confirmers)} of {quorum}"
+            SERVER, Reason.MISSING_SIGNATURES, f"{len(confirmers)} of {committee.quorum}"
         )
     signed = encode_set(state.survivors, context.size)
     for signer, signature in zip(confirmers, signatures, strict=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from secagg.committee import CommitteeParameters, choose_committee
 from secagg.errors import ParameterError
 from secagg.field import PrimeField
 from secagg.graph_parameters import (
@@ -102,17 +103,17 @@ class SessionContext:
         """n, the number of invited clients."""
         return len(self.cohort)
 
-    def quorum(self, members: int) -> int:
-        """Signatures on one survivor set that convince a client, of a roster of so many members.
+    def committee(self, members: int) -> CommitteeParameters:
+        """How many of a roster's members confirm the survivor set, and how many convince.
 
-        2 q > m + n_C: two sets with q signers each share an honest client, and an honest client
-        signs once. So no two clients act on different sets. On a sparse graph, too, everybody's
-        signatures must count and not only the neighbours': distant parts of the ring could
-        otherwise be shown different sets (docs/security.md).
+        Two quorums share an honest client, and an honest client signs once, so no two clients act
+        on different sets. On a sparse graph it is not enough that neighbours sign: distant parts
+        of the ring could be shown different sets (docs/security.md).
         """
         if self.degree == 0:
-            return self.threshold
-        return (members + self.tolerated_colluders) // 2 + 1
+            return CommitteeParameters(members, self.threshold)
+        alive = min(members, self.minimum_survivors)
+        return choose_committee(members, self.tolerated_colluders, alive)
 
     def roster_is_safe(self, members: int) -> bool:
         """Whether the threshold still holds on a ring of so many members.
@@ -209,16 +210,24 @@ class SessionContext:
                 f"in {lowest} .. {highest} for {self.size} clients, degree {self.degree}, "
                 f"{self.tolerated_colluders} colluders, mode {self.mode.value}",
             )
-        fewest = self.threshold
-        if self.degree:
-            # Nobody holds a share of its own.
-            fewest += max(self.tolerated_colluders, 1)
-            if self.mode is Mode.ACTIVE:
-                fewest = max(fewest, self.quorum(self.size))
+        fewest = fewest_survivors(self.threshold, self.tolerated_colluders, self.degree)
         if not fewest <= self.minimum_survivors <= self.size:
             raise ParameterError(
                 "minimum_survivors", self.minimum_survivors, f"in {fewest} .. {self.size}"
             )
+        self._check_committee()
+        self._check_losses()
+
+    def _check_committee(self) -> None:
+        if self.degree == 0 or self.mode is Mode.SEMI_HONEST:
+            return
+        committee = self.committee(self.size)
+        if committee.size == self.size and self.minimum_survivors < committee.quorum:
+            raise ParameterError(
+                "minimum_survivors", self.minimum_survivors, f"at least {committee.quorum}"
+            )
+
+    def _check_losses(self) -> None:
         lost = self.size - self.minimum_survivors
         if self.removal and len(self.removal) <= lost:
             raise ParameterError("removal", f"{len(self.removal)} masks", f"{lost + 1} or more")
@@ -230,6 +239,14 @@ class SessionContext:
                 f"larger: {lost} lost or corrupt clients of {self.size} may cut the graph; "
                 "or raise minimum_survivors",
             )
+
+
+def fewest_survivors(threshold: int, colluders: int, degree: int) -> int:
+    """Smallest `minimum_survivors` that a threshold allows.
+
+    On a sparse graph nobody holds a share of its own, and colluders may keep theirs back.
+    """
+    return threshold + max(colluders, 1) if degree else threshold
 
 
 def lowest_threshold(size: int, colluders: int, mode: Mode, degree: int = 0) -> int:

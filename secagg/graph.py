@@ -67,7 +67,7 @@ class HararyGraph:
     def __init__(self, members: tuple[int, ...], degree: int, seed: bytes) -> None:
         self.members = members
         self._half = degree // 2
-        self._ring = ring_order(members, seed)
+        self._ring = random_order(members, seed, Usage.GRAPH)
         self._place = {member: place for place, member in enumerate(self._ring)}
         self._known: dict[int, tuple[int, ...]] = {}
 
@@ -93,13 +93,13 @@ def build_graph(members: tuple[int, ...], degree: int, seed: bytes) -> Graph:
     return HararyGraph(members, degree, seed)
 
 
-def ring_order(members: Sequence[int], seed: bytes) -> tuple[int, ...]:
+def random_order(members: Sequence[int], seed: bytes, usage: Usage) -> tuple[int, ...]:
     """A random order of the members: by 64-bit keys from a keystream, ties by index.
 
     Member i's key is the first 8 bytes, little-endian, of block i of AES-128-CTR under a key
     derived from the seed.
     """
-    cipher = Cipher(AES(derive(seed, Usage.GRAPH, 16)), CTR(bytes(16))).encryptor()
+    cipher = Cipher(AES(derive(seed, usage, 16)), CTR(bytes(16))).encryptor()
     blocks = np.frombuffer(cipher.update(bytes(16 * (members[-1] + 1))), "<u8")
     indices = np.array(members, np.int64)
     return tuple(int(indices[i]) for i in np.lexsort((indices, blocks[2 * indices])))

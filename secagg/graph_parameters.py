@@ -61,9 +61,37 @@ def choose_graph(
         ParameterError: no degree below n - 1 does it; says what to change.
     """
     _check(clients, corrupt, dropout, adversary)
-    corrupt_count = math.floor(corrupt * clients + _FLOOR_SLACK)
-    dropped_count = math.floor(dropout * clients + _FLOOR_SLACK)
+    corrupt_count, dropped_count = share_of(clients, corrupt), share_of(clients, dropout)
     alive_count = math.ceil((1.0 - dropout) * clients)
+    graph = smallest_graph(clients, corrupt_count, dropped_count, adversary, alive_count)
+    if graph is None:
+        raise ParameterError(
+            "clients, corrupt, dropout",
+            (clients, corrupt, dropout),
+            "more clients, or smaller shares: no sparse graph is secure; use the complete graph",
+        )
+    return graph
+
+
+def share_of(clients: int, share: float) -> int:
+    """How many clients a share of them is, rounded down."""
+    return math.floor(share * clients + _FLOOR_SLACK)
+
+
+def smallest_graph(
+    clients: int,
+    corrupt_count: int,
+    dropped_count: int,
+    adversary: Adversary,
+    alive_count: int | None = None,
+) -> GraphParameters | None:
+    """`choose_graph` for numbers of clients; None if no degree below n - 1 does it.
+
+    Args:
+        alive_count: clients that do not vanish; the published values round it by themselves.
+    """
+    if alive_count is None:
+        alive_count = clients - dropped_count
     for degree in range(2, clients - 1, 2):
         if not stays_connected(clients, corrupt_count + dropped_count, degree):
             continue
@@ -72,11 +100,7 @@ def choose_graph(
             lowest = semi_malicious_bound(lowest, degree)
         if _fewest_alive_neighbours(clients, alive_count, degree) > lowest:
             return GraphParameters(degree, max(lowest + 1, 2))
-    raise ParameterError(
-        "clients, corrupt, dropout",
-        (clients, corrupt, dropout),
-        "more clients, or smaller shares: no sparse graph is secure; use the complete graph",
-    )
+    return None
 
 
 def semi_malicious_bound(corrupt: int, degree: int) -> int:

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 
+from secagg.committee import full_quorum
 from secagg.context import Mode, SessionContext
 from secagg.errors import Reason, RemoteProtocolError
 from secagg.keys import KEY_BYTES, NONCE_BYTES, SIGNATURE_BYTES
@@ -153,7 +155,7 @@ class Confirmation(ClientMessage, frozen=True, array_like=True, tag=7):
 
 
 class ConfirmationSet(Message, frozen=True, array_like=True, tag=8):
-    """Round 3, down: survivors' signatures over the survivor set, in order."""
+    """Round 3, down: signatures of the committee's members over the survivor set, in order."""
 
     confirmers: bytes
     signatures: bytes
@@ -258,7 +260,8 @@ def largest_message_bytes(context: SessionContext) -> int:
     bitmap = (n + 7) // 8
     # A small roster makes a sparse graph complete, with one holder more than neighbours.
     fixed = largest_proof_bytes(n) + (1 + seeds) * COMMITMENT_BYTES + SIGNATURE_BYTES
-    signatures = context.quorum(n) * SIGNATURE_BYTES if context.mode is Mode.ACTIVE else 0
+    active = context.mode is Mode.ACTIVE
+    signatures = full_quorum(n, context.tolerated_colluders) * SIGNATURE_BYTES if active else 0
     return max((peers + 2) * item, signatures, vector) + bitmap + fixed + _FRAME_BYTES
 
 
@@ -274,20 +277,20 @@ def sealed_share_bytes(context: SessionContext) -> int:
 
 def encode_set(indices: Iterable[int], size: int) -> bytes:
     """Bitmap of a set of indices below `size`: bit i of byte i // 8, least significant first."""
-    bitmap = bytearray((size + 7) // 8)
-    for index in indices:
-        bitmap[index >> 3] |= 1 << (index & 7)
-    return bytes(bitmap)
+    flags = np.zeros(size, np.bool_)
+    flags[np.fromiter(indices, np.int64)] = True
+    return np.packbits(flags, bitorder="little").tobytes()
 
 
 def decode_set(bitmap: bytes, size: int) -> tuple[int, ...]:
     """Inverse of `encode_set`, ascending; ValueError on another length or set padding bits."""
     if len(bitmap) != (size + 7) // 8:
         raise ValueError(f"bitmap of {len(bitmap)} bytes for {size} parties")
-    members = tuple(i for i in range(8 * len(bitmap)) if bitmap[i >> 3] >> (i & 7) & 1)
+    flags = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
+    members: list[int] = np.flatnonzero(flags).tolist()
     if members and members[-1] >= size:
         raise ValueError(f"bitmap names party {members[-1]} of {size}")
-    return members
+    return tuple(members)
 
 
 def split_items(data: bytes, size: int, count: int) -> list[bytes]:

@@ -159,13 +159,20 @@ def run_secagg(
                 y = y + mask if u < v else y - mask
         masked[u] = tuple(int(element) for element in y)
 
-    # Round 3. With an active server: a quorum of survivors signs that it was told the same U3.
+    # Round 3. With an active server: survivors sign that they were told the same U3, and go on if
+    # enough of a random committee did.
     u4 = u3
     if context.mode is Mode.ACTIVE:
-        quorum = (len(u0) + context.tolerated_colluders) // 2 + 1 if context.degree else t
-        u4 = still_there(u3, Stage.CONFIRM, "confirm", quorum)
-        for u in u4:
-            signers[u].sign(Usage.CONFIRM, round_hash, _bitmap(u3, context.size))
+        committee = context.committee(len(u0))
+        in_order = _random_order(u0, round_hash, Usage.COMMITTEE)
+        members = in_order[: committee.size] if context.degree else u0
+        u4 = still_there(u3, Stage.CONFIRM, "confirm", 0)
+        signed = {
+            u: signers[u].sign(Usage.CONFIRM, round_hash, _bitmap(u3, context.size)) for u in u4
+        }
+        count = sum(u in members for u in signed)
+        if count < committee.quorum:
+            raise TooFewSurvivorsError("confirm", count, committee.quorum)
 
     # Round 4. For every client that shared, exactly one of its two secrets is given up: the seed
     # if its input is in the sum, the masking key if it is not.
@@ -245,13 +252,7 @@ def _graph(
         return others, {u: list(members) for u in members}
     if len(members) <= k + 1:
         return others, others
-    key = derive(round_hash, Usage.GRAPH, 16)
-
-    def rank(u: int) -> tuple[int, int]:
-        block = Cipher(AES(key), CTR(u.to_bytes(16, "big"))).encryptor().update(bytes(16))
-        return int.from_bytes(block[:8], "little"), u
-
-    ring = sorted(members, key=rank)
+    ring = _random_order(members, round_hash, Usage.GRAPH)
     neighbours = {}
     for place, u in enumerate(ring):
         near = [ring[(place + step) % len(ring)] for step in range(-k // 2, k // 2 + 1) if step]
@@ -317,3 +318,14 @@ def _words(values: Sequence[int]) -> bytes:
 
 def _bitmap(members: Sequence[int], size: int) -> bytes:
     return sum(1 << u for u in members).to_bytes((size + 7) // 8, "little")
+
+
+def _random_order(members: Sequence[int], round_hash: bytes, usage: Usage) -> list[int]:
+    """By the first words of a keystream, ties by index."""
+    key = derive(round_hash, usage, 16)
+
+    def rank(u: int) -> tuple[int, int]:
+        block = Cipher(AES(key), CTR(u.to_bytes(16, "big"))).encryptor().update(bytes(16))
+        return int.from_bytes(block[:8], "little"), u
+
+    return sorted(members, key=rank)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from secagg.context import SessionContext
 from secagg.errors import SERVER, Reason, RemoteProtocolError
-from secagg.graph import Graph, build_graph
+from secagg.graph import Graph, build_graph, random_order
 from secagg.keys import SecretSeed, signature_is_valid
 from secagg.merkle import HashTree, proof_is_valid
 from secagg.messages import (
@@ -29,6 +29,31 @@ from secagg.tags import Usage, digest, encode_index
 
 
 @dataclass(frozen=True, slots=True)
+class Committee:
+    """Whose signatures on a survivor set count, and how many of them convince."""
+
+    members: frozenset[int]
+    quorum: int
+
+    @classmethod
+    def draw(cls, context: SessionContext, members: tuple[int, ...], seed: bytes) -> Committee:
+        """The committee of a roster: in a random order that nobody chooses alone, the first s."""
+        size = (chosen := context.committee(len(members))).size
+        if size < len(members):
+            members = random_order(members, seed, Usage.COMMITTEE)[:size]
+        return cls(frozenset(members), chosen.quorum)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What only the server keeps: the parts of the messages that carry a roster."""
+
+    members: bytes
+    entries: Mapping[int, bytes]
+    tree: HashTree
+
+
+@dataclass(frozen=True, slots=True)
 class RoundRoster:
     """Verified advertisements, the graph, and the hash that binds what follows.
 
@@ -36,18 +61,20 @@ class RoundRoster:
         members: U1, ascending.
         advertisements: everybody's at the server; at a client, its own and its neighbours'.
         graph: over the members.
+        committee: who confirms the survivor set.
         threshold: t.
         hash: covers the context, the members and the tree's root, so clients that were shown
             different rosters can neither open each other's shares nor cancel each other's masks.
-        tree: at the server only.
+        published: at the server only.
     """
 
     members: tuple[int, ...]
     advertisements: Mapping[int, Advertisement]
     graph: Graph
+    committee: Committee
     threshold: int
     hash: bytes
-    tree: HashTree | None = field(default=None, repr=False)
+    published: Published | None = field(default=None, repr=False)
 
     @classmethod
     def from_message(
@@ -81,7 +108,8 @@ class RoundRoster:
             check_advertisement(context, advertisement)
         advertisements[own.sender] = own
         check_distinct_keys(advertisements)
-        return cls(members, advertisements, graph, context.threshold, round_hash)
+        committee = Committee.draw(context, members, round_hash)
+        return cls(members, advertisements, graph, committee, context.threshold, round_hash)
 
     @classmethod
     def build(
@@ -89,23 +117,30 @@ class RoundRoster:
     ) -> RoundRoster:
         """The server's roster, from advertisements that are already checked."""
         members = tuple(sorted(advertisements))
-        tree = HashTree([advertisements[member].entry() for member in members])
-        round_hash = _round_hash(context, encode_set(members, context.size), tree.root)
-        graph = build_graph(members, context.degree, round_hash)
-        return cls(members, advertisements, graph, context.threshold, round_hash, tree)
+        entries = {member: advertisements[member].entry() for member in members}
+        tree, bitmap = HashTree([*entries.values()]), encode_set(members, context.size)
+        round_hash = _round_hash(context, bitmap, tree.root)
+        return cls(
+            members,
+            advertisements,
+            build_graph(members, context.degree, round_hash),
+            Committee.draw(context, members, round_hash),
+            context.threshold,
+            round_hash,
+            Published(bitmap, entries, tree),
+        )
 
     def to_message(self, context: SessionContext, recipient: int) -> Roster:
         """The roster as the server sends it to one client."""
-        if self.tree is None:
+        if self.published is None:
             raise ValueError("only the server's roster can be sent")
+        tree, entries = self.published.tree, self.published.entries
         return Roster(
             context=context_tag(context),
-            members=encode_set(self.members, context.size),
-            root=self.tree.root,
-            proof=self.tree.proof(bisect_left(self.members, recipient)),
-            entries=b"".join(
-                self.advertisements[peer].entry() for peer in self.graph.neighbours(recipient)
-            ),
+            members=self.published.members,
+            root=tree.root,
+            proof=tree.proof(bisect_left(self.members, recipient)),
+            entries=b"".join(entries[peer] for peer in self.graph.neighbours(recipient)),
         )
 
 

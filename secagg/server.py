@@ -10,7 +10,6 @@ Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -55,6 +54,7 @@ from secagg.roster import (
     commitment,
     masked_input_parts,
 )
+from secagg.routing import route
 from secagg.shamir import decode_share
 from secagg.surplus import SurplusSeeds
 from secagg.tags import Usage, encode_index
@@ -318,16 +318,16 @@ class ServerSession:
         self._require("share", len(self._commitments))
         self._participants = tuple(sorted(self._commitments))
         bitmap = encode_set(self._participants, self._context.size)
-        outbound: list[Outbound] = []
-        graph = self._checked_roster().graph
-        for recipient in self._participants:
-            owners = held_by(recipient, self._commitments, graph, include_self=False)
-            sealed = b"".join(self._sealed_for(owner, recipient) for owner in owners)
-            delivered = DeliveredShares(context=self._tag, participants=bitmap, sealed=sealed)
-            outbound.append((recipient, delivered))
+        routed = route(self._sealed, self._checked_roster().graph)
         self._sealed.clear()
         self._move(Local.DEADLINE, ServerPhase.MASKING)
-        return outbound
+        return [
+            (
+                recipient,
+                DeliveredShares(context=self._tag, participants=bitmap, sealed=sealed),
+            )
+            for recipient, sealed in routed.items()
+        ]
 
     def _close_masking(self) -> list[Outbound]:
         self._require("masked input", len(self._uploaded))
@@ -342,11 +342,12 @@ class ServerSession:
         return [(survivor, message) for survivor in self._survivors]
 
     def _close_confirming(self) -> list[Outbound]:
-        quorum = self._context.quorum(len(self._checked_roster().members))
-        if len(self._confirmations) < quorum:
-            raise TooFewSurvivorsError("confirm", len(self._confirmations), quorum)
+        committee = self._checked_roster().committee
+        confirmed = sorted(committee.members & self._confirmations.keys())
+        if len(confirmed) < committee.quorum:
+            raise TooFewSurvivorsError("confirm", len(confirmed), committee.quorum)
         # Any quorum convinces a client; more signatures would only cost bytes.
-        chosen = sorted(self._confirmations)[:quorum]
+        chosen = confirmed[: committee.quorum]
         message = ConfirmationSet(
             context=self._tag,
             confirmers=encode_set(chosen, self._context.size),
@@ -371,22 +372,11 @@ class ServerSession:
         surplus.rebuild_missing()
         holders_of = {owner: roster.graph.holders(owner) for owner in self._participants}
         rebuilt = rebuild(holders_of, self._shares, roster.threshold, self._is_committed)
-        removal = plan_removal(roster, self._survivors, rebuilt.secrets)
+        removal = plan_removal(roster, self._survivors, rebuilt.secrets, executor)
         total = remove_masks(self._total, self._context.field, removal, executor)
         self._move(Local.UNMASK, ServerPhase.FINISHED)
         culprits = surplus.culprits.union(*rebuilt.culprits.values())
         return FieldSum(total, self._survivors, tuple(sorted(culprits)), surplus.given)
-
-    def _sealed_for(self, owner: int, recipient: int) -> bytes:
-        """A slice of the owner's bundle: n k small objects would cost more than their bytes."""
-        holders = self._checked_roster().graph.holders(owner)
-        place = bisect_left(holders, recipient)
-        # The bundle leaves out the owner's own share, where it holds one.
-        own = bisect_left(holders, owner)
-        if own < place and holders[own] == owner:
-            place -= 1
-        size = sealed_share_bytes(self._context)
-        return self._sealed[owner][place * size : (place + 1) * size]
 
     def _is_committed(self, owner: int, secret: bytes) -> bool:
         """Whether a rebuilt secret is the self-mask seed or masking key that its owner shared."""

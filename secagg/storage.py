@@ -28,7 +28,7 @@ from secagg.errors import LocalProtocolError
 from secagg.graph import build_graph
 from secagg.keys import AgreementKey, Identity, SecretSeed, os_random
 from secagg.messages import Advertisement, context_tag
-from secagg.roster import RoundRoster
+from secagg.roster import Committee, RoundRoster
 from secagg.shamir import Rand
 from secagg.tags import Usage, derive, encode_index, tagged
 
@@ -169,6 +169,7 @@ def _roster_from_plain(plain: list[Any], context: SessionContext) -> RoundRoster
             for index, entry in entries.items()
         },
         graph=build_graph(members, context.degree, round_hash),
+        committee=Committee.draw(context, members, round_hash),
         threshold=context.threshold,
         hash=round_hash,
     )

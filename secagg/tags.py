@@ -23,6 +23,7 @@ class Usage(enum.Enum):
     TREE_LEAF = b"tree leaf"
     TREE_NODE = b"tree node"
     GRAPH = b"graph"
+    COMMITTEE = b"committee"
     ADVERTISE = b"sign advertisement"
     SHARE = b"sign shares"
     INPUT = b"sign masked input"
@@ -38,17 +39,24 @@ class Usage(enum.Enum):
 
 def encode_parts(*parts: bytes) -> bytes:
     """Injective concatenation: every part is preceded by its length as 8 little-endian bytes."""
-    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+    return b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "little"), part)])
+
+
+_PREFIXES = {usage: encode_parts(PROTOCOL_LABEL, usage.value) for usage in Usage}
 
 
 def tagged(usage: Usage, *parts: bytes) -> bytes:
     """The byte string that is hashed or signed for a usage; injective in all arguments."""
-    return encode_parts(PROTOCOL_LABEL, usage.value, *parts)
+    return _PREFIXES[usage] + encode_parts(*parts)
 
 
 def digest(usage: Usage, *parts: bytes) -> bytes:
-    """SHA-256 of `tagged(usage, *parts)`, 32 bytes."""
-    return hashlib.sha256(tagged(usage, *parts)).digest()
+    """SHA-256 of `tagged(usage, *parts)`, 32 bytes; a long part is read where it lies."""
+    hasher = hashlib.sha256(_PREFIXES[usage])
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.digest()
 
 
 def derive(secret: bytes, usage: Usage, length: int, *parts: bytes) -> bytes:

@@ -34,31 +34,78 @@ class MaskRemoval:
         return f"MaskRemoval({len(self.keys)} masks)"
 
 
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A client whose masking key was rebuilt, and the survivors that it shares masks with."""
+
+    owner: int
+    secret: bytes
+    peers: tuple[tuple[int, bytes], ...]
+
+    def __repr__(self) -> str:
+        return f"_Lost({self.owner}, {len(self.peers)} peers)"
+
+
 def plan_removal(
-    roster: RoundRoster, survivors: Sequence[int], secrets: Mapping[int, bytes]
+    roster: RoundRoster,
+    survivors: Sequence[int],
+    secrets: Mapping[int, bytes],
+    executor: Executor | None = None,
 ) -> MaskRemoval:
     """List the masks to take off a sum.
 
     Args:
         survivors: U3; every other participant's masking key is among the secrets.
         secrets: checked: self-mask seed of each survivor, masking key of each other participant.
+        executor: agrees on keys for several lost clients at once; its tasks hold rebuilt secrets.
     """
-    keys: list[bytes] = []
-    subtract: list[bool] = []
     alive = set(survivors)
-    for owner, raw in secrets.items():
-        if owner in alive:
-            keys.append(self_key(SecretSeed(raw), roster.hash, owner))
-            subtract.append(True)
-            continue
-        private = AgreementKey(raw)
-        for peer in roster.graph.neighbours(owner):
-            if peer in alive:
-                public = roster.advertisements[peer].masking_key
-                keys.append(pairwise_key(private, public, roster.hash, owner, peer))
-                # The survivor added or subtracted it; we do the opposite.
-                subtract.append(not pairwise_is_subtracted(peer, owner))
-    return MaskRemoval(tuple(keys), tuple(subtract))
+    own = [
+        self_key(SecretSeed(raw), roster.hash, owner)
+        for owner, raw in secrets.items()
+        if owner in alive
+    ]
+    lost = [
+        _Lost(owner, raw, _surviving_peers(roster, owner, alive))
+        for owner, raw in secrets.items()
+        if owner not in alive
+    ]
+    pairs = _pair_masks_on(executor, roster.hash, lost)
+    keys = (*own, *(key for key, _ in pairs))
+    return MaskRemoval(keys, (True,) * len(own) + tuple(minus for _, minus in pairs))
+
+
+def _surviving_peers(
+    roster: RoundRoster, owner: int, alive: set[int]
+) -> tuple[tuple[int, bytes], ...]:
+    return tuple(
+        (peer, roster.advertisements[peer].masking_key)
+        for peer in roster.graph.neighbours(owner)
+        if peer in alive
+    )
+
+
+def _pair_masks_on(
+    executor: Executor | None, round_hash: bytes, lost: Sequence[_Lost]
+) -> list[tuple[bytes, bool]]:
+    """`_pair_masks` of all lost clients: here, or in one task for each worker."""
+    if executor is None or len(lost) < 2:
+        return _pair_masks(round_hash, lost)
+    width = executor_width(executor)
+    jobs = [executor.submit(_pair_masks, round_hash, lost[i::width]) for i in range(width)]
+    return [mask for job in jobs for mask in job.result()]
+
+
+def _pair_masks(round_hash: bytes, lost: Sequence[_Lost]) -> list[tuple[bytes, bool]]:
+    """Keys of the masks between lost clients and survivors, and whether to subtract them."""
+    masks = []
+    for each in lost:
+        private = AgreementKey(each.secret)
+        for peer, public in each.peers:
+            key = pairwise_key(private, public, round_hash, each.owner, peer)
+            # The survivor added or subtracted it; we do the opposite.
+            masks.append((key, not pairwise_is_subtracted(peer, each.owner)))
+    return masks
 
 
 def remove_masks(

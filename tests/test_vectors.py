@@ -231,6 +231,7 @@ def test_the_runner_sees_changed_primitives():
         "mask": "elements",
         "shamir": "shares",
         "ring": "order",
+        "committee": "committee",
         "tree": "root",
         "seal": "sealed",
         "commitment": "commitment",

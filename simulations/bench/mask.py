@@ -8,7 +8,7 @@ from collections.abc import Callable
 from secagg import PrimeField
 from secagg.prg import MASK_KEY_BYTES, accumulate_masks
 from simulations.bench.limits import bare_keystream
-from simulations.bench.peers import PEERS, Peer
+from simulations.bench.peers import Peer, open_peer
 from simulations.bench.timing import Figures, interleaved_seconds
 
 
@@ -29,6 +29,7 @@ def bench_mask(
     Raises:
         ConfigurationError: the peer is not installed.
     """
+    theirs = None if peer is None else open_peer(peer).masking(dim, neighbours)
     field = PrimeField(bits)
     keys = [os.urandom(MASK_KEY_BYTES) for _ in range(neighbours)]
     subtract = [index % 2 == 1 for index in range(neighbours)]
@@ -38,8 +39,8 @@ def bench_mask(
         "mask": lambda: accumulate_masks(vector, field, keys, subtract),
         "keystream": lambda: bare_keystream(keys, mask_bytes),
     }
-    if peer is not None:
-        candidates["peer"] = PEERS[peer].masking(dim, neighbours)
+    if theirs is not None:
+        candidates["peer"] = theirs.mask
     taken = interleaved_seconds(candidates, repeats)
     total = mask_bytes * neighbours
     figures: Figures = {
@@ -52,11 +53,11 @@ def bench_mask(
         "keystream_bytes_per_second": total / taken["keystream"],
         "ratio_to_keystream": taken["keystream"] / taken["mask"],
     }
-    if peer is not None:
+    if theirs is not None:
         figures |= {
-            "peer": peer.value,
+            "peer": theirs.peer.value,
             "peer_elements_per_second": dim * neighbours / taken["peer"],
             "ratio_to_peer": taken["peer"] / taken["mask"],
-            "note": PEERS[peer].note,
+            "note": theirs.note,
         }
     return figures

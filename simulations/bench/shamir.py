@@ -3,40 +3,51 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from secagg.shamir import LIMBS, PRIME, SECRET_BYTES, combine, random_elements, split
 from simulations.bench.limits import modular_product
+from simulations.bench.peers import Peer, open_peer
 from simulations.bench.timing import Figures, interleaved_seconds
 
 
-def bench_shamir(secrets: int, holders: int, threshold: int, repeats: int) -> Figures:
+def bench_shamir(
+    secrets: int, holders: int, threshold: int, repeats: int, peer: Peer | None = None
+) -> Figures:
     """Share secrets with every holder, and rebuild them from `threshold` of them.
 
     The limits are plain NumPy matrix products with as many modular multiplications: powers of the
     points times coefficients, and weights times shares. They leave out what is not a matrix
-    product: drawing the coefficients, computing the weights, cutting and joining the limbs.
+    product: drawing the coefficients, computing the weights, cutting and joining the limbs. A peer
+    shares and rebuilds the same secrets, from as many shares, in the same run.
+
+    Returns:
+        Seconds of both halves, with the quotients of our time and the limit's, of the peer's time
+        and ours; `correct` and `peer_correct`: the secrets came back.
 
     Raises:
+        ConfigurationError: the peer is not installed.
         ParameterError: the threshold is not in 1 .. holders.
     """
     chosen = [os.urandom(SECRET_BYTES) for _ in range(secrets)]
     shares = split(chosen, range(holders), threshold, os.urandom)
+    theirs = None if peer is None else open_peer(peer).sharing(chosen, holders, threshold)
     # Any holders do; the last ones have the largest points.
     answering = range(holders - threshold, holders)
     correct = combine(shares[answering.start :], answering) == chosen
     columns = secrets * LIMBS
     matrix = random_elements(holders * threshold, os.urandom).reshape(holders, threshold)
     coefficients = random_elements(threshold * columns, os.urandom).reshape(threshold, columns)
-    taken = interleaved_seconds(
-        {
-            "create": lambda: split(chosen, range(holders), threshold, os.urandom),
-            "create_limit": lambda: modular_product(matrix, coefficients, PRIME),
-            "combine": lambda: combine(shares[answering.start :], answering),
-            "combine_limit": lambda: modular_product(matrix[:1], coefficients, PRIME),
-        },
-        repeats,
-    )
-    return {
+    candidates: dict[str, Callable[[], object]] = {
+        "create": lambda: split(chosen, range(holders), threshold, os.urandom),
+        "create_limit": lambda: modular_product(matrix, coefficients, PRIME),
+        "combine": lambda: combine(shares[answering.start :], answering),
+        "combine_limit": lambda: modular_product(matrix[:1], coefficients, PRIME),
+    }
+    if theirs is not None:
+        candidates |= {"peer_create": theirs.create, "peer_combine": theirs.combine}
+    taken = interleaved_seconds(candidates, repeats)
+    figures: Figures = {
         "secrets": secrets,
         "holders": holders,
         "threshold": threshold,
@@ -48,3 +59,14 @@ def bench_shamir(secrets: int, holders: int, threshold: int, repeats: int) -> Fi
         "combine_ratio_to_limit": taken["combine"] / taken["combine_limit"],
         "correct": correct,
     }
+    if theirs is not None:
+        figures |= {
+            "peer": theirs.peer.value,
+            "peer_create_seconds": taken["peer_create"],
+            "create_ratio_to_peer": taken["peer_create"] / taken["create"],
+            "peer_combine_seconds": taken["peer_combine"],
+            "combine_ratio_to_peer": taken["peer_combine"] / taken["combine"],
+            "peer_correct": theirs.combine() == chosen,
+            "note": theirs.note,
+        }
+    return figures

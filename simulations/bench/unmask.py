@@ -6,7 +6,7 @@ import hashlib
 import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from secagg.rebuild import Share, rebuild
 from secagg.shamir import split
 from secagg.unmask import MaskRemoval, plan_removal, remove_masks
 from simulations.bench.limits import bare_keystream
+from simulations.bench.peers import Peer, Unmasking, open_peer
 from simulations.bench.timing import Figures, interleaved_seconds, peak_rss_bytes
 
 if TYPE_CHECKING:
@@ -79,9 +80,11 @@ class _ServerState:
         holders_of = dict.fromkeys(everyone, everyone)
         return rebuild(holders_of, self.shares, self.threshold, self._is_right).secrets
 
-    def removal(self, secrets: Mapping[int, bytes]) -> MaskRemoval:
+    def removal(
+        self, secrets: Mapping[int, bytes], executor: Executor | None = None
+    ) -> MaskRemoval:
         """The masks to take off."""
-        return plan_removal(self.roster, self.survivors, secrets)
+        return plan_removal(self.roster, self.survivors, secrets, executor)
 
     def _is_right(self, owner: int, secret: bytes) -> bool:
         if owner in self.survivors:
@@ -90,26 +93,50 @@ class _ServerState:
 
 
 def bench_unmask(
-    clients: int, dim: int, dropped: int, bits: int, workers: int, repeats: int
+    clients: int,
+    dim: int,
+    dropped: int,
+    bits: int,
+    workers: int,
+    repeats: int,
+    peer: Peer | None = None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Figures:
     """Rebuild all secrets, check them, derive the mask keys, take off all masks.
 
     The graph is complete, every survivor answers, and the last clients are the ones lost: after
     sharing their secrets, so that every mask between them and a survivor is still in the sum. The
-    limit is the AES-CTR keystream of exactly the masks removed, by one process.
+    limit is the AES-CTR keystream of exactly the masks removed, by one process. A peer does its own
+    step for a round of the same size and losses, once, in the same run.
+
+    Args:
+        report: told what a peer is at: that may take minutes.
 
     Returns:
         `seconds` is the whole step and `rebuild_seconds` its part up to the checked secrets;
         `limit_seconds` and `ratio_to_limit` are about the whole step. With more than one worker
         `seconds_one_process` and `speedup` are measured in the same run. `peak_rss_bytes` is this
-        process's own.
+        process's own. `ratio_to_peer` is the quotient of the peer's whole step and ours.
 
     Raises:
+        ConfigurationError: the peer is not installed.
         ParameterError: too few survivors to rebuild a secret.
     """
     threshold = lowest_threshold(clients, 0, Mode.ACTIVE)
     if clients - dropped < threshold:
         raise ParameterError("dropped", dropped, f"at most {clients - threshold}")
+    system = None if peer is None else open_peer(peer)
+    figures = _our_figures(clients, dim, dropped, bits, workers, repeats, threshold)
+    if system is not None:
+        report("the peer: its clients share their secrets and mask (not counted)")
+        theirs = system.unmasking(clients, dim, dropped, threshold)
+        figures |= _peer_figures(theirs, float(figures["seconds"]), report)
+    return figures
+
+
+def _our_figures(
+    clients: int, dim: int, dropped: int, bits: int, workers: int, repeats: int, threshold: int
+) -> Figures:
     state = _build(clients, dim, dropped, PrimeField(bits), threshold)
     rebuild_seconds: list[float] = []
 
@@ -117,7 +144,7 @@ def bench_unmask(
         start = time.perf_counter()
         secrets = state.rebuilt()
         rebuild_seconds.append(time.perf_counter() - start)
-        removal = state.removal(secrets)
+        removal = state.removal(secrets, executor)
         return remove_masks(state.masked.copy(), state.field, removal, executor)
 
     masks = state.removal(state.rebuilt()).keys
@@ -148,6 +175,25 @@ def bench_unmask(
         figures["seconds_one_process"] = taken["one_process"]
         figures["speedup"] = taken["one_process"] / taken["unmask"]
     return figures | {"peak_rss_bytes": peak_rss_bytes(), "correct": correct}
+
+
+def _peer_figures(theirs: Unmasking, ours_seconds: float, report: Callable[[str], None]) -> Figures:
+    report("the peer: unmasking, once; this may take minutes")
+    start = time.perf_counter()
+    secrets = theirs.rebuild()
+    rebuilt = time.perf_counter()
+    unmasked = theirs.remove(secrets)
+    end = time.perf_counter()
+    return {
+        "peer": theirs.peer.value,
+        "peer_seconds": end - start,
+        "peer_shares_seconds": rebuilt - start,
+        "peer_masks_seconds": end - rebuilt,
+        "peer_masks_removed": theirs.masks,
+        "ratio_to_peer": (end - start) / ours_seconds,
+        "peer_correct": all(map(np.array_equal, unmasked, theirs.plain)),
+        "note": theirs.note,
+    }
 
 
 def _build(clients: int, dim: int, dropped: int, field: PrimeField, threshold: int) -> _ServerState:

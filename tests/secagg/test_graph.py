@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from scipy.stats import chi2
 
 from secagg import Mode, ParameterError, lowest_threshold
-from secagg.graph import CompleteGraph, HararyGraph, build_graph, ring_order
+from secagg.graph import CompleteGraph, HararyGraph, build_graph, random_order
 from secagg.tags import Usage, derive
 
 SEED = bytes(range(32))
@@ -46,7 +46,7 @@ def test_graphs_are_symmetric_and_regular(members: tuple[int, ...], degree: int)
 @pytest.mark.parametrize("degree", [2, 4, 8])
 def test_neighbours_are_those_next_on_the_ring(members: tuple[int, ...], degree: int) -> None:
     graph = HararyGraph(members, degree, SEED)
-    ring = ring_order(members, SEED)
+    ring = random_order(members, SEED, Usage.GRAPH)
     doubled = ring * 3
     for place, u in enumerate(ring):
         middle = place + len(ring)
@@ -63,7 +63,7 @@ def test_complete_as_long_as_the_ring_would_meet_itself(count: int) -> None:
 
 
 def test_order_of_the_ring_vector() -> None:
-    assert ring_order(range(12), SEED) == (3, 6, 0, 7, 4, 10, 5, 11, 8, 9, 2, 1)
+    assert random_order(range(12), SEED, Usage.GRAPH) == (3, 6, 0, 7, 4, 10, 5, 11, 8, 9, 2, 1)
 
 
 @pytest.mark.parametrize("members", MEMBERS.values(), ids=MEMBERS)
@@ -75,7 +75,9 @@ def test_order_of_the_ring_by_hand(members: tuple[int, ...], seed: bytes) -> Non
     def key(u: int) -> int:
         return int.from_bytes(block.encryptor().update(u.to_bytes(16, "big"))[:8], "little")
 
-    assert ring_order(members, seed) == tuple(sorted(members, key=lambda u: (key(u), u)))
+    assert random_order(members, seed, Usage.GRAPH) == tuple(
+        sorted(members, key=lambda u: (key(u), u))
+    )
 
 
 def looks_uniform(counts: Counter[object], outcomes: int, alpha: float) -> bool:
@@ -91,7 +93,7 @@ def looks_uniform(counts: Counter[object], outcomes: int, alpha: float) -> bool:
 def test_every_order_is_equally_likely(secagg_kit: SimpleNamespace) -> None:
     orders = list(permutations((3, 4, 8, 9, 20)))
     seeds = [b"order %d" % i for i in range(100 * len(orders))]
-    drawn = Counter(ring_order((3, 4, 8, 9, 20), seed) for seed in seeds)
+    drawn = Counter(random_order((3, 4, 8, 9, 20), seed, Usage.GRAPH) for seed in seeds)
     assert looks_uniform(drawn, len(orders), secagg_kit.ALPHA)
     # Two bits of each key would leave ties, which go to the lower index.
     keys = [derive(seed, Usage.GRAPH, 5) for seed in seeds]
@@ -104,7 +106,7 @@ def test_distance_on_a_large_ring_is_uniform(secagg_kit: SimpleNamespace) -> Non
     """How far apart two given members stand decides whether they are neighbours."""
     size, drawn, broken = 41, Counter[object](), Counter[object]()
     for i in range(200 * (size - 1)):
-        ring = ring_order(range(size), b"distance %d" % i)
+        ring = random_order(range(size), b"distance %d" % i, Usage.GRAPH)
         drawn[(ring.index(7) - ring.index(30)) % size] += 1
         # One cut of the pack instead of a shuffle.
         cut = ring[0]

@@ -96,7 +96,7 @@ def test_a_client_sees_its_neighbours_and_nobody_else(secagg_kit: SimpleNamespac
         state = cohort.clients[u]._state
         assert set(state.roster.advertisements) == {u, *neighbours(cohort, u)}
         assert state.roster.hash == cohort.round_hash()
-        assert state.roster.tree is None
+        assert state.roster.published is None
         with pytest.raises(ValueError, match="only the server's roster"):
             state.roster.to_message(cohort.context, u)
 
@@ -366,7 +366,7 @@ def confirmed_by(kit: SimpleNamespace, cohort: Any, signers: list[int]) -> Any:
 
 def test_a_quorum_and_no_less_convinces_a_client(secagg_kit: SimpleNamespace) -> None:
     """Whoever signs counts the same: any two quorums share an honest client."""
-    quorum = at(secagg_kit, Stage.UNMASK).context.quorum(N)
+    quorum = at(secagg_kit, Stage.UNMASK).context.committee(N).quorum
     near = neighbours(at(secagg_kit, Stage.UNMASK))
     for signers in (range(quorum), range(N - quorum, N)):
         cohort = at(secagg_kit, Stage.UNMASK)

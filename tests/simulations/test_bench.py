@@ -3,75 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from protocol.errors import ConfigurationError
 from secagg import ParameterError
 from secagg.unmask import MIN_RANGE
 from simulations import cli
 from simulations.bench import unmask
 from simulations.bench.limits import bare_keystream, modular_product
-from simulations.bench.mask import bench_mask
-from simulations.bench.peers import Peer
 from simulations.bench.shamir import bench_shamir
 from simulations.bench.unmask import bench_unmask
 
 runner = CliRunner()
-UTILITIES = "flwr.common.secure_aggregation.secaggplus_utils"
 
 
 def run_json(*arguments):
     result = runner.invoke(cli.app, ["bench", *arguments, "--json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
-
-
-class FakeFlower(ModuleType):
-    """Stands for the module of Flower that makes masks; counts what it is asked for."""
-
-    def __init__(self):
-        super().__init__(UTILITIES)
-        self.asked = []
-
-    def pseudo_rand_gen(self, seed, num_range, dimensions_list):
-        self.asked.append((len(seed), num_range, tuple(dimensions_list)))
-        return [np.full(shape, 7, np.int64) for shape in dimensions_list]
-
-
-def test_a_peer_masks_the_same_vector_in_the_same_run(monkeypatch):
-    fake = FakeFlower()
-    monkeypatch.setitem(sys.modules, UTILITIES, fake)
-    figures = run_json(
-        "mask", "--dim", "50", "--neighbours", "3", "--repeats", "2", "--peer", "flower"
-    )
-    assert figures["peer"] == "flower"
-    assert "not cryptographic" in figures["note"]
-    assert figures["ratio_to_peer"] == pytest.approx(
-        figures["elements_per_second"] / figures["peer_elements_per_second"]
-    )
-    # One turn to warm up, two counted, three neighbours each.
-    assert fake.asked == [(32, 1 << 32, ((50,),))] * 9
-
-
-def test_a_peer_that_is_not_installed_names_its_extra(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, UTILITIES, None)
-    with pytest.raises(ConfigurationError, match=r"flower cannot be imported.*veilsum\[flower\]"):
-        bench_mask(10, 1, 32, 1, Peer.FLOWER)
-    monkeypatch.setattr(sys, "argv", ["veilsum", "bench", "mask", "--peer", "flower"])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    assert caught.value.code == 2
-    assert "veilsum[flower]" in capsys.readouterr().err
-
-
-def test_masks_without_a_peer_say_nothing_of_one():
-    figures = run_json("mask", "--dim", "50", "--neighbours", "1", "--repeats", "1")
-    assert not {"peer", "ratio_to_peer", "note"} & set(figures)
 
 
 def test_shamir_reports_both_halves_beside_their_limits():

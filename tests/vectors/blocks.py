@@ -120,9 +120,35 @@ def rings() -> Iterator[Case]:
                 "members": members,
                 "degree": degree,
                 "key": wire.derive(seed, "graph", 16).hex(),
-                "order": wire.ring(members, seed),
+                "order": wire.random_order(members, seed, "graph"),
                 "neighbours": [near[u] for u in members],
             }
+
+
+def committees() -> Iterator[Case]:
+    """Who confirms the survivor set of a sparse round, and how many must."""
+    for count, corrupt, alive in (
+        (20, 1, 18),
+        (64, 0, 60),
+        (65, 0, 64),
+        (100, 5, 90),
+        (300, 15, 210),
+        (300, 60, 200),
+        (1000, 50, 900),
+    ):
+        members = [u for u in range(count + 3) if u not in (2, 3, 17)]
+        seed = filled(f"committee {count}", 32)
+        size, quorum = wire.committee_size(count, corrupt, alive)
+        yield {
+            "round_hash": seed.hex(),
+            "members": members,
+            "corrupt": corrupt,
+            "alive": alive,
+            "size": size,
+            "quorum": quorum,
+            "key": wire.derive(seed, "committee", 16).hex(),
+            "committee": sorted(wire.random_order(members, seed, "committee")[:size]),
+        }
 
 
 def trees() -> Iterator[Case]:
@@ -202,6 +228,7 @@ USAGES = (
     "tree leaf",
     "tree node",
     "graph",
+    "committee",
     "sign advertisement",
     "sign shares",
     "sign masked input",
@@ -262,6 +289,7 @@ ALL: dict[str, tuple[str, Callable[[], Iterator[Case]]]] = {
     "mask": ("Mask expansion for every word size, with refused words.", masks),
     "shamir": ("Shares of 32-byte secrets, with words drawn again.", shamir),
     "ring": ("Order of the ring and neighbours.", rings),
+    "committee": ("Who confirms a survivor set on a sparse graph.", committees),
     "tree": ("Hash trees over one to nine entries.", trees),
     "seal": ("Sealed shares.", seals),
     "commitment": ("Commitments to seeds.", commitments),

@@ -141,19 +141,30 @@ class Round:
 
     def confirmers(self, u: int) -> list[int]:
         """Whose signatures the server shows to a client: those of the first quorum."""
-        return self.confirmed[: self.quorum]
+        return self.counted[: self.quorum]
+
+    @property
+    def counted(self) -> list[int]:
+        """Who signed U3 and is in the committee."""
+        if self.degree == 0:
+            return self.confirmed
+        order = wire.random_order(self.members, self.hash, "committee")
+        return [u for u in self.confirmed if u in order[: self._committee[0]]]
 
     @property
     def quorum(self) -> int:
         """Signatures that convince a client."""
-        if self.degree == 0:
-            return self.threshold
-        return (len(self.members) + self.colluders) // 2 + 1
+        return self.threshold if self.degree == 0 else self._committee[1]
+
+    @cached_property
+    def _committee(self) -> tuple[int, int]:
+        count = len(self.members)
+        return wire.committee_size(count, self.colluders, min(count, self.minimum))
 
     @cached_property
     def convinced(self) -> list[int]:
         """U4: who was shown enough signatures."""
-        return self.confirmed if len(self.confirmed) >= self.quorum else []
+        return self.confirmed if len(self.counted) >= self.quorum else []
 
     @cached_property
     def answered(self) -> list[int]:

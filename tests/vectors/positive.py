@@ -70,6 +70,20 @@ HONEST: dict[str, tuple[str, Round]] = {
             seed="sparse recovery",
         ),
     ),
+    "sparse-committee": (
+        "Active mode, ring of 68, four neighbours each: 64 clients, drawn at random, confirm the "
+        "survivor set. Client 7 leaves before it confirms.",
+        Round(
+            n=68,
+            threshold=3,
+            minimum=66,
+            degree=4,
+            bits=8,
+            length=1,
+            drops={7: Stage.CONFIRM},
+            seed="committee",
+        ),
+    ),
     "sparse-few-members": (
         "With degree 2 and three members everybody is a neighbour of everybody; nobody holds a "
         "share of its own secrets, as on a larger ring.",

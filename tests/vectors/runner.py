@@ -24,8 +24,9 @@ from secagg import (
     SessionContext,
     TooFewSurvivorsError,
 )
+from secagg.committee import choose_committee
 from secagg.field import pack, unpack
-from secagg.graph import build_graph, ring_order
+from secagg.graph import build_graph, random_order
 from secagg.keys import AgreementKey, SecretSeed, signature_is_valid
 from secagg.masks import pairwise_key, self_key
 from secagg.merkle import HashTree, proof_is_valid
@@ -305,10 +306,21 @@ def check_ring(case: Case) -> None:
     (round_hash, key) = hexed(case, "round_hash", "key")
     members = tuple(case["members"])
     same(derive(round_hash, Usage.GRAPH, 16), key, "graph key")
-    same(list(ring_order(members, round_hash)), case["order"], "order")
+    same(list(random_order(members, round_hash, Usage.GRAPH)), case["order"], "order")
     graph = build_graph(members, case["degree"], round_hash)
     same([list(graph.neighbours(u)) for u in members], case["neighbours"], "neighbours")
     same([list(graph.holders(u)) for u in members], case["neighbours"], "holders")
+
+
+def check_committee(case: Case) -> None:
+    """Size and quorum, the derived key, and who is in it."""
+    (round_hash, key) = hexed(case, "round_hash", "key")
+    members = tuple(case["members"])
+    chosen = choose_committee(len(members), case["corrupt"], case["alive"])
+    same([chosen.size, chosen.quorum], [case["size"], case["quorum"]], "size and quorum")
+    same(derive(round_hash, Usage.COMMITTEE, 16), key, "committee key")
+    drawn = random_order(members, round_hash, Usage.COMMITTEE)[: chosen.size]
+    same(sorted(drawn), case["committee"], "committee")
 
 
 def check_tree(case: Case) -> None:
@@ -413,6 +425,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "mask": check_mask,
     "shamir": check_shamir,
     "ring": check_ring,
+    "committee": check_committee,
     "tree": check_tree,
     "seal": check_seal,
     "commitment": check_commitment,

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
+from math import comb
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -200,9 +202,9 @@ def tree_proof(entries: Sequence[bytes], place: int) -> bytes:
     return tree_proof(entries[half:], place - half) + tree_root(entries[:half])
 
 
-def ring(members: Sequence[int], round_hash: bytes) -> list[int]:
-    """Members in the order of the ring."""
-    key = derive(round_hash, "graph", 16)
+def random_order(members: Sequence[int], round_hash: bytes, usage: str) -> list[int]:
+    """Members in the order of the ring, or in that of the committee."""
+    key = derive(round_hash, usage, 16)
 
     def rank(u: int) -> tuple[int, int]:
         counter = u.to_bytes(16, "big")
@@ -212,11 +214,31 @@ def ring(members: Sequence[int], round_hash: bytes) -> list[int]:
     return sorted(members, key=rank)
 
 
+def committee_size(members: int, corrupt: int, alive: int) -> tuple[int, int]:
+    """Size and quorum, by counting the committees in which something goes wrong."""
+    for size in range(64, members, 8):
+
+        def share(of: int, marked: int, size: int = size) -> Fraction:
+            """The share of committees with exactly so many of the marked members."""
+            ways = comb(marked, of) * comb(members - marked, size - of) if of <= size else 0
+            return Fraction(ways, comb(members, size))
+
+        drawn = corrupt
+        while drawn and sum(share(c, corrupt) for c in range(drawn, corrupt + 1)) <= Fraction(
+            1, 2**80
+        ):
+            drawn -= 1
+        quorum = (size + drawn) // 2 + 1
+        if sum(share(a, alive) for a in range(quorum)) <= Fraction(1, 2**20):
+            return size, quorum
+    return members, (members + corrupt) // 2 + 1
+
+
 def neighbours(members: Sequence[int], degree: int, round_hash: bytes) -> dict[int, list[int]]:
     """Who masks with whom: everybody, or the degree / 2 nearest on either side of the ring."""
     if degree == 0 or len(members) <= degree + 1:
         return {u: [v for v in members if v != u] for u in members}
-    order = ring(members, round_hash)
+    order = random_order(members, round_hash, "graph")
     near = {}
     for place, u in enumerate(order):
         steps = [s for s in range(-degree // 2, degree // 2 + 1) if s]
