@@ -3,11 +3,12 @@
 from protocol.adapters.memory import Dropouts, MemoryRound, RoundOutcome, Stage
 from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate
+from protocol.capacity import bits_for
 from protocol.client import ClientPolicy, RoundClient
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.history import ClientHistory
 from protocol.pipeline import MeanRelease, Pipeline
-from protocol.setup import RoundParameters, RoundSetup, bits_for
+from protocol.setup import RoundParameters, RoundSetup
 from protocol.training import PrivateTraining, RoundResult, TrainingPlan
 
 __all__ = [

@@ -1,9 +1,10 @@
 """From a goal (epsilon, delta, rounds) to the parameters of one round.
 
-The scale is the smallest at which rounding costs at most a stated share of sensitivity and of
-variance, and the aggregate noise is at least 16 integer units, where binomial noise is within 1 %
-of the Gaussian (docs/accounting.md). Then come the coins that meet the goal with the fewest honest
-survivors the round tolerates, then the smallest field that holds the sum.
+Integers cost accuracy: rounding raises the sensitivity and adds variance, coins are no Gaussian and
+come in whole numbers, a part of delta is set aside. All of it vanishes as the scale grows, at the
+price of bits. The scale here is the smallest at which the noise of the mean has at most a stated
+share more variance than the Gaussian mechanism at the same epsilon. Then come the coins that meet
+the goal with the fewest honest survivors the round tolerates, and the field that holds the sum.
 """
 
 from __future__ import annotations
@@ -13,29 +14,34 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dp import FailureReserve, coins_for_epsilon, noise_multiplier_for_epsilon, quantized_l2_bound
+from dp.coins import MAX_COINS
 from protocol.setup import RoundParameters
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, flat_bound
 from sketch.spec import SketchKind
 
-SMALLEST_SIGMA = 16.0
-"""Aggregate noise in integer units from which binomial noise is practically Gaussian."""
+ERROR_SHARE = 0.01
+"""Variance beyond that of the Gaussian mechanism; halving it costs about half a bit."""
 
-ROUNDING_SHARE = 0.01
-"""Rounding may raise the Euclidean sensitivity by this share; less costs more bits."""
+SMALLEST_ERROR_SHARE = 5e-3
+"""The part of delta that is set aside alone costs about 0.003."""
 
 ROUNDING_VARIANCE = 1.0 / 6.0
 """Mean of f (1 - f) over uniform fractions f: what rounding adds to the variance of a coordinate of
 one client, in squared integer units."""
 
-ROUNDING_VARIANCE_SHARE = 0.01
-"""Rounding may add this share of the noise variance: it depends on private data, so that what is
-stated about the noise of a mean is true up to this share. One client's coins must then have at
-least this many times the variance of its rounding; it costs at most log2(n)/2 bits."""
-
 COORDINATE_CLIP_PROBABILITY = 1e-3
 """Chance that the rotation leaves any coordinate of one client beyond the coordinate clip. It is a
 matter of utility only: the clip is applied to every vector, so privacy never rests on it."""
+
+_STEP = 2.0**0.0625
+_MOST_STEPS = 16
+_SCALES = (1e-3, 2.0**40)
+"""Where a scale is looked for, in integer units for a vector on the bound."""
+
+_LATTICE_COST = 4.0
+"""Variance, in squared integer units, by which coins must exceed the Gaussian they replace: the
+relative loss (3 z^2 - 1) / (24 sigma^2) of variance at z = 5.7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,11 @@ class PrivacyGoal:
         releases, so the split of delta must not be chosen afterwards (docs/accounting.md)."""
         return FailureReserve.from_delta(self.delta, self.rounds)
 
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal."""
+        return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
+
 
 def sketch_clip(clip_l2: float, sketch: SketchSpec) -> float:
     """B: two standard deviations of |Sx| above C, or C itself if there is no compression.
@@ -86,21 +97,28 @@ def calibrate(
     tolerated_dropouts: int,
     model_digest: bytes,
     public_seed: PublicSeed,
+    error_share: float = ERROR_SHARE,
+    wrap_probability: float = 0.0,
 ) -> RoundParameters:
     """Parameters of one round, `goal.rounds` of which together meet the goal.
 
     Args:
         fewest_honest: fewest survivors of any sum that is released, less the tolerated colluders.
+        error_share: how much more variance the noise may have than that of the Gaussian mechanism.
+        wrap_probability: see `RoundParameters`.
 
     Raises:
-        ParameterError: nobody honest is left to add noise, or the goal needs too many coins.
+        ParameterError: nobody honest is left to add noise, the share is out of range, or the goal
+            needs too many coins.
     """
+    if not SMALLEST_ERROR_SHARE <= error_share <= 1.0:
+        raise ParameterError("error_share", error_share, f"in {SMALLEST_ERROR_SHARE:g} .. 1")
     if fewest_honest < 1:
         raise ParameterError(
             "fewest_honest", fewest_honest, "at least 1: lower the dropouts or the colluders"
         )
     bound = sketch_clip(clip_l2, sketch)
-    scale, linf_bound, coins = _integers(goal, fewest_honest, bound, sketch.size)
+    scale, linf_bound, coins = _integers(goal, fewest_honest, bound, sketch.size, error_share)
     return RoundParameters(
         model_digest=model_digest,
         clip_l2=clip_l2,
@@ -111,41 +129,76 @@ def calibrate(
         linf_bound=linf_bound,
         coins=coins,
         tolerated_dropouts=tolerated_dropouts,
+        wrap_probability=wrap_probability,
     )
+
+
+def noise_excess(parameters: RoundParameters, goal: PrivacyGoal, fewest_honest: int) -> float:
+    """Variance of the noise beyond that of the Gaussian mechanism, as a share of the latter.
+
+    Of the sum over the fewest honest survivors, whose noise is what the goal asks for; rounding is
+    counted as if its fractions were uniform.
+    """
+    gaussian = (goal.noise_multiplier * parameters.sketch_clip_l2 * parameters.scale) ** 2
+    return fewest_honest * (parameters.coins / 4.0 + ROUNDING_VARIANCE) / gaussian - 1.0
 
 
 @lru_cache(maxsize=1024)
 def _integers(
-    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int
+    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int, error_share: float
 ) -> tuple[float, int, int]:
     """(scale, coordinate clip, coins per client) for vectors of norm `bound` and a length."""
-    multiplier = noise_multiplier_for_epsilon(goal.epsilon, goal.delta, goal.rounds)
-    sigma = math.sqrt(fewest_honest * ROUNDING_VARIANCE / ROUNDING_VARIANCE_SHARE)
-    scale = _scale(bound, length, max(sigma, SMALLEST_SIGMA) / (multiplier * bound))
-    linf_bound = math.ceil(scale * flat_bound(bound, length, COORDINATE_CLIP_PROBABILITY))
-    l2_bound = quantized_l2_bound(bound, scale, length)
-    try:
-        total = coins_for_epsilon(
-            goal.epsilon, goal.delta, l2_bound, linf_bound, goal.rounds, goal.reserve
+    gaussian = goal.noise_multiplier * bound
+    scale = _predicted_scale(goal, fewest_honest, bound, length, error_share)
+    for _ in range(_MOST_STEPS):
+        linf_bound = math.ceil(scale * flat_bound(bound, length, COORDINATE_CLIP_PROBABILITY))
+        l2_bound = quantized_l2_bound(bound, scale, length)
+        try:
+            total = coins_for_epsilon(
+                goal.epsilon, goal.delta, l2_bound, linf_bound, goal.rounds, goal.reserve
+            )
+        except ValueError as error:
+            raise ParameterError("epsilon", goal.epsilon, str(error)) from None
+        coins = math.ceil(total / fewest_honest)
+        variance = fewest_honest * (coins / 4.0 + ROUNDING_VARIANCE)
+        if variance <= (1.0 + error_share) * (gaussian * scale) ** 2:
+            _check_coins(coins, fewest_honest)
+            return scale, linf_bound, coins
+        scale *= _STEP
+    raise ParameterError("error_share", error_share, "larger: no scale brings the noise so close")
+
+
+def _check_coins(coins: int, fewest_honest: int) -> None:
+    if coins > MAX_COINS:
+        raise ParameterError(
+            "coins",
+            coins,
+            f"at most {MAX_COINS} for each client: raise epsilon, error_share or the number of "
+            f"honest survivors (now {fewest_honest}), run fewer rounds, or compress more",
         )
-    except ValueError as error:
-        raise ParameterError("epsilon", goal.epsilon, str(error)) from None
-    return scale, linf_bound, math.ceil(total / fewest_honest)
 
 
-def _scale(bound: float, length: int, lowest: float) -> float:
-    """Smallest scale, from the lowest that noise allows, that keeps rounding within its share."""
+def _predicted_scale(
+    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int, error_share: float
+) -> float:
+    """Smallest scale at which the closed forms stay within the share; the accountant decides.
 
-    def inflation(scale: float) -> float:
-        return quantized_l2_bound(bound, scale, length) / (bound * scale) - 1.0
+    Source: docs/accounting.md for how close coins come to a Gaussian.
+    """
+    gaussian = goal.noise_multiplier * bound
+    # What is left of delta once the part for failures is set aside.
+    multiplier = noise_multiplier_for_epsilon(
+        goal.epsilon, goal.delta - goal.reserve.total, goal.rounds
+    )
 
-    high = lowest
-    while inflation(high) > ROUNDING_SHARE:
-        high *= 2.0
-    if high == lowest:
-        return lowest
-    low = high / 2.0
-    for _ in range(40):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if inflation(middle) > ROUNDING_SHARE else (low, middle)
-    return high
+    def variance(scale: float) -> float:
+        needed = (multiplier * quantized_l2_bound(bound, scale, length)) ** 2
+        # Coins are fewer standard deviations wide than a Gaussian; half a coin each is rounded up.
+        return needed + _LATTICE_COST + fewest_honest * (0.125 + ROUNDING_VARIANCE)
+
+    low, high = _SCALES
+    for _ in range(80):
+        scale = math.sqrt(low * high)
+        enough = variance(scale / bound) <= (1.0 + error_share) * (gaussian * scale / bound) ** 2
+        low, high = (low, scale) if enough else (scale, high)
+    return high / bound

@@ -15,6 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dp import NoiseSeed, PrivacyError
+from dp.coins import MAX_COINS
 from protocol.calibration import PrivacyGoal
 from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
@@ -42,7 +43,7 @@ class ClientPolicy:
         dimension: d, length of this client's update; None accepts any up to `largest_length`.
         largest_length: longest update or vector.
         largest_bits: largest field.
-        largest_coins: most coins of one client per coordinate; they cost time.
+        largest_coins: most coins of one client per coordinate.
         largest_linf_bound: largest integer coordinate; it decides what accounting costs.
         allow_semi_honest: whether to take part without the consistency round.
     """
@@ -55,7 +56,7 @@ class ClientPolicy:
     dimension: int | None = None
     largest_length: int = 1 << 28
     largest_bits: int = 62
-    largest_coins: int = 1 << 20
+    largest_coins: int = MAX_COINS
     largest_linf_bound: int = 1 << 16
     allow_semi_honest: bool = False
 

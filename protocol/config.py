@@ -7,6 +7,7 @@ pydantic lives here, at the outer edge, and nowhere else. Every problem becomes 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -26,6 +27,13 @@ class Section(BaseModel):
 
 
 C = TypeVar("C", bound=Section)
+
+MAX_CONFIG_BYTES = 1 << 14
+"""Longest file that is read, many times a real one: reading a dotted key takes time quadratic in
+its parts, some seconds for this many bytes."""
+
+MAX_SHOWN = 200
+"""Most characters of a wrong value in a message."""
 
 
 class Privacy(Section):
@@ -88,18 +96,26 @@ def load(path: Path, model: type[C]) -> C:
     """Read a TOML file.
 
     Raises:
-        ConfigurationError: the file is missing or no TOML, a key is unknown or missing, or a
-            value is out of range.
+        ConfigurationError: the file is missing, too long or no TOML, a key is unknown or missing,
+            or a value is out of range.
     """
     try:
         with path.open("rb") as file:
-            raw = tomllib.load(file)
+            data = file.read(MAX_CONFIG_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(
             str(path), error.strerror or "unreadable", "a readable file"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigurationError(str(path), "too long", f"at most {MAX_CONFIG_BYTES} bytes")
+    try:
+        raw = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        # Bad UTF-8, bad TOML, numbers of thousands of digits, very deep nesting.
         raise ConfigurationError(str(path), str(error), "a TOML file") from None
+    for key, value in _integers(raw):
+        if value.bit_length() > 63:
+            raise ConfigurationError(key, f"value {_shown(value)}", "an integer of 64 bits")
     return parse(raw, model)
 
 
@@ -112,9 +128,30 @@ def parse(raw: dict[str, Any], model: type[C]) -> C:
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             raise ConfigurationError(key, "unknown key", _known_keys(model, first["loc"])) from None
-        raise ConfigurationError(
-            key, f"value {first.get('input')!r}", first["msg"].lower()
-        ) from None
+        problem = f"value {_shown(first.get('input'))}"
+        raise ConfigurationError(key, problem, first["msg"].lower()) from None
+
+
+def _integers(raw: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """All integers by key. TOML promises 64 bits; its reader takes more, and its writer fails."""
+    # Not recursive: a key may have thousands of parts.
+    tables = [("", raw)]
+    while tables:
+        prefix, table = tables.pop()
+        for name, value in table.items():
+            if isinstance(value, dict):
+                tables.append((f"{prefix}{name}.", value))
+            elif isinstance(value, int):
+                yield f"{prefix}{name}", value
+
+
+def _shown(value: object) -> str:
+    """A value for a message; some that TOML can hold cannot be printed, or not in one line."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"of type {type(value).__name__}, too large to print"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> str:

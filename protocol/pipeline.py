@@ -2,7 +2,7 @@
 
 Each stage has a client half and a server half. The client runs the list forward, the server
 backward. The types carry the sensitivity: `Bounded` knows its Euclidean bound, `Quantized` its
-integer bounds, `Noised` its coins; a stage in the wrong place does not type-check, and raises if
+integer bounds, `Noised` its noise; a stage in the wrong place does not type-check, and raises if
 forced.
 """
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dp import (
     Bounded,
+    Coins,
     CoinSchedule,
     Noised,
     NoiseSeed,
@@ -210,14 +211,16 @@ class Pipeline:
         """What the types carry must be what accounting charges for: a stage may have been left
         out, or built with other figures, without any single type noticing.
         """
-        parameters = self._setup.parameters
+        parameters, schedule = self._setup.parameters, self._setup.schedule
         within = noised.l2_bound <= parameters.l2_bound * (1.0 + _BOUND_ROUNDING)
-        carried = (noised.linf_bound, noised.coins)
-        if not (within and carried == (parameters.linf_bound, parameters.coins)):
+        carried = (noised.linf_bound, noised.noise)
+        # Not the stage's own word for it: the stage may be the one that is wrong.
+        batches = len(self._setup.schedule.batches) if self._setup.schedule else 1
+        charged = (parameters.linf_bound, Coins(parameters.coins, batches))
+        if not (within and carried == charged):
             raise SensitivityExceededError(
-                f"encoded with l2_bound {noised.l2_bound:g}, linf_bound and coins {carried}, but "
-                f"the round is accounted with {parameters.l2_bound:g}, "
-                f"{(parameters.linf_bound, parameters.coins)}"
+                f"encoded with l2_bound {noised.l2_bound:g}, linf_bound and noise {carried}, but "
+                f"the round is accounted with {parameters.l2_bound:g}, {charged}"
             )
 
     def decode(self, total: FieldSum) -> MeanRelease:
@@ -240,10 +243,10 @@ class Pipeline:
 
         The m coins of a client that stay have variance m/4, exactly. Rounding a fraction f has
         variance f (1 - f): between 0 and 1/4, depending on private data, and 1/6 on average over
-        uniform fractions,
-        which is what is stated. So the statement is off by at most 1/6 for each client, which
-        calibrated rounds keep below 1 % of m/4. It is no use where a round has only a few coins:
-        for updates much smaller than one integer unit, say, rounding is nearly free.
+        uniform fractions, which is what is stated. So the statement is off by at most 1/6 for each
+        client, which calibrated rounds keep below their error share of m/4. It is no use where a
+        round has only a few coins: for updates much smaller than one integer unit, say, rounding
+        is nearly free.
         """
         per_client = self._setup.coins_left(survivors) / 4.0 + ROUNDING_VARIANCE
         return per_client / (survivors * self._setup.parameters.scale**2)

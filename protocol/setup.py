@@ -17,6 +17,7 @@ from dp import BinomialRelease, CoinSchedule, NonPrivateRelease, quantized_l2_bo
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.coins import noise_limit, require_coins
 from dp.rounding import require_linf_bound
+from protocol.capacity import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY, bits_for
 from secagg import (
     SERVER,
     CapacityError,
@@ -25,15 +26,14 @@ from secagg import (
     Reason,
     RemoteProtocolError,
     SessionContext,
-    required_bits,
 )
 from secagg.context import MAX_COHORT
 from sketch import PublicSeed, SketchSpec
 
 DIGEST_BYTES = 32
-ANNOUNCEMENT_VERSION = 1
+ANNOUNCEMENT_VERSION = 2
 _DIGEST_LABEL = b"veilsum/round/1"
-_NUMBERS = struct.Struct("<dddQQQ")
+_NUMBERS = struct.Struct("<dddQQQd")
 
 MAX_L2_UNITS = 2.0**53
 """Largest sensitivity in integer units: beyond it doubles do not tell neighbouring integers apart.
@@ -54,6 +54,8 @@ class RoundParameters:
         linf_bound: largest integer magnitude of one coordinate before noise.
         coins: fair coins that each client adds to each coordinate; 0 means no privacy.
         tolerated_dropouts: clients that may vanish without the noise falling below its target.
+        wrap_probability: accepted chance that any coordinate of the sum does not fit the field; 0
+            for a field that holds every sum. It costs accuracy only, never privacy.
 
     Raises:
         ParameterError: names the parameter, its value and what would be valid.
@@ -68,6 +70,7 @@ class RoundParameters:
     linf_bound: int
     coins: int
     tolerated_dropouts: int
+    wrap_probability: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.model_digest) != DIGEST_BYTES:
@@ -88,6 +91,11 @@ class RoundParameters:
         dropouts = self.tolerated_dropouts
         if type(dropouts) is not int or not 0 <= dropouts <= MAX_COHORT:
             raise ParameterError("tolerated_dropouts", dropouts, f"an int in 0 .. {MAX_COHORT}")
+        wrap = self.wrap_probability
+        likely = type(wrap) is float and MIN_WRAP_PROBABILITY <= wrap <= MAX_WRAP_PROBABILITY
+        if not likely and wrap != 0.0:
+            valid = f"0, or a float in {MIN_WRAP_PROBABILITY:g} .. {MAX_WRAP_PROBABILITY:g}"
+            raise ParameterError("wrap_probability", wrap, valid)
         if self.sketch.size > self.sketch.dimension:
             raise ParameterError("sketch", self.sketch, "no larger than the update it compresses")
         self._check_sensitivity()
@@ -126,22 +134,11 @@ class RoundParameters:
             self.linf_bound,
             self.coins,
             self.tolerated_dropouts,
+            self.wrap_probability,
         )
         # Every part has a fixed length, so plain concatenation is injective.
         parts = (self.model_digest, self.sketch.encode_bytes(), self.public_seed.value, numbers)
         return hashlib.sha256(_DIGEST_LABEL + b"".join(parts)).digest()
-
-
-def bits_for(parameters: RoundParameters, cohort: int, seeds: int = 0) -> int:
-    """Smallest field in which the sum over the whole cohort cannot wrap around.
-
-    Args:
-        seeds: removable batches of each client; every two odd batches reach one unit further.
-
-    Raises:
-        ParameterError: no field is large enough.
-    """
-    return required_bits(cohort * (parameters.largest_coordinate + (1 + seeds) // 2))
 
 
 def coin_schedule(
@@ -183,7 +180,7 @@ class RoundSetup:
 
     Raises:
         ParameterError: context and parameters do not belong together.
-        CapacityError: the sum could wrap around; raised before any message is sent.
+        CapacityError: the sum does not fit the field; raised before any message is sent.
     """
 
     context: SessionContext
@@ -283,6 +280,7 @@ class RoundSetup:
                 linf_bound=parameters.linf_bound,
                 coins=parameters.coins,
                 tolerated_dropouts=parameters.tolerated_dropouts,
+                wrap_probability=parameters.wrap_probability,
                 removable=bool(context.removal),
             )
         )
@@ -332,6 +330,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     linf_bound: int
     coins: int
     tolerated_dropouts: int
+    wrap_probability: float
     removable: bool
 
     def setup(self, model_digest: bytes) -> RoundSetup:
@@ -346,6 +345,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             linf_bound=self.linf_bound,
             coins=self.coins,
             tolerated_dropouts=self.tolerated_dropouts,
+            wrap_probability=self.wrap_probability,
         )
         if len(self.cohort) % DIGEST_BYTES:
             raise ValueError("the cohort is not a list of 32-byte identities")

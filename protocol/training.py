@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from dp import CoinSchedule, Ledger, noise_multiplier_for_epsilon
 from protocol.adapters.memory import Dropouts, RoundOutcome
 from protocol.aggregators import Aggregator, UpdateSource
-from protocol.calibration import PrivacyGoal, calibrate
+from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate
+from protocol.capacity import WRAP_PROBABILITY, bits_for
 from protocol.client import ClientPolicy
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.plan import default_graph
 from protocol.records import Notes, Records
-from protocol.setup import RoundSetup, bits_for, coin_schedule, removal_table
+from protocol.setup import RoundSetup, coin_schedule, removal_table
 from secagg import (
     Identity,
     Mode,
@@ -51,6 +52,10 @@ class TrainingPlan:
         threshold: t; the smallest safe one if left out.
         exact_noise: take surplus noise off when fewer clients vanish than tolerated, at the price
             of a few more shares for each pair of clients; otherwise it stays in the sum.
+        error_share: how much more variance the noise may have than that of the Gaussian mechanism
+            at the same epsilon; less costs bits.
+        wrap_probability: accepted chance that a round's sum does not fit its field and is lost; 0
+            costs several bits more.
 
     Raises:
         ParameterError: the figures leave nobody to hide among.
@@ -65,6 +70,8 @@ class TrainingPlan:
     degree: int | None = None
     threshold: int | None = None
     exact_noise: bool = True
+    error_share: float = ERROR_SHARE
+    wrap_probability: float = WRAP_PROBABILITY
 
     def __post_init__(self) -> None:
         if self.tolerated_dropouts < 0 or self.tolerated_colluders < 0:
@@ -253,6 +260,8 @@ class PrivateTraining:
             model_digest=model_digest,
             # Drawn after the size is fixed, or whoever draws could choose collisions.
             public_seed=PublicSeed(secrets.token_bytes(32)),
+            error_share=plan.error_share,
+            wrap_probability=plan.wrap_probability,
         )
         removal = removal_table(self._schedule(parameters.coins))
         degree, threshold = plan.graph

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp import BinomialRelease, NonPrivateRelease
-from protocol.setup import ANNOUNCEMENT_VERSION, RoundSetup, bits_for
+from protocol.capacity import bits_for
+from protocol.setup import ANNOUNCEMENT_VERSION, RoundSetup
 from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, RemoteProtocolError
 from sketch import PublicSeed, SketchKind, SketchSpec
 
@@ -44,6 +45,7 @@ def test_another_model_gives_another_context(make_setup):
         ("linf_bound", 99),
         ("coins", 102),
         ("tolerated_dropouts", 1),
+        ("wrap_probability", 1e-9),
     ],
 )
 def test_every_parameter_changes_the_digest(make_setup, name, value):
@@ -82,6 +84,10 @@ def _cases():
         ("scale", 1e60),
         ("scale", 1e-320),
         ("sketch", SketchSpec(SketchKind.COUNT_MEAN, 200, 5, 41)),
+        ("wrap_probability", 1e-5),
+        ("wrap_probability", -1e-9),
+        ("wrap_probability", 1e-31),
+        ("wrap_probability", math.nan),
     ],
 )
 def test_infeasible_parameters_are_named(make_setup, name, value):

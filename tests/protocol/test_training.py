@@ -21,7 +21,7 @@ from dp import (
 from protocol.accounts import ClientAccounts
 from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal, calibrate, sketch_clip
+from protocol.calibration import PrivacyGoal, calibrate, noise_excess, sketch_clip
 from protocol.errors import PolicyError
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup, coin_schedule, removal_table
@@ -471,7 +471,7 @@ def test_impossible_goals_are_refused(arguments):
 
 
 class TestCalibration:
-    def parameters(self, sketch, fewest_honest=8, epsilon=4.0):
+    def parameters(self, sketch, fewest_honest=8, epsilon=4.0, **options):
         return calibrate(
             PrivacyGoal(epsilon, 1e-5, 5),
             fewest_honest=fewest_honest,
@@ -480,29 +480,42 @@ class TestCalibration:
             tolerated_dropouts=1,
             model_digest=MODEL,
             public_seed=PublicSeed(bytes(32)),
+            **options,
         )
 
-    @pytest.mark.parametrize("size", [15, 150, 1500, 20_000])
-    def test_rounding_costs_at_most_its_share(self, size):
-        parameters = self.parameters(spec_for_size(20_000, size))
-        clean = parameters.sketch_clip_l2 * parameters.scale
-        assert clean < parameters.l2_bound <= 1.0101 * clean
+    @pytest.mark.parametrize("share", [0.005, 0.01, 0.1, 1.0])
+    @pytest.mark.parametrize(("size", "fewest_honest"), [(15, 1000), (1500, 2), (20_000, 8)])
+    def test_noise_is_within_its_share_of_the_gaussian(self, size, fewest_honest, share):
+        """By the closed form of the Gaussian mechanism, and not by much less: bits cost."""
+        sketch = spec_for_size(20_000, size)
+        goal = PrivacyGoal(8.0, 1e-5, 5)
+        parameters = self.parameters(sketch, fewest_honest, 8.0, error_share=share)
+        sigma = goal.noise_multiplier * parameters.sketch_clip_l2 * parameters.scale
+        variance = fewest_honest * (parameters.coins / 4 + 1 / 6)
+        excess = variance / sigma**2 - 1
+        assert excess == pytest.approx(noise_excess(parameters, goal, fewest_honest))
+        assert 0.0 < excess <= share
+        # One sixteenth of an octave less would have been too little, or nearly.
+        assert excess > 0.5 * share
 
     @pytest.mark.parametrize("epsilon", [0.5, 4.0, 50.0])
-    def test_noise_is_wide_enough_to_be_gaussian(self, epsilon):
+    def test_the_goal_is_met_with_the_fewest_survivors(self, epsilon):
         parameters = self.parameters(SketchSpec.identity(100), epsilon=epsilon)
-        assert (8 * parameters.coins / 4) ** 0.5 >= 15.9
+        accountant = DominationAccountant(PrivacyGoal(epsilon, 1e-5, 5).reserve)
+        event = BinomialRelease(
+            8 * parameters.coins, parameters.l2_bound, parameters.linf_bound, 100
+        )
+        accountant.compose(event, 5)
+        assert 0.98 * epsilon < accountant.epsilon(1e-5) <= epsilon
 
-    @pytest.mark.parametrize("fewest_honest", [1, 8, 1000])
-    @pytest.mark.parametrize("epsilon", [0.5, 4.0, 50.0])
-    def test_rounding_is_a_small_share_of_the_noise(self, fewest_honest, epsilon):
-        parameters = self.parameters(SketchSpec.identity(15), fewest_honest, epsilon)
-        assert 1 / 6 <= 0.0101 * parameters.coins / 4
+    @pytest.mark.parametrize("share", [0.0, 4e-3, 1.1, float("nan")])
+    def test_shares_out_of_range_are_refused(self, share):
+        with pytest.raises(ParameterError, match="error_share"):
+            self.parameters(SketchSpec.identity(100), error_share=share)
 
-    def test_fewer_honest_clients_carry_more_coins_each(self):
-        spec = SketchSpec.identity(100)
-        few, many = self.parameters(spec, 4), self.parameters(spec, 40)
-        assert 9.9 < few.coins / many.coins < 10.1
+    def test_too_many_coins_say_what_to_change(self):
+        with pytest.raises(ParameterError, match=r"coins = \d+: .*raise epsilon"):
+            self.parameters(SketchSpec.identity(20_000), 1, epsilon=0.5)
 
     def test_nobody_honest_is_infeasible(self):
         with pytest.raises(ParameterError, match="fewest_honest"):
