@@ -5,6 +5,7 @@ from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate
 from protocol.capacity import bits_for
 from protocol.client import ClientPolicy, RoundClient
+from protocol.deployment import DeploymentPlan, PredictedError, plan_deployment
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.history import ClientHistory
 from protocol.pipeline import MeanRelease, Pipeline
@@ -16,12 +17,14 @@ __all__ = [
     "ClientHistory",
     "ClientPolicy",
     "ConfigurationError",
+    "DeploymentPlan",
     "Dropouts",
     "IdealAggregator",
     "MeanRelease",
     "MemoryRound",
     "Pipeline",
     "PolicyError",
+    "PredictedError",
     "PrivacyGoal",
     "PrivateTraining",
     "RealAggregator",
@@ -34,4 +37,5 @@ __all__ = [
     "TrainingPlan",
     "bits_for",
     "calibrate",
+    "plan_deployment",
 ]

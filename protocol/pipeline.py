@@ -211,7 +211,7 @@ class Pipeline:
         """What the types carry must be what accounting charges for: a stage may have been left
         out, or built with other figures, without any single type noticing.
         """
-        parameters, schedule = self._setup.parameters, self._setup.schedule
+        parameters = self._setup.parameters
         within = noised.l2_bound <= parameters.l2_bound * (1.0 + _BOUND_ROUNDING)
         carried = (noised.linf_bound, noised.noise)
         # Not the stage's own word for it: the stage may be the one that is wrong.

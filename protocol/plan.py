@@ -80,7 +80,24 @@ def plan_graph(
             f"{lost} dropouts the threshold is {threshold}, and {fewest} of {clients} clients "
             f"must survive",
         )
-    peers = degree or clients - 1
+    return price_graph(
+        clients, colluders, lost, mode, degree, threshold, length=length, bits=bits, seeds=seeds
+    )
+
+
+def price_graph(
+    clients: int,
+    colluders: int,
+    lost: int,
+    mode: Mode,
+    degree: int,
+    threshold: int,
+    *,
+    length: int,
+    bits: int,
+    seeds: int,
+) -> GraphPlan:
+    """What a chosen graph costs each client; arguments as for `plan_graph`, in clients."""
     quorum = threshold
     if degree:
         quorum = choose_committee(clients, colluders, clients - lost).quorum
@@ -89,7 +106,7 @@ def plan_graph(
         threshold=threshold,
         colluders=colluders,
         minimum_survivors=clients - lost,
-        bytes_each=_bytes(clients, peers, quorum, mode, length, bits, seeds),
+        bytes_each=_bytes(clients, degree or clients - 1, quorum, mode, length, bits, seeds),
     )
 
 

@@ -141,6 +141,13 @@ class RoundParameters:
         return hashlib.sha256(_DIGEST_LABEL + b"".join(parts)).digest()
 
 
+def release_event(parameters: RoundParameters, coins: int) -> BinomialRelease | NonPrivateRelease:
+    """What a sum releases to somebody who does not know so many coins of each coordinate."""
+    if coins == 0:
+        return NonPrivateRelease()
+    return BinomialRelease(coins, parameters.l2_bound, parameters.linf_bound, parameters.length)
+
+
 def coin_schedule(
     coins: int, cohort: int, minimum_survivors: int, colluders: int
 ) -> CoinSchedule | None:
@@ -251,12 +258,7 @@ class RoundSetup:
         Source: docs/accounting.md.
         """
         unknown = survivors - (self.context.tolerated_colluders if against_server else 0)
-        coins = max(unknown, 0) * self.coins_left(survivors)
-        if coins == 0:
-            return NonPrivateRelease()
-        return BinomialRelease(
-            coins, self.parameters.l2_bound, self.parameters.linf_bound, self.parameters.length
-        )
+        return release_event(self.parameters, max(unknown, 0) * self.coins_left(survivors))
 
     def announce(self) -> bytes:
         """The setup as bytes for every client of the cohort."""

@@ -1,0 +1,251 @@
+"""`veilsum plan`: what a deployment needs, from its graph alone to a whole privacy goal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from protocol.errors import ConfigurationError
+from secagg.graph_parameters import Adversary
+
+GRAPHS = {"auto": None, "sparse": True, "complete": False}
+
+
+def plan_command(
+    clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2)],
+    corrupt: Annotated[float, typer.Option(help="Share that may work for the server.")] = 0.05,
+    dropout: Annotated[float, typer.Option(help="Share that may vanish.")] = 0.05,
+    adversary: Annotated[
+        Adversary, typer.Option(help="Whether the server may deviate after keys are exchanged.")
+    ] = Adversary.SEMI_MALICIOUS,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            help="sparse, complete, or auto: complete up to 200 clients. Default: sparse; with "
+            "--epsilon auto."
+        ),
+    ] = None,
+    dim: Annotated[int, typer.Option(help="Elements of an update.", min=1)] = 100_000,
+    bits: Annotated[
+        int | None,
+        typer.Option(help="Of a field element; worked out with --epsilon."),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Goal of any one client against the server; plans noise and all else."),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Of the goal.")] = 1e-5,
+    rounds: Annotated[int, typer.Option(help="Rounds that a client takes part in.", min=1)] = 1,
+    clip: Annotated[float, typer.Option(help="L2 bound of an update.")] = 1.0,
+    compression: Annotated[
+        float, typer.Option(help="Elements of an update for one on the wire.", min=1.0)
+    ] = 1.0,
+    exact_noise: Annotated[
+        bool, typer.Option(help="Take off the noise made for dropouts that did not happen.")
+    ] = True,
+    error_share: Annotated[
+        float, typer.Option(help="Extra variance allowed over the Gaussian mechanism.")
+    ] = 0.01,
+    wrap_probability: Annotated[
+        float, typer.Option(help="Chance that a round's sum does not fit its field; 0 for never.")
+    ] = 1e-9,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="Ledger of the run so far: refuses a goal that is spent already."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output.")
+    ] = False,
+) -> None:
+    """What a deployment needs: graph, threshold and bytes; with a goal also noise and error."""
+    wish = Wish(
+        clients, corrupt, dropout, adversary, graph, dim, bits, delta, rounds, clip, compression,
+        exact_noise, error_share, wrap_probability,
+    )  # fmt: skip
+    if epsilon is None:
+        figures = graph_figures(wish)
+    else:
+        figures = deployment_figures(wish, epsilon, ledger)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        Console().print(as_table(figures))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options, as given."""
+
+    clients: int
+    corrupt: float
+    dropout: float
+    adversary: Adversary
+    graph: str | None
+    dim: int
+    bits: int | None
+    delta: float
+    rounds: int
+    clip: float
+    compression: float
+    exact_noise: bool
+    error_share: float
+    wrap_probability: float
+
+    def sparse(self, default: str) -> bool | None:
+        """The kind of graph: True, False, or None for the cohort's own.
+
+        Raises:
+            ConfigurationError: no such kind.
+        """
+        kind = default if self.graph is None else self.graph
+        if kind not in GRAPHS:
+            raise ConfigurationError("graph", f"value {kind!r}", ", ".join(GRAPHS))
+        return GRAPHS[kind]
+
+
+def graph_figures(wish: Wish) -> dict[str, Any]:
+    """The graph, its threshold, and the bytes of every client.
+
+    Raises:
+        ParameterError: infeasible; says what to change.
+    """
+    from protocol.plan import plan_graph
+
+    plan = plan_graph(
+        wish.clients,
+        wish.corrupt,
+        wish.dropout,
+        wish.adversary,
+        sparse=wish.sparse("sparse"),
+        length=wish.dim,
+        bits=wish.bits or 24,
+    )
+    total = sum(plan.bytes_each.values())
+    return {
+        "clients": wish.clients,
+        "adversary": wish.adversary.value,
+        "graph": {"degree": plan.degree or wish.clients - 1, "threshold": plan.threshold},
+        "colluders": plan.colluders,
+        "minimum_survivors": plan.minimum_survivors,
+        "bytes_per_client": total,
+        "bytes_ratio": total / plan.bytes_each["vector"],
+        "bytes_each": plan.bytes_each,
+    }
+
+
+def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[str, Any]:
+    """Everything, for a goal.
+
+    Raises:
+        BudgetExceededError: the ledger shows that the goal is spent.
+        ConfigurationError: options contradict one another.
+        ParameterError: infeasible; says what to change.
+    """
+    from protocol.deployment import plan_deployment
+    from sketch import SketchSpec, spec_for_size
+
+    before = {} if ledger is None else {"epsilon_spent": spent_before(ledger, epsilon, wish.delta)}
+    if wish.bits is not None:
+        raise ConfigurationError("bits", "given with epsilon", "left out: they are worked out")
+    size = max(1, int(wish.dim / wish.compression))
+    sketch = (
+        SketchSpec.identity(wish.dim) if wish.compression == 1.0 else spec_for_size(wish.dim, size)
+    )
+    plan = plan_deployment(training_plan(wish, epsilon), sketch)
+    parameters, graph, error = plan.parameters, plan.graph, plan.error
+    return {
+        "clients": wish.clients,
+        "adversary": wish.adversary.value,
+        "graph": {"degree": graph.degree or wish.clients - 1, "threshold": graph.threshold},
+        "colluders": graph.colluders,
+        "minimum_survivors": graph.minimum_survivors,
+        "dimension": wish.dim,
+        "length": parameters.length,
+        "scale": parameters.scale,
+        "linf_bound": parameters.linf_bound,
+        "coins_per_client": parameters.coins,
+        "removable_seeds": plan.seeds,
+        "bits": plan.bits,
+        "bits_exact": plan.bits_exact,
+        "wrap_probability": parameters.wrap_probability,
+        "bits_per_coordinate": plan.bits_per_coordinate,
+        "megabytes_per_client": plan.bytes_per_client / 1e6,
+        "bytes_each": graph.bytes_each,
+        "squared_error": {
+            "survivors": plan.survivors,
+            "noise": error.noise,
+            "compression_at_clip": error.compression,
+            "gaussian_mechanism": error.gaussian,
+            "noise_excess": error.excess,
+        },
+        **before,
+        "epsilons": plan.epsilons.as_json(),
+    }
+
+
+def spent_before(ledger: Path, epsilon: float, delta: float) -> float:
+    """What the client that spent most has spent.
+
+    Raises:
+        BudgetExceededError: all of it.
+        LedgerError: the file cannot be trusted.
+    """
+    from dp import BudgetExceededError
+    from simulations.account import account_ledger
+
+    spent = float(account_ledger(ledger, delta)["epsilon"])
+    if spent >= epsilon:
+        raise BudgetExceededError(spent, spent, epsilon)
+    return spent
+
+
+def training_plan(wish: Wish, epsilon: float) -> Any:
+    """The plan of every round."""
+    from protocol.calibration import PrivacyGoal
+    from protocol.plan import plan_graph
+    from protocol.training import TrainingPlan
+    from secagg import Mode
+    from secagg.graph_parameters import share_of
+
+    sparse = wish.sparse("auto")
+    chosen = {}
+    if sparse is not None:
+        graph = plan_graph(wish.clients, wish.corrupt, wish.dropout, wish.adversary, sparse=sparse)
+        chosen = {"degree": graph.degree, "threshold": graph.threshold}
+    malicious = wish.adversary is Adversary.SEMI_MALICIOUS
+    return TrainingPlan(
+        goal=PrivacyGoal(epsilon, wish.delta, wish.rounds),
+        cohort=wish.clients,
+        tolerated_dropouts=share_of(wish.clients, wish.dropout),
+        tolerated_colluders=share_of(wish.clients, wish.corrupt),
+        clip_l2=wish.clip,
+        mode=Mode.ACTIVE if malicious else Mode.SEMI_HONEST,
+        exact_noise=wish.exact_noise,
+        error_share=wish.error_share,
+        wrap_probability=wish.wrap_probability,
+        **chosen,
+    )
+
+
+def as_table(figures: Mapping[str, Any]) -> Table:
+    """Figures for people; nested ones as `outer, inner`."""
+    table = Table("figure", "value", title="plan")
+    for name, value in figures.items():
+        inner = value.items() if isinstance(value, Mapping) else [("", value)]
+        for part, figure in inner:
+            label = f"{name}, {part}" if part else name
+            table.add_row(label.replace("_", " "), _readable(figure))
+    return table
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
