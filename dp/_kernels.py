@@ -109,3 +109,23 @@ def square_limbs(values: NDArray[np.int64]) -> tuple[np.uint64, np.uint64]:
         high += square >> _HALF_BITS
         low += square & _LOW_HALF
     return high, low
+
+
+@njit(cache=True)
+def round_levels(
+    values: NDArray[np.float64],
+    scale: float,
+    top: float,
+    words: NDArray[np.uint32],
+    out: NDArray[np.int64],
+) -> None:
+    """Set ``out`` to levels 0 .. top: shift, scale, clip, and round at random.
+
+    A value x becomes v = x ``scale`` + ``top`` / 2, clipped to [0, top], and v is rounded as in
+    ``round_piece``.
+    """
+    for i in range(values.size):
+        value = min(max(values[i] * scale + 0.5 * top, 0.0), top)
+        floor = np.floor(value)
+        threshold = np.int64((value - floor) * _TWO_TO_32 + 0.5)
+        out[i] = np.int64(floor) + np.int64(np.int64(words[i]) < threshold)

@@ -2,7 +2,9 @@
 
 The number of ones among m uniform bits is exactly Bin(m, 1/2): no floating point, no tables, no
 rejection, and a running time that depends on m and the length only. Bits come as AES-CTR
-keystream, which is also why a coin is cheap: the cipher makes many bits per clock cycle.
+keystream, which is also why a coin is cheap: the cipher makes many bits per clock cycle. Above
+``POPCOUNT_COINS`` that many bits are too many: the same law is drawn by inversion from 64 of them
+(``dp.sampling``), as exactly, though not with the same memory accesses whatever is drawn.
 
 Noise is kept in integers by subtracting ``coins // 2``. For an odd number of coins that leaves
 a mean of one half, which the server subtracts once per client after the sum
@@ -18,13 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import popcount_runs, popcount_words
-from dp.clipping import require_l2_bound, require_vector
-from dp.errors import SensitivityExceededError
 from dp.keystream import Keystream, NoiseSeed, Usage
-from dp.rounding import Quantized, require_linf_bound
+from dp.noised import Noised
+from dp.rounding import Quantized
+from dp.sampling import BinomialLaw, sample_law
 
 MAX_COINS: Final = 1 << 24
-"""Coins per coordinate of one client. More would take longer than a round may last."""
+"""Coins per coordinate of one client: the largest table that is quick to compute."""
+
+POPCOUNT_COINS: Final = 4096
+"""Up to this many coins they are counted one by one; part of the layout, as is the rest of it."""
 
 _WORD_BITS: Final = 64
 _WORDS: Final = tuple(np.dtype(f"<u{size}") for size in (1, 2, 4, 8))
@@ -48,48 +53,49 @@ def residual_offset(coins: int) -> float:
     return coins / 2 - coins // 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Noised:
-    """An integer vector with the client's own coins added.
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """What one client added: fair coins, centred.
 
     Attributes:
-        values: int64[d], read-only.
-        coins: fair coins per coordinate that were added.
-        l2_bound: norm bound of the vector *before* noise: the sensitivity, in integer units.
-        linf_bound: coordinate bound before noise.
-        batches: in how many batches the coins were drawn; every odd one is centred for itself, so
-            the noise may reach half a unit further for each two.
+        count: fair coins per coordinate, ``0 <= count <= MAX_COINS``.
+        batches: in how many batches they were drawn; every odd one is centred for itself, so the
+            noise may reach half a unit further for each two.
+
+    Raises:
+        TypeError, ValueError: an attribute is out of range.
     """
 
-    values: NDArray[np.int64]
-    coins: int
-    l2_bound: float
-    linf_bound: int
+    count: int
     batches: int = 1
 
     def __post_init__(self) -> None:
-        """Check types, and that no coordinate is beyond signal plus noise.
+        """Check both numbers."""
+        require_coins(self.count)
+        if isinstance(self.batches, bool) or not isinstance(self.batches, int):
+            raise TypeError(f"batches must be an int, got {type(self.batches).__name__}")
+        if self.batches < 1:
+            raise ValueError(f"batches must be at least 1, got {self.batches}")
 
-        Raises:
-            TypeError, ValueError: wrong dtype, number of dimensions, coins or bounds.
-            SensitivityExceededError: a coordinate is larger than these coins can explain.
-        """
-        require_vector(self.values, (np.dtype(np.int64),), "values")
-        require_coins(self.coins)
-        require_l2_bound(self.l2_bound)
-        require_linf_bound(self.linf_bound)
-        limit = self.linf_bound + noise_limit(self.coins) + self.batches // 2
-        if self.values.size and not (-limit <= self.values.min() and self.values.max() <= limit):
-            raise SensitivityExceededError(f"a noised coordinate exceeds {limit}")
-        self.values.flags.writeable = False
+    @property
+    def noise_limit(self) -> int:
+        """Largest absolute value of the noise of one coordinate."""
+        return noise_limit(self.count) + self.batches // 2
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise of one coordinate."""
+        return self.count / 4.0
 
 
 def sample_binomial(seed: NoiseSeed, coins: int, length: int) -> NDArray[np.int64]:
     """Draw ``length`` independent values of exactly Bin(coins, 1/2).
 
     Layout, fixed so that a rebuilt seed rebuilds the noise: up to 64 coins, coordinate i takes
-    word i of 8, 16, 32 or 64 bits (the narrowest that fits); above that, ``ceil(coins / 64)``
-    consecutive 64-bit words. Words are little-endian; of the last word the low bits count.
+    word i of 8, 16, 32 or 64 bits (the narrowest that fits); up to ``POPCOUNT_COINS``,
+    ``ceil(coins / 64)`` consecutive 64-bit words. Words are little-endian; of the last word the low
+    bits count. Above that, the layout is that of ``sample_law``, with the sub-seed of
+    ``Usage.COINS`` as its seed.
 
     Args:
         seed: used under ``Usage.COINS``; must not have drawn another vector.
@@ -105,6 +111,8 @@ def sample_binomial(seed: NoiseSeed, coins: int, length: int) -> NDArray[np.int6
     require_coins(coins)
     if length < 0:
         raise ValueError(f"length must not be negative, got {length}")
+    if coins > POPCOUNT_COINS:
+        return sample_law(BinomialLaw(coins, 0.5), seed.derive(Usage.COINS), length)
     out = np.zeros(length, dtype=np.int64)
     if coins == 0:
         return out
@@ -157,4 +165,4 @@ def add_coins(quantized: Quantized, coins: int, seed: NoiseSeed) -> Noised:
     noise = sample_binomial(seed, coins, quantized.values.size)
     noise -= coins // 2
     noise += quantized.values
-    return Noised(noise, coins, quantized.l2_bound, quantized.linf_bound)
+    return Noised(noise, Coins(coins), quantized.l2_bound, quantized.linf_bound)

@@ -26,9 +26,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.coins import MAX_COINS, Noised, noise_limit, residual_offset, sample_binomial
+from dp.coins import MAX_COINS, Coins, noise_limit, residual_offset, sample_binomial
 from dp.errors import PrivacyError
 from dp.keystream import NoiseSeed
+from dp.noised import Noised
 from dp.rounding import Quantized
 
 
@@ -277,10 +278,8 @@ def add_batches(quantized: Quantized, schedule: CoinSchedule, seeds: Sequence[No
     """
     noise = batch_noise(seeds, schedule, quantized.values.size)
     noise += quantized.values
-    batches = schedule.batches
-    return Noised(
-        noise, sum(batches), quantized.l2_bound, quantized.linf_bound, batches=len(batches)
-    )
+    coins = Coins(sum(schedule.batches), len(schedule.batches))
+    return Noised(noise, coins, quantized.l2_bound, quantized.linf_bound)
 
 
 def batch_noise(

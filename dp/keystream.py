@@ -42,6 +42,9 @@ class Usage(enum.Enum):
 
     ROUNDING = b"rounding"
     COINS = b"coins"
+    INVERSION = b"inversion"
+    REFINEMENT = b"refinement"
+    SERVER_NOISE = b"server noise"
     KEYSTREAM = b"keystream"
 
 
@@ -70,16 +73,28 @@ class NoiseSeed:
         """Draw a new seed from the operating system."""
         return cls(secrets.token_bytes(SEED_BYTES))
 
-    def derive(self, usage: Usage) -> NoiseSeed:
-        """Return the sub-seed for one usage.
+    def derive(self, usage: Usage, index: int | None = None) -> NoiseSeed:
+        """Return the sub-seed for one usage, or for one numbered part of it.
 
-        Post: sub-seeds of different usages are independent, and none reveals this seed.
+        Post: sub-seeds of different usages or indices are independent, and none reveals this seed.
+
+        Args:
+            usage: what the sub-seed is for.
+            index: number of the part, ``0 <= index < 2**64``; without one, the usage as a whole.
+
+        Raises:
+            ValueError: ``index`` is out of range.
         """
-        return NoiseSeed(self._expand(usage, SEED_BYTES))
+        return NoiseSeed(self._expand(usage, SEED_BYTES, index))
 
-    def _expand(self, usage: Usage, length: int) -> bytes:
+    def _expand(self, usage: Usage, length: int, index: int | None = None) -> bytes:
         """Return ``length`` bytes bound to ``usage`` (HKDF-Expand: the seed is uniform)."""
         info = _DOMAIN + usage.value
+        if index is not None:
+            if not 0 <= index < 1 << 64:
+                raise ValueError(f"index must lie in 0..2^64 - 1, got {index}")
+            # No usage's value contains a slash, so nothing else has this label.
+            info += b"/" + index.to_bytes(8, "big")
         return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self.material)
 
     def __repr__(self) -> str:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from dp.clipping import Bounded
 from dp.coins import (
     MAX_COINS,
-    Noised,
+    POPCOUNT_COINS,
+    Coins,
     add_coins,
     noise_limit,
     residual_offset,
@@ -19,7 +20,9 @@ from dp.coins import (
 )
 from dp.errors import SensitivityExceededError
 from dp.keystream import Keystream, NoiseSeed, Usage
+from dp.noised import Noised
 from dp.rounding import Quantized, quantize
+from dp.sampling import BinomialLaw, sample_law
 
 SAMPLES = 200_000
 
@@ -51,9 +54,18 @@ def test_layout_at_word_edges_and_across_chunks(seed: NoiseSeed, coins: int) -> 
     assert sample_binomial(seed, coins, length).tolist() == _plain_python(seed, coins, length)
 
 
-def test_coordinates_longer_than_a_chunk(seed: NoiseSeed) -> None:
-    coins = 8 * (1 << 16) * 2 + 77
-    assert sample_binomial(seed, coins, 3).tolist() == _plain_python(seed, coins, 3)
+def test_coordinates_longer_than_a_chunk(seed: NoiseSeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dp.keystream.CHUNK_BYTES", 64)
+    assert sample_binomial(seed, 4000, 30).tolist() == _plain_python(seed, 4000, 30)
+
+
+def test_layout_changes_where_popcount_ends(seed: NoiseSeed) -> None:
+    """The last number of coins that is counted, and the first that is drawn by inversion."""
+    counted = sample_binomial(seed, POPCOUNT_COINS, 40)
+    assert counted.tolist() == _plain_python(seed, POPCOUNT_COINS, 40)
+    drawn = sample_binomial(seed, POPCOUNT_COINS + 1, 40)
+    law = BinomialLaw(POPCOUNT_COINS + 1, 0.5)
+    assert drawn.tolist() == sample_law(law, seed.derive(Usage.COINS), 40).tolist()
 
 
 def test_vector_for_a_fixed_seed(seed: NoiseSeed) -> None:
@@ -71,7 +83,7 @@ def test_distribution_is_binomial(seed: NoiseSeed, coins: int) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("coins", [5000, 1 << 17])
+@pytest.mark.parametrize("coins", [4000, 5000, 1 << 17])
 def test_many_coins_have_the_right_mean_and_variance(seed: NoiseSeed, coins: int) -> None:
     count = (1 << 26) // coins
     samples = sample_binomial(seed, coins, count) - coins / 2
@@ -124,7 +136,7 @@ def test_adding_coins_is_signal_plus_centred_noise(seed: NoiseSeed, coins: int) 
     noise = noised.values - signal.values
     np.testing.assert_array_equal(noise, sample_binomial(seed, coins, 100) - coins // 2)
     assert np.abs(noise).max() <= noise_limit(coins)
-    assert (noised.coins, noised.l2_bound, noised.linf_bound) == (coins, 300.0, 50)
+    assert (noised.noise, noised.l2_bound, noised.linf_bound) == (Coins(coins), 300.0, 50)
     assert not noised.values.flags.writeable
 
 
@@ -159,15 +171,28 @@ def test_bad_length(seed: NoiseSeed) -> None:
 
 def test_an_impossible_noised_vector_cannot_be_built() -> None:
     with pytest.raises(SensitivityExceededError):
-        Noised(np.array([6]), 4, 3.0, 3)
+        Noised(np.array([6]), Coins(4), 3.0, 3)
     with pytest.raises(SensitivityExceededError):
-        Noised(np.array([-(2**63)]), 4, 3.0, 3)
-    assert Noised(np.array([5, -5]), 4, 3.0, 3).coins == 4
+        Noised(np.array([-(2**63)]), Coins(4), 3.0, 3)
+    assert Noised(np.array([5, -5]), Coins(4), 3.0, 3).noise == Coins(4)
+
+
+def test_every_two_odd_batches_reach_one_further() -> None:
+    assert [Coins(7, batches).noise_limit for batches in (1, 2, 3, 4)] == [4, 5, 5, 6]
+    assert Coins(7).variance == 1.75
+
+
+@pytest.mark.parametrize(
+    ("batches", "error"), [(0, ValueError), (1.0, TypeError), (True, TypeError)]
+)
+def test_bad_batches(batches: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="batches"):
+        Coins(1, batches)  # type: ignore[arg-type]
 
 
 def test_noised_wants_64_bit_integers() -> None:
     with pytest.raises(TypeError, match="int64"):
-        Noised(np.array([1.0]), 4, 3.0, 3)  # type: ignore[arg-type]
+        Noised(np.array([1.0]), Coins(4), 3.0, 3)  # type: ignore[arg-type]
 
 
 EXPECTED_64 = [27, 36, 34, 38, 26, 31, 34, 36, 38, 42, 30, 30]

@@ -1,0 +1,122 @@
+"""What a mechanism is: how noise gets into a sum, and what it then has to be called.
+
+A mechanism has a client half, which turns ``Quantized`` into ``Noised``, and a server half, which
+says what the sum has to be corrected by. It describes itself as an event and never computes
+epsilon; an accountant reads the event and never adds noise.
+
+Mechanisms are frozen dataclasses: equal parameters make equal mechanisms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from dp.events import Event
+from dp.keystream import NoiseSeed
+from dp.noised import Noise, Noised
+from dp.rounding import Quantized
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivities:
+    """How much one client can change the sum, in integer units.
+
+    Attributes:
+        l2: Euclidean, finite, > 0.
+        linf: largest coordinate, >= 1.
+    """
+
+    l2: float
+    linf: int
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
+        if not isinstance(self.l2, float):
+            raise TypeError(f"l2 must be a float, got {type(self.l2).__name__}")
+        # Written so that NaN fails the test.
+        if not 0.0 < self.l2 < math.inf:
+            raise ValueError(f"l2 must be positive and finite, got {self.l2!r}")
+        require_count("linf", self.linf, 1)
+
+
+class Mechanism(Protocol):
+    """Noise for sums of ``Quantized`` vectors."""
+
+    @property
+    def noise(self) -> Noise:
+        """What one client adds; equal to the ``noise`` of the vectors it makes."""
+        ...
+
+    @property
+    def variance(self) -> float:
+        """Variance per coordinate that one client adds, integer units squared."""
+        ...
+
+    @property
+    def residual_offset(self) -> float:
+        """Mean of one client's noise: the server subtracts it from the sum once per client."""
+        ...
+
+    def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
+        """Add the client's own noise.
+
+        Args:
+            quantized: the client's bounded integers.
+            seed: secret; must not have drawn the noise of another vector.
+
+        Post: ``result.noise == self.noise``; both bounds are those of ``quantized``.
+        """
+        ...
+
+    def event(self, sensitivities: Sensitivities, contributors: int, dimension: int) -> Event:
+        """Return what the release of a sum has to be accounted as.
+
+        Args:
+            sensitivities: of the sum to one client, rounding included.
+            contributors: honest clients whose noise remained in the sum, >= 0.
+            dimension: number of coordinates, >= 1.
+
+        Raises:
+            TypeError, ValueError: an argument is out of range.
+        """
+        ...
+
+    def total_limit(self, clients: int, dimension: int, wrap_probability: float) -> int:
+        """Return a bound on the noise of every coordinate of the sum, to size the field by.
+
+        Bounded noise has a sure bound. Any other may exceed the result somewhere, in any of the
+        ``dimension`` coordinates, with probability at most ``wrap_probability``: then a coordinate
+        wraps around the field. That spoils the result, not its privacy, since what is released is
+        still a function of the noisy sum.
+
+        Args:
+            clients: n, clients whose noise may be in the sum, >= 1.
+            dimension: number of coordinates, >= 1.
+            wrap_probability: in (0, 1).
+
+        Raises:
+            TypeError, ValueError: an argument is out of range.
+        """
+        ...
+
+
+def require_count(name: str, value: int, smallest: int) -> None:
+    """Raise unless ``value`` is an int of at least ``smallest``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+    if value < smallest:
+        raise ValueError(f"{name} must be at least {smallest}, got {value}")
+
+
+def require_wrap(clients: int, dimension: int, wrap_probability: float) -> None:
+    """Raise unless these are arguments of ``Mechanism.total_limit``."""
+    require_count("clients", clients, 1)
+    require_count("dimension", dimension, 1)
+    if not isinstance(wrap_probability, float):
+        raise TypeError(f"wrap_probability must be a float, got {type(wrap_probability).__name__}")
+    if not 0.0 < wrap_probability < 1.0:
+        raise ValueError(
+            f"wrap_probability must lie strictly between 0 and 1, got {wrap_probability!r}"
+        )

@@ -1,0 +1,53 @@
+"""Compiled inner loop of the inversion sampler. No policy here: callers check arguments.
+
+Nothing in this module draws randomness; it consumes words that the caller made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+UNDECIDED = np.int64(-(2**63))
+"""Marks a coordinate whose word equals a table entry. No law reaches this value."""
+
+_SHORT_SCAN = 8
+"""Entries that are scanned one after the other; longer runs are halved first."""
+
+
+@njit(cache=True)
+def look_up(
+    words: NDArray[np.unsignedinteger],
+    table: NDArray[np.uint64],
+    guide: NDArray[np.int32],
+    shift: np.uint64,
+    first: np.int64,
+    out: NDArray[np.int64],
+) -> int:
+    """Set ``out[i] = first + #{entries <= words[i]}``; return how many are ``UNDECIDED``.
+
+    ``guide[b]`` counts the entries below ``b << shift``, so those that share the top bits of a
+    word are ``table[guide[b] : guide[b + 1]]``; an entry equal to the word is among them.
+    """
+    undecided = 0
+    for i in range(words.size):
+        word = np.uint64(words[i])
+        bucket = np.int64(word >> shift)
+        start = np.int64(guide[bucket])
+        low = start
+        high = np.int64(guide[bucket + 1])
+        while high - low > _SHORT_SCAN:
+            middle = (low + high) >> 1
+            if table[middle] <= word:
+                low = middle + 1
+            else:
+                high = middle
+        while low < high and table[low] <= word:
+            low += 1
+        if low > start and table[low - 1] == word:
+            out[i] = UNDECIDED
+            undecided += 1
+        else:
+            out[i] = first + low
+    return undecided

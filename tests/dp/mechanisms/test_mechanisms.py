@@ -1,0 +1,236 @@
+"""What all mechanisms promise, and what each adds to it."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from dp_statistics import ALPHA, mean_tolerance, variance_tolerance
+from scipy import stats
+
+from dp import (
+    BinomialMechanism,
+    BinomialRelease,
+    CentralGaussianMechanism,
+    Coins,
+    DiscreteGaussianMechanism,
+    DiscreteGaussianRelease,
+    GaussianRelease,
+    Mechanism,
+    Noised,
+    NoiseSeed,
+    NoNoise,
+    NonPrivateRelease,
+    Quantized,
+    Sensitivities,
+    SensitivityExceededError,
+    SkellamMechanism,
+    SkellamRelease,
+)
+from dp.mechanisms.limits import skellam_limit, sub_gaussian_limit
+
+MECHANISMS: list[Mechanism] = [
+    BinomialMechanism(64),
+    BinomialMechanism(33),
+    BinomialMechanism(5000),
+    DiscreteGaussianMechanism(20.0),
+    DiscreteGaussianMechanism(0.3),
+    SkellamMechanism(17.5),
+    CentralGaussianMechanism(4.0),
+    NoNoise(),
+]
+UNBOUNDED = [DiscreteGaussianMechanism(20.0), SkellamMechanism(0.5), SkellamMechanism(17.5)]
+SAMPLES = 100_000
+SENSITIVITIES = Sensitivities(16.0, 4)
+ids = {"ids": repr}
+
+
+def _signal(length: int = 1001) -> Quantized:
+    return Quantized(np.arange(length) % 9 - 4, 5.0 * math.sqrt(length), 4)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, **ids)
+class TestEveryMechanism:
+    def test_noise_is_added_and_named(self, mechanism: Mechanism, seed: NoiseSeed) -> None:
+        signal = _signal()
+        noised = mechanism.add_noise(signal, seed)
+        assert noised.noise == mechanism.noise
+        assert (noised.l2_bound, noised.linf_bound) == (signal.l2_bound, signal.linf_bound)
+        zero = Quantized(np.zeros(1001, np.int64), 1.0, 4)
+        noise = mechanism.add_noise(zero, seed).values
+        np.testing.assert_array_equal(noised.values - signal.values, noise)
+        assert not noised.values.flags.writeable
+
+    @pytest.mark.statistical
+    def test_moments_are_the_stated_ones(self, mechanism: Mechanism, seed: NoiseSeed) -> None:
+        zero = Quantized(np.zeros(SAMPLES, np.int64), 1.0, 1)
+        noise = mechanism.add_noise(zero, seed).values
+        variance = mechanism.variance
+        offset = mechanism.residual_offset
+        assert abs(noise.mean() - offset) <= mean_tolerance(math.sqrt(variance), SAMPLES)
+        # Kurtosis of these laws is at most that of Skellam, 3 + 1 / variance.
+        tolerance = variance_tolerance(variance, SAMPLES)
+        if variance:
+            tolerance *= math.sqrt(1.0 + 0.5 / variance)
+        assert abs(noise.var() - variance) <= tolerance
+
+    @pytest.mark.statistical
+    def test_sums_stay_within_their_limit(self, mechanism: Mechanism) -> None:
+        total = np.zeros(20_000, np.int64)
+        for client in range(5):
+            zero = Quantized(np.zeros(total.size, np.int64), 1.0, 1)
+            total += mechanism.add_noise(zero, NoiseSeed(bytes([client]) * 32)).values
+        assert np.abs(total).max() <= mechanism.total_limit(5, total.size, 1e-9)
+
+    def test_it_describes_itself(self, mechanism: Mechanism) -> None:
+        assert (
+            mechanism.event(SENSITIVITIES, 10, 100)
+            == {
+                BinomialMechanism(64): BinomialRelease(640, 16.0, 4, 100),
+                BinomialMechanism(33): BinomialRelease(330, 16.0, 4, 100),
+                BinomialMechanism(5000): BinomialRelease(50_000, 16.0, 4, 100),
+                DiscreteGaussianMechanism(20.0): DiscreteGaussianRelease(20.0, 10, 16.0, 4, 100),
+                DiscreteGaussianMechanism(0.3): DiscreteGaussianRelease(0.3, 10, 16.0, 4, 100),
+                SkellamMechanism(17.5): SkellamRelease(175.0, 16.0, 4, 100),
+                CentralGaussianMechanism(4.0): GaussianRelease(4.0, 16.0),
+                NoNoise(): NonPrivateRelease(),
+            }[mechanism]
+        )
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "name"),
+        [
+            ((0, 1, 0.1), ValueError, "clients"),
+            ((1.0, 1, 0.1), TypeError, "clients"),
+            ((1, 0, 0.1), ValueError, "dimension"),
+            ((1, 1, 0.0), ValueError, "wrap_probability"),
+            ((1, 1, 1.0), ValueError, "wrap_probability"),
+            ((1, 1, float("nan")), ValueError, "wrap_probability"),
+            ((1, 1, 1), TypeError, "wrap_probability"),
+        ],
+    )
+    def test_bad_limits(self, mechanism: Mechanism, arguments, error, name: str) -> None:
+        with pytest.raises(error, match=name):
+            mechanism.total_limit(*arguments)
+
+
+@pytest.mark.parametrize("mechanism", [MECHANISMS[0], *MECHANISMS[3:6]], **ids)
+def test_contributors_are_counted(mechanism: Mechanism) -> None:
+    with pytest.raises(ValueError, match="contributors"):
+        mechanism.event(SENSITIVITIES, -1, 10)
+
+
+def test_binomial_limits_are_sure() -> None:
+    assert BinomialMechanism(33).total_limit(10, 1, 0.5) == 170
+    assert NoNoise().total_limit(10, 1, 0.5) == 0
+
+
+@pytest.mark.parametrize("probability", [1e-3, 1e-9, 1e-30])
+@pytest.mark.parametrize("total_variance", [0.01, 1.0, 30.0, 1000.0])
+def test_skellam_limit_against_the_law(total_variance: float, probability: float) -> None:
+    """It holds, and the tail a third of the way in from it does not."""
+    limit = skellam_limit(total_variance, 7, probability)
+    mean = mpmath.mpf(total_variance)
+
+    def tail(t: int):
+        return 14 * mpmath.nsum(
+            lambda k: mpmath.exp(-mean) * mpmath.besseli(int(k), mean), [t, t + 400]
+        )
+
+    assert tail(limit) <= probability
+    assert tail(max(int(limit * 0.66), 1)) > probability
+
+
+@pytest.mark.parametrize("probability", [1e-3, 1e-12])
+def test_gaussian_limit(probability: float) -> None:
+    limit = sub_gaussian_limit(400.0, 10, probability)
+    assert 20 * stats.norm.sf(limit / 20.0) <= probability
+    assert 20 * stats.norm.sf(0.8 * limit / 20.0) > probability
+
+
+@pytest.mark.parametrize("mechanism", UNBOUNDED, **ids)
+def test_the_smallest_wrap_probability_that_is_a_float(mechanism: Mechanism) -> None:
+    assert 0 < mechanism.total_limit(10, 1 << 30, 5e-324) < 10_000
+
+
+def test_a_larger_cohort_or_vector_needs_more_room() -> None:
+    for mechanism in UNBOUNDED:
+        limits = [mechanism.total_limit(n, d, 1e-9) for n, d in ((1, 1), (10, 1), (10, 1000))]
+        assert limits == sorted(set(limits))
+
+
+class TestCentral:
+    @pytest.mark.statistical
+    @pytest.mark.parametrize("sigma", [0.01, 1.0, 300.0])
+    def test_the_release_is_the_sum_and_gaussian_noise(self, sigma: float, seed) -> None:
+        mechanism = CentralGaussianMechanism(sigma)
+        total = np.arange(SAMPLES, dtype=np.int64) - 50
+        noise = mechanism.release(total, seed) - total
+        p_value = stats.kstest(noise + 0.0, stats.norm(scale=sigma).cdf).pvalue
+        assert p_value > ALPHA
+        assert abs(noise.var() - mechanism.server_variance) <= variance_tolerance(
+            mechanism.server_variance, SAMPLES
+        )
+
+    @pytest.mark.statistical
+    def test_half_the_noise_is_rejected(self, seed: NoiseSeed) -> None:
+        noise = CentralGaussianMechanism(2.0).release(np.zeros(SAMPLES, np.int64), seed)
+        assert stats.kstest(noise, stats.norm(scale=2.0 * math.sqrt(2)).cdf).pvalue < ALPHA
+
+    @pytest.mark.parametrize("sigma", [2.0**-20, 0.3, 255.0, 256.0, 4096.0])
+    def test_noise_lies_on_a_fine_lattice(self, sigma: float) -> None:
+        mechanism = CentralGaussianMechanism(sigma)
+        assert math.ldexp(sigma, mechanism.lattice_bits) >= 256.0
+        assert mechanism.server_variance == pytest.approx(sigma**2, rel=2e-6)
+
+    @pytest.mark.parametrize(
+        ("total", "error"),
+        [
+            (np.zeros(3), TypeError),
+            (np.array([2**53 + 1]), ValueError),
+            (np.array([-(2**63)]), ValueError),
+        ],
+    )
+    def test_bad_totals(self, total: np.ndarray, error: type[Exception], seed: NoiseSeed) -> None:
+        with pytest.raises(error, match="total"):
+            CentralGaussianMechanism(2.0).release(total, seed)
+
+    @pytest.mark.parametrize(
+        ("sigma", "error"), [(0.0, ValueError), (5000.0, ValueError), (1, TypeError)]
+    )
+    def test_bad_sigmas(self, sigma: object, error: type[Exception]) -> None:
+        with pytest.raises(error, match="sigma"):
+            CentralGaussianMechanism(sigma)  # type: ignore[arg-type]
+
+
+def test_parameters_are_checked_when_a_mechanism_is_made() -> None:
+    with pytest.raises(ValueError, match="coins"):
+        BinomialMechanism(-1)
+    with pytest.raises(ValueError, match="sigma_squared"):
+        DiscreteGaussianMechanism(0.0)
+    with pytest.raises(ValueError, match="variance"):
+        SkellamMechanism(-1.0)
+
+
+@pytest.mark.parametrize(
+    ("l2", "linf", "error", "name"),
+    [
+        (0.0, 1, ValueError, "l2"),
+        (math.inf, 1, ValueError, "l2"),
+        (1, 1, TypeError, "l2"),
+        (1.0, 0, ValueError, "linf"),
+        (1.0, 1.0, TypeError, "linf"),
+    ],
+)
+def test_bad_sensitivities(l2, linf, error: type[Exception], name: str) -> None:
+    with pytest.raises(error, match=name):
+        Sensitivities(l2, linf)
+
+
+def test_unbounded_noise_excludes_no_value() -> None:
+    far = np.array([10**12, -(10**12)])
+    assert Noised(far, SkellamMechanism(1.0).noise, 3.0, 3).values is far
+    with pytest.raises(SensitivityExceededError):
+        Noised(far.copy(), Coins(64), 3.0, 3)
