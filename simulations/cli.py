@@ -17,10 +17,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from dp import Adjacency
+from dp.coins import MAX_COINS
+from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
 from protocol.errors import ConfigurationError
 from secagg import Mode
-from secagg.graph_parameters import Adversary
+from simulations.account_command import account_command
 from simulations.bench.peers import Peer
+from simulations.bench.sampler import SampledLaw
+from simulations.plan_command import plan_command
 
 if TYPE_CHECKING:
     from simulations.config import RunConfig
@@ -34,6 +38,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure speed beside its physical limit.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+app.command("account")(account_command)
+app.command("plan")(plan_command)
 
 prose = Console(stderr=True)
 
@@ -44,6 +50,9 @@ SERVER_IN = {
 }
 BitsOption = Annotated[int, typer.Option(help="Bits of a field element, 8 to 62.")]
 RepeatsOption = Annotated[int, typer.Option(help="Counted repetitions.", min=1)]
+PeerOption = Annotated[
+    Peer | None, typer.Option(help="Measure another system's code for it in the same run.")
+]
 
 
 @app.command("demo")
@@ -77,44 +86,6 @@ def demo_command(
         typer.echo(json.dumps(asdict(summary)))
     elif not quiet:
         explain(chosen, summary, out, console)
-
-
-@app.command("plan")
-def plan_command(
-    clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2)],
-    corrupt: Annotated[float, typer.Option(help="Share that may work for the server.")] = 0.05,
-    dropout: Annotated[float, typer.Option(help="Share that may vanish.")] = 0.05,
-    adversary: Annotated[
-        Adversary, typer.Option(help="Whether the server may deviate after keys are exchanged.")
-    ] = Adversary.SEMI_MALICIOUS,
-    graph: Annotated[
-        str, typer.Option(help="auto (complete up to 200 clients), sparse or complete.")
-    ] = "sparse",
-    dim: Annotated[int, typer.Option(help="Elements of a vector, for the bytes.", min=1)] = 100_000,
-    bits: BitsOption = 24,
-    as_json: JsonFlag = False,
-) -> None:
-    """What a deployment needs: the graph, its threshold, the bytes of every client."""
-    from protocol.plan import plan_graph
-
-    choices = {"auto": None, "sparse": True, "complete": False}
-    if graph not in choices:
-        raise ConfigurationError("graph", f"value {graph!r}", ", ".join(choices))
-    plan = plan_graph(
-        clients, corrupt, dropout, adversary, sparse=choices[graph], length=dim, bits=bits
-    )
-    total = sum(plan.bytes_each.values())
-    figures = {
-        "clients": clients,
-        "adversary": adversary.value,
-        "graph": {"degree": plan.degree or clients - 1, "threshold": plan.threshold},
-        "colluders": plan.colluders,
-        "minimum_survivors": plan.minimum_survivors,
-        "bytes_per_client": total,
-        "bytes_ratio": total / plan.bytes_each["vector"],
-        "bytes_each": plan.bytes_each,
-    }
-    show("plan", figures, as_json)
 
 
 @bench.command("growth")
@@ -157,27 +128,90 @@ def bench_faults_command(
     schedules: Annotated[int, typer.Option(help="Rounds to run.", min=1)] = 2000,
     rate: Annotated[float, typer.Option(help="Faults for each message.", min=0, max=1)] = 0.05,
     seed: Annotated[int, typer.Option(help="Fixes every schedule.", min=0)] = 1,
+    first: Annotated[int, typer.Option(help="Number of the first schedule.", min=0)] = 0,
+    play: Annotated[
+        list[str] | None,
+        typer.Option(help="wire, encoded, client, server, or one behaviour; may be repeated."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Rounds on a hostile wire; exit status 1 at a wrong sum or an untyped error."""
+    """Rounds with hostile wires, clients and servers; exit status 1 if one breaks a promise."""
     from rich.progress import Progress
 
-    from simulations.bench.faults import run_campaign
+    from simulations.bench.faults import behaviours_named, run_campaign
 
+    names = play or []
+    try:
+        behaviours_named(names)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--play") from None
     with Progress(console=prose) as progress:
         task = progress.add_task("schedules", total=schedules)
-        campaign = run_campaign(schedules, seed, rate, lambda: progress.advance(task))
-    figures = {
-        "schedules": schedules,
-        "seed": seed,
-        "rate": rate,
-        "outcomes": dict(campaign.outcomes),
-        "faults": dict(campaign.faults),
-        "refusals": dict(campaign.refusals),
-        "failures": {str(number): what for number, what in campaign.failures.items()},
-    }
-    show("faults", figures, as_json)
+        campaign = run_campaign(
+            schedules, seed, rate, lambda: progress.advance(task), names=names, first=first
+        )
+    show_campaign(
+        {
+            "schedules": schedules,
+            "first": first,
+            "seed": seed,
+            "rate": rate,
+            "outcomes": dict(campaign.outcomes),
+            "faults": dict(campaign.faults),
+            "refusals": dict(campaign.refusals),
+            "failures": {str(number): what for number, what in campaign.failures.items()},
+        },
+        {"behaviours": {name: dict(ends) for name, ends in campaign.behaviours.items()}},
+        as_json,
+    )
     if campaign.failures:
+        raise typer.Exit(1)
+
+
+@bench.command("fuzz")
+def bench_fuzz_command(
+    seconds: Annotated[float, typer.Option(help="How long to go on.", min=0.1)] = 60.0,
+    cases: Annotated[
+        int | None, typer.Option(help="Stop after so many cases instead.", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Fixes every case.", min=0)] = 1,
+    first: Annotated[int, typer.Option(help="Number of the first case.", min=0)] = 0,
+    decoder: Annotated[
+        list[str] | None, typer.Option(help="Only decoders with this in their name; repeatable.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Hostile bytes for every decoder; exit status 1 if one answers with anything but a typed
+    error."""
+    from rich.progress import Progress
+
+    from simulations.bench.fuzz import run_fuzz
+
+    with Progress(console=prose) as progress:
+        task = progress.add_task("cases" if cases else "seconds", total=cases or seconds)
+        try:
+            report = run_fuzz(
+                seed,
+                seconds=seconds,
+                cases=cases,
+                first=first,
+                names=decoder or [],
+                progress=lambda done: progress.update(task, completed=done),
+            )
+        except LookupError as error:
+            raise typer.BadParameter(str(error), param_hint="--decoder") from None
+    show_campaign(
+        {
+            "cases": report.cases,
+            "first": first,
+            "seed": seed,
+            "cases_per_second": report.cases_per_second,
+            "bugs": [bug.figures() for bug in report.bugs],
+        },
+        {"decoders": {name: dict(ends) for name, ends in report.outcomes.items()}},
+        as_json,
+    )
+    if report.bugs:
         raise typer.Exit(1)
 
 
@@ -187,9 +221,7 @@ def bench_mask_command(
     neighbours: Annotated[int, typer.Option(help="Masks added to it.", min=1)] = 100,
     bits: BitsOption = 32,
     repeats: RepeatsOption = 5,
-    peer: Annotated[
-        Peer | None, typer.Option(help="Measure another system's masking in the same run.")
-    ] = None,
+    peer: PeerOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Mask expansion and addition, beside the bare AES-CTR keystream."""
@@ -204,15 +236,15 @@ def bench_shamir_command(
     holders: Annotated[int, typer.Option(help="Parties that get a share.", min=1)] = 100,
     threshold: Annotated[int, typer.Option(help="Shares that rebuild a secret.", min=1)] = 51,
     repeats: RepeatsOption = 15,
+    peer: PeerOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Sharing and rebuilding secrets, beside a bare matrix product; status 1 if one is wrong."""
     from simulations.bench.shamir import bench_shamir
 
-    figures = bench_shamir(secrets, holders, threshold, repeats)
+    figures = bench_shamir(secrets, holders, threshold, repeats, peer)
     show("shamir", figures, as_json)
-    if not figures["correct"]:
-        raise typer.Exit(1)
+    exit_if_wrong(figures)
 
 
 @bench.command("unmask")
@@ -223,15 +255,47 @@ def bench_unmask_command(
     bits: BitsOption = 24,
     workers: Annotated[int, typer.Option(help="Processes; 1 for none but this.", min=1)] = 1,
     repeats: RepeatsOption = 5,
+    peer: PeerOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """The server's last step, beside the bare keystream of its masks; status 1 if it is wrong."""
     from simulations.bench.unmask import bench_unmask
 
-    figures = bench_unmask(clients, dim, dropped, bits, workers, repeats)
+    figures = bench_unmask(clients, dim, dropped, bits, workers, repeats, peer, prose.print)
     show("unmask", figures, as_json)
-    if not figures["correct"]:
-        raise typer.Exit(1)
+    exit_if_wrong(figures)
+
+
+@bench.command("sampler")
+def bench_sampler_command(
+    coins: Annotated[int, typer.Option(help="Fair coins of one draw.", min=1, max=MAX_COINS)] = 64,
+    law: Annotated[SampledLaw, typer.Option(help="What is drawn.")] = SampledLaw.BINOMIAL,
+    variance: Annotated[
+        float,
+        typer.Option(help="Of one draw of the other laws.", min=MIN_VARIANCE, max=MAX_VARIANCE),
+    ] = 900.0,
+    samples: Annotated[int, typer.Option(help="Length of the vector.", min=1)] = 1 << 20,
+    repeats: RepeatsOption = 9,
+    as_json: JsonFlag = False,
+) -> None:
+    """Exact noise, beside NumPy's samplers and the bare AES-CTR keystream."""
+    from simulations.bench.sampler import bench_sampler
+
+    show("sampler", bench_sampler(law, coins, variance, samples, repeats), as_json)
+
+
+@bench.command("encode")
+def bench_encode_command(
+    dim: Annotated[int, typer.Option(help="Elements of the update.", min=1)] = 1 << 20,
+    coins: Annotated[int, typer.Option(help="Fair coins each.", min=0, max=MAX_COINS)] = 64,
+    rotate: Annotated[bool, typer.Option(help="Rotate before rounding.")] = False,
+    repeats: RepeatsOption = 9,
+    as_json: JsonFlag = False,
+) -> None:
+    """One client's path from clip to noise, stage by stage, beside a copy in memory."""
+    from simulations.bench.encode import bench_encode
+
+    show("encode", bench_encode(dim, coins, rotate, repeats), as_json)
 
 
 @bench.command("round")
@@ -252,6 +316,21 @@ def bench_round_command(
         raise typer.Exit(1)
 
 
+def show_campaign(
+    figures: Mapping[str, Any], counts: Mapping[str, Mapping[str, Mapping[str, int]]], as_json: bool
+) -> None:
+    """Print figures, and a table of outcomes: one line for each behaviour or decoder."""
+    show("campaign", {**figures, **counts} if as_json else figures, as_json)
+    if as_json:
+        return
+    for title, rows in counts.items():
+        table = Table(title, "outcomes")
+        for name, ends in rows.items():
+            text = ", ".join(f"{outcome}: {count:,}" for outcome, count in sorted(ends.items()))
+            table.add_row(escape(name), escape(text))
+        Console().print(table)
+
+
 def show(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
     """Print figures as one JSON object, or as a table for people."""
     if as_json:
@@ -261,6 +340,12 @@ def show(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
     for name, value in figures.items():
         table.add_row(name, readable(value))
     Console().print(table)
+
+
+def exit_if_wrong(figures: Mapping[str, Any]) -> None:
+    """Exit status 1 if our result or a peer's is not what it must be."""
+    if not (figures["correct"] and figures.get("peer_correct", True)):
+        raise typer.Exit(1)
 
 
 def explain(config: RunConfig, summary: Summary, out: Path, console: Console) -> None:
@@ -296,7 +381,7 @@ def readable(value: object) -> str:
 def main() -> None:
     """Entry point: typed errors become one line on standard error and exit status 2."""
     from dp import PrivacyError
-    from protocol.errors import ConfigurationError, PolicyError
+    from protocol.errors import PolicyError
     from secagg import ProtocolError
 
     try:

@@ -1,0 +1,34 @@
+"""A fault campaign: thousands of rounds with hostile parties, and what became of each.
+
+Four families of behaviours take turns. On a hostile *wire* every message, in both directions, may
+be lost, doubled, delayed by a stage, changed, cut, extended or exchanged for an older one, and all
+arrive in random order. *Encoded* rounds do the same to clients that encode real updates, whose sum
+is decoded. *Clients* lie with valid signatures. *Servers* tell clients different things, and some
+clients work for them.
+
+With an honest server a round must end in the exact sum over the survivors it names, or in a typed
+error: never in a wrong sum, another exception, or not at all. A hostile server must never get both
+secrets of an honest client, and honest clients must never give up shares for two stories. A
+schedule is fixed by its number, the seed and the choice of behaviours, so that a failure can be run
+again by itself.
+"""
+
+from simulations.bench.faults.campaign import (
+    FAMILIES,
+    PLAYS,
+    Campaign,
+    behaviours_named,
+    run_campaign,
+    run_schedule,
+)
+from simulations.bench.faults.wire import FAULTS
+
+__all__ = [
+    "FAMILIES",
+    "FAULTS",
+    "PLAYS",
+    "Campaign",
+    "behaviours_named",
+    "run_campaign",
+    "run_schedule",
+]

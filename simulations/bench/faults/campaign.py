@@ -1,0 +1,112 @@
+"""The campaign: schedules, each with one hostile behaviour, and what became of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from simulations.bench.faults.contexts import Tally, no_hang
+from simulations.bench.faults.encoded import play_encoded
+from simulations.bench.faults.lies import LIES
+from simulations.bench.faults.rounds import Verdict
+from simulations.bench.faults.servers import SERVERS, play_server
+from simulations.bench.faults.staged import play_liar, play_wire
+
+Play = Callable[[np.random.Generator, int, float, Tally], Verdict]
+"""Runs one schedule: (rng, number, rate of faults on the wire, counts)."""
+
+FAMILIES: Mapping[str, Mapping[str, Play]] = {
+    "wire": {"wire: faults only": play_wire},
+    "encoded": {"wire: updates encoded, masked, decoded": play_encoded},
+    "client": {f"client: {name}": partial(play_liar, lie) for name, lie in LIES.items()},
+    "server": {f"server: {name}": partial(play_server, kind) for name, kind in SERVERS.items()},
+}
+"""Every hostile behaviour by its name in reports."""
+
+PLAYS: Mapping[str, Play] = {
+    name: play for family in FAMILIES.values() for name, play in family.items()
+}
+
+
+@dataclass(slots=True)
+class Campaign:
+    """What a campaign found.
+
+    Attributes:
+        behaviours: schedules by how they ended, for each behaviour.
+        refusals: messages refused, by reason.
+        faults: faults injected on the wire, by kind.
+        failures: numbers of schedules that broke a promise, with the behaviour and what happened.
+    """
+
+    behaviours: dict[str, Counter[str]] = field(default_factory=dict)
+    refusals: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Schedules by how they ended, over all behaviours."""
+        return sum(self.behaviours.values(), Counter())
+
+
+def behaviours_named(names: Sequence[str]) -> tuple[str, ...]:
+    """The behaviours of these names or families; all of them for no name at all.
+
+    Raises:
+        ValueError: a name is neither.
+    """
+    if not names:
+        return tuple(PLAYS)
+    chosen: list[str] = []
+    for name in names:
+        if name not in FAMILIES and name not in PLAYS:
+            raise ValueError(f"no behaviour or family {name!r}; families: {', '.join(FAMILIES)}")
+        chosen += FAMILIES.get(name, [name])
+    return tuple(dict.fromkeys(chosen))
+
+
+def run_campaign(
+    schedules: int,
+    seed: int,
+    rate: float,
+    progress: Callable[[], None] = lambda: None,
+    *,
+    names: Sequence[str] = (),
+    first: int = 0,
+) -> Campaign:
+    """Run schedules first .. first + schedules - 1, the behaviours taking turns.
+
+    Args:
+        rate: probability of a fault on the wire, for each message.
+        progress: called after each schedule.
+        names: behaviours or families to play; all of them if empty.
+        first: number of the first schedule, to run one again or to go on after others.
+    """
+    campaign = Campaign()
+    chosen = behaviours_named(names)
+    for number in range(first, first + schedules):
+        run_schedule(number, seed, rate, campaign, chosen[number % len(chosen)])
+        progress()
+    return campaign
+
+
+def run_schedule(number: int, seed: int, rate: float, campaign: Campaign, name: str) -> str:
+    """Run one schedule and enter it; returns how it ended."""
+    tally = Tally()
+    try:
+        with no_hang():
+            verdict = PLAYS[name](np.random.default_rng([seed, number]), number, rate, tally)
+    except Exception as error:
+        # Whatever comes out here is a finding: say what it was and go on.
+        verdict = Verdict("untyped error", f"{type(error).__name__}: {error}")
+    campaign.behaviours.setdefault(name, Counter())[verdict.outcome] += 1
+    campaign.refusals.update(tally.refusals)
+    campaign.faults.update(tally.faults)
+    if verdict.problem is not None:
+        campaign.failures[number] = f"{name}: {verdict.problem}"
+    return verdict.outcome

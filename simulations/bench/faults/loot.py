@@ -1,0 +1,206 @@
+"""What a hostile server got out of the clients of one session, and what that breaks.
+
+Only what clients sent is counted, and what colluders know. A promise is broken if the server could
+rebuild both secrets of an honest client, or a seed that had to stay, or if honest clients gave up
+shares for different sets, or for a set that no honest client may answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from secagg import SessionContext
+from secagg.client import held_by
+from secagg.keys import KEY_BYTES, signature_is_valid
+from secagg.merkle import proof_is_valid
+from secagg.messages import (
+    ADVERTISEMENT_ENTRY_BYTES,
+    Advertisement,
+    Roster,
+    SeedShares,
+    UnmaskShares,
+    encode_set,
+)
+from secagg.roster import RoundRoster
+from secagg.shamir import SHARE_BYTES
+from secagg.tags import Usage, encode_index
+
+LOW_ORDER = (bytes(32), b"\1" + bytes(31))
+"""Two of the X25519 public keys with which everybody agrees on the same constant."""
+
+SELF_MASK, MASKING_KEY, SEED = "self-mask seed", "masking key", "removable seed"
+
+Kind = tuple[str, int]
+"""Which secret of a client a share is of; the number counts removable seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One story that a client was told: who is on the roster, who shared, who is in the sum.
+
+    Attributes:
+        roster: its members, graph and hash.
+        shown: the roster as it was sent, with the root, proof and keys that the client saw.
+        participants: U2.
+        survivors: U3.
+    """
+
+    roster: RoundRoster
+    shown: Roster
+    participants: tuple[int, ...]
+    survivors: tuple[int, ...]
+
+
+class Loot:
+    """Shares by owner and kind, and the stories that honest clients gave them up for.
+
+    Args:
+        context: of the session.
+        colluders: clients that tell the server all they know.
+        own: what honest clients advertised.
+    """
+
+    def __init__(
+        self,
+        context: SessionContext,
+        colluders: Iterable[int],
+        own: Mapping[int, Advertisement],
+    ) -> None:
+        self._context = context
+        self._colluders = frozenset(colluders)
+        self._own = own
+        self._shares: defaultdict[tuple[int, Kind], set[int]] = defaultdict(set)
+        self._stories: dict[int, list[View]] = {}
+
+    @property
+    def released(self) -> int:
+        """Honest clients that gave up shares."""
+        return len(self._stories)
+
+    def know(self, holder: int, owner: int) -> None:
+        """The server read a holder's shares of all secrets of an owner."""
+        for kind in ((SELF_MASK, 0), (MASKING_KEY, 0)):
+            self._shares[owner, kind].add(holder)
+        for number in range(self._context.seeds):
+            self._shares[owner, (SEED, number)].add(holder)
+
+    def take(self, message: UnmaskShares, told: Sequence[View]) -> None:
+        """Count an honest client's answer under the story that it signed."""
+        index = encode_index(message.sender)
+        for view in reversed(told):
+            signed = (view.roster.hash, index, self._set(view), message.shares, message.seeds)
+            if self._is_signed(message.sender, message.signature, Usage.UNMASK, signed):
+                break
+        else:
+            raise ValueError(f"client {message.sender} signed a set that it was never told")
+        self._stories.setdefault(message.sender, []).append(view)
+        owners = held_by(message.sender, set(view.participants), view.roster.graph)
+        if len(message.shares) != SHARE_BYTES * len(owners):
+            raise ValueError(f"client {message.sender} gave up {len(message.shares)} bytes")
+        alive = set(view.survivors)
+        for owner in owners:
+            kind = SELF_MASK if owner in alive else MASKING_KEY
+            self._shares[owner, (kind, 0)].add(message.sender)
+
+    def take_seeds(self, message: SeedShares, missing: tuple[int, ...], told: View) -> None:
+        """Count an honest client's shares of seeds; which they are follows from its story."""
+        which = self._context.removed_seeds(len(told.survivors))
+        owners = held_by(message.sender, set(missing), told.roster.graph)
+        if len(message.shares) != SHARE_BYTES * len(owners) * len(which):
+            raise ValueError(f"client {message.sender} gave up {len(message.shares)} bytes")
+        for owner in owners:
+            for number in which:
+                self._shares[owner, (SEED, number)].add(message.sender)
+
+    def broken(self) -> str | None:
+        """Every promise that is broken, if one is."""
+        checks = (self._both_secrets, self._kept_seeds, self._two_stories, self._bad_story)
+        return "; ".join(problem for check in checks if (problem := check())) or None
+
+    # -- promises -----------------------------------------------------------------------------
+
+    def _two_stories(self) -> str | None:
+        answered = {
+            (view.shown.root, view.roster.members, view.survivors)
+            for views in self._stories.values()
+            for view in views
+        }
+        if len(answered) > 1:
+            return f"honest clients gave up shares for {len(answered)} stories"
+        return None
+
+    def _both_secrets(self) -> str | None:
+        for owner in self._honest():
+            if all(self._can_rebuild(owner, (kind, 0)) for kind in (SELF_MASK, MASKING_KEY)):
+                return f"the server has both secrets of client {owner}"
+        return None
+
+    def _kept_seeds(self) -> str | None:
+        """A seed that stays for whatever story was answered must not be rebuilt."""
+        stories = [view for views in self._stories.values() for view in views]
+        given = {i for v in stories for i in self._context.removed_seeds(len(v.survivors))}
+        for owner in self._honest():
+            for number in range(self._context.seeds):
+                if number not in given and self._can_rebuild(owner, (SEED, number)):
+                    return f"the server has seed {number} of client {owner}, which had to stay"
+        return None
+
+    def _bad_story(self) -> str | None:
+        for u, views in self._stories.items():
+            for view in views:
+                problem = self._objection(u, view)
+                if problem:
+                    return f"client {u} gave up shares although {problem}"
+        return None
+
+    def _objection(self, u: int, view: View) -> str | None:
+        """Why an honest client must not have answered this story."""
+        roster, least = view.roster, self._context.minimum_survivors
+        sets = (roster.members, view.participants, view.survivors)
+        if any(len(each) < least for each in sets):
+            return f"fewer than {least} clients were left"
+        if not set(sets[2]) <= set(sets[1]) <= set(sets[0]):
+            return "a set was not inside the one before"
+        if u not in view.survivors:
+            return "it was told to be lost"
+        if u not in roster.members or not self._is_in_tree(u, view):
+            return "its own entry was not in the tree"
+        keys = [*_keys_in(view.shown.entries), self._own[u].sealing_key, self._own[u].masking_key]
+        if len(set(keys)) < len(keys):
+            return "a key was repeated"
+        if set(keys) & set(LOW_ORDER):
+            return "a key had small order"
+        return None
+
+    # -- helpers ------------------------------------------------------------------------------
+
+    def _can_rebuild(self, owner: int, kind: Kind) -> bool:
+        return len(self._shares[owner, kind]) >= self._context.threshold
+
+    def _honest(self) -> list[int]:
+        return [u for u in range(self._context.size) if u not in self._colluders]
+
+    def _set(self, view: View) -> bytes:
+        return encode_set(view.survivors, self._context.size)
+
+    def _is_in_tree(self, u: int, view: View) -> bool:
+        members, shown = view.roster.members, view.shown
+        entry, place = self._own[u].entry(), members.index(u)
+        return proof_is_valid(shown.root, entry, place, len(members), shown.proof)
+
+    def _is_signed(
+        self, signer: int, signature: bytes, usage: Usage, parts: tuple[bytes, ...]
+    ) -> bool:
+        return signature_is_valid(self._context.cohort[signer], signature, usage, *parts)
+
+
+def _keys_in(entries: bytes) -> list[bytes]:
+    """All public keys of concatenated roster entries."""
+    starts = range(0, len(entries), ADVERTISEMENT_ENTRY_BYTES)
+    return [
+        entries[start + offset : start + offset + KEY_BYTES]
+        for start in starts
+        for offset in (0, KEY_BYTES)
+    ]

@@ -1,0 +1,423 @@
+"""Servers that deviate, by name: each tells clients something that an honest one would not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from secagg import Mode, SessionContext
+from secagg.keys import AgreementKey
+from secagg.messages import ADVERTISEMENT_ENTRY_BYTES, Advertisement, Roster, context_tag
+from secagg.roster import RoundRoster, advertisement_parts
+from secagg.sealing import unseal
+from secagg.tags import Usage
+from simulations.bench.faults.contexts import (
+    Tally,
+    Wanted,
+    changed_context,
+    identity_of,
+    random_context,
+)
+from simulations.bench.faults.crowd import Crowd, Members
+from simulations.bench.faults.loot import LOW_ORDER
+from simulations.bench.faults.rounds import Verdict
+
+_ACTIVE = Wanted(mode=Mode.ACTIVE, spare=1)
+
+
+class _Hostile(Crowd):
+    """A hostile server; `wanted` is what it needs of its session."""
+
+    wanted = _ACTIVE
+
+    def __init__(
+        self, context: SessionContext, rng: np.random.Generator, salt: bytes, tally: Tally
+    ) -> None:
+        super().__init__(context, rng, salt, tally)
+        self.spare = context.size - context.minimum_survivors
+        self._common: RoundRoster | None = None
+
+    @property
+    def common(self) -> RoundRoster:
+        """The honest roster."""
+        if self._common is None:
+            self._common = RoundRoster.build(self.context, self.advertised)
+        return self._common
+
+    def roster_for(self, u: int) -> RoundRoster:
+        """The same honest one for all."""
+        return self.common
+
+    def halves(self) -> tuple[set[int], set[int]]:
+        """Two groups of clients: parts of the ring on a sparse graph, random ones otherwise."""
+        order = [int(u) for u in self.rng.permutation(self.context.size)]
+        if self.context.degree:
+            order = self._along_the_ring(order[0])
+        middle = len(order) // 2
+        return set(order[:middle]), set(order[middle:])
+
+    def _along_the_ring(self, start: int) -> list[int]:
+        """Everybody by distance on the graph from one client, so that halves are arcs."""
+        order = [start]
+        for u in order:
+            order += [v for v in self.common.graph.neighbours(u) if v not in order]
+        return order
+
+
+class SplitsSurvivors(_Hostile):
+    """Each half is told that some of the other half are lost; signatures are made to fit."""
+
+    def announce(self) -> None:
+        """Tell both stories."""
+        one, other = self.halves()
+        lost = int(self.rng.integers(1, self.spare + 1))
+        alive = tuple(sorted(self.uploaded))
+        stories = [
+            tuple(u for u in alive if u not in self.some_honest(tuple(sorted(half)), count))
+            for half, count in ((other, lost), (one, int(self.rng.integers(lost + 1))))
+        ]
+        self.bluffs = self.rng.random() < 0.5
+        for u in alive:
+            self.tell(u, stories[0] if u in one else stories[1])
+
+    def signatures_for(self, u: int) -> Mapping[int, bytes]:
+        """Those on u's own story; then, for show, others, or those on the other story."""
+        own = dict(super().signatures_for(u))
+        quorum = self.rosters[u][-1].committee.quorum
+        if self.bluffs:
+            for signers in self.signatures.values():
+                for signer in set(signers) & set(self.stories[u][-1]) - set(own):
+                    if len(own) < quorum:
+                        own[signer] = signers[signer]
+        return own
+
+
+class SplitsRosters(_Hostile):
+    """Half of the clients are shown another roster: a member less, or another tree."""
+
+    def collect_bundles(self) -> None:
+        """Show both rosters."""
+        self._half, other = self.halves()
+        advertised = dict(self.advertised)
+        changed = self.some_honest(tuple(sorted(other)), 1)[0]
+        if self.rng.random() < 0.5:
+            del advertised[changed]
+        else:
+            entry = self.rng.bytes(ADVERTISEMENT_ENTRY_BYTES)
+            tag = context_tag(self.context)
+            advertised[changed] = Advertisement.from_entry(tag, changed, entry)
+        self._other = RoundRoster.build(self.context, advertised)
+        super().collect_bundles()
+
+    def roster_for(self, u: int) -> RoundRoster:
+        """The common one, or the changed one if it has u in it."""
+        other = self._other
+        return other if u in self._half and u in other.members else self.common
+
+
+class SplitsParticipants(_Hostile):
+    """Half of the clients are told that somebody never shared, the others that it did."""
+
+    def deliver(self) -> None:
+        """Deliver under both stories."""
+        self._half, other = self.halves()
+        self._left_out = self.some_honest(tuple(sorted(other)), 1)
+        self._lost_for_all = self.rng.random() < 0.5
+        super().deliver()
+
+    def participants_for(self, u: int) -> Members:
+        """Without one client for one half."""
+        left_out = self._left_out if u in self._half else ()
+        return tuple(v for v in super().participants_for(u) if v not in left_out)
+
+    def survivors_for(self, u: int) -> Members:
+        """Without that client for all, or for the half that believes that it never shared."""
+        left_out = self._left_out if self._lost_for_all or u in self._half else ()
+        return tuple(v for v in super().survivors_for(u) if v not in left_out)
+
+
+class AsksTwice(_Hostile):
+    """At one stage, and after the last one, every client is asked again, for another set."""
+
+    def __init__(
+        self, context: SessionContext, rng: np.random.Generator, salt: bytes, tally: Tally
+    ) -> None:
+        super().__init__(context, rng, salt, tally)
+        self._again = str(rng.choice(["roster", "shares", "survivors", "confirmations", "never"]))
+
+    def show_roster(self, u: int) -> None:
+        """Perhaps twice."""
+        super().show_roster(u)
+        if self._again == "roster":
+            super().show_roster(u)
+
+    def deliver_to(self, u: int) -> None:
+        """Perhaps twice."""
+        super().deliver_to(u)
+        if self._again == "shares":
+            super().deliver_to(u)
+
+    def announce(self) -> None:
+        """Perhaps twice."""
+        super().announce()
+        if self._again == "survivors":
+            self._tell_another()
+
+    def convince(self) -> None:
+        """Perhaps twice; then everything again, for another set."""
+        super().convince()
+        if self._again == "confirmations":
+            super().convince()
+        self._tell_another()
+        super().convince()
+
+    def _tell_another(self) -> None:
+        alive = tuple(sorted(self.uploaded))
+        lost = self.some_honest(alive, 1)
+        for u in alive:
+            self.tell(u, tuple(v for v in alive if v not in lost))
+
+
+class ThinsSets(_Hostile):
+    """The roster, U2 or U3 is announced with fewer than the minimum of members."""
+
+    def advertise(self) -> None:
+        """Choose where to be thin, and who is left."""
+        super().advertise()
+        self._stage = int(self.rng.integers(3))
+        least = self.context.minimum_survivors
+        fewest = max(2, least - 2)
+        size = int(self.rng.integers(fewest, least)) if fewest < least else least - 1
+        chosen = self.rng.permutation(self.context.size)[:size]
+        self._left = tuple(sorted(int(u) for u in chosen))
+        if self._stage == 0:
+            left = {u: self.advertised[u] for u in self._left}
+            self._common = RoundRoster.build(self.context, left)
+            self.everybody = self._left
+
+    def participants_for(self, u: int) -> Members:
+        """Thin from the second stage on."""
+        whole = super().participants_for(u)
+        return whole if self._stage > 1 else tuple(v for v in whole if v in self._left)
+
+    def survivors_for(self, u: int) -> Members:
+        """Thin in any case."""
+        return tuple(v for v in super().survivors_for(u) if v in self._left)
+
+
+class LosesTheListener(_Hostile):
+    """One client is told, like everybody, that it is itself lost."""
+
+    def announce(self) -> None:
+        """Tell all one story."""
+        alive = tuple(sorted(self.uploaded))
+        lost = self.some_honest(alive, 1)
+        for u in alive:
+            self.tell(u, tuple(v for v in alive if v not in lost))
+
+
+class InventsSurvivors(_Hostile):
+    """U3 has a client that never shared anything."""
+
+    def deliver(self) -> None:
+        """Lose a bundle."""
+        self._invented = self.some_honest(tuple(sorted(self.bundles)), 1)
+        for u in self._invented:
+            self.bundles.pop(u)
+        super().deliver()
+
+    def survivors_for(self, u: int) -> Members:
+        """With the client whose bundle was lost."""
+        return tuple(sorted({*self.uploaded, *self._invented}))
+
+
+class FixesTheTree(_Hostile):
+    """The root is chosen before anybody advertised, and with it the ring; all else is honest."""
+
+    def roster_for(self, u: int) -> RoundRoster:
+        """The tree of other entries."""
+        if self._common is None:
+            tag, size = context_tag(self.context), ADVERTISEMENT_ENTRY_BYTES
+            fixed = {
+                v: Advertisement.from_entry(tag, v, self.rng.bytes(size)) for v in self.advertised
+            }
+            self._common = RoundRoster.build(self.context, fixed)
+        return self._common
+
+    def message_of(self, u: int, roster: RoundRoster) -> Roster:
+        """The honest entries under that tree."""
+        return _with_entries(super().message_of(u, roster), u, roster, self.advertised)
+
+
+def _with_entries(
+    message: Roster, u: int, roster: RoundRoster, shown: Mapping[int, Advertisement]
+) -> Roster:
+    """The message with other entries of the recipient's neighbours."""
+    entries = b"".join(shown[v].entry() for v in roster.graph.neighbours(u))
+    return msgspec.structs.replace(message, entries=entries)
+
+
+class SubstitutesKeys(_Hostile):
+    """Every client is shown sealing keys of the server instead of the others' own."""
+
+    def message_of(self, u: int, roster: RoundRoster) -> Roster:
+        """The honest tree, and forged entries of the neighbours."""
+        self._keys = {
+            v: AgreementKey(identity_of(v).private_bytes()) for v in range(self.context.size)
+        }
+        forged = {
+            v: msgspec.structs.replace(a, sealing_key=self._keys[v].public)
+            for v, a in self.advertised.items()
+        }
+        return _with_entries(super().message_of(u, roster), u, roster, forged)
+
+    def deliver(self) -> None:
+        """Read what was sealed, and stop: there is nothing more to gain."""
+        for owner in self.bundles:
+            graph = self.common.graph
+            for holder in set(graph.holders(owner)) - {owner}:
+                shared = self._keys[holder].agree(self.advertised[owner].sealing_key)
+                sealed = self.sealed_for(owner, holder)
+                unseal(shared, self.common.hash, owner, holder, sealed)
+                self.loot.know(holder, owner)
+
+
+class ReplaysConfirmations(SplitsSurvivors):
+    """Two stories; signatures on each come from rounds in which it was the truth for all."""
+
+    def signatures_for(self, u: int) -> Mapping[int, bytes]:
+        """Of this round as far as there are any, then of the other round."""
+        own = dict(self.on_story(self.rosters[u][-1], self.stories[u][-1]))
+        story = self.stories[u][-1]
+        quorum = self.rosters[u][-1].committee.quorum
+        for signer, signature in self._elsewhere(story).items():
+            if signer not in own and len(own) < quorum:
+                own[signer] = signature
+        return own
+
+    def _elsewhere(self, story: Members) -> Mapping[int, bytes]:
+        """Everybody's signatures on a story, honestly got in another round of the session."""
+        if not hasattr(self, "_known"):
+            self._known: dict[Members, Mapping[int, bytes]] = {}
+        if story not in self._known:
+            number = self.context.round_number + 1 + len(self._known)
+            context = changed_context(self.context, {"round_number": number})
+            other = _ToldOnce(context, np.random.default_rng(number), b"another", Tally())
+            other.story = story
+            for stage in (other.advertise, other.collect_bundles, other.deliver, other.announce):
+                stage()
+            self._known[story] = other.on_story(other.rosters[story[0]][-1], story)
+        return self._known[story]
+
+
+class _ToldOnce(Crowd):
+    """An honest server of another round, in which just these clients survive."""
+
+    story: Members = ()
+
+    def survivors_for(self, u: int) -> Members:
+        """The given set."""
+        return self.story
+
+    def announce(self) -> None:
+        """Only to those in it."""
+        self.uploaded &= set(self.story)
+        super().announce()
+
+
+class RepeatsKeys(_Hostile):
+    """A colluder advertises, and signs, an honest client's masking key as its own; then leaves."""
+
+    wanted = replace(_ACTIVE, colluders=1)
+
+    def advertise(self) -> None:
+        """Change one entry."""
+        super().advertise()
+        self._liar = min(self.colluders)
+        entry = self.advertised[self._liar]
+        keys = self.bad_keys(entry)
+        parts = advertisement_parts(self.context, self._liar, *keys, entry.nonce)
+        self.advertised[self._liar] = msgspec.structs.replace(
+            entry,
+            sealing_key=keys[0],
+            masking_key=keys[1],
+            signature=identity_of(self._liar).sign(Usage.ADVERTISE, *parts),
+        )
+
+    def bad_keys(self, entry: Advertisement) -> tuple[bytes, bytes]:
+        """Sealing and masking key to advertise."""
+        honest = self.some_honest(self.everybody, 1)[0]
+        return entry.sealing_key, self.advertised[honest].masking_key
+
+    def deliver(self) -> None:
+        """Without the colluder."""
+        self.bundles.pop(self._liar, None)
+        super().deliver()
+
+
+class UsesSmallOrder(RepeatsKeys):
+    """A colluder advertises, and signs, keys with which everybody agrees on a constant."""
+
+    def bad_keys(self, entry: Advertisement) -> tuple[bytes, bytes]:
+        """Both of small order."""
+        return LOW_ORDER
+
+
+class WantsMoreSeeds(_Hostile):
+    """Clients are asked for seeds of clients that are not in the sum, of their own, and again."""
+
+    wanted = replace(_ACTIVE, removable=True)
+
+    def announce(self) -> None:
+        """Somebody is lost, so that there is somebody to ask about in vain."""
+        self._lost = self.some_honest(tuple(sorted(self.uploaded)), 1)
+        self.uploaded -= set(self._lost)
+        super().announce()
+
+    def recover(self) -> None:
+        """Twice."""
+        super().recover()
+        super().recover()
+
+    def missing_for(self, u: int) -> Members:
+        """The lost one, the asked one, or a random set."""
+        kind = self.rng.integers(3)
+        if kind == 0:
+            return self._lost
+        if kind == 1:
+            return (u,)
+        return tuple(v for v in self.everybody if self.rng.random() < 0.5)
+
+
+SERVERS: Mapping[str, type[_Hostile]] = {
+    "splits survivors": SplitsSurvivors,
+    "splits rosters": SplitsRosters,
+    "splits participants": SplitsParticipants,
+    "asks twice": AsksTwice,
+    "thins sets": ThinsSets,
+    "tells a client that it is lost": LosesTheListener,
+    "invents survivors": InventsSurvivors,
+    "fixes the tree": FixesTheTree,
+    "substitutes keys": SubstitutesKeys,
+    "replays confirmations": ReplaysConfirmations,
+    "repeats keys": RepeatsKeys,
+    "uses keys of small order": UsesSmallOrder,
+    "wants more seeds": WantsMoreSeeds,
+}
+"""Every hostile server by its name in reports."""
+
+
+def play_server(
+    kind: type[_Hostile], rng: np.random.Generator, number: int, rate: float, tally: Tally
+) -> Verdict:
+    """One session with a hostile server; it delivers all of its messages, so `rate` is not used."""
+    context = random_context(rng, number, kind.wanted)
+    server = kind(context, rng, rng.bytes(4), tally)
+    server.run()
+    problem = server.loot.broken()
+    if problem is not None:
+        return Verdict("promise broken", problem)
+    return Verdict("one set answered" if server.loot.released else "nothing given up")
