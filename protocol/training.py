@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dp import CoinSchedule, Ledger, noise_multiplier_for_epsilon
+from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from protocol.adapters.memory import Dropouts, RoundOutcome
 from protocol.aggregators import Aggregator, UpdateSource
 from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate
@@ -80,6 +81,10 @@ class TrainingPlan:
                 (self.tolerated_dropouts, self.tolerated_colluders),
                 "at least 0",
             )
+        # Written so that NaN fails the test.
+        if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
+            valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
+            raise ParameterError("clip_l2", self.clip_l2, valid)
         degree, threshold = self.graph
         fewest = fewest_survivors(threshold, self.tolerated_colluders, degree)
         if self.minimum_survivors < fewest:

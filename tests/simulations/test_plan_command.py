@@ -1,0 +1,107 @@
+"""`veilsum plan`: golden graphs, whole deployments, and what is said when it cannot be done."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from typer.testing import CliRunner
+
+from dp import BinomialRelease, BudgetExceededError, Ledger
+from protocol.errors import ConfigurationError
+from secagg import ParameterError
+from simulations import cli
+
+runner = CliRunner()
+GOAL = ("--epsilon", "6", "--rounds", "4", "--dim", "2000")
+
+
+def plan(*arguments):
+    result = runner.invoke(cli.app, ["plan", *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(error, *arguments):
+    result = runner.invoke(cli.app, ["plan", *arguments])
+    assert isinstance(result.exception, error), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "graph"),
+    [
+        (("--clients", "1000"), {"degree": 52, "threshold": 37}),
+        (("--clients", "100", "--adversary", "semi_honest"), {"degree": 12, "threshold": 6}),
+        (("--clients", "100", "--graph", "auto"), {"degree": 99, "threshold": 53}),
+    ],
+)
+def test_the_graph_alone(arguments, graph):
+    assert plan(*arguments)["graph"] == graph
+
+
+def test_a_deployment_states_everything():
+    figures = plan("--clients", "50", *GOAL, "--compression", "4")
+    assert figures["length"] == 495 and figures["dimension"] == 2000
+    assert figures["bits"] < figures["bits_exact"]
+    assert figures["bits_per_coordinate"] == figures["bits"] * 495 / 2000
+    assert figures["coins_per_client"] > 0 < figures["removable_seeds"]
+    assert figures["megabytes_per_client"] == sum(figures["bytes_each"].values()) / 1e6
+    assert 0.0 < figures["squared_error"]["noise_excess"] < 0.07
+    epsilons = figures["epsilons"]
+    assert epsilons["outsider"] < epsilons["server"] <= 6.0 < epsilons["sybil"]
+    assert (epsilons["secagg_alone"], epsilons["colluders"]) == ("inf", 2)
+    assert "zero-out" in epsilons["adjacency"]
+
+
+def test_large_cohorts_get_a_sparse_graph_and_exactness_costs_bits():
+    sparse = plan("--clients", "300", *GOAL)
+    complete = plan("--clients", "300", *GOAL, "--graph", "complete", "--wrap-probability", "0")
+    assert sparse["graph"]["degree"] < complete["graph"]["degree"] == 299
+    assert complete["bits"] == complete["bits_exact"] == sparse["bits_exact"] > sparse["bits"]
+
+
+def test_more_error_allowed_costs_fewer_bits():
+    near, far = (plan("--clients", "50", *GOAL, "--error-share", share) for share in ("0.01", "1"))
+    assert far["bits"] < near["bits"]
+    assert near["squared_error"]["noise"] < far["squared_error"]["noise"]
+
+
+def test_a_table_for_people():
+    result = runner.invoke(cli.app, ["plan", "--clients", "50", *GOAL])
+    assert result.exit_code == 0
+    for text in ("coins per client", "epsilons, server", "zero-out", "graph, threshold"):
+        assert text in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        (("--clients", "50", "--graph", "ring"), ConfigurationError, "auto, sparse, complete"),
+        (("--clients", "50", *GOAL, "--bits", "24"), ConfigurationError, "worked out"),
+        (("--clients", "50", *GOAL, "--delta", "1.5"), ParameterError, "strictly between 0 and 1"),
+        (("--clients", "50", "--epsilon", "0"), ParameterError, "positive"),
+        (("--clients", "50", *GOAL, "--dropout", "0.6"), ParameterError, "tolerated_dropouts"),
+        (("--clients", "50", *GOAL, "--error-share", "0"), ParameterError, "error_share"),
+        (("--clients", "50", *GOAL, "--clip", "nan"), ParameterError, "clip_l2"),
+        (("--clients", "50", *GOAL, "--wrap-probability", "0.1"), ParameterError, "wrap_prob"),
+        (
+            ("--clients", "10", "--epsilon", "0.01", "--rounds", "1000", "--dim", "1000000"),
+            ParameterError,
+            "raise epsilon",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_says_what_to_change(arguments, error, says):
+    assert says in refused(error, *arguments)
+
+
+def test_a_spent_budget_plans_nothing(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.open(path) as ledger:
+        ledger.append(BinomialRelease(1024, 16.0, 16, 10))
+    arguments = ("--clients", "50", "--rounds", "4", "--dim", "2000", "--ledger", str(path))
+    assert math.isclose(plan("--epsilon", "6", *arguments)["epsilon_spent"], 4.41, abs_tol=0.03)
+    message = refused(BudgetExceededError, "--epsilon", "4", *arguments)
+    assert "4.4" in message
