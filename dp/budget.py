@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dp.accounting.accountant import Accountant
+from dp.accounting.base import Accountant
 from dp.errors import BudgetExceededError
 from dp.events import Event
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 from dp.accounting.accountant import DominationAccountant, FailureReserve
-from dp.accounting.domination import MAX_TOTAL_COINS
 from dp.accounting.gaussian import gaussian_mu
-from dp.events import BinomialRelease
+from dp.accounting.laws import MAX_TOTAL_COINS, MAX_VARIANCE
+from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 
 _GROWTH = 1.125
+_VARIANCE_TOLERANCE = 1e-6
 
 
 def noise_multiplier_for_epsilon(epsilon: float, delta: float, rounds: int = 1) -> float:
@@ -75,15 +76,82 @@ def coins_for_epsilon(
     while high <= MAX_TOTAL_COINS // 2 and not enough(high):
         low, high = high, math.ceil(high * _GROWTH)
     if high > MAX_TOTAL_COINS // 2:
-        raise ValueError(
-            f"epsilon {epsilon:g} at delta {delta:g} over {rounds} rounds with l2_sensitivity "
-            f"{l2_sensitivity:g} needs more than {MAX_TOTAL_COINS} coins; raise epsilon or "
-            f"delta, run fewer rounds, or lower the sensitivity (a smaller scale)"
-        )
+        coins = f"{MAX_TOTAL_COINS} coins"
+        raise ValueError(_infeasible(epsilon, delta, rounds, l2_sensitivity, coins))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return 2 * high
+
+
+def variance_for_epsilon(
+    epsilon: float,
+    delta: float,
+    l2_sensitivity: float,
+    linf_sensitivity: int,
+    rounds: int = 1,
+    contributors: int | None = None,
+    reserve: FailureReserve | None = None,
+) -> float:
+    """Return the variance of Skellam or discrete Gaussian noise that meets a target.
+
+    Within one part in 10^6 of the smallest; the answer itself is checked.
+
+    Args:
+        epsilon: target of the whole run, > 0.
+        delta: target of the whole run, in (0, 1).
+        l2_sensitivity: integer units, >= 1.
+        linf_sensitivity: integer units, >= 1.
+        rounds: adaptive releases of equal noise, >= 1.
+        contributors: None for Skellam noise, whose *total* variance is returned; n for the sum
+            of n discrete Gaussians, of which *one client's* variance parameter is returned.
+        reserve: as for ``coins_for_epsilon``.
+
+    Raises:
+        ValueError: an argument is out of range, or no variance up to 2^30 in total is enough.
+    """
+    if not 1.0 <= l2_sensitivity < math.inf:
+        raise ValueError(f"l2_sensitivity must be finite and at least 1, got {l2_sensitivity!r}")
+    n = 1 if contributors is None else contributors
+    if n < 1:
+        raise ValueError(f"contributors must be at least 1, got {n}")
+
+    def enough(variance: float) -> bool:
+        """Say whether a total variance meets the target."""
+        vector = (float(l2_sensitivity), linf_sensitivity, 1)
+        skellam = contributors is None
+        event = (
+            SkellamRelease(variance, *vector)
+            if skellam
+            else DiscreteGaussianRelease(variance / n, n, *vector)
+        )
+        accountant = DominationAccountant(reserve)
+        accountant.compose(event, rounds)
+        return accountant.epsilon(delta) <= epsilon
+
+    sigma = l2_sensitivity * noise_multiplier_for_epsilon(epsilon, delta, rounds)
+    high = min(sigma**2, MAX_VARIANCE)
+    while not enough(high):
+        if high * _GROWTH > MAX_VARIANCE:
+            variance = f"a variance of {MAX_VARIANCE:g}"
+            raise ValueError(_infeasible(epsilon, delta, rounds, l2_sensitivity, variance))
+        high *= _GROWTH
+    low = high / _GROWTH
+    while enough(low):
+        low, high = low / _GROWTH, low
+    while high - low > _VARIANCE_TOLERANCE * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high / n
+
+
+def _infeasible(epsilon: float, delta: float, rounds: int, l2_sensitivity: float, what: str) -> str:
+    """Return what to say, and what to change, where no amount of noise in range is enough."""
+    return (
+        f"epsilon {epsilon:g} at delta {delta:g} over {rounds} rounds with l2_sensitivity "
+        f"{l2_sensitivity:g} needs more than {what}; raise epsilon or delta, run fewer rounds, "
+        "or lower the sensitivity (a smaller scale)"
+    )
 
 
 def _require_target(epsilon: float, delta: float, rounds: int) -> None:

@@ -44,11 +44,11 @@ def _require_size(name: str, value: object) -> None:
         raise ValueError(f"{name} must be finite and not negative, got {value!r}")
 
 
-def _require_probability(name: str, value: object) -> None:
-    """Raise unless ``value`` is a float in (0, 1]."""
+def _require_probability(name: str, value: float, largest: float = 1.0) -> None:
+    """Raise unless ``value`` is a float in (0, ``largest``]."""
     _require_size(name, value)
-    if not 0.0 < float(value) <= 1.0:  # type: ignore[arg-type]
-        raise ValueError(f"{name} must lie in (0, 1], got {value!r}")
+    if not 0.0 < value <= largest:
+        raise ValueError(f"{name} must lie in (0, {largest:g}], got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +195,7 @@ class LevelRelease:
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_integer("coins", self.coins, 0)
-        _require_probability("probability", self.probability)
-        if self.probability > 0.5:
-            raise ValueError(f"probability must be at most 1/2, got {self.probability!r}")
+        _require_probability("probability", self.probability, 0.5)
         _require_integer("levels", self.levels, 2)
         _require_size("norm", self.norm)
         if self.norm == 0.0:
@@ -248,11 +246,92 @@ class Composition:
 IntegerRelease: TypeAlias = BinomialRelease | DiscreteGaussianRelease | SkellamRelease
 """Releases whose noise is symmetric, log-concave, and on the integers."""
 
-Event: TypeAlias = IntegerRelease | GaussianRelease | LevelRelease | NonPrivateRelease | Composition
+SampledRelease: TypeAlias = IntegerRelease | GaussianRelease
+"""Releases of which a sampled cohort may be the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampled:
+    """A release over a cohort that every client joined by a coin of its own, seen by an outsider.
+
+    Mathematics: each client is in the sum with probability ``rate``, independently of the others
+    and of the past; then ``event``.
+
+    Assumptions: the adversary sees only what is released. It does not know who took part, *nor
+    how many did*: the sum is divided by a fixed number, and the noise and its amount do not
+    depend on the cohort. Clients keep no state between rounds, and no cap limits their rounds.
+    A server is not such an adversary, and its accountants refuse this event.
+
+    Attributes:
+        rate: q, in (0, 1].
+        event: what a cohort releases.
+    """
+
+    rate: float
+    event: SampledRelease
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        _require_probability("rate", self.rate)
+        _require_sampled(self.event)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizeSampled:
+    """A release over a cohort of fixed size, drawn without replacement, seen by an outsider.
+
+    Mathematics: a uniform subset of ``size`` of ``population`` clients, drawn afresh and
+    independently of the past, is in the sum; then ``event``. The sensitivities of ``event`` are
+    those of zero-out: they bound every client's vector, *all* clients alike.
+
+    Assumptions: the adversary sees only what is released, and does not know who took part; it
+    may know how many. The noise does not depend on the cohort. Clients keep no state between
+    rounds, and no cap limits their rounds.
+
+    Attributes:
+        size: clients of a cohort, >= 1.
+        population: clients drawn from, >= ``size``.
+        event: what a cohort releases.
+    """
+
+    size: int
+    population: int
+    event: SampledRelease
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        _require_integer("size", self.size, 1)
+        _require_integer("population", self.population, self.size)
+        _require_sampled(self.event)
+
+    @property
+    def rate(self) -> float:
+        """Return the share of the population that takes part."""
+        return self.size / self.population
+
+
+def _require_sampled(event: object) -> None:
+    """Raise unless a sampled event holds one plain release."""
+    if not isinstance(event, SampledRelease):
+        raise TypeError(f"event must be a release with noise, got {type(event).__name__}")
+
+
+Event: TypeAlias = (
+    IntegerRelease
+    | GaussianRelease
+    | LevelRelease
+    | NonPrivateRelease
+    | PoissonSampled
+    | FixedSizeSampled
+    | Composition
+)
 
 
 def leaves(event: object) -> Iterator[object]:
-    """Yield the simple events inside ``event``, in order, whatever their type."""
+    """Yield the simple events inside ``event``, in order, whatever their type.
+
+    A sampled event is one leaf: what is inside it happened to a cohort that was drawn.
+    """
     if isinstance(event, Composition):
         for part in event.parts:
             yield from leaves(part)

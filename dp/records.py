@@ -16,9 +16,11 @@ from dp.events import (
     Composition,
     DiscreteGaussianRelease,
     Event,
+    FixedSizeSampled,
     GaussianRelease,
     LevelRelease,
     NonPrivateRelease,
+    PoissonSampled,
     SkellamRelease,
 )
 
@@ -29,6 +31,8 @@ _TAGS: Final[Mapping[str, type[Event]]] = {
     "gaussian": GaussianRelease,
     "levels": LevelRelease,
     "non-private": NonPrivateRelease,
+    "poisson-sampled": PoissonSampled,
+    "fixed-size-sampled": FixedSizeSampled,
     "composition": Composition,
 }
 
@@ -45,6 +49,8 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "gaussian": ("sigma", "l2_sensitivity"),
     "levels": ("coins", "probability", "levels", "norm", "dimension", "rotated"),
     "non-private": (),
+    "poisson-sampled": ("rate", "event"),
+    "fixed-size-sampled": ("size", "population", "event"),
     "composition": ("parts",),
 }
 
@@ -76,6 +82,8 @@ def encode_event(event: Event) -> dict[str, Any]:
     fields = {name: getattr(event, name) for name in _FIELDS[tag]}
     if isinstance(event, Composition):
         fields["parts"] = [encode_event(part) for part in event.parts]
+    if isinstance(event, PoissonSampled | FixedSizeSampled):
+        fields["event"] = encode_event(event.event)
     return {"tag": tag, **fields}
 
 
@@ -98,6 +106,8 @@ def decode_event(record: object, depth: int = 0) -> Event:
     fields: dict[str, Any] = {name: record[name] for name in _FIELDS[tag]}
     if tag == "composition":
         fields["parts"] = _decode_parts(fields["parts"], depth)
+    if "event" in fields:
+        fields["event"] = decode_event(fields["event"], depth + 1)
     try:
         return _TAGS[tag](**fields)
     except (TypeError, ValueError) as error:

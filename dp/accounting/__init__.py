@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dp.accounting.accountant import (
-    Accountant,
-    DominationAccountant,
-    FailureReserve,
-    GaussianReference,
-    Theorem1Accountant,
-)
+from dp.accounting.accountant import DominationAccountant, FailureReserve, GaussianReference
+from dp.accounting.base import Accountant
+from dp.accounting.cpsgd import Theorem1Accountant
+from dp.accounting.discrete_gaussian import DiscreteGaussianSum
 from dp.accounting.domination import effective_sigma
+from dp.accounting.exact import ExactAccountant
 from dp.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dp.accounting.laws import BinomialNoise, NoiseLaw, SkellamNoise
+from dp.accounting.moments import MomentsAccountant
+from dp.accounting.outsider import OutsiderAccountant
+from dp.accounting.protection import FourEpsilons, four_epsilons, own_noise
+from dp.accounting.published import PublishedAccountant
+from dp.accounting.report import EpsilonReport, epsilons
 from dp.accounting.theorem1 import (
     Theorem1Parameters,
     Theorem1Result,
@@ -20,16 +24,29 @@ from dp.accounting.theorem1 import (
 
 __all__ = [
     "Accountant",
+    "BinomialNoise",
+    "DiscreteGaussianSum",
     "DominationAccountant",
+    "EpsilonReport",
+    "ExactAccountant",
     "FailureReserve",
+    "FourEpsilons",
     "GaussianReference",
+    "MomentsAccountant",
+    "NoiseLaw",
+    "OutsiderAccountant",
+    "PublishedAccountant",
+    "SkellamNoise",
     "Theorem1Accountant",
     "Theorem1Parameters",
     "Theorem1Result",
     "effective_sigma",
+    "epsilons",
+    "four_epsilons",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
+    "own_noise",
     "theorem1",
     "theorem1_epsilon",
 ]

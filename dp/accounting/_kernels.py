@@ -36,3 +36,44 @@ def largest_bounds(
             if bound > top:
                 top = bound
         best[row] = top
+
+
+@njit(cache=True)
+def bessel_ratios(variance: float, count: int, start: int, guess: float) -> NDArray[np.float64]:
+    """Return I_{j+1}(V)/I_j(V), j = 0..count-1, from a guess for j = ``start`` >= count."""
+    ratios = np.empty(count)
+    ratio = guess
+    for j in range(start, 0, -1):
+        ratio = 1.0 / (2.0 * j / variance + ratio)
+        if j <= count:
+            ratios[j - 1] = ratio
+    return ratios
+
+
+@njit(cache=True)
+def log_moments(
+    log_masses: NDArray[np.float64],
+    shift: int,
+    first: int,
+    last: int,
+    orders: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Set ``out[i]`` to ln of the sum over z = first..last of P[z]^a P[z + shift]^(1 - a).
+
+    ``a = orders[i]``, and ``log_masses[j]`` is ln P[j] = ln P[-j]. The sum is scaled by its
+    largest term, which is met first.
+    """
+    for i in range(orders.size):
+        order = orders[i]
+        top = -np.inf
+        for z in range(first, last + 1):
+            here = log_masses[abs(z)]
+            term = order * here + (1.0 - order) * log_masses[abs(z + shift)]
+            if term > top:
+                top = term
+        total = 0.0
+        for z in range(first, last + 1):
+            here = log_masses[abs(z)]
+            total += np.exp(order * here + (1.0 - order) * log_masses[abs(z + shift)] - top)
+        out[i] = top + np.log(total)

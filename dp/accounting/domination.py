@@ -1,4 +1,7 @@
-"""The Gaussian that dominates binomial noise: one number per release, no dimension in it.
+"""The Gaussian that dominates integer noise: one number per release, no dimension in it.
+
+The noise is any symmetric log-concave law on the integers: binomial, Skellam, sums of discrete
+Gaussians.
 
 For each integer shift k the pair (Z, Z + k) is compared with a pair that fails openly with
 probability delta_k and otherwise shows N(0, 1) against N(mu_k, 1). The smallest mu_k for which
@@ -30,22 +33,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from dp.accounting._kernels import largest_bounds
-from dp.accounting.tails import log_tails
-
-FloatArray: TypeAlias = NDArray[np.float64]
+from dp.accounting.laws import MAX_TOTAL_COINS, BinomialNoise, FloatArray, NoiseLaw
+from dp.accounting.tails import tails_of
 
 DENSE_SHIFTS: Final = 512
 """Shifts up to here are examined one by one; above, blocks of relative width 1/512."""
-
-MAX_TOTAL_COINS: Final = 1 << 32
-"""Largest N examined: the tables grow with sqrt(N)."""
 
 MAX_DELTA0: Final = 0.5
 """A mechanism that fails openly more often than not is of no interest to anybody."""
@@ -56,6 +55,9 @@ _MU_ROUNDING: Final = 1e-13
 inverse normal, whose values here are below 40."""
 
 _LARGEST_EXPONENT: Final = 700.0
+
+_LARGEST_ERROR: Final = 1.0
+"""A table off by more than a factor e is of no use to anybody."""
 
 _FAILURE_SLACK: Final = 1e-12
 """Relative reduction of each delta_k, so that their floating-point sum cannot pass delta0."""
@@ -90,19 +92,26 @@ class _Shifts:
     failures: FloatArray
 
 
-def _reach(coins: int, shift: int, failure: float) -> int:
-    """Return how far out the tables must go, at most coins / 2.
+def _reach(law: NoiseLaw, shift: int, failure: float) -> int:
+    """Return how far out the tables must go, at most to the end of the support.
 
-    Hoeffding: U(j) <= exp(-2 j^2 / N), so no j beyond the root has U(j) > failure. Five more
-    standard deviations make the truncated rest of the far tail negligible.
+    No j beyond ``last_likely`` has U(j) > failure. Five more standard deviations make the
+    truncated rest of the far tail negligible.
     """
-    last = math.ceil(math.sqrt(coins / 2 * math.log(1.0 / failure))) + 1
-    return min(coins // 2, last + shift + math.ceil(2.5 * math.sqrt(coins)) + 8)
+    last = law.last_likely(math.log(failure))
+    wanted = last + shift + math.ceil(5.0 * math.sqrt(law.variance)) + 8
+    return int(min(law.support, wanted))
 
 
-def _vertices(coins: int, shift: int, failure: float) -> _Vertices:
-    """Tabulate the vertices that matter for shifts up to ``shift`` and the least failure."""
-    tails = log_tails(coins, _reach(coins, shift, failure))
+def _vertices(law: NoiseLaw, shift: int, failure: float) -> _Vertices | None:
+    """Tabulate the vertices that matter for shifts up to ``shift`` and the least failure.
+
+    Returns None if the law cannot be tabulated that far.
+    """
+    masses = law.log_masses(_reach(law, shift, failure))
+    if not masses.error <= _LARGEST_ERROR:
+        return None
+    tails = tails_of(law, masses)
     below = shift // 2 + 1
     zq_high = -special.ndtri_exp(tails.lower)
     zq_low = -special.ndtri_exp(tails.upper)
@@ -180,10 +189,8 @@ def _largest_ratio(table: _Vertices, shifts: _Shifts) -> float:
     return ratio
 
 
-def _require(coins: int, l2_sensitivity: float, linf_sensitivity: int, delta0: float) -> None:
+def _require(l2_sensitivity: float, linf_sensitivity: int, delta0: float) -> None:
     """Raise ``ValueError`` naming the argument that is out of range."""
-    if not 0 <= coins <= MAX_TOTAL_COINS:
-        raise ValueError(f"coins must lie in 0..{MAX_TOTAL_COINS}, got {coins}")
     if not 0.0 <= l2_sensitivity < math.inf:
         raise ValueError(f"l2_sensitivity must be finite and >= 0, got {l2_sensitivity!r}")
     if linf_sensitivity < 1:
@@ -192,17 +199,25 @@ def _require(coins: int, l2_sensitivity: float, linf_sensitivity: int, delta0: f
         raise ValueError(f"delta0 must lie strictly between 0 and {MAX_DELTA0}, got {delta0!r}")
 
 
+def _law_of_coins(coins: int) -> NoiseLaw | None:
+    """Return the law of N coins without the odd one; None if that leaves none."""
+    if not 0 <= coins <= MAX_TOTAL_COINS:
+        raise ValueError(f"coins must lie in 0..{MAX_TOTAL_COINS}, got {coins}")
+    return BinomialNoise(coins - coins % 2) if coins >= 2 else None
+
+
 @lru_cache(maxsize=65536)
 def effective_sigma(
-    coins: int, l2_sensitivity: float, linf_sensitivity: int, delta0: float
+    noise: NoiseLaw | int, l2_sensitivity: float, linf_sensitivity: int, delta0: float
 ) -> float:
-    """Return the standard deviation of a Gaussian that binomial noise is at least as good as.
+    """Return the standard deviation of a Gaussian that the noise is at least as good as.
 
     An odd number of coins is treated as one coin fewer: adding the last coin is a
     post-processing of the release without it, so the bound stays valid.
 
     Args:
-        coins: N, honest surviving coins per coordinate.
+        noise: the law of one coordinate's noise, or N, the honest surviving coins per
+            coordinate, meaning Bin(N, 1/2) - N/2.
         l2_sensitivity: D2, integer units.
         linf_sensitivity: Dinf, integer units, >= 1.
         delta0: probability of open failure that the caller sets aside.
@@ -216,18 +231,20 @@ def effective_sigma(
 
     Source: docs/accounting.md, "Gaussian domination".
     """
-    _require(coins, l2_sensitivity, linf_sensitivity, delta0)
+    _require(l2_sensitivity, linf_sensitivity, delta0)
+    law = _law_of_coins(noise) if isinstance(noise, int) else noise
     shift = min(linf_sensitivity, int(l2_sensitivity))
     if shift == 0:
         return math.inf
-    even_coins = coins - coins % 2
-    if shift >= even_coins:
+    if law is None or shift >= 2 * law.support:
         return 0.0
     shifts = _shift_blocks(shift, l2_sensitivity, delta0)
     smallest_failure = float(shifts.failures[0])
     if smallest_failure <= 0.0:
         return 0.0
-    table = _vertices(even_coins, shift, smallest_failure)
+    table = _vertices(law, shift, smallest_failure)
+    if table is None:
+        return 0.0
     ratio = _largest_ratio(table, shifts) * (1.0 + _MU_SLACK) + _MU_ROUNDING
     # NaN and infinity both mean that nothing is promised.
     return 1.0 / ratio if 0.0 < ratio < math.inf else 0.0

@@ -8,8 +8,12 @@ import pytest
 
 from dp import calibration
 from dp.accounting import DominationAccountant, FailureReserve, gaussian_epsilon
-from dp.calibration import coins_for_epsilon, noise_multiplier_for_epsilon
-from dp.events import BinomialRelease
+from dp.calibration import (
+    coins_for_epsilon,
+    noise_multiplier_for_epsilon,
+    variance_for_epsilon,
+)
+from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 
 
 def _epsilon(coins: int, l2: float, linf: int, rounds: int, delta: float) -> float:
@@ -100,3 +104,38 @@ def test_a_failure_reserve_costs_a_few_coins_and_meets_the_target() -> None:
     accountant = DominationAccountant(reserve)
     accountant.compose(BinomialRelease(reserved, 64.0, 16, 1), 10)
     assert accountant.epsilon(1e-5) <= 4.0
+
+
+@pytest.mark.parametrize("contributors", [None, 1, 64])
+@pytest.mark.parametrize(("epsilon", "rounds"), [(1.0, 1), (4.0, 20), (30.0, 2)])
+def test_smallest_variance(contributors: int | None, epsilon: float, rounds: int) -> None:
+    """Meets the target; a thousandth less would not."""
+    found = variance_for_epsilon(epsilon, 1e-5, 8.0, 4, rounds, contributors)
+
+    def reached(variance: float) -> float:
+        accountant = DominationAccountant()
+        event = (
+            SkellamRelease(variance, 8.0, 4, 1)
+            if contributors is None
+            else DiscreteGaussianRelease(variance, contributors, 8.0, 4, 1)
+        )
+        accountant.compose(event, rounds)
+        return accountant.epsilon(1e-5)
+
+    assert reached(found) <= epsilon < reached(found * 0.999)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0.0, 1e-5, 4.0, 4), "epsilon"),
+        ((1.0, 1.0, 4.0, 4), "delta"),
+        ((1.0, 1e-5, 0.5, 4), "l2_sensitivity"),
+        ((1.0, 1e-5, 4.0, 4, 0), "rounds"),
+        ((1.0, 1e-5, 4.0, 4, 1, 0), "contributors"),
+        ((0.001, 1e-9, 5000.0, 4), "raise epsilon or delta"),
+    ],
+)
+def test_bad_variance_targets(arguments: tuple[float, ...], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        variance_for_epsilon(*arguments)  # type: ignore[arg-type]

@@ -7,7 +7,19 @@ import math
 
 import pytest
 
-from dp.events import Adjacency, BinomialRelease, Composition, NonPrivateRelease, leaves
+from dp.events import (
+    Adjacency,
+    BinomialRelease,
+    Composition,
+    DiscreteGaussianRelease,
+    FixedSizeSampled,
+    GaussianRelease,
+    LevelRelease,
+    NonPrivateRelease,
+    PoissonSampled,
+    SkellamRelease,
+    leaves,
+)
 
 RELEASE = BinomialRelease(1024, 16.0, 16, 10)
 
@@ -51,3 +63,38 @@ def test_compositions_flatten_in_order() -> None:
 def test_bad_compositions(parts: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="part"):
         Composition(parts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("event", "field", "value", "error"),
+    [
+        (SkellamRelease(1.0, 1.0, 1, 1), "variance", -1.0, ValueError),
+        (SkellamRelease(1.0, 1.0, 1, 1), "variance", 1, TypeError),
+        (DiscreteGaussianRelease(1.0, 1, 1.0, 1, 1), "local_variance", math.inf, ValueError),
+        (DiscreteGaussianRelease(1.0, 1, 1.0, 1, 1), "contributors", -1, ValueError),
+        (GaussianRelease(1.0, 1.0), "sigma", math.nan, ValueError),
+        (LevelRelease(1, 0.5, 2, 1.0, 1, True), "probability", 0.6, ValueError),
+        (LevelRelease(1, 0.5, 2, 1.0, 1, True), "probability", 0.0, ValueError),
+        (LevelRelease(1, 0.5, 2, 1.0, 1, True), "probability", "half", TypeError),
+        (LevelRelease(1, 0.5, 2, 1.0, 1, True), "levels", 1, ValueError),
+        (LevelRelease(1, 0.5, 2, 1.0, 1, True), "norm", 0.0, ValueError),
+        (LevelRelease(1, 0.5, 2, 1.0, 1, True), "rotated", 1, TypeError),
+        (PoissonSampled(0.5, RELEASE), "rate", 0.0, ValueError),
+        (PoissonSampled(0.5, RELEASE), "rate", 1.1, ValueError),
+        (PoissonSampled(0.5, RELEASE), "event", NonPrivateRelease(), TypeError),
+        (FixedSizeSampled(1, 2, RELEASE), "size", 0, ValueError),
+        (FixedSizeSampled(1, 2, RELEASE), "population", 0, ValueError),
+        (FixedSizeSampled(1, 2, RELEASE), "event", Composition((RELEASE,)), TypeError),
+    ],
+)
+def test_no_illegal_event_can_exist(
+    event: object, field: str, value: object, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=field):
+        dataclasses.replace(event, **{field: value})  # type: ignore[type-var]
+
+
+def test_a_sampled_event_is_one_leaf() -> None:
+    sampled = FixedSizeSampled(10, 40, RELEASE)
+    assert list(leaves(Composition((sampled, RELEASE)))) == [sampled, RELEASE]
+    assert sampled.rate == 0.25

@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp.errors import LedgerError, UnsupportedEventError
-from dp.events import BinomialRelease, Composition, Event, NonPrivateRelease
+from dp.events import (
+    BinomialRelease,
+    Composition,
+    DiscreteGaussianRelease,
+    Event,
+    FixedSizeSampled,
+    GaussianRelease,
+    LevelRelease,
+    NonPrivateRelease,
+    PoissonSampled,
+    SkellamRelease,
+)
 from dp.records import canonical_json, decode_event, encode_event
 
 RELEASE = {
@@ -29,7 +40,29 @@ releases = st.builds(
     linf_sensitivity=st.integers(1, 2**24),
     dimension=st.integers(1, 2**40),
 )
-simple = releases | st.just(NonPrivateRelease())
+sizes, integers = st.floats(0.0, 1e12), st.integers(1, 2**40)
+rates = st.floats(1e-9, 0.5)
+noisy = (
+    releases
+    | st.builds(DiscreteGaussianRelease, sizes, st.integers(0, 2**40), sizes, integers, integers)
+    | st.builds(SkellamRelease, sizes, sizes, integers, integers)
+    | st.builds(GaussianRelease, sizes, sizes)
+)
+simple = (
+    noisy
+    | st.just(NonPrivateRelease())
+    | st.builds(
+        LevelRelease,
+        integers,
+        rates,
+        st.integers(2, 99),
+        st.floats(0.1, 9.0),
+        integers,
+        st.booleans(),
+    )
+    | st.builds(PoissonSampled, rates, noisy)
+    | st.builds(FixedSizeSampled, st.integers(1, 50), st.integers(50, 99), noisy)
+)
 events = st.recursive(
     simple,
     lambda parts: st.builds(Composition, st.lists(parts, min_size=1, max_size=3).map(tuple)),
@@ -67,6 +100,10 @@ def test_round_trip_through_text(event: Event) -> None:
         {"tag": "composition", "parts": {}},
         {"tag": "composition", "parts": [{"tag": "unknown"}]},
         {"tag": "non-private", "parts": []},
+        {"tag": "poisson-sampled", "rate": 0.5, "event": {"tag": "non-private"}},
+        {"tag": "poisson-sampled", "rate": 1.5, "event": RELEASE},
+        {"tag": "fixed-size-sampled", "size": 9, "population": 3, "event": RELEASE},
+        {"tag": "fixed-size-sampled", "size": 1, "population": 3, "event": 7},
     ],
 )
 def test_everything_else_is_refused(record: Any) -> None:

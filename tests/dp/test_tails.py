@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from dp.accounting.laws import BinomialNoise
 from dp.accounting.tails import TAIL_SLACK, log_tails
 
 
@@ -50,7 +51,7 @@ def _series_log_tail(coins: int, j: int) -> mpmath.mpf:
     ],
 )
 def test_tails_enclose_the_exact_value_closely(coins: int, reach: int, points: list[int]) -> None:
-    tails = log_tails(coins, reach)
+    tails = log_tails(BinomialNoise(coins), reach)
     for j in points:
         exact = _exact_log_tail(coins, j)
         lower, upper = mpmath.mpf(tails.lower[j - 1]), mpmath.mpf(tails.upper[j - 1])
@@ -62,14 +63,14 @@ def test_tails_enclose_the_exact_value_closely(coins: int, reach: int, points: l
 
 
 def test_a_truncated_table_still_encloses() -> None:
-    whole, cut = log_tails(1000, 500), log_tails(1000, 120)
+    whole, cut = log_tails(BinomialNoise(1000), 500), log_tails(BinomialNoise(1000), 120)
     assert np.all(cut.upper + 1e-12 >= whole.upper[:120])
     assert np.all(cut.lower - 1e-12 <= whole.lower[:120])
 
 
 @pytest.mark.parametrize("coins", [2, 64, 1000, 10**5])
 def test_tails_fall_and_stay_below_one_half(coins: int) -> None:
-    tails = log_tails(coins, min(coins // 2, 900))
+    tails = log_tails(BinomialNoise(coins), min(coins // 2, 900))
     assert np.all(np.diff(tails.lower) < 0)
     assert np.all(np.diff(tails.upper) < 0)
     assert np.all(tails.upper <= -math.log(2))
@@ -79,7 +80,7 @@ def test_tails_fall_and_stay_below_one_half(coins: int) -> None:
 @pytest.mark.parametrize(("coins", "reach"), [(0, 1), (3, 1), (-2, 1), (8, 0), (8, 5)])
 def test_bad_arguments(coins: int, reach: int) -> None:
     with pytest.raises(ValueError, match="must"):
-        log_tails(coins, reach)
+        log_tails(BinomialNoise(coins), reach)
 
 
 @pytest.mark.parametrize("log_p", [-0.6931471805599454, -0.7, -1.0, -5.0, -30.0, -60.0, -700.0])

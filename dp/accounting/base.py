@@ -1,0 +1,212 @@
+"""What all accountants share: events in, epsilon out.
+
+Three habits. ``compose`` checks the whole event before it changes anything. An event without a
+theorem is refused by name. A computation that fails yields ``inf``.
+
+Every epsilon is about zero-out adjacency. Accountants against the server claim no amplification
+by sampling and refuse sampled events; see dp/accounting/outsider.py for the other adversary.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import ClassVar, Protocol, Self, TypeAlias
+
+from dp.accounting.discrete_gaussian import DiscreteGaussianSum
+from dp.accounting.laws import (
+    MAX_TOTAL_COINS,
+    MAX_VARIANCE,
+    MIN_VARIANCE,
+    BinomialNoise,
+    NoiseLaw,
+    SkellamNoise,
+)
+from dp.errors import UnsupportedEventError
+from dp.events import (
+    Adjacency,
+    BinomialRelease,
+    DiscreteGaussianRelease,
+    Event,
+    FixedSizeSampled,
+    GaussianRelease,
+    IntegerRelease,
+    LevelRelease,
+    NonPrivateRelease,
+    PoissonSampled,
+    SkellamRelease,
+    leaves,
+)
+
+Release: TypeAlias = (
+    IntegerRelease | GaussianRelease | LevelRelease | PoissonSampled | FixedSizeSampled
+)
+"""Simple events with noise."""
+
+MAX_RELEASES = 1 << 32
+"""Most releases of one accountant: what a float counts exactly, with room."""
+
+
+class Accountant(Protocol):
+    """What every accountant can do."""
+
+    name: ClassVar[str]
+    adjacency: ClassVar[Adjacency]
+    is_bound: ClassVar[bool]
+
+    def supports(self, event: object) -> bool:
+        """Say whether every part of ``event`` has a theorem here."""
+        ...
+
+    def compose(self, event: Event, count: int = 1) -> None:
+        """Add ``count`` adaptive runs of ``event``, or raise and change nothing."""
+        ...
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon of all events so far at ``delta``; ``inf`` if none can be stated."""
+        ...
+
+    def copy(self) -> Self:
+        """Return an independent accountant with the same events."""
+        ...
+
+
+def require_delta(delta: float) -> None:
+    """Raise ``ValueError`` unless delta lies strictly between 0 and 1."""
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+
+
+class EventCounter(ABC):
+    """A multiset of simple events, filled in two phases."""
+
+    name: ClassVar[str] = "abstract"
+    adjacency: ClassVar[Adjacency] = Adjacency.ZERO_OUT
+    is_bound: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        """Start with no events."""
+        self._counts: Counter[Release] = Counter()
+        self._non_private = False
+
+    def supports(self, event: object) -> bool:
+        """Say whether every part of ``event`` has a theorem here."""
+        return self._first_unsupported(event) is None
+
+    def compose(self, event: Event, count: int = 1) -> None:
+        """Add ``count`` adaptive runs of ``event``.
+
+        Raises:
+            UnsupportedEventError: a part has no theorem here; nothing was changed.
+            ValueError: ``count`` is below one, or the releases would be too many.
+        """
+        if count < 1:
+            raise ValueError(f"count must be at least 1, got {count}")
+        unsupported = self._first_unsupported(event)
+        if unsupported is not None:
+            raise UnsupportedEventError(refusal(self.name, unsupported))
+        if self.releases + count * sum(1 for _ in leaves(event)) > MAX_RELEASES:
+            raise ValueError(f"count must leave at most {MAX_RELEASES} releases, got {count}")
+        for leaf in leaves(event):
+            if isinstance(leaf, Release):
+                self._counts[leaf] += count
+            else:
+                self._non_private = True
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon of all events so far at ``delta``.
+
+        Raises:
+            ValueError: ``delta`` is not strictly between 0 and 1.
+        """
+        require_delta(delta)
+        if self._non_private:
+            return math.inf
+        if not self._counts:
+            return 0.0
+        try:
+            result = self._epsilon_of_releases(delta)
+        except ArithmeticError:  # overflow, division by zero
+            return math.inf
+        return result if result >= 0.0 else math.inf  # NaN is not >= 0
+
+    def copy(self) -> Self:
+        """Return an independent accountant with the same events."""
+        twin = type(self)()
+        twin._counts = self._counts.copy()
+        twin._non_private = self._non_private
+        return twin
+
+    @property
+    def releases(self) -> int:
+        """Return the number T of noisy releases composed so far."""
+        return self._counts.total()
+
+    @property
+    def non_private(self) -> bool:
+        """Say whether something was released without noise."""
+        return self._non_private
+
+    def _first_unsupported(self, event: object) -> object | None:
+        """Return the first part without a theorem, or None."""
+        return next((leaf for leaf in leaves(event) if not self._supports_leaf(leaf)), None)
+
+    def _supports_leaf(self, leaf: object) -> bool:
+        """Say whether a simple event has a theorem here."""
+        if isinstance(leaf, IntegerRelease):
+            return is_tabulated(leaf)
+        return isinstance(leaf, GaussianRelease | NonPrivateRelease)
+
+    @abstractmethod
+    def _epsilon_of_releases(self, delta: float) -> float:
+        """Return epsilon of the noisy releases; there is at least one."""
+
+
+def refusal(name: str, event: object) -> str:
+    """Return the words in which an accountant refuses an event."""
+    text = f"{name} has no theorem for {event!r}"
+    if isinstance(event, PoissonSampled | FixedSizeSampled):
+        return f"{text}: sampling does not protect against a server, which knows the cohort"
+    if isinstance(event, IntegerRelease) and not is_tabulated(event):
+        return f"{text}: its tables end at a variance of {MAX_VARIANCE:g}"
+    return text
+
+
+def noise_variance(event: IntegerRelease) -> float:
+    """Return the variance of one coordinate's noise (for sums of discrete Gaussians, nearly)."""
+    match event:
+        case BinomialRelease():
+            return event.coins / 4
+        case DiscreteGaussianRelease():
+            return event.local_variance * event.contributors
+        case SkellamRelease():
+            return event.variance
+
+
+def is_tabulated(event: IntegerRelease) -> bool:
+    """Say whether the noise is within the tables; more noise than they hold is refused."""
+    if isinstance(event, BinomialRelease):
+        return event.coins <= MAX_TOTAL_COINS
+    return noise_variance(event) <= MAX_VARIANCE
+
+
+def law_of(event: IntegerRelease) -> NoiseLaw | None:
+    """Return the law of one coordinate's noise; None if there is (practically) none.
+
+    An odd coin is dropped: adding it is a post-processing of the release without it.
+
+    Raises:
+        ValueError: more noise than the tables hold.
+    """
+    match event:
+        case BinomialRelease() if event.coins > MAX_TOTAL_COINS:
+            raise ValueError(f"coins must lie in 0..{MAX_TOTAL_COINS}, got {event.coins}")
+        case BinomialRelease():
+            return BinomialNoise(event.coins - event.coins % 2) if event.coins >= 2 else None
+        case DiscreteGaussianRelease():
+            if event.contributors == 0 or event.local_variance < MIN_VARIANCE:
+                return None
+            return DiscreteGaussianSum(event.local_variance, event.contributors)
+        case SkellamRelease():
+            return SkellamNoise(event.variance) if event.variance >= MIN_VARIANCE else None

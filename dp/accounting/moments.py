@@ -1,0 +1,193 @@
+"""Truncated Renyi moments: the second bound for integer noise, independent of the first.
+
+Binomial noise has no Renyi divergence from its shift: the supports differ. It has one after the
+far tail is cut off and charged to delta. For a shift k the far tail is Z > z_k, with z_k the
+least integer such that P[Z > z_k] <= delta_c k^2 / D2^2, and
+
+    M_a(k) = sum over z <= z_k of P[z]^a P[z + k]^(1 - a),    tau_a(k) = ln M_a(k) / (a - 1)
+    tau_a  = D2^2 max over 1 <= k <= Dinf of max(0, tau_a(k)) / k^2
+    delta  <= T delta_c + exp((a - 1)(sum of tau_a - eps)) (1 - 1/a)^(a - 1) / a.
+
+The proof is in docs/accounting.md, "Truncated moments". Every k is evaluated: the ratio is not
+monotone. Values are rounded upwards: masses are trusted to ``MASS_SLACK`` nats only.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import ClassVar, Final
+
+import numpy as np
+
+from dp.accounting._kernels import log_moments
+from dp.accounting.base import EventCounter, Release, law_of, noise_variance
+from dp.accounting.laws import NoiseLaw
+from dp.accounting.tails import log_remainder, tails_of
+from dp.events import GaussianRelease, IntegerRelease
+
+MASS_SLACK: Final = 1e-10
+"""Error in nats allowed for each tabulated ln P[Z = j]: ten times what was measured."""
+
+MAX_TERMS: Final = 1 << 22
+"""Most terms summed for one release and one order; beyond it the answer is infinite."""
+
+_ORDERS_PER_OCTAVE: Final = 6
+_ORDERS: Final = 7
+_EXPONENTS: Final = (2, 5, 9)
+"""delta_c is tried at 2^-2, 2^-5 and 2^-9 of delta / T, rounded down to a power of two."""
+
+_LARGEST_ORDER_EXPONENT: Final = 60
+
+
+def renyi_to_epsilon(order: float, tau: float, delta: float) -> float:
+    """Return epsilon with exp((a-1)(tau-eps)) (1-1/a)^(a-1)/a <= delta; at least 0.
+
+    Source: Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Proposition 12.
+
+    Args:
+        order: a > 1.
+        tau: Renyi divergence of order a, nats.
+        delta: > 0.
+    """
+    if not (order > 1.0 and tau < math.inf and delta > 0.0):
+        return math.inf
+    return max(0.0, tau + math.log1p(-1.0 / order) - math.log(delta * order) / (order - 1.0))
+
+
+@lru_cache(maxsize=4096)
+def truncated_renyi(
+    law: NoiseLaw, l2_sensitivity: float, linf_sensitivity: int, cut: float, order: float
+) -> float:
+    """Return tau_a, an upper bound of the truncated divergence of order a over all vectors.
+
+    Args:
+        law: of one coordinate's noise.
+        l2_sensitivity: D2, integer units.
+        linf_sensitivity: Dinf, integer units, >= 1.
+        cut: delta_c, the probability that truncation may cost.
+        order: a > 1.
+
+    Returns:
+        tau_a in nats; ``inf`` where a shift cannot be hidden or the sum would be too long.
+    """
+    largest = min(linf_sensitivity, int(l2_sensitivity))
+    if largest == 0:
+        return 0.0
+    smallest_cut = cut / l2_sensitivity**2 * (1.0 - 1e-12)
+    if largest >= 2 * law.support or not smallest_cut > 0.0:
+        return math.inf
+    reach = law.last_likely(math.log(smallest_cut)) + 2
+    # Far enough on the other side as well, where every term is below the mass itself.
+    reach = int(min(law.support, reach + math.ceil(2.0 * math.sqrt(law.variance)) + largest))
+    if largest * reach > MAX_TERMS:
+        return math.inf
+    return l2_sensitivity**2 * _largest_moment(law, largest, reach, smallest_cut, order)
+
+
+def _largest_moment(law: NoiseLaw, largest: int, reach: int, cut: float, order: float) -> float:
+    """Return the largest tau_a(k)/k^2 over 1 <= k <= largest, at least 0; ``cut`` is at k = 1."""
+    masses = law.log_masses(reach)
+    if not masses.error < 1.0:
+        return math.inf
+    tail = tails_of(law, masses).upper
+    below = math.exp(log_remainder(law, masses))
+    slack = (2.0 * order - 1.0) * (MASS_SLACK + masses.error)
+    orders, out = np.array([order]), np.empty(1)
+    top = 0.0
+    for k in range(1, largest + 1):
+        # tail[i] bounds P[Z >= i + 1], so the first i that is small enough is z_k.
+        last = int(np.searchsorted(-tail, -math.log(cut * k * k) if cut * k * k < 1 else 0.0))
+        if last + k > reach or last >= tail.size:
+            return math.inf
+        log_moments(masses.values, k, -reach, last, orders, out)
+        # Below the table every term is at most P[z], as z + k is nearer to zero.
+        moment = float(np.logaddexp(out[0] + slack, math.log(below) if below else -math.inf))
+        if not moment < math.inf:  # NaN too
+            return math.inf
+        top = max(top, moment / ((order - 1.0) * k * k))
+    return top
+
+
+def _order(index: int) -> float:
+    """Return an order of the fixed grid: 1 + 2^(index/6)."""
+    return 1.0 + float(2.0 ** (index / _ORDERS_PER_OCTAVE))
+
+
+class MomentsAccountant(EventCounter):
+    """Truncated Renyi moments: sums of tau_a over all releases, then one conversion.
+
+    The orders and delta_c tried depend on the events and on delta, never on results; each is a
+    bound for the whole run, so the smallest is one.
+    """
+
+    name: ClassVar[str] = "truncated moments"
+
+    def _epsilon_of_releases(self, delta: float) -> float:
+        """Return the smallest bound over a few orders and cuts."""
+        if all(_is_silent(event) for event in self._counts):
+            return 0.0
+        centre = self._best_index(delta)
+        indices = range(centre - _ORDERS // 2, centre + _ORDERS // 2 + 1)
+        return min(self._at(exponent, indices, delta) for exponent in _EXPONENTS)
+
+    def _at(self, exponent: int, indices: range, delta: float) -> float:
+        """Return the bound with delta_c = 2^-exponent delta / T or a little less."""
+        failing = sum(n for e, n in self._counts.items() if isinstance(e, IntegerRelease))
+        cut = 2.0 ** (math.floor(math.log2(delta / max(failing, 1))) - exponent)
+        remaining = delta - failing * cut
+        return min(
+            renyi_to_epsilon(_order(i), self._tau(cut, _order(i)), remaining) for i in indices
+        )
+
+    def _tau(self, cut: float, order: float) -> float:
+        """Return the divergence of order ``order`` of all releases together, rounded up."""
+        total = 0.0
+        for event, count in self._counts.items():
+            total += count * _tau_of(event, cut, order)
+            if total == math.inf:
+                break
+        return total * (1.0 + 1e-12)
+
+    def _best_index(self, delta: float) -> int:
+        """Return where the best order would be for Gaussian noise: a = 1 + sqrt(2 ln(1/d))/mu."""
+        mu_squared = sum(n * _planned_mu_squared(e) for e, n in self._counts.items())
+        if not 0.0 < mu_squared < math.inf:
+            return 0
+        wanted = math.sqrt(2.0 * math.log(1.0 / delta) / mu_squared)
+        index = round(_ORDERS_PER_OCTAVE * math.log2(wanted)) if wanted > 0.0 else 0
+        return max(-_LARGEST_ORDER_EXPONENT, min(_LARGEST_ORDER_EXPONENT, index))
+
+
+def _is_silent(event: Release) -> bool:
+    """Say whether no vector but zero fits the sensitivity."""
+    if isinstance(event, IntegerRelease):
+        return event.l2_sensitivity < 1.0
+    return isinstance(event, GaussianRelease) and event.l2_sensitivity == 0.0
+
+
+def _tau_of(event: Release, cut: float, order: float) -> float:
+    """Return tau_a of one release; for Gaussian noise a mu^2 / 2."""
+    if isinstance(event, IntegerRelease):
+        if _is_silent(event):
+            return 0.0
+        law = law_of(event)
+        if law is None:
+            return math.inf
+        return truncated_renyi(law, event.l2_sensitivity, event.linf_sensitivity, cut, order)
+    if isinstance(event, GaussianRelease):
+        return order * _planned_mu_squared(event) / 2.0
+    return math.inf
+
+
+def _planned_mu_squared(event: Release) -> float:
+    """Return D2^2 over the variance of the noise."""
+    if isinstance(event, IntegerRelease):
+        variance = noise_variance(event)
+    elif isinstance(event, GaussianRelease):
+        variance = event.sigma**2
+    else:
+        return math.inf
+    if event.l2_sensitivity == 0.0:
+        return 0.0
+    return event.l2_sensitivity**2 / variance if variance > 0.0 else math.inf

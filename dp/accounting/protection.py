@@ -1,0 +1,164 @@
+"""Who is protected from whom: the four epsilons that every report states.
+
+The same run protects differently against different adversaries, and an epsilon without its
+adversary says nothing. So four are stated together:
+
+* **server**: against the server and the clients it controls. Only noise of honest clients that
+  remained in the sum counts, and sampling hides nothing.
+* **outsider**: against somebody who sees the released models only. Amplified only where the
+  events themselves say that sampling took place.
+* **sybil**: against a server that made up all other clients. Only the client's own noise counts.
+* **secure aggregation alone**: what hiding single inputs would give without noise: no epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dp.accounting.base import require_delta
+from dp.accounting.outsider import OutsiderAccountant
+from dp.accounting.report import Counted, epsilons, json_number
+from dp.errors import UnsupportedEventError
+from dp.events import (
+    Adjacency,
+    BinomialRelease,
+    Composition,
+    DiscreteGaussianRelease,
+    Event,
+    FixedSizeSampled,
+    LevelRelease,
+    NonPrivateRelease,
+    PoissonSampled,
+    SkellamRelease,
+    leaves,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FourEpsilons:
+    """Epsilon of a run against four adversaries, all at one delta and one adjacency.
+
+    Attributes:
+        server: against the server and ``colluders`` clients.
+        outsider: against who sees released models only.
+        sybil: against a server that controls every other client.
+        secagg_alone: of secure aggregation without noise: infinite.
+        delta: of all four.
+        colluders: T_C, the colluding clients that ``server`` takes into account.
+        amplified: whether ``outsider`` rests on sampling.
+        adjacency: what all four are about.
+    """
+
+    server: float
+    outsider: float
+    sybil: float
+    secagg_alone: float
+    delta: float
+    colluders: int
+    amplified: bool
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values; infinity is the string "inf"."""
+        return {
+            "server": json_number(self.server),
+            "outsider": json_number(self.outsider),
+            "sybil": json_number(self.sybil),
+            "secagg_alone": json_number(self.secagg_alone),
+            "delta": self.delta,
+            "colluders": self.colluders,
+            "amplified": self.amplified,
+            "adjacency": str(self.adjacency),
+        }
+
+    def rows(self) -> list[tuple[str, float]]:
+        """Return (adversary in words, epsilon), strongest promise last."""
+        sampling = "amplified by sampling" if self.amplified else "no amplification"
+        return [
+            (f"the server with {self.colluders} colluding clients", self.server),
+            (f"an outsider who sees released models only ({sampling})", self.outsider),
+            ("a server that made up all other clients (own noise only)", self.sybil),
+            ("secure aggregation alone, without noise", self.secagg_alone),
+        ]
+
+    def text(self) -> str:
+        """Return the four figures as lines to print, with delta and adjacency."""
+        lines = [f"epsilon {_written(epsilon)} against {who}" for who, epsilon in self.rows()]
+        return "\n".join([*lines, f"delta {self.delta:g}; {self.adjacency}"])
+
+
+def _written(epsilon: float) -> str:
+    return "infinite" if math.isinf(epsilon) else f"{epsilon:.4g}"
+
+
+def four_epsilons(
+    server: Sequence[Event | Counted],
+    outsider: Sequence[Event | Counted],
+    sybil: Sequence[Event | Counted],
+    delta: float,
+    colluders: int = 0,
+) -> FourEpsilons:
+    """State the four epsilons of a run, each from the events as its adversary meets them.
+
+    Args:
+        server: with the noise of honest surviving clients only; nothing sampled.
+        outsider: with all noise that remained in the sums; sampled events where the run really
+            samples and keeps the cohort to itself.
+        sybil: with one client's own noise; see ``own_noise``.
+        delta: in (0, 1).
+        colluders: T_C, how many colluding clients ``server`` leaves out.
+
+    Raises:
+        ValueError: delta or a count is out of range.
+        UnsupportedEventError: an event has no theorem for its adversary.
+    """
+    require_delta(delta)
+    accountant = OutsiderAccountant()
+    counted = [event if isinstance(event, tuple) else (event, 1) for event in outsider]
+    for event, count in counted:
+        accountant.compose(event, count)
+    sampled = (
+        isinstance(leaf, PoissonSampled | FixedSizeSampled)
+        for event, _ in counted
+        for leaf in leaves(event)
+    )
+    return FourEpsilons(
+        server=epsilons(server, delta).epsilon,
+        outsider=accountant.epsilon(delta),
+        sybil=epsilons(sybil, delta).epsilon,
+        secagg_alone=math.inf,
+        delta=delta,
+        colluders=colluders,
+        amplified=any(sampled),
+    )
+
+
+def own_noise(event: Event, contributors: int) -> Event:
+    """Return a release with one client's share of its noise: the Sybil worst case.
+
+    Args:
+        event: a release whose noise came from ``contributors`` clients in equal parts.
+        contributors: >= 1; for a sum of discrete Gaussians its own number is used.
+
+    Raises:
+        ValueError: fewer than one contributor.
+        UnsupportedEventError: the event's noise is not the sum of clients' noise.
+    """
+    if contributors < 1:
+        raise ValueError(f"contributors must be at least 1, got {contributors}")
+    match event:
+        case BinomialRelease() | LevelRelease():
+            return replace(event, coins=event.coins // contributors)
+        case DiscreteGaussianRelease():
+            return replace(event, contributors=min(event.contributors, 1))
+        case SkellamRelease():
+            return replace(event, variance=event.variance / contributors)
+        case NonPrivateRelease():
+            return event
+        case Composition():
+            return Composition(tuple(own_noise(part, contributors) for part in event.parts))
+        case _:
+            raise UnsupportedEventError(f"no client has a noise of its own in {event!r}")

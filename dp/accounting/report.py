@@ -1,0 +1,150 @@
+"""One figure out of many bounds, with the name of the bound that won and reasons for the rest.
+
+The smallest of several bounds is a bound, *if each of them is about the whole run*: every
+accountant composes all releases first and the minimum is taken last. (Picking a winner for each
+release and adding the winners up would mix incompatible shares of delta.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dp.accounting.accountant import DominationAccountant, GaussianReference
+from dp.accounting.base import EventCounter, refusal, require_delta
+from dp.accounting.cpsgd import Theorem1Accountant
+from dp.accounting.exact import ExactAccountant
+from dp.accounting.moments import MAX_TERMS, MomentsAccountant
+from dp.accounting.published import PublishedAccountant
+from dp.errors import UnsupportedEventError
+from dp.events import (
+    Adjacency,
+    DiscreteGaussianRelease,
+    Event,
+    IntegerRelease,
+    SkellamRelease,
+    leaves,
+)
+
+_ALWAYS: Final[Mapping[str, type[EventCounter]]] = {
+    "theorem1": Theorem1Accountant,
+    "domination": DominationAccountant,
+    "moments": MomentsAccountant,
+    "gaussian_reference": GaussianReference,
+}
+
+Counted = tuple[Event, int]
+"""An event and how many adaptive runs of it there were."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpsilonReport:
+    """Epsilon of a run against the server, by every accountant.
+
+    Attributes:
+        epsilon: the smallest bound.
+        winner: the accountant it is from; empty if every bound is infinite.
+        delta: that all of them are stated at.
+        by_accountant: name to epsilon; ``gaussian_reference`` is no bound and never wins,
+            ``exact`` is there if the run is small enough to enumerate, ``published`` if a
+            mechanism comes with a bound of its own.
+        reasons: name to the reason, for every epsilon that is infinite.
+        adjacency: what all of them are about.
+    """
+
+    epsilon: float
+    winner: str
+    delta: float
+    by_accountant: Mapping[str, float]
+    reasons: Mapping[str, str]
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values; infinity is the string "inf"."""
+        return {
+            "epsilon": json_number(self.epsilon),
+            "winner": self.winner,
+            "delta": self.delta,
+            "by_accountant": {k: json_number(v) for k, v in self.by_accountant.items()},
+            "reasons": dict(self.reasons),
+            "adjacency": str(self.adjacency),
+        }
+
+
+def json_number(value: float) -> float | str:
+    """Return a number that JSON has: infinity becomes "inf"."""
+    return "inf" if math.isinf(value) else value
+
+
+def epsilons(events: Sequence[Event | Counted], delta: float) -> EpsilonReport:
+    """Account for a run against the server by every accountant that has a theorem for it.
+
+    Args:
+        events: what was released, in order; a pair (event, count) stands for repetitions.
+        delta: in (0, 1).
+
+    Raises:
+        ValueError: delta or a count is out of range.
+        UnsupportedEventError: no accountant at all has a theorem for an event.
+    """
+    require_delta(delta)
+    counted = [event if isinstance(event, tuple) else (event, 1) for event in events]
+    found: dict[str, float] = {}
+    reasons: dict[str, str] = {}
+    _require_some_theorem(counted)
+    for name, kind in _chosen(counted).items():
+        found[name], reason = _account(kind(), counted, delta)
+        if math.isinf(found[name]):
+            reasons[name] = reason
+    bounds = {name: eps for name, eps in found.items() if name != "gaussian_reference"}
+    winner = min(bounds, key=lambda name: bounds[name])
+    best = bounds[winner]
+    return EpsilonReport(best, "" if math.isinf(best) else winner, delta, found, reasons)
+
+
+def _chosen(counted: Sequence[Counted]) -> dict[str, type[EventCounter]]:
+    """Return the accountants to ask: four always, two where they have something to say."""
+    chosen = dict(_ALWAYS)
+    simple = [leaf for event, _ in counted for leaf in leaves(event)]
+    if any(isinstance(leaf, SkellamRelease | DiscreteGaussianRelease) for leaf in simple):
+        chosen["published"] = PublishedAccountant
+    enumerated = all(ExactAccountant().supports(leaf) for leaf in simple)
+    if enumerated and any(isinstance(leaf, IntegerRelease) for leaf in simple):
+        chosen["exact"] = ExactAccountant
+    return chosen
+
+
+def _account(
+    accountant: EventCounter, counted: Sequence[Counted], delta: float
+) -> tuple[float, str]:
+    """Return (epsilon, why it is infinite if it is) by one accountant."""
+    try:
+        for event, count in counted:
+            accountant.compose(event, count)
+        epsilon = accountant.epsilon(delta)
+    except UnsupportedEventError as error:
+        return math.inf, str(error)
+    return epsilon, _reason(accountant, delta) if math.isinf(epsilon) else ""
+
+
+def _reason(accountant: EventCounter, delta: float) -> str:
+    """Return why an accountant that accepts the events finds no finite epsilon."""
+    if isinstance(accountant, Theorem1Accountant):
+        return accountant.reason(delta)
+    if accountant.non_private:
+        return "something was released without noise"
+    if isinstance(accountant, MomentsAccountant):
+        return (
+            "the noise does not cover the largest shift except with probability delta, or the "
+            f"moments would take more than {MAX_TERMS} terms"
+        )
+    return "the noise does not cover the largest shift except with probability delta"
+
+
+def _require_some_theorem(counted: Sequence[Counted]) -> None:
+    """Raise the refusal of an event that neither domination nor Theorem 1 knows."""
+    for leaf in (leaf for event, _ in counted for leaf in leaves(event)):
+        if not any(kind().supports(leaf) for kind in _ALWAYS.values()):
+            raise UnsupportedEventError(refusal(DominationAccountant.name, leaf))

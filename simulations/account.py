@@ -1,0 +1,269 @@
+"""The body of `veilsum account`: what a mechanism costs, how much noise a target needs, and what
+a ledger adds up to. Figures go out as plain values; `simulations.cli` prints them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dp import (
+    Adjacency,
+    BinomialRelease,
+    DiscreteGaussianRelease,
+    SkellamRelease,
+    coins_for_epsilon,
+    epsilons,
+    variance_for_epsilon,
+)
+from dp.accounting.report import json_number
+from dp.audit import (
+    ReplayedEntry,
+    composed_epsilon,
+    flattened,
+    read_ledger,
+    release_mu,
+    replayed_epsilon,
+)
+from protocol.errors import ConfigurationError
+from protocol.records import listed_cohort
+
+MECHANISMS = ("binomial", "skellam", "discrete_gaussian")
+EVERYBODY = "every client"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What was asked about a mechanism; `None` where an option was not given.
+
+    Attributes:
+        mechanism: one of `MECHANISMS`.
+        coins: N of the sum (binomial).
+        variance: of the sum (skellam), or one client's parameter (discrete_gaussian).
+        clients: honest contributors (discrete_gaussian).
+        l2, linf, dim: sensitivities in integer units, and coordinates.
+        delta, rounds: of the whole run, and its releases.
+        target_epsilon: solve for coins or variance instead.
+    """
+
+    mechanism: str
+    coins: int | None
+    variance: float | None
+    clients: int | None
+    l2: float
+    linf: int
+    dim: int
+    delta: float
+    rounds: int
+    target_epsilon: float | None
+
+
+def account_mechanism(question: Question) -> dict[str, Any]:
+    """Epsilon of a mechanism by every accountant, after solving for the noise if that was asked.
+
+    Raises:
+        ConfigurationError: an option is missing, out of place or out of range.
+    """
+    _check(question)
+    try:
+        noise, per = _noise(question)
+        event = _event(question, noise)
+        report = epsilons([(event, question.rounds)], question.delta)
+    except ValueError as error:
+        raise ConfigurationError(question.mechanism, str(error), "see --help") from error
+    name = "coins" if question.mechanism == "binomial" else "variance"
+    return {
+        **report.as_json(),
+        "mechanism": question.mechanism,
+        name: noise,
+        f"{name}_are" if name == "coins" else f"{name}_is": per,
+        "rounds": question.rounds,
+        **({} if question.clients is None else {"clients": question.clients}),
+    }
+
+
+def _check(question: Question) -> None:
+    """Refuse options that make no sense, each in its own words."""
+    if question.mechanism not in MECHANISMS:
+        raise ConfigurationError(
+            "mechanism", f"value {question.mechanism!r}", ", ".join(MECHANISMS)
+        )
+    check_delta(question.delta)
+    if question.rounds < 1:
+        raise ConfigurationError("rounds", f"value {question.rounds}", "at least 1")
+    discrete = question.mechanism == "discrete_gaussian"
+    if discrete and (question.clients is None or question.clients < 1):
+        raise ConfigurationError("clients", f"value {question.clients}", "at least 1")
+    if not discrete and question.clients is not None:
+        raise ConfigurationError("clients", "given", "only with --mechanism discrete_gaussian")
+    _check_noise(question)
+
+
+def check_delta(delta: float) -> None:
+    """Raise unless delta lies strictly between 0 and 1."""
+    if not 0.0 < delta < 1.0:
+        raise ConfigurationError("delta", f"value {delta}", "strictly between 0 and 1")
+
+
+def _check_noise(question: Question) -> None:
+    """Refuse the wrong kind of noise, too much of it, or none."""
+    coins = question.mechanism == "binomial"
+    wanted, other = ("coins", "variance") if coins else ("variance", "coins")
+    if getattr(question, other) is not None:
+        raise ConfigurationError(other, "given", f"--{wanted} with {question.mechanism}")
+    given = getattr(question, wanted)
+    if (given is None) == (question.target_epsilon is None):
+        valid = f"either --{wanted} or --target-epsilon"
+        raise ConfigurationError(wanted, "not given" if given is None else "given as well", valid)
+    if coins and given is not None and (given < 0 or given % 2):
+        problem = f"value {given} is {'odd' if given % 2 else 'negative'}"
+        raise ConfigurationError("coins", problem, "an even number of at least 0")
+    if not coins and given is not None and not 0.0 <= given < math.inf:
+        raise ConfigurationError("variance", f"value {given}", "finite and not negative")
+
+
+def _noise(question: Question) -> tuple[float, str]:
+    """The noise, given or solved for, and what it is an amount of."""
+    if question.mechanism == "binomial":
+        coins = _solved(question) if question.coins is None else question.coins
+        return coins, "per coordinate, of all honest surviving clients together"
+    value = _solved(question) if question.variance is None else question.variance
+    if question.mechanism == "skellam":
+        return value, "of a coordinate, of all honest surviving clients together"
+    return value, "the parameter of one client's discrete Gaussian"
+
+
+def _solved(question: Question) -> float:
+    """The least coins or variance that meets the target."""
+    target = math.nan if question.target_epsilon is None else question.target_epsilon
+    shape = (question.delta, question.l2, question.linf, question.rounds)
+    if question.mechanism == "binomial":
+        return coins_for_epsilon(target, *shape)
+    return variance_for_epsilon(target, *shape, contributors=question.clients)
+
+
+def _event(
+    question: Question, noise: float
+) -> BinomialRelease | SkellamRelease | DiscreteGaussianRelease:
+    vector = (question.l2, question.linf, question.dim)
+    if question.mechanism == "binomial":
+        return BinomialRelease(int(noise), *vector)
+    if question.mechanism == "skellam":
+        return SkellamRelease(noise, *vector)
+    return DiscreteGaussianRelease(noise, question.clients or 0, *vector)
+
+
+def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
+    """What a ledger adds up to, by an independent reader and route.
+
+    Where entries name their cohort, a client pays for its own rounds only, and the client that
+    has spent most is reported. Where they state the goal of the run, delta0 and the number of
+    releases were fixed by it.
+
+    Raises:
+        ConfigurationError: delta is missing or out of range.
+        LedgerError: the file is damaged or was altered.
+        UnsupportedEventError: an event is not one that the replay knows.
+    """
+    entries = read_ledger(path)
+    goal = _goal(entries)
+    chosen = delta if delta is not None else goal.get("delta")
+    if chosen is None:
+        raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
+    check_delta(chosen)
+    client, events = _busiest(entries, goal.get("delta0", chosen / 64.0))
+    epsilon = (
+        composed_epsilon(events, chosen, goal["delta0"], goal["rounds"])
+        if goal
+        else replayed_epsilon(events, chosen)
+    )
+    return {
+        "epsilon": json_number(epsilon),
+        "delta": chosen,
+        "client": client,
+        "releases": len(events),
+        "entries": len(entries),
+        "clients": len(_labels(entries)),
+        **({"goal": goal} if goal else {}),
+        "adjacency": str(Adjacency.ZERO_OUT),
+        "route": "independent replay: SciPy tails, the definition at every vertex",
+    }
+
+
+def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
+    """The goal that all entries state, or nothing if any does not or two differ."""
+    goals = [entry.metadata.get("goal") for entry in entries]
+    first = goals[0] if goals else None
+    if not isinstance(first, dict) or any(goal != first for goal in goals):
+        return {}
+    delta, delta0, rounds = (first.get(name) for name in ("delta", "delta0", "rounds"))
+    if not (isinstance(delta, float) and isinstance(delta0, float) and isinstance(rounds, int)):
+        return {}
+    return first if 0.0 < delta0 < delta < 1.0 and rounds >= 1 else {}
+
+
+def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
+    return {name for entry in entries for name in listed_cohort(entry.metadata) or ()}
+
+
+def _busiest(
+    entries: Sequence[ReplayedEntry], delta0: float
+) -> tuple[str, list[Mapping[str, Any]]]:
+    """The client that has spent most, by the sum of its squared mus, and what it took part in.
+
+    Entries without a list of clients are charged to everybody.
+    """
+    mine: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    common: list[Mapping[str, Any]] = []
+    for entry in entries:
+        simple = list(flattened(entry.event))
+        cohort = listed_cohort(entry.metadata)
+        if cohort is None:
+            common.extend(simple)
+        for name in cohort or ():
+            mine[name].extend(simple)
+    if not mine:
+        return EVERYBODY, common
+    spent = {name: _spent(events, delta0) for name, events in mine.items()}
+    client = max(spent, key=lambda name: (spent[name], name))
+    return client, [*common, *mine[client]]
+
+
+def _spent(events: Sequence[Mapping[str, Any]], delta0: float) -> float:
+    if any(event["tag"] == "non-private" for event in events):
+        return math.inf
+    return math.fsum(release_mu(event, delta0) ** 2 for event in events)
+
+
+def print_account(figures: Mapping[str, Any], console: Console) -> None:
+    """Print what `account_mechanism` or `account_ledger` found, for people."""
+    table = Table("accountant", "epsilon", "remark", title="privacy account")
+    reasons = figures.get("reasons", {})
+    for name, value in figures.get("by_accountant", {}).items():
+        remark = "the smallest bound" if name == figures["winner"] else reasons.get(name, "")
+        if name == "gaussian_reference":
+            remark = "a yardstick, not a bound"
+        table.add_row(name, _readable(value), escape(remark))
+    if "route" in figures:
+        table.add_row("replay", _readable(figures["epsilon"]), figures["route"])
+    console.print(table)
+    skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner"}
+    for name, value in figures.items():
+        if name not in skipped:
+            console.print(f"{name.replace('_', ' ')}: {_readable(value)}", highlight=False)
+    console.print(f"delta {figures['delta']:g}; {figures['adjacency']}", highlight=False)
+    console.print("against the server, which knows the cohort: no amplification by sampling")
+
+
+def _readable(value: object) -> str:
+    if value == "inf":
+        return "infinite"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,264 @@
+"""The second reader: same figures by another route, every alteration noticed by other code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dp.accounting import DominationAccountant, FailureReserve
+from dp.audit import (
+    composed_epsilon,
+    flattened,
+    read_ledger,
+    release_mu,
+    replayed_epsilon,
+)
+from dp.errors import LedgerError, UnsupportedEventError
+from dp.events import (
+    BinomialRelease,
+    Composition,
+    DiscreteGaussianRelease,
+    Event,
+    GaussianRelease,
+    LevelRelease,
+    NonPrivateRelease,
+    PoissonSampled,
+    SkellamRelease,
+)
+from dp.ledger import Ledger
+from dp.records import encode_event
+
+DELTA = 1e-5
+FIRST = BinomialRelease(14272, 16.0, 16, 1000)
+SECOND = Composition((BinomialRelease(3001, 8.5, 4, 500), SkellamRelease(400.0, 5.0, 3, 7)))
+THIRD = DiscreteGaussianRelease(2.5, 80, 4.0, 4, 9)
+EVENTS: list[Event] = [FIRST, SECOND, FIRST, THIRD, GaussianRelease(30.0, 2.0)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    location = tmp_path / "privacy.jsonl"
+    with Ledger.open(location) as ledger:
+        for number, event in enumerate(EVENTS):
+            ledger.append(event, {"round": number})
+    return location
+
+
+def _running(events: list[Event], reserve: FailureReserve | None = None) -> float:
+    accountant = DominationAccountant(reserve)
+    for event in events:
+        accountant.compose(event)
+    return accountant.epsilon(DELTA)
+
+
+def test_the_replay_equals_the_running_accountant(path: Path) -> None:
+    """Two routes that share only the last step; the accountant is the one that rounds up."""
+    with Ledger.open(path) as ledger:
+        running = _running(list(ledger.events()))
+    entries = read_ledger(path)
+    assert [entry.metadata["round"] for entry in entries] == [0, 1, 2, 3, 4]
+    assert [entry.line for entry in entries] == [2, 3, 4, 5, 6]
+    replayed = replayed_epsilon([entry.event for entry in entries], DELTA)
+    assert running * (1 - 3e-6) < replayed < running
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        BinomialRelease(256, 4.0, 4, 9),
+        BinomialRelease(1025, 16.0, 16, 9),
+        BinomialRelease(65536, 128.0, 16, 9),
+        BinomialRelease(4096, 64.0, 64, 9),
+        SkellamRelease(64.0, 4.0, 4, 9),
+        SkellamRelease(1e6, 100.0, 30, 9),
+        DiscreteGaussianRelease(256.0, 1, 16.0, 16, 9),
+        DiscreteGaussianRelease(3.0, 1000, 16.0, 16, 9),
+        GaussianRelease(7.0, 3.0),
+    ],
+)
+def test_every_mechanism_by_two_routes(event: Event) -> None:
+    replayed = replayed_epsilon([encode_event(event)], DELTA)
+    running = _running([event])
+    assert running * (1 - 3e-6) < replayed <= running
+
+
+def test_a_reserve_counts_in_full() -> None:
+    reserve = FailureReserve.from_delta(DELTA, 10)
+    written = [encode_event(FIRST)] * 3
+    found = composed_epsilon(written, DELTA, reserve.delta0, reserve.releases)
+    running = _running([FIRST] * 3, reserve)
+    assert running * (1 - 3e-6) < found < running
+    assert composed_epsilon(written * 4, DELTA, reserve.delta0, 10) == math.inf
+    assert composed_epsilon(written, DELTA, DELTA, 10) == math.inf
+    assert composed_epsilon([], DELTA, 1e-8, 10) == 0.0
+
+
+def test_extremes() -> None:
+    assert replayed_epsilon([], DELTA) == 0.0
+    assert replayed_epsilon([encode_event(NonPrivateRelease())], DELTA) == math.inf
+    for weak in (BinomialRelease(0, 4.0, 4, 9), SkellamRelease(0.0, 1.0, 1, 1)):
+        assert replayed_epsilon([encode_event(weak)], DELTA) == math.inf
+    assert replayed_epsilon([encode_event(GaussianRelease(0.0, 1.0))], DELTA) == math.inf
+    assert release_mu(encode_event(GaussianRelease(0.0, 0.0)), 1e-8) == 0.0
+    assert release_mu(encode_event(BinomialRelease(100, 0.5, 3, 9)), 1e-8) == 0.0
+    assert release_mu(encode_event(BinomialRelease(16, 100.0, 20, 9)), 1e-8) == math.inf
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PoissonSampled(0.1, FIRST),
+        LevelRelease(100, 0.5, 4, 1.0, 9, True),
+        DiscreteGaussianRelease(0.5, 10, 4.0, 4, 9),
+        BinomialRelease(2**31, 5000.0, 5000, 9),
+    ],
+)
+def test_what_the_route_does_not_know_is_refused_by_name(event: Event) -> None:
+    with pytest.raises(UnsupportedEventError, match=str(encode_event(event)["tag"])):
+        replayed_epsilon([encode_event(event)], DELTA)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"tag": "binomial"},
+        {"tag": "binomial", "coins": "many", "l2_sensitivity": 1.0, "linf_sensitivity": 1},
+        {**encode_event(FIRST), "linf_sensitivity": 0},
+        {**encode_event(FIRST), "coins": -2},
+        {**encode_event(FIRST), "coins": True},
+        {**encode_event(FIRST), "l2_sensitivity": -1.0},
+        {**encode_event(FIRST), "l2_sensitivity": 0},
+        {**encode_event(FIRST), "extra": 1},
+        {"tag": "composition", "parts": []},
+        {"tag": "composition", "parts": 3},
+        {"coins": 3},
+        [],
+        None,
+    ],
+)
+def test_malformed_events_are_refused(event: Any) -> None:
+    with pytest.raises(LedgerError):
+        replayed_epsilon([event], DELTA)
+
+
+def test_deep_nesting_is_refused() -> None:
+    event: dict[str, Any] = {"tag": "non-private"}
+    for _ in range(20):
+        event = {"tag": "composition", "parts": [event]}
+    with pytest.raises(LedgerError, match="not an event"):
+        list(flattened(event))
+
+
+def _rewritten(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _coins(line: dict[str, Any]) -> None:
+    line["content"]["event"]["coins"] += 2
+
+
+ALTERATIONS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "coins": _coins,
+    "l2": lambda line: line["content"]["event"].update(l2_sensitivity=15.0),
+    "linf": lambda line: line["content"]["event"].update(linf_sensitivity=15),
+    "dimension": lambda line: line["content"]["event"].update(dimension=1),
+    "tag": lambda line: line["content"]["event"].update(tag="non-private"),
+    "metadata": lambda line: line["content"]["metadata"].update(round=7),
+    "index": lambda line: line.update(index=2),
+    "kind": lambda line: line.update(kind="recovery"),
+    "previous": lambda line: line.update(previous="00" * 32),
+    "hash": lambda line: line.update(hash="00" * 32),
+    "extra": lambda line: line.update(extra=1),
+}
+
+
+@pytest.mark.parametrize("name", ALTERATIONS)
+def test_an_altered_field_is_noticed_by_both_readers(path: Path, name: str) -> None:
+    lines = path.read_bytes().splitlines()
+    line = json.loads(lines[1])
+    ALTERATIONS[name](line)
+    lines[1] = _rewritten(line)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    with pytest.raises(LedgerError, match="line 2"):
+        read_ledger(path)
+    with pytest.raises(LedgerError, match="line 2"):
+        Ledger.open(path)
+
+
+def test_a_rehashed_line_breaks_the_next(path: Path) -> None:
+    lines = path.read_bytes().splitlines()
+    line = json.loads(lines[1])
+    _coins(line)
+    body = {key: line[key] for key in ("content", "index", "kind")}
+    previous = bytes.fromhex(line["previous"])
+    line["hash"] = hashlib.sha256(previous + _rewritten(body)).hexdigest()
+    lines[1] = _rewritten(line)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    with pytest.raises(LedgerError, match=r"line 3 was altered, or a line before it"):
+        read_ledger(path)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 200])
+def test_a_ledger_cut_in_mid_line(path: Path, cut: int) -> None:
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(LedgerError, match="line 6 is cut in mid-line"):
+        read_ledger(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "empty"),
+        (b"\n", "line 1 was altered"),
+        (b"[]\n", "not a ledger line"),
+        (b"\xff\n", "not a ledger line"),
+        (b'{"content":NaN,"hash":"","index":0,"kind":"header","previous":""}\n', "canonical"),
+    ],
+)
+def test_foreign_files(tmp_path: Path, text: bytes, words: str) -> None:
+    location = tmp_path / "foreign"
+    location.write_bytes(text)
+    with pytest.raises(LedgerError, match=words):
+        read_ledger(location)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="No such file"):
+        read_ledger(tmp_path / "nowhere")
+
+
+def test_recovered_ledgers_are_read(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+    with Ledger.open(path, recover=True) as ledger:
+        ledger.append(FIRST)
+    assert len(read_ledger(path)) == len(EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("index", "kind", "content", "words"),
+    [
+        (0, "event", {}, "line 1 is not the header"),
+        (0, "header", {"version": 2}, "line 1 is not the header"),
+        (6, "remark", {}, "unknown kind"),
+        (6, "event", {"event": {}}, "not an event with metadata"),
+        (6, "event", {"event": {}, "metadata": []}, "not an event with metadata"),
+    ],
+)
+def test_forged_lines_with_good_hashes(
+    path: Path, index: int, kind: str, content: object, words: str
+) -> None:
+    from dp.ledger import GENESIS, _line_hash
+
+    lines = path.read_bytes().splitlines()[:index]
+    previous = json.loads(lines[-1])["hash"] if lines else GENESIS
+    fields = {"content": content, "index": index, "kind": kind, "previous": previous}
+    digest = _line_hash(previous, index, kind, content)
+    path.write_bytes(b"\n".join([*lines, _rewritten({**fields, "hash": digest})]) + b"\n")
+    with pytest.raises(LedgerError, match=words):
+        read_ledger(path)

@@ -1,0 +1,213 @@
+"""`veilsum account`: figures, targets, ledgers, and one clear line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from dp import BinomialRelease, DominationAccountant, FailureReserve, Ledger, PoissonSampled
+from simulations import cli
+
+runner = CliRunner()
+
+
+def account(*arguments):
+    result = runner.invoke(cli.app, ["account", *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def fails(monkeypatch, capsys, *arguments):
+    """Standard error of a run that ends with status 2 and no traceback."""
+    monkeypatch.setattr(sys, "argv", ["veilsum", "account", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return " ".join(captured.err.replace("│", " ").split())
+
+
+def test_binomial_by_every_accountant():
+    figures = account(
+        *"--mechanism binomial --coins 1024 --l2 16 --linf 16 --dim 1000000".split(),
+        *"--delta 1e-5 --rounds 1".split(),
+    )
+    assert figures["winner"] == "domination"
+    assert figures["epsilon"] == pytest.approx(4.403, abs=6e-4)
+    assert set(figures["by_accountant"]) == {
+        "theorem1",
+        "domination",
+        "moments",
+        "gaussian_reference",
+    }
+    assert figures["by_accountant"]["theorem1"] == "inf"
+    assert figures["by_accountant"]["gaussian_reference"] == pytest.approx(4.377, abs=6e-4)
+    assert "635.5" in figures["reasons"]["theorem1"]
+
+
+def test_small_cases_are_enumerated():
+    figures = account(*"--coins 256 --l2 4 --linf 4 --rounds 3".split())
+    assert figures["winner"] == "exact"
+    assert figures["by_accountant"]["exact"] < figures["by_accountant"]["domination"]
+
+
+def test_skellam_and_discrete_gaussian():
+    skellam = account(*"--mechanism skellam --variance 256".split())
+    assert skellam["by_accountant"]["published"] > skellam["epsilon"]
+    discrete = account(*"--mechanism discrete_gaussian --variance 2.56 --clients 100".split())
+    assert discrete["epsilon"] == pytest.approx(4.378, abs=6e-4)
+    assert "one client" in discrete["variance_is"]
+
+
+def test_targets_are_met():
+    assert account("--target-epsilon", "1")["coins"] == 14262
+    for extra in (["skellam"], ["discrete_gaussian", "--clients", "50"]):
+        solved = account("--mechanism", *extra, "--target-epsilon", "2", "--rounds", "4")
+        assert solved["epsilon"] <= 2.0
+        less = [str(solved["variance"] * 0.999), "--rounds", "4"]
+        assert account("--mechanism", *extra, "--variance", *less)["epsilon"] > 2.0
+
+
+def test_people_get_a_table():
+    result = runner.invoke(cli.app, ["account", "--coins", "1024"])
+    assert result.exit_code == 0
+    for words in ("domination", "infinite", "a yardstick", "zero-out", "knows the cohort"):
+        assert words in result.stdout
+
+
+def test_help_says_whose_variance_is_meant():
+    text = " ".join(runner.invoke(cli.app, ["account", "--help"]).stdout.replace("│", " ").split())
+    assert "ONE client's noise" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--coins 1025", "coins: value 1025 is odd"),
+        ("--coins -4", "is negative"),
+        ("--coins 12.5", "--coins"),
+        ("--coins 64 --delta 0", "delta: value 0.0"),
+        ("--coins 64 --delta 1", "strictly between 0 and 1"),
+        ("--coins 64 --delta nan", "strictly between 0 and 1"),
+        ("--mechanism laplace --coins 2", "mechanism: value 'laplace'"),
+        ("", "coins: not given"),
+        ("--coins 64 --target-epsilon 1", "coins: given as well"),
+        ("--coins 64 --variance 1", "variance: given"),
+        ("--mechanism skellam --coins 64", "coins: given"),
+        ("--mechanism skellam --variance nan", "variance: value nan"),
+        ("--mechanism skellam --variance -1", "variance: value -1"),
+        ("--mechanism discrete_gaussian --variance 1", "clients: value None"),
+        ("--coins 64 --clients 3", "clients: given"),
+        ("--coins 64 --l2 -1", "l2_sensitivity must be finite"),
+        ("--coins 64 --l2 inf", "l2_sensitivity must be finite"),
+        ("--coins 64 --linf 0", "linf_sensitivity must be at least 1"),
+        ("--coins 64 --dim 0", "dimension must be at least 1"),
+        ("--coins 64 --rounds 0", "rounds: value 0"),
+        ("--target-epsilon 0", "epsilon must be positive"),
+        ("--target-epsilon 0.001 --l2 5000 --linf 9", "raise epsilon or delta"),
+        ("--ledger /nowhere/at/all", "cannot be read"),
+        ("--ledger x --coins 64", "ledger: given with"),
+    ],
+)
+def test_every_mistake_is_one_clear_error(monkeypatch, capsys, arguments, words):
+    assert words in fails(monkeypatch, capsys, *arguments.split())
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--mechanism skellam --variance 1e300", "--coins 64 --l2 1e300"]
+)
+def test_figures_beyond_all_tables_are_infinite(arguments):
+    assert account(*arguments.split())["epsilon"] == "inf"
+
+
+GOAL = {"epsilon": 8.0, "delta": 1e-5, "rounds": 5, "delta0": 6.25e-8}
+FIRST, SECOND = BinomialRelease(4000, 16.0, 16, 9), BinomialRelease(9000, 16.0, 16, 9)
+ANNA, BERTA, CARLA = "a" * 16, "b" * 16, "c" * 16
+
+
+@pytest.fixture
+def path(tmp_path):
+    location = tmp_path / "ledger.jsonl"
+    rounds = [(FIRST, [ANNA, BERTA]), (SECOND, [BERTA, CARLA]), (FIRST, [BERTA, ANNA])]
+    with Ledger.open(location) as ledger:
+        for number, (event, cohort) in enumerate(rounds):
+            ledger.append(event, {"cohort": cohort, "goal": GOAL, "round": number})
+    return location
+
+
+def running(events, reserve=None):
+    accountant = DominationAccountant(reserve)
+    for event in events:
+        accountant.compose(event)
+    return accountant.epsilon(1e-5)
+
+
+def test_a_ledger_reports_the_client_that_spent_most(path):
+    figures = account("--ledger", str(path))
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    assert figures["client"] == BERTA
+    assert (figures["releases"], figures["entries"], figures["clients"]) == (3, 3, 3)
+    assert figures["delta"] == 1e-5
+    assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND, FIRST], reserve), rel=3e-6)
+
+
+def test_entries_without_a_cohort_are_charged_to_everybody(path):
+    with Ledger.open(path) as ledger:
+        ledger.append(SECOND, {"goal": GOAL, "cohort": {"clients": 9, "sha256": "00"}})
+    figures = account("--ledger", str(path))
+    assert figures["releases"] == 4
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    expected = running([FIRST, SECOND, FIRST, SECOND], reserve)
+    assert figures["epsilon"] == pytest.approx(expected, rel=3e-6)
+
+
+def test_a_ledger_without_metadata(tmp_path, monkeypatch, capsys):
+    location = tmp_path / "bare.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST)
+        ledger.append(SECOND)
+    figures = account("--ledger", str(location), "--delta", "1e-5")
+    assert figures["client"] == "every client"
+    assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND]), rel=3e-6)
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+
+
+@pytest.mark.parametrize("goal", [{"delta": 1e-5, "delta0": "none", "rounds": 5}, [], {"delta": 2}])
+def test_a_goal_that_is_none_is_not_used(tmp_path, monkeypatch, capsys, goal):
+    location = tmp_path / "odd.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": goal})
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+    figures = account("--ledger", str(location), "--delta", "1e-5")
+    assert figures["epsilon"] == pytest.approx(running([FIRST]), rel=3e-6)
+
+
+def test_a_ledger_of_a_table(path):
+    result = runner.invoke(cli.app, ["account", "--ledger", str(path)])
+    assert result.exit_code == 0
+    assert BERTA in result.stdout and "replay" in result.stdout
+
+
+def test_damaged_ledgers(path, monkeypatch, capsys):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    assert "line 4 is cut in mid-line" in fails(monkeypatch, capsys, "--ledger", str(path))
+    path.write_bytes(whole.replace(b'"coins":9000', b'"coins":9002'))
+    assert "line 3 was altered" in fails(monkeypatch, capsys, "--ledger", str(path))
+
+
+def test_unknown_events_in_a_ledger(path, monkeypatch, capsys):
+    with Ledger.open(path) as ledger:
+        ledger.append(PoissonSampled(0.1, FIRST), {"cohort": [ANNA], "goal": GOAL})
+    error = fails(monkeypatch, capsys, "--ledger", str(path))
+    assert "UnsupportedEventError" in error and "poisson-sampled" in error
+
+
+def test_no_noise_is_infinite():
+    assert account("--coins", "0")["epsilon"] == "inf"
+    assert math.isinf(float(account("--coins", "2")["epsilon"]))
