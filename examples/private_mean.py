@@ -23,4 +23,4 @@ with tempfile.TemporaryDirectory() as folder, Ledger.open(f"{folder}/ledger.json
     real = RealAggregator(people, plan.client_policy(dimension=100))
     training = PrivateTraining(plan, 100, FixedRate(1.0), real, ledger)
     result = training.run_round(people, lambda i: vectors[i], secrets.token_bytes(32), dropouts={})
-print(np.mean(result.release.update), "at epsilon", result.epsilon_server)
+print(np.mean(result.release.update), "at epsilon", result.epsilons.server)

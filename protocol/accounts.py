@@ -8,9 +8,11 @@ client was drawn for: the server knows that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
-from dp import Budget, DominationAccountant, Event, FailureReserve
+from dp import Budget, DominationAccountant, Event, FailureReserve, FourEpsilons
+from protocol.setup import RoundEvents
 
 LABEL_BYTES = 8
 
@@ -21,18 +23,25 @@ def label(identity_key: bytes) -> str:
 
 
 class _History:
-    """What all clients with the same rounds behind them have spent."""
+    """What all clients with the same rounds behind them have spent, against each adversary."""
 
-    def __init__(self, server: DominationAccountant, outsider: DominationAccountant) -> None:
+    def __init__(
+        self,
+        server: DominationAccountant,
+        outsider: DominationAccountant,
+        sybil: DominationAccountant,
+    ) -> None:
         self.server = server
         self.outsider = outsider
+        self.sybil = sybil
 
-    def then(self, against_server: Event, against_outsider: Event) -> _History:
+    def then(self, events: RoundEvents) -> _History:
         """The same history and one more round."""
-        server, outsider = self.server.copy(), self.outsider.copy()
-        server.compose(against_server)
-        outsider.compose(against_outsider)
-        return _History(server, outsider)
+        after = _History(self.server.copy(), self.outsider.copy(), self.sybil.copy())
+        after.server.compose(events.server)
+        after.outsider.compose(events.outsider)
+        after.sybil.compose(events.sybil)
+        return after
 
 
 class ClientAccounts:
@@ -44,7 +53,7 @@ class ClientAccounts:
     """
 
     def __init__(self, reserve: FailureReserve) -> None:
-        self._fresh = _History(DominationAccountant(reserve), DominationAccountant(reserve))
+        self._fresh = _History(*(DominationAccountant(reserve) for _ in range(3)))
         self._histories: dict[str, _History] = {}
 
     def check(self, cohort: Sequence[str], event: Event, budget: Budget) -> None:
@@ -56,12 +65,9 @@ class ClientAccounts:
         for history in self._distinct(cohort):
             budget.check(history.server, event)
 
-    def record(self, cohort: Sequence[str], against_server: Event, against_outsider: Event) -> None:
-        """Charge an event to every client that was invited, survivor or not."""
-        charged = {
-            id(history): history.then(against_server, against_outsider)
-            for history in self._distinct(cohort)
-        }
+    def record(self, cohort: Sequence[str], events: RoundEvents) -> None:
+        """Charge a round to every client that was invited, survivor or not."""
+        charged = {id(history): history.then(events) for history in self._distinct(cohort)}
         for client in cohort:
             self._histories[client] = charged[id(self._of(client))]
 
@@ -73,23 +79,32 @@ class ClientAccounts:
         """
         self._fresh.server.copy().compose(event)
 
-    def replay(self, event: Event, cohort: Sequence[str] | None) -> None:
-        """Charge an event of an earlier run; None charges everybody, known and unknown.
-
-        The coins that only an outsider does not know are not on record, so its epsilon is
-        over-counted, never under-counted.
-        """
+    def replay(self, events: RoundEvents, cohort: Sequence[str] | None) -> None:
+        """Charge a round of an earlier run; None charges everybody, known and unknown."""
         if cohort is None:
-            self._fresh = self._fresh.then(event, event)
+            self._fresh = self._fresh.then(events)
             cohort = list(self._histories)
-        self.record(cohort, event, event)
+        self.record(cohort, events)
 
-    def epsilon(self, delta: float) -> tuple[float, float]:
-        """(against the server, against an outsider) of the client that has spent most."""
+    def epsilons(self, delta: float, colluders: int) -> FourEpsilons:
+        """Of the client that has spent most against each adversary.
+
+        Args:
+            colluders: how many the rounds were charged with.
+        """
         histories = [*self._distinct(list(self._histories)), self._fresh]
-        return (
-            max(history.server.epsilon(delta) for history in histories),
-            max(history.outsider.epsilon(delta) for history in histories),
+
+        def most(account: Callable[[_History], DominationAccountant]) -> float:
+            return max(account(history).epsilon(delta) for history in histories)
+
+        return FourEpsilons(
+            server=most(lambda history: history.server),
+            outsider=most(lambda history: history.outsider),
+            sybil=most(lambda history: history.sybil),
+            secagg_alone=math.inf,
+            delta=delta,
+            colluders=colluders,
+            amplified=False,
         )
 
     def _of(self, client: str) -> _History:

@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 
 from dp import (
-    BinomialRelease,
     Budget,
     BudgetExceededError,
     DominationAccountant,
-    NonPrivateRelease,
+    Event,
     UnsupportedEventError,
 )
 from protocol.calibration import PrivacyGoal
@@ -95,5 +94,5 @@ def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:
     return accountant.epsilon(goal.delta)
 
 
-def _worst_case(setup: RoundSetup) -> BinomialRelease | NonPrivateRelease:
-    return setup.event(setup.context.minimum_survivors, against_server=True)
+def _worst_case(setup: RoundSetup) -> Event:
+    return setup.events(setup.context.minimum_survivors).server

@@ -18,12 +18,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from dp import Budget, Ledger
+from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
 from protocol.accounts import ClientAccounts, label
 from protocol.calibration import PrivacyGoal
-from protocol.setup import RoundSetup
+from protocol.setup import RoundEvents, RoundSetup
 from secagg import LocalProtocolError, ParameterError
 
 Notes = Mapping[str, str | int | float]
@@ -57,7 +58,7 @@ class Records:
         self._accounts = ClientAccounts(goal.reserve)
         for entry in ledger.entries():
             _check_goal(entry.metadata, goal)
-            self._accounts.replay(entry.event, listed_cohort(entry.metadata))
+            self._accounts.replay(replayed_events(entry), listed_cohort(entry.metadata))
 
     def prepare(self, setup: RoundSetup, number: int, notes: Notes | None) -> Charge:
         """Check everything that can be checked before a client is asked.
@@ -75,15 +76,19 @@ class Records:
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
         }
-        worst_case = setup.event(setup.context.minimum_survivors, against_server=True)
+        worst_case = setup.events(setup.context.minimum_survivors).server
         self._accounts.check(labels, worst_case, self._budget)
         # The most coins are those that an outsider does not know, with nobody lost.
-        self._accounts.require_theorem(setup.event(setup.context.size, against_server=False))
+        self._accounts.require_theorem(setup.events(setup.context.size).outsider)
         return Charge(self._ledger, self._accounts, setup, labels, metadata)
 
-    def epsilon(self) -> tuple[float, float]:
-        """Spent by the client that spent most: (against the server, against an outsider)."""
-        return self._accounts.epsilon(self._goal.delta)
+    def epsilons(self, colluders: int) -> FourEpsilons:
+        """Spent by the client that spent most, against each adversary.
+
+        Args:
+            colluders: that every round tolerated.
+        """
+        return self._accounts.epsilons(self._goal.delta, colluders)
 
 
 class Charge:
@@ -115,11 +120,11 @@ class Charge:
             raise LocalProtocolError("this round has been charged already")
         if survivors < self._setup.context.minimum_survivors:
             raise LocalProtocolError(f"a sum over {survivors} clients must not be released")
-        against_server = self._setup.event(survivors, against_server=True)
-        against_outsider = self._setup.event(survivors, against_server=False)
-        self._ledger.append(against_server, {**self._metadata, "survivors": survivors})
+        events = self._setup.events(survivors)
+        of_this_sum = {"survivors": survivors, "coins_each": self._setup.coins_left(survivors)}
+        self._ledger.append(events.server, {**self._metadata, **of_this_sum})
         self._survivors = survivors
-        self._accounts.record(self._labels, against_server, against_outsider)
+        self._accounts.record(self._labels, events)
 
     def settle(self, survivors: int) -> None:
         """See that a sum over so many clients was paid for.
@@ -132,6 +137,26 @@ class Charge:
                 f"the aggregator returned a sum over {survivors} clients and had announced "
                 f"{self._survivors}: nothing is decoded"
             )
+
+
+def replayed_events(entry: Entry) -> RoundEvents:
+    """What an entry releases to each adversary; where it does not say, the worst."""
+    event, metadata = entry.event, entry.metadata
+    each, survivors = _count(metadata.get("coins_each")), _count(metadata.get("survivors"))
+    if not (each and survivors and isinstance(event, BinomialRelease)):
+        return RoundEvents(server=event, outsider=event, sybil=NonPrivateRelease())
+    # Nobody's figures may claim more noise than the event itself supports.
+    own = min(each, event.coins)
+    return RoundEvents(
+        server=event,
+        outsider=replace(event, coins=max(event.coins, survivors * own)),
+        sybil=replace(event, coins=own),
+    )
+
+
+def _count(value: object) -> int:
+    """A positive count as it stands in an entry, or 0."""
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def checked_notes(notes: Notes) -> dict[str, str | int | float]:

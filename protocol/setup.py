@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dp import BinomialRelease, CoinSchedule, NonPrivateRelease, quantized_l2_bound
+from dp import BinomialRelease, CoinSchedule, Event, NonPrivateRelease, quantized_l2_bound
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.coins import noise_limit, require_coins
 from dp.rounding import require_linf_bound
@@ -182,6 +182,23 @@ def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundEvents:
+    """What one sum releases, as each adversary meets it; none of them gains from sampling.
+
+    Attributes:
+        server: the coins of the tolerated colluders do not count, because the server knows them.
+        outsider: who sees only the result knows no coins.
+        sybil: of a server that made up all other clients, one client's own coins are left.
+
+    Source: docs/accounting.md.
+    """
+
+    server: Event
+    outsider: Event
+    sybil: Event
+
+
+@dataclass(frozen=True, slots=True)
 class RoundSetup:
     """A round as announced: the secure-aggregation context and what it carries.
 
@@ -249,16 +266,15 @@ class RoundSetup:
         """Honest clients that are surely among the survivors of any sum that is released."""
         return self.context.minimum_survivors - self.context.tolerated_colluders
 
-    def event(self, survivors: int, *, against_server: bool) -> BinomialRelease | NonPrivateRelease:
-        """What a sum over `survivors` clients releases.
-
-        Against the server, the coins of the tolerated colluders do not count: they are known to
-        it. An outsider who sees only the result knows no coins. Neither gains from sampling.
-
-        Source: docs/accounting.md.
-        """
-        unknown = survivors - (self.context.tolerated_colluders if against_server else 0)
-        return release_event(self.parameters, max(unknown, 0) * self.coins_left(survivors))
+    def events(self, survivors: int) -> RoundEvents:
+        """What a sum over `survivors` clients releases."""
+        coins = self.coins_left(survivors)
+        honest = max(survivors - self.context.tolerated_colluders, 0)
+        return RoundEvents(
+            server=release_event(self.parameters, honest * coins),
+            outsider=release_event(self.parameters, survivors * coins),
+            sybil=release_event(self.parameters, coins),
+        )
 
     def announce(self) -> bytes:
         """The setup as bytes for every client of the cohort."""

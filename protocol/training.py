@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dp import CoinSchedule, Ledger, noise_multiplier_for_epsilon
+from dp import CoinSchedule, FourEpsilons, Ledger, noise_multiplier_for_epsilon
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from protocol.adapters.memory import Dropouts, RoundOutcome
 from protocol.aggregators import Aggregator, UpdateSource
@@ -146,8 +146,7 @@ class RoundResult:
         setup: the public parameters.
         outcome: survivors and bytes.
         rationale: why the sketch had its size.
-        epsilon_server: spent so far against the server, by the client that spent most.
-        epsilon_outsider: likewise against an outsider who sees only what is released.
+        epsilons: spent so far by the client that spent most, against four adversaries.
     """
 
     number: int
@@ -155,8 +154,7 @@ class RoundResult:
     setup: RoundSetup
     outcome: RoundOutcome
     rationale: Rationale
-    epsilon_server: float
-    epsilon_outsider: float
+    epsilons: FourEpsilons
 
 
 class PrivateTraining:
@@ -235,15 +233,13 @@ class PrivateTraining:
         )
         self._decision = self._controller.step(self._decision.state, stats)
         self._number += 1
-        epsilon_server, epsilon_outsider = self._records.epsilon()
         return RoundResult(
             number=number,
             release=release,
             setup=setup,
             outcome=outcome,
             rationale=rationale,
-            epsilon_server=epsilon_server,
-            epsilon_outsider=epsilon_outsider,
+            epsilons=self._records.epsilons(self._plan.tolerated_colluders),
         )
 
     def _schedule(self, coins: int) -> CoinSchedule | None:

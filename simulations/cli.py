@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dp import Adjacency
 from dp.coins import MAX_COINS
 from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
 from protocol.errors import ConfigurationError
@@ -83,7 +81,7 @@ def demo_command(
     )
     summary = run_demo(chosen, out, console)
     if as_json:
-        typer.echo(json.dumps(asdict(summary)))
+        typer.echo(json.dumps(summary.as_json()))
     elif not quiet:
         explain(chosen, summary, out, console)
 
@@ -353,13 +351,14 @@ def explain(config: RunConfig, summary: Summary, out: Path, console: Console) ->
     table = Table("", "private", "plain averaging", title="after the last round", min_width=60)
     table.add_row("accuracy", f"{summary.accuracy:.1%}", f"{summary.accuracy_baseline:.1%}")
     table.add_row("compression", f"{summary.average_compression:.2f}x", "none")
-    table.add_row("epsilon against the server", f"{summary.epsilon_server:.2f}", "infinite")
-    table.add_row("epsilon against an outsider", f"{summary.epsilon_outsider:.2f}", "infinite")
+    for adversary, epsilon in summary.epsilons.rows():
+        table.add_row(f"epsilon {adversary}", f"{epsilon:.2f}", "inf")
     console.print(table)
     console.print(
         f"Plain averaging: no clipping, no noise, no compression, a learning rate of its own. "
-        f"delta = {summary.delta:g}; {Adjacency.ZERO_OUT}. No amplification by sampling is "
-        f"claimed: the server knows who takes part. A client takes part in at most "
+        f"delta = {summary.epsilons.delta:g}; {summary.epsilons.adjacency}. "
+        f"No amplification by sampling is claimed: the server knows who takes part. "
+        f"A client takes part in at most "
         f"{config.participations} rounds. {summary.dropped} clients were lost on the way, at all "
         f"stages. {summary.bytes_per_client / 1000:.1f} kB for each client and round, all messages "
         f"in both directions. {summary.seconds:.0f} s.\nReport: {out}/ (accuracy.png, sketch.png, "

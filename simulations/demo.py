@@ -13,13 +13,14 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dp import Ledger
+from dp import FourEpsilons, Ledger
 from protocol.aggregators import RealAggregator
 from protocol.config import build_plan
 from protocol.training import PrivateTraining, RoundResult
@@ -41,10 +42,8 @@ class Summary:
         accuracy: of the private model on the test split after the last round.
         accuracy_baseline: of plain federated averaging: no privacy, no compression, no clipping,
             and a learning rate of its own.
-        epsilon_server: against a server of the configured mode and its colluders, of the busiest
-            client.
-        epsilon_outsider: against who sees only the released means.
-        delta: of both.
+        epsilons: of the busiest client, against a server of the configured mode and its colluders
+            and against three other adversaries.
         average_compression: harmonic mean over the rounds, d rounds / sum of sketch sizes.
         bytes_per_client: mean over rounds, sent and received by a surviving client.
         dropped: clients lost over all rounds, at any stage.
@@ -54,13 +53,15 @@ class Summary:
     rounds: int
     accuracy: float
     accuracy_baseline: float
-    epsilon_server: float
-    epsilon_outsider: float
-    delta: float
+    epsilons: FourEpsilons
     average_compression: float
     bytes_per_client: float
     dropped: int
     seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values; infinity is the string "inf"."""
+        return {**asdict(self), "epsilons": self.epsilons.as_json()}
 
 
 def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
@@ -86,8 +87,9 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
         source = _private_source(config, federation.task.dimension, ledger)
         records = _train(config, federation, source, out / "rounds.jsonl", console)
     write_figures(records, out, baseline=baseline)
-    summary = _summarise(config, records, baseline[-1], time.perf_counter() - start)
-    (out / "summary.json").write_text(json.dumps(asdict(summary), indent=1) + "\n")
+    epsilons = _last(source).epsilons
+    summary = _summarise(config, records, baseline[-1], epsilons, time.perf_counter() - start)
+    (out / "summary.json").write_text(json.dumps(summary.as_json(), indent=1) + "\n")
     return summary
 
 
@@ -97,6 +99,12 @@ def _private_source(config: RunConfig, dimension: int, ledger: Ledger) -> Privat
     aggregator = RealAggregator(identities, plan.client_policy(dimension))
     training = PrivateTraining(plan, dimension, config.sketch.build(), aggregator, ledger)
     return PrivateMean(training, identities)
+
+
+def _last(source: PrivateMean) -> RoundResult:
+    if source.last is None:
+        raise RuntimeError("a round ended without a result")
+    return source.last
 
 
 def _train(
@@ -109,11 +117,9 @@ def _train(
     with _progress(console) as progress, log.open("w") as file:
         task = progress.add_task("training", total=config.rounds, note="")
         for trained in federation.run(source):
-            if source.last is None:
-                raise RuntimeError("a round ended without a result")
-            record = _record(trained, source.last)
+            record = _record(trained, _last(source))
             records.append(record)
-            reason = source.last.rationale
+            reason = _last(source).rationale
             line = {**asdict(record), "rationale": reason.words, "figures": dict(reason.numbers)}
             file.write(json.dumps(line) + "\n")
             file.flush()
@@ -140,8 +146,8 @@ def _record(trained: Trained, result: RoundResult) -> RoundRecord:
         bytes_per_client=result.outcome.bytes_per_survivor(),
         cohort=result.setup.context.size,
         survivors=len(survivors),
-        epsilon_server=result.epsilon_server,
-        epsilon_outsider=result.epsilon_outsider,
+        epsilon_server=result.epsilons.server,
+        epsilon_outsider=result.epsilons.outsider,
         lost=dict(lost),
         lost_later=dict(lost_later),
     )
@@ -162,16 +168,18 @@ def _row(record: RoundRecord) -> tuple[str, ...]:
 
 
 def _summarise(
-    config: RunConfig, records: list[RoundRecord], baseline: float, seconds: float
+    config: RunConfig,
+    records: list[RoundRecord],
+    baseline: float,
+    epsilons: FourEpsilons,
+    seconds: float,
 ) -> Summary:
     last = records[-1]
     return Summary(
         rounds=len(records),
         accuracy=last.accuracy,
         accuracy_baseline=baseline,
-        epsilon_server=last.epsilon_server,
-        epsilon_outsider=last.epsilon_outsider,
-        delta=config.privacy.delta,
+        epsilons=epsilons,
         average_compression=last.dimension
         * len(records)
         / sum(record.sketch_size for record in records),

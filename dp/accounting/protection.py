@@ -75,18 +75,18 @@ class FourEpsilons:
         }
 
     def rows(self) -> list[tuple[str, float]]:
-        """Return (adversary in words, epsilon), strongest promise last."""
+        """Return (against whom, epsilon) with the preposition, the promises first."""
         sampling = "amplified by sampling" if self.amplified else "no amplification"
         return [
-            (f"the server with {self.colluders} colluding clients", self.server),
-            (f"an outsider who sees released models only ({sampling})", self.outsider),
-            ("a server that made up all other clients (own noise only)", self.sybil),
-            ("secure aggregation alone, without noise", self.secagg_alone),
+            (f"against the server with {self.colluders} colluding clients", self.server),
+            (f"against an outsider who sees released models only ({sampling})", self.outsider),
+            ("against a server that made up all other clients (own noise only)", self.sybil),
+            ("of secure aggregation alone, without noise", self.secagg_alone),
         ]
 
     def text(self) -> str:
         """Return the four figures as lines to print, with delta and adjacency."""
-        lines = [f"epsilon {_written(epsilon)} against {who}" for who, epsilon in self.rows()]
+        lines = [f"epsilon {_written(epsilon)} {who}" for who, epsilon in self.rows()]
         return "\n".join([*lines, f"delta {self.delta:g}; {self.adjacency}"])
 
 

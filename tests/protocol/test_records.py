@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -119,14 +120,15 @@ class TestCohort:
     def test_what_is_no_list_of_labels_is_charged_to_everybody(self, ledger, cohort, setup):
         ledger.append(EVENT, {"goal": goal_entry(GOAL), "cohort": cohort})
         records = Records(ledger, GOAL)
-        assert records.epsilon()[0] == epsilon_of(GOAL, EVENT)
+        assert records.epsilons(1).server == epsilon_of(GOAL, EVENT)
         records.prepare(setup, 1, None)(6)
         # The clients of the new round had paid for the first one too.
-        assert records.epsilon()[0] == epsilon_of(GOAL, EVENT, setup.event(6, against_server=True))
+        spent = records.epsilons(1).server
+        assert spent == epsilon_of(GOAL, EVENT, setup.events(6).server)
 
     def test_an_entry_without_one_is_charged_to_everybody(self, ledger):
         ledger.append(EVENT, {"goal": goal_entry(GOAL)})
-        assert Records(ledger, GOAL).epsilon()[0] > 0
+        assert Records(ledger, GOAL).epsilons(1).server > 0
 
 
 class TestGoal:
@@ -160,11 +162,28 @@ class TestCharge:
         records = Records(ledger, GOAL)
         charge = records.prepare(setup, 0, None)
         charge(6)
-        spent = records.epsilon()
+        spent = records.epsilons(1)
         with pytest.raises(LocalProtocolError, match="already"):
             charge(6)
-        assert records.epsilon() == spent
+        assert records.epsilons(1) == spent
         assert len(ledger.entries()) == 1
+
+    def test_a_replay_knows_what_every_adversary_met(self, ledger, setup):
+        records = Records(ledger, GOAL)
+        records.prepare(setup, 0, None)(5)
+        assert Records(ledger, GOAL).epsilons(1) == records.epsilons(1)
+
+    @pytest.mark.parametrize("each", [None, 0, -3, "7", 1.0])
+    def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(self, ledger, each):
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), "survivors": 6, "coins_each": each})
+        epsilons = Records(ledger, GOAL).epsilons(1)
+        assert epsilons.sybil == math.inf
+        assert epsilons.outsider == epsilons.server < math.inf
+
+    def test_an_entry_cannot_claim_more_noise_of_ones_own_than_there_was(self, ledger):
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), "survivors": 1, "coins_each": 10**9})
+        epsilons = Records(ledger, GOAL).epsilons(1)
+        assert epsilons.sybil == epsilons.server
 
     def test_the_sum_must_be_the_one_paid_for(self, ledger, setup):
         charge = Records(ledger, GOAL).prepare(setup, 0, None)
@@ -184,9 +203,7 @@ class TestCharge:
     def test_a_budget_for_full_survivors_is_not_enough(self, ledger, setup):
         """The budget is checked with the fewest survivors the round may end with."""
         one = PrivacyGoal(8.0, 1e-5, 1)
-        full, fewest = (
-            epsilon_of(one, setup.event(survivors, against_server=True)) for survivors in (6, 4)
-        )
+        full, fewest = (epsilon_of(one, setup.events(survivors).server) for survivors in (6, 4))
         tight = PrivacyGoal((full + fewest) / 2, 1e-5, 1)
         with pytest.raises(BudgetExceededError):
             Records(ledger, tight).prepare(setup, 0, None)

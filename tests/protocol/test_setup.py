@@ -117,16 +117,17 @@ def test_events_count_honest_coins_only(make_setup):
         setup.context, tolerated_colluders=1, threshold=4, minimum_survivors=4
     )
     setup = RoundSetup(context, setup.parameters)
-    server = setup.event(5, against_server=True)
-    outsider = setup.event(5, against_server=False)
+    events = setup.events(5)
+    server, outsider = events.server, events.outsider
+    assert events.sybil.coins == 101
     assert isinstance(server, BinomialRelease) and isinstance(outsider, BinomialRelease)
     assert (server.coins, outsider.coins) == (4 * 101, 5 * 101)
     assert server.l2_sensitivity == setup.parameters.l2_bound
-    assert setup.event(1, against_server=True) == NonPrivateRelease()
+    assert setup.events(1).server == NonPrivateRelease()
 
 
 def test_rounds_without_coins_are_not_private(make_setup):
-    assert make_setup(coins=0).event(6, against_server=True) == NonPrivateRelease()
+    assert make_setup(coins=0).events(6).server == NonPrivateRelease()
 
 
 def test_context_and_parameters_must_belong_together(make_setup):
@@ -192,7 +193,7 @@ class TestSurvivors:
             make_setup(minimum_survivors=5), tolerated_colluders=1, threshold=4
         )
         assert setup.fewest_honest == 4
-        fewest = setup.event(setup.context.minimum_survivors, against_server=True)
+        fewest = setup.events(setup.context.minimum_survivors).server
         assert fewest.coins == setup.fewest_honest * setup.parameters.coins
 
     def test_somebody_honest_must_be_left(self, make_setup):

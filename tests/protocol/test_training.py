@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,7 @@ from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate, noise_excess, sketch_clip
 from protocol.errors import PolicyError
 from protocol.pipeline import Pipeline
-from protocol.setup import RoundSetup, coin_schedule, removal_table
+from protocol.setup import RoundEvents, RoundSetup, coin_schedule, removal_table
 from protocol.training import PrivateTraining, TrainingPlan
 from secagg import (
     ClientSession,
@@ -109,11 +110,11 @@ class Watched:
 def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
     run = training(ledger)
     results = [run.run_round(cohort, constant, MODEL, {}) for _ in range(3)]
-    spent = [result.epsilon_server for result in results]
+    spent = [result.epsilons.server for result in results]
     assert spent == sorted(spent)
     assert 0 < spent[0] and spent[-1] <= 8.0
     # Colluders' coins count against an outsider, who does not know them.
-    assert all(result.epsilon_outsider < result.epsilon_server for result in results)
+    assert all(result.epsilons.outsider < result.epsilons.server for result in results)
     replayed = replay(ledger.events(), DominationAccountant(plan().goal.reserve))
     assert replayed.epsilon(1e-5) == spent[-1]
 
@@ -122,9 +123,9 @@ def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger):
     run = training(ledger)
     lost = dict.fromkeys(range(3), Stage.INPUT)
     result = [run.run_round(cohort, constant, MODEL, lost) for _ in range(3)][-1]
-    assert result.epsilon_server <= 8.0
+    assert result.epsilons.server <= 8.0
     # ... and without slack to spare: the noise was not made for fewer.
-    assert result.epsilon_server > 7.9
+    assert result.epsilons.server > 7.9
 
 
 def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
@@ -156,7 +157,7 @@ def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(cohort, ledger
     assert (ledger.head, ledger.entries()) == (head, entries)
     second = run.run_round(cohort, constant, MODEL, {})
     assert (first.number, second.number) == (0, 1)
-    assert second.epsilon_server > first.epsilon_server
+    assert second.epsilons.server > first.epsilons.server
 
 
 @pytest.mark.parametrize("stage", [Stage.CONFIRM, Stage.UNMASK])
@@ -174,7 +175,7 @@ def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
     result = run.run_round(cohort, constant, MODEL, {})
     assert result.number == 0
     assert len(ledger.entries()) == 2
-    assert result.epsilon_server > 1.3 * paid.epsilon(1e-5)
+    assert result.epsilons.server > 1.3 * paid.epsilon(1e-5)
 
 
 @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
@@ -184,7 +185,7 @@ def test_a_round_that_fails_before_costs_nothing(cohort, ledger, kind, stage):
     with pytest.raises(TooFewSurvivorsError):
         run.run_round(cohort, constant, MODEL, dict.fromkeys(range(8), stage))
     assert ledger.entries() == ()
-    assert run.run_round(cohort, constant, MODEL, {}).epsilon_server < 5
+    assert run.run_round(cohort, constant, MODEL, {}).epsilons.server < 5
 
 
 def test_a_round_that_fails_in_the_last_stage_is_paid_for(cohort, ledger):
@@ -278,8 +279,8 @@ def test_clients_that_were_invited_and_dropped_out_pay_too(cohort, ledger):
     others = [Identity.from_private_bytes(hashlib.sha256(b"p%d" % i).digest()) for i in range(N)]
     run.run_round(cohort, constant, MODEL, {0: Stage.ADVERTISE})
     assert cohort[0].public[:8].hex() in ledger.entries()[-1].metadata["cohort"]
-    once = run.run_round([*others[1:], cohort[1]], constant, MODEL, {}).epsilon_server
-    twice = run.run_round([*others[1:], cohort[0]], constant, MODEL, {}).epsilon_server
+    once = run.run_round([*others[1:], cohort[1]], constant, MODEL, {}).epsilons.server
+    twice = run.run_round([*others[1:], cohort[0]], constant, MODEL, {}).epsilons.server
     # Others have two rounds behind them as well; the lost client's first one counts as much.
     assert once == twice
     with pytest.raises(BudgetExceededError):
@@ -370,7 +371,7 @@ def test_spending_before_a_restart_is_counted(cohort, tmp_path):
         one = training(first).run_round(cohort, constant, MODEL, {})
     with Ledger.open(path) as second:
         two = training(second).run_round(cohort, constant, MODEL, {})
-    assert two.epsilon_server > one.epsilon_server
+    assert two.epsilons.server > one.epsilons.server
 
 
 def test_the_event_on_record_has_the_coins_that_remained(cohort, ledger):
@@ -533,6 +534,8 @@ class TestAccounts:
 
     event = BinomialRelease(4096, 16.0, 8, 100)
     wider = BinomialRelease(8192, 16.0, 8, 100)
+    narrower = BinomialRelease(512, 16.0, 8, 100)
+    events = RoundEvents(server=event, outsider=wider, sybil=narrower)
 
     def accounts(self):
         return ClientAccounts(FailureReserve.from_delta(1e-5, 4))
@@ -545,19 +548,23 @@ class TestAccounts:
 
     def test_disjoint_cohorts_do_not_add_up(self):
         accounts = self.accounts()
-        accounts.record(["a", "b"], self.event, self.wider)
-        accounts.record(["c", "d"], self.event, self.wider)
-        assert accounts.epsilon(1e-5) == (self.epsilon_of(self.event), self.epsilon_of(self.wider))
+        accounts.record(["a", "b"], self.events)
+        accounts.record(["c", "d"], self.events)
+        spent = accounts.epsilons(1e-5, 1)
+        assert spent.server == self.epsilon_of(self.event)
+        assert spent.outsider == self.epsilon_of(self.wider)
+        assert spent.sybil == self.epsilon_of(self.narrower)
+        assert (spent.secagg_alone, spent.colluders) == (math.inf, 1)
 
     def test_the_busiest_client_is_reported(self):
         accounts = self.accounts()
-        accounts.record(["a", "b"], self.event, self.event)
-        accounts.record(["b", "c"], self.event, self.event)
-        assert accounts.epsilon(1e-5)[0] == self.epsilon_of(self.event, self.event)
+        accounts.record(["a", "b"], self.events)
+        accounts.record(["b", "c"], self.events)
+        assert accounts.epsilons(1e-5, 1).server == self.epsilon_of(self.event, self.event)
 
     def test_the_budget_is_checked_for_everybody_invited(self):
         accounts = self.accounts()
-        accounts.record(["a"], self.event, self.event)
+        accounts.record(["a"], self.events)
         budget = Budget(self.epsilon_of(self.event) * 1.1, 1e-5)
         accounts.check(["b", "c"], self.event, budget)
         with pytest.raises(BudgetExceededError):
@@ -565,11 +572,11 @@ class TestAccounts:
 
     def test_an_entry_without_a_cohort_is_charged_to_everybody(self):
         accounts = self.accounts()
-        accounts.replay(self.event, ["a"])
-        accounts.replay(self.event, None)
-        assert accounts.epsilon(1e-5)[0] == self.epsilon_of(self.event, self.event)
-        accounts.record(["new"], self.event, self.event)
-        assert accounts.epsilon(1e-5)[0] == self.epsilon_of(self.event, self.event)
+        accounts.replay(self.events, ["a"])
+        accounts.replay(self.events, None)
+        assert accounts.epsilons(1e-5, 1).server == self.epsilon_of(self.event, self.event)
+        accounts.record(["new"], self.events)
+        assert accounts.epsilons(1e-5, 1).server == self.epsilon_of(self.event, self.event)
 
 
 def test_clients_that_sat_out_have_budget_left(cohort, ledger):
@@ -578,7 +585,7 @@ def test_clients_that_sat_out_have_budget_left(cohort, ledger):
     run = training(ledger, rounds=2)
     lost = dict.fromkeys(range(3), Stage.INPUT)
     spent = [
-        run.run_round(half, constant, MODEL, lost).epsilon_server
+        run.run_round(half, constant, MODEL, lost).epsilons.server
         for half in (cohort, others, cohort, others)
     ]
     assert spent[0] == spent[1] < spent[2] == spent[3] <= 8.0

@@ -85,9 +85,7 @@ def test_the_demo_from_end_to_end(tmp_path):
         "rounds",
         "accuracy",
         "accuracy_baseline",
-        "epsilon_server",
-        "epsilon_outsider",
-        "delta",
+        "epsilons",
         "average_compression",
         "bytes_per_client",
         "dropped",
@@ -95,7 +93,9 @@ def test_the_demo_from_end_to_end(tmp_path):
     } <= set(summary)
     assert summary["rounds"] == 2
     assert summary["dropped"] == 2
-    assert 0 < summary["epsilon_outsider"] < summary["epsilon_server"] <= 5.0
+    epsilons = summary["epsilons"]
+    assert 0 < epsilons["outsider"] < epsilons["server"] <= 5.0 < epsilons["sybil"]
+    assert epsilons["secagg_alone"] == "inf"
     assert json.loads((out / "summary.json").read_text()) == summary
     lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2]
