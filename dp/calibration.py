@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 
 from dp.accounting.accountant import DominationAccountant, FailureReserve
 from dp.accounting.gaussian import gaussian_mu
@@ -11,6 +13,10 @@ from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 
 _GROWTH = 1.125
 _VARIANCE_TOLERANCE = 1e-6
+
+_SLOPE_STEPS = 4
+_FAR = 2.0
+"""Largest factor of epsilon that one step follows."""
 
 
 def noise_multiplier_for_epsilon(epsilon: float, delta: float, rounds: int = 1) -> float:
@@ -41,8 +47,8 @@ def coins_for_epsilon(
 ) -> int:
     """Return the smallest even number of coins N that meets (epsilon, delta) over all rounds.
 
-    The search starts at the Gaussian of equal variance, brackets the answer and bisects the
-    domination accountant. The answer is checked, so it always meets the target; that it is the
+    The search starts at the Gaussian of equal variance, follows the slope of epsilon, brackets the
+    answer and bisects. The answer is checked, so it always meets the target; that it is the
     smallest rests on epsilon falling as N grows.
 
     Args:
@@ -61,27 +67,52 @@ def coins_for_epsilon(
         raise ValueError(f"l2_sensitivity must be finite and at least 1, got {l2_sensitivity!r}")
     sigma = l2_sensitivity * noise_multiplier_for_epsilon(epsilon, delta, rounds)
 
-    def enough(half: int) -> bool:
-        """Say whether 2 * half coins meet the target."""
+    @cache
+    def spent(half: int) -> float:
+        """Return epsilon of 2 * half coins; no coins at all promise nothing."""
+        if half < 1:
+            return math.inf
         event = BinomialRelease(2 * half, float(l2_sensitivity), linf_sensitivity, 1)
         accountant = DominationAccountant(reserve)
         accountant.compose(event, rounds)
-        return accountant.epsilon(delta) <= epsilon
+        return accountant.epsilon(delta)
 
-    # N/4 = sigma^2 and N = 2 half. The lower end of the bracket must fail; no coins at all do.
-    low = min(math.floor(2.0 * sigma**2), MAX_TOTAL_COINS // 2)
-    high = low + 1
-    while low > 0 and enough(low):
-        low, high = low // 2, low
-    while high <= MAX_TOTAL_COINS // 2 and not enough(high):
-        low, high = high, math.ceil(high * _GROWTH)
-    if high > MAX_TOTAL_COINS // 2:
+    # N/4 = sigma^2 and N = 2 half.
+    largest = MAX_TOTAL_COINS // 2
+    start = max(1, min(math.floor(2.0 * sigma**2), largest))
+    half = _smallest_enough(spent, epsilon, start, largest)
+    if half is None:
         coins = f"{MAX_TOTAL_COINS} coins"
         raise ValueError(_infeasible(epsilon, delta, rounds, l2_sensitivity, coins))
+    return 2 * half
+
+
+def _smallest_enough(
+    spent: Callable[[int], float], target: float, start: int, largest: int
+) -> int | None:
+    """Return the smallest number up to ``largest`` whose epsilon meets the target, or None.
+
+    Args:
+        spent: falls, nearly like an inverse square root; infinite below 1.
+        start: a first guess, in 1..largest.
+    """
+    guess = start
+    for _ in range(_SLOPE_STEPS):
+        # Where epsilon is zero or infinite its slope says nothing: a bounded step.
+        ratio = min(max(spent(guess) / target, 1.0 / _FAR), _FAR)
+        guess = max(1, min(math.ceil(guess * ratio * ratio), largest))
+    low, high, step = guess - 1, guess, 1
+    while low > 0 and spent(low) <= target:
+        low, high, step = max(0, low - 4 * step), low, 4 * step
+    step = 1
+    while spent(high) > target:
+        if high == largest:
+            return None
+        low, high, step = high, min(high + 4 * step, largest), 4 * step
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return 2 * high
+        low, high = (low, middle) if spent(middle) <= target else (middle, high)
+    return high
 
 
 def variance_for_epsilon(

@@ -156,7 +156,7 @@ class TestFourEpsilons:
         text = found.text()
         assert "the server with 3 colluding clients" in text
         assert "no amplification" in text and not found.amplified
-        assert "infinite against secure aggregation alone" in text
+        assert "infinite of secure aggregation alone" in text
         assert "zero-out" in text and "delta 1e-05" in text
         assert json.loads(json.dumps(found.as_json()))["secagg_alone"] == "inf"
 
