@@ -13,7 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, repeat
-from math import comb
+from math import comb, log
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from secagg.graph_parameters import CORRECTNESS_BITS
 
@@ -22,7 +26,12 @@ COMMITTEE_SECURITY_BITS = 80
 clients wait still succeeds with 2^-40 only. It costs a few signatures more."""
 SMALLEST_COMMITTEE = 64
 """Below this the signatures of all members cost little."""
+LARGEST_COMMITTEE = 4096
+"""A hostile context must not make a client search for long. Parameters that need a larger committee
+have hardly more survivors than a quorum of everybody, and get that."""
 _STEP = 8
+_MARGIN = 1e-3
+"""Logarithms in doubles are off by less than 1e-6, even for 2^20 members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +53,22 @@ def choose_committee(members: int, corrupt: int, alive: int) -> CommitteeParamet
 
     Safe: except with probability 2^-80 at most c of its members are corrupt, and q exceeds
     (s + c) / 2. Not stuck: except with probability 2^-20 at least q of its members survive. If no
-    committee below the whole roster is both, everybody is in it, and c is `corrupt`.
+    committee below the whole roster, of at most 4096, is both, everybody is in it, and c is
+    `corrupt`.
 
-    All in integers, because two parties must never differ by a rounding error.
+    Decided in integers, because two parties must never differ by a rounding error; doubles only
+    pass over sizes that are stuck by more than any rounding error.
 
     Args:
         members: of the roster; the committee is a uniformly random subset.
         corrupt: members that may work for the server.
         alive: fewest members that survive.
     """
-    for size in range(SMALLEST_COMMITTEE, members, _STEP):
-        drawn = _most_drawn(members, min(corrupt, members), size)
+    corrupt_members = min(corrupt, members)
+    for size in range(SMALLEST_COMMITTEE, min(members, LARGEST_COMMITTEE + 1), _STEP):
+        if _is_plainly_stuck(members, corrupt_members, alive, size):
+            continue
+        drawn = _most_drawn(members, corrupt_members, size)
         quorum = (size + drawn) // 2 + 1
         stuck = sum(islice(_ways(members, members - alive, size), size - quorum + 1, None))
         if stuck << CORRECTNESS_BITS <= comb(members, size):
@@ -65,6 +79,48 @@ def choose_committee(members: int, corrupt: int, alive: int) -> CommitteeParamet
 def full_quorum(members: int, corrupt: int) -> int:
     """The quorum if everybody is in the committee; no smaller committee's is larger."""
     return (members + corrupt) // 2 + 1
+
+
+def _is_plainly_stuck(members: int, corrupt: int, alive: int, size: int) -> bool:
+    """Whether the integers would say stuck, and not for the sake of a few digits.
+
+    Never wrongly: with the least quorum that a rounding error could give, fewer than it survive
+    with a probability above 2^-20 by more than a rounding error.
+    """
+    logs = _log_chances(members, corrupt, size)
+    limit = _MARGIN - COMMITTEE_SECURITY_BITS * log(2)
+    # Index i: that at least so many corrupt members are drawn.
+    drawn = int(np.count_nonzero(_log_tails(logs) > limit)) - 1
+    quorum = (size + drawn) // 2 + 1
+    tails = _log_tails(_log_chances(members, members - alive, size))
+    lost = size - quorum + 1
+    return lost < len(tails) and bool(tails[lost] > _MARGIN - CORRECTNESS_BITS * log(2))
+
+
+def _log_chances(population: int, marked: int, size: int) -> NDArray[np.float64]:
+    """Logarithm of the probability that j marked ones are drawn, j = 0 .. min(marked, size)."""
+    drawn = np.arange(min(marked, size) + 1)
+    others = population - marked
+    possible = drawn[size - drawn <= others]
+    logs = np.full(len(drawn), -np.inf)
+    logs[possible] = (
+        _log_comb(marked, possible)
+        + _log_comb(others, size - possible)
+        - _log_comb(population, np.array(size))
+    )
+    return logs
+
+
+def _log_tails(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of the sums from each place on."""
+    return np.logaddexp.accumulate(logs[::-1])[::-1]
+
+
+def _log_comb(total: int, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    logs: NDArray[np.float64] = (
+        gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1)
+    )
+    return logs
 
 
 def _most_drawn(population: int, marked: int, size: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from secagg.committee import CommitteeParameters, choose_committee
+from secagg.committee import CommitteeParameters, choose_committee, full_quorum
 from secagg.errors import ParameterError
 from secagg.field import PrimeField
 from secagg.graph_parameters import (
@@ -108,9 +108,10 @@ class SessionContext:
 
         Two quorums share an honest client, and an honest client signs once, so no two clients act
         on different sets. On a sparse graph it is not enough that neighbours sign: distant parts
-        of the ring could be shown different sets (docs/security.md).
+        of the ring could be shown different sets (docs/security.md). A curious server tells
+        everybody the same, and nobody signs.
         """
-        if self.degree == 0:
+        if self.degree == 0 or self.mode is Mode.SEMI_HONEST:
             return CommitteeParameters(members, self.threshold)
         alive = min(members, self.minimum_survivors)
         return choose_committee(members, self.tolerated_colluders, alive)
@@ -219,13 +220,13 @@ class SessionContext:
         self._check_losses()
 
     def _check_committee(self) -> None:
+        """More than half, whatever the committee: two rosters of one round, each with a survivor
+        set and a committee of its own, must not both yield a sum."""
         if self.degree == 0 or self.mode is Mode.SEMI_HONEST:
             return
-        committee = self.committee(self.size)
-        if committee.size == self.size and self.minimum_survivors < committee.quorum:
-            raise ParameterError(
-                "minimum_survivors", self.minimum_survivors, f"at least {committee.quorum}"
-            )
+        quorum = full_quorum(self.size, self.tolerated_colluders)
+        if self.minimum_survivors < quorum:
+            raise ParameterError("minimum_survivors", self.minimum_survivors, f"at least {quorum}")
 
     def _check_losses(self) -> None:
         lost = self.size - self.minimum_survivors

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -136,10 +137,13 @@ def stays_connected(clients: int, lost: int, degree: int) -> bool:
 def most_corrupt_neighbours(clients: int, corrupt_count: int, degree: int) -> int:
     """Smallest c such that anybody has more than c corrupt neighbours with prob. <= 2^-41."""
     limit = 2.0 ** -(SECURITY_BITS + 1) / clients
-    count = 0
-    while hypergeom.sf(count, clients, corrupt_count, degree) > limit:
-        count += 1
-    return count
+    # By halving: a hostile context may ask for a million neighbours.
+    most = min(corrupt_count, degree)
+    return bisect_left(
+        range(most),
+        True,
+        key=lambda count: bool(hypergeom.sf(count, clients, corrupt_count, degree) <= limit),
+    )
 
 
 def _fewest_alive_neighbours(clients: int, alive_count: int, degree: int) -> int:

@@ -5,9 +5,11 @@ its public half. So a wrong share can never become a wrong sum. When the first t
 fail the check and there are more, other choices of t shares are tried. One that passes gives the
 secret, and the round goes on. It also fixes the polynomials; if at least (m + t)/2 of the m answers
 lie on them, no other polynomials can have as many (two that share t points are one), so whoever is
-off them lied and is named. With more liars than that, t of them could pass the check with
-polynomials of their own making, and nobody is named. When no choice passes, the owner is blamed: it
-dealt bad shares, or so many holders lie that nothing distinguishes the two.
+off them gave a wrong share and is named. It lied, or the owner dealt it that share: the two cannot
+be told apart, so an owner that lies can get a holder named. With more liars than that, t of them
+could pass the check with polynomials of their own making, and nobody is named. When no choice
+passes, the owner is blamed: it dealt bad shares, or so many holders lie that nothing distinguishes
+the two.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class FieldSum:
         vector: the exact sum in GF(p) over the inputs of the survivors.
         survivors: U3, ascending.
         culprits: clients that answered with a wrong share, ascending; the sum is right all the
-            same.
+            same. A lying dealer can have sealed it to them: a lead, not a proof.
         removed: removable seeds that survivors gave up, by survivor, in the order of
             `SessionContext.removed_seeds`; checked against their commitments.
     """
@@ -195,7 +195,8 @@ class ServerSession:
         """Rebuild the missing secrets, check them, and release the sum.
 
         Args:
-            executor: optional; splits the work by coordinate range.
+            executor: optional; splits the work by coordinate range and by lost client. Its tasks
+                hold rebuilt masking keys and keys of masks.
 
         Raises:
             TooFewSurvivorsError: fewer than t holders answered for some secret.

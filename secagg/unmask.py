@@ -57,7 +57,11 @@ def plan_removal(
     Args:
         survivors: U3; every other participant's masking key is among the secrets.
         secrets: checked: self-mask seed of each survivor, masking key of each other participant.
-        executor: agrees on keys for several lost clients at once; its tasks hold rebuilt secrets.
+        executor: agrees on keys for several lost clients at once; its tasks hold their rebuilt
+            masking keys.
+
+    Raises:
+        Whatever the executor raises.
     """
     alive = set(survivors)
     own = [
@@ -91,7 +95,7 @@ def _pair_masks_on(
     """`_pair_masks` of all lost clients: here, or in one task for each worker."""
     if executor is None or len(lost) < 2:
         return _pair_masks(round_hash, lost)
-    width = executor_width(executor)
+    width = min(executor_width(executor), len(lost))
     jobs = [executor.submit(_pair_masks, round_hash, lost[i::width]) for i in range(width)]
     return [mask for job in jobs for mask in job.result()]
 
@@ -144,8 +148,9 @@ def split_range(length: int, parts: int) -> list[tuple[int, int]]:
 
 
 def executor_width(executor: Executor) -> int:
-    """How many tasks an executor runs at once, as far as it tells."""
-    return int(getattr(executor, "_max_workers", 0)) or 8
+    """How many tasks an executor runs at once, as far as it tells; 8 if it does not."""
+    width = getattr(executor, "_max_workers", None)
+    return width if type(width) is int and width > 0 else 8
 
 
 def _partial_masks(

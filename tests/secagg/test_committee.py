@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 from math import comb
 from types import SimpleNamespace
@@ -9,11 +10,25 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secagg import SERVER, Reason, RemoteProtocolError, TooFewSurvivorsError
-from secagg.committee import SMALLEST_COMMITTEE, choose_committee, full_quorum
+from secagg import (
+    SERVER,
+    Mode,
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+    TooFewSurvivorsError,
+    committee,
+)
+from secagg.committee import (
+    LARGEST_COMMITTEE,
+    SMALLEST_COMMITTEE,
+    CommitteeParameters,
+    choose_committee,
+    full_quorum,
+)
 from secagg.keys import SIGNATURE_BYTES
 from secagg.messages import decode_from_server, decode_set, encode_set
 from secagg.reference import Stage
@@ -43,6 +58,139 @@ def test_a_committee_is_safe_and_does_not_get_stuck(members: int, data: st.DataO
     split = chance(members, corrupt, chosen.size, range(most + 1, corrupt + 1))
     assert split <= Fraction(1, 2**80)
     assert chance(members, alive, chosen.size, range(chosen.quorum)) <= Fraction(1, 2**20)
+
+
+def smallest(members: int, corrupt: int, alive: int) -> tuple[int, int]:
+    """By counting, for one size after the other."""
+    for size in range(SMALLEST_COMMITTEE, members, 8):
+        ways = [comb(corrupt, j) * comb(members - corrupt, size - j) for j in range(size + 1)]
+        drawn = 0
+        while sum(ways[drawn + 1 :]) << 80 > comb(members, size):
+            drawn += 1
+        quorum = (size + drawn) // 2 + 1
+        stuck = sum(comb(alive, j) * comb(members - alive, size - j) for j in range(quorum))
+        if stuck << 20 <= comb(members, size):
+            return size, quorum
+    return members, full_quorum(members, corrupt)
+
+
+@settings(max_examples=60)
+@given(members=st.integers(65, 260), data=st.data())
+def test_no_smaller_committee_would_do(members: int, data: st.DataObject) -> None:
+    """That doubles pass over sizes in advance changes nothing."""
+    corrupt = data.draw(st.integers(0, members // 2))
+    alive = data.draw(st.integers(0, members))
+    chosen = choose_committee(members, corrupt, alive)
+    assert (chosen.size, chosen.quorum) == smallest(members, corrupt, alive)
+
+
+@pytest.mark.parametrize("members", [100, 1000, 30_000])
+@pytest.mark.parametrize("corrupt", [0, 1, 0.05, 0.3, 0.6, 1.0])
+def test_what_doubles_pass_over_is_stuck(members: int, corrupt: float, monkeypatch: Any) -> None:
+    """The first size that integers look at is the last one or close to it."""
+    corrupt = corrupt if type(corrupt) is int else int(corrupt * members)
+    looked: list[int] = []
+    exact = committee._most_drawn
+    monkeypatch.setattr(
+        committee, "_most_drawn", lambda *args: (looked.append(args[2]), exact(*args))[1]
+    )
+    alive = min(members, full_quorum(members, corrupt) + members // 8)
+    chosen = choose_committee.__wrapped__(members, corrupt, alive)
+    assert len(looked) <= 2
+    if chosen.size < members:
+        assert looked[-1] == chosen.size
+        if chosen.size > SMALLEST_COMMITTEE:
+            before = chosen.size - 8
+            quorum = (before + exact(members, corrupt, before)) // 2 + 1
+            assert chance(members, alive, before, range(quorum)) > Fraction(1, 2**20)
+
+
+@pytest.mark.parametrize("corrupt", [0, 2**17, 2**18, 2**19, 2**20 - 2])
+@pytest.mark.parametrize("surplus", [0, 36_000])
+def test_a_hostile_context_costs_little(corrupt: int, surplus: int) -> None:
+    """No committee is searched for beyond 4096: the rest is a quorum of all."""
+    members = 2**20
+    alive = min(members, full_quorum(members, corrupt) + surplus)
+    began = time.process_time()
+    chosen = choose_committee.__wrapped__(members, corrupt, alive)
+    assert time.process_time() - began < 10  # about half a second; a full search takes days
+    assert chosen.size <= LARGEST_COMMITTEE or chosen.size == members
+    if chosen.size == members:
+        assert chosen.quorum == full_quorum(members, corrupt)
+
+
+def test_a_context_computes_no_committee(
+    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients make a context of what anybody announces."""
+    monkeypatch.setattr("secagg.context.choose_committee", None)
+    secagg_kit.context(N, degree=6, threshold=4, minimum_survivors=N - 2)
+
+
+def test_a_curious_server_needs_no_committee(
+    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secagg.context.choose_committee", None)
+    mode = Mode.SEMI_HONEST
+    context = secagg_kit.context(N, mode, degree=6, threshold=4, minimum_survivors=N - 2)
+    cohort = secagg_kit.Cohort(context)
+    assert cohort.run().survivors == tuple(range(N))
+
+
+@pytest.mark.parametrize("members", [64, 65, 100, 101, 300, 1000])
+@pytest.mark.parametrize("corrupt", [0, 1, 0.05, 0.2, 0.5])
+def test_no_small_committee_works_without_more_than_half(members: int, corrupt: float) -> None:
+    """So the bound on the survivors costs no context that a committee would allow."""
+    corrupt = corrupt if type(corrupt) is int else int(corrupt * members)
+    quorum = full_quorum(members, corrupt)
+    assert choose_committee(members, corrupt, quorum - 1).size == members
+
+
+def test_more_than_half_must_survive(
+    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two rosters with committees of their own could yield two sums of one round."""
+    monkeypatch.setattr("secagg.context.choose_committee", lambda *_: CommitteeParameters(64, 33))
+    monkeypatch.setattr("secagg.context.stays_connected", lambda *_: True)
+    size, colluders = 200, 3
+    fixed = {"degree": 60, "threshold": 40, "tolerated_colluders": colluders}
+    fewest = (size + colluders) // 2 + 1
+    with pytest.raises(ParameterError, match=f"at least {fewest}"):
+        secagg_kit.context(size, minimum_survivors=fewest - 1, **fixed)
+    context = secagg_kit.context(size, minimum_survivors=fewest, **fixed)
+    # Two sets of survivors have more in common than the colluders.
+    assert 2 * context.minimum_survivors - size > colluders
+
+
+@pytest.mark.parametrize(("size", "corrupt"), [(12, ()), (12, (0,)), (11, (0, 1)), (12, (0, 6))])
+def test_all_honest_survivors_are_opened_or_none(size: int, corrupt: tuple[int, ...]) -> None:
+    """Whoever the server says is lost, after it has seen the ring.
+
+    Vectors can be opened of a part of the honest survivors only if each of them has t holders that
+    give up shares, and no neighbour among the other survivors. That takes two stretches of half a
+    neighbourhood, with t - k/2 corrupt clients in each: docs/security.md. With c as the parameters
+    bound it, there are none.
+    """
+    degree = 4
+    ring = [[(u + s) % size for s in (-2, -1, 1, 2)] for u in range(size)]
+    most = max(sum(v in corrupt for v in near) for near in ring)
+    # The bound is on any k places, not only on neighbourhoods.
+    most = max(most, len(corrupt))
+    threshold = (degree + most) // 2 + 1
+    honest = [u for u in range(size) if u not in corrupt]
+    for chosen in range(1, 1 << len(honest)):
+        alive = {u for i, u in enumerate(honest) if chosen >> i & 1}
+        left = set(alive)
+        while left:
+            part, front = set(), [next(iter(left))]
+            while front:
+                u = front.pop()
+                if u not in part:
+                    part.add(u)
+                    front += [v for v in ring[u] if v in alive]
+            left -= part
+            opened = all(sum(v in part or v in corrupt for v in ring[u]) >= threshold for u in part)
+            assert not opened or part == alive
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.3])
@@ -86,36 +234,36 @@ def refuses(cohort: Any, message: Any, reason: Reason) -> None:
 
 def test_any_quorum_of_the_committee_convinces(secagg_kit: SimpleNamespace) -> None:
     cohort = convinced(secagg_kit)
-    committee = cohort.server._checked_roster().committee
-    assert (len(committee.members), committee.quorum) == (64, 33)
-    last = sorted(committee.members)[-committee.quorum :]
+    drawn = cohort.server._checked_roster().committee
+    assert (len(drawn.members), drawn.quorum) == (64, 33)
+    last = sorted(drawn.members)[-drawn.quorum :]
     assert cohort.clients[0].receive(signed_by(secagg_kit, cohort, last)) is not None
 
 
 def test_one_signature_less_does_not(secagg_kit: SimpleNamespace) -> None:
     cohort = convinced(secagg_kit)
-    committee = cohort.server._checked_roster().committee
-    few = sorted(committee.members)[: committee.quorum - 1]
+    drawn = cohort.server._checked_roster().committee
+    few = sorted(drawn.members)[: drawn.quorum - 1]
     refuses(cohort, signed_by(secagg_kit, cohort, few), Reason.MISSING_SIGNATURES)
 
 
 def test_signatures_of_others_do_not_count(secagg_kit: SimpleNamespace) -> None:
     """All survivors outside the committee and all but one of a quorum inside."""
     cohort = convinced(secagg_kit)
-    committee = cohort.server._checked_roster().committee
-    outside = set(range(N)) - committee.members
-    inside = sorted(committee.members)[: committee.quorum - 1]
+    drawn = cohort.server._checked_roster().committee
+    outside = set(range(N)) - drawn.members
+    inside = sorted(drawn.members)[: drawn.quorum - 1]
     signers = sorted({*outside, *inside})
-    assert len(signers) > committee.quorum
+    assert len(signers) > drawn.quorum
     refuses(cohort, signed_by(secagg_kit, cohort, signers), Reason.SET_NOT_NESTED)
 
 
 def test_the_server_shows_a_quorum_of_the_committee_only(secagg_kit: SimpleNamespace) -> None:
     cohort = convinced(secagg_kit)
-    committee = cohort.server._checked_roster().committee
+    drawn = cohort.server._checked_roster().committee
     message = decode_from_server(cohort.pending[0], SERVER, len(cohort.pending[0]))
-    assert set(decode_set(message.confirmers, N)) <= committee.members
-    assert len(message.signatures) == committee.quorum * SIGNATURE_BYTES
+    assert set(decode_set(message.confirmers, N)) <= drawn.members
+    assert len(message.signatures) == drawn.quorum * SIGNATURE_BYTES
 
 
 def test_a_committee_that_went_away_ends_the_round(secagg_kit: SimpleNamespace) -> None:
@@ -123,10 +271,10 @@ def test_a_committee_that_went_away_ends_the_round(secagg_kit: SimpleNamespace) 
         secagg_kit.context(N, degree=6, threshold=4, minimum_survivors=N - 2)
     )
     cohort.run(until=Stage.CONFIRM)
-    committee = cohort.server._checked_roster().committee
-    gone = sorted(committee.members)[committee.quorum - 1 :]
+    drawn = cohort.server._checked_roster().committee
+    gone = sorted(drawn.members)[drawn.quorum - 1 :]
     for u in set(range(N)) - set(gone):
         cohort.server.receive_bytes(u, cohort.clients[u].receive_bytes(cohort.pending[u]))
     with pytest.raises(TooFewSurvivorsError) as raised:
         cohort.server.close_round()
-    assert (raised.value.survivors, raised.value.needed) == (committee.quorum - 1, committee.quorum)
+    assert (raised.value.survivors, raised.value.needed) == (drawn.quorum - 1, drawn.quorum)

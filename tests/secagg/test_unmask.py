@@ -208,11 +208,14 @@ def test_threads_give_the_same_sum(secagg_kit: SimpleNamespace, workers: int) ->
 
 
 def test_processes_give_the_same_sum(secagg_kit: SimpleNamespace) -> None:
-    """Long enough for two ranges; nothing secret but mask keys reaches the workers."""
-    cohort = secagg_kit.Cohort(secagg_kit.context(3, bits=24, length=2 * unmask.MIN_RANGE + 5))
+    """Long enough for two ranges, with two lost clients: their masking keys and the keys of masks
+    reach the workers, and no other secret."""
+    context = secagg_kit.context(5, bits=24, threshold=3, length=2 * unmask.MIN_RANGE + 5)
+    cohort = secagg_kit.Cohort(context, {1: Stage.MASK, 4: Stage.MASK})
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         total = cohort.run(executor=executor)
-    expected = cohort.inputs.astype(np.uint64).sum(axis=0) % cohort.context.field.modulus
+    inputs = cohort.inputs[[0, 2, 3]].astype(np.uint64)
+    expected = inputs.sum(axis=0) % cohort.context.field.modulus
     assert np.array_equal(total.vector.elements, expected)
 
 
@@ -222,6 +225,48 @@ def test_failing_executor_releases_nothing(secagg_kit: SimpleNamespace, fail_fro
     cohort = secagg_kit.Cohort(secagg_kit.context(4, length=97))
     with pytest.raises(OSError, match="worker lost"):
         cohort.run(executor=InlineExecutor(fail_from))
+    assert cohort.server.phase is ServerPhase.ABORTED
+
+
+LOST = {1: Stage.MASK, 4: Stage.MASK, 6: Stage.MASK}
+RING = {"degree": 10, "threshold": 6, "minimum_survivors": 9}
+
+
+@pytest.mark.usefixtures("small_ranges")
+@pytest.mark.parametrize("graph", [RING, {"threshold": 7}], ids=["ring", "complete"])
+def test_keys_of_lost_clients_are_agreed_on_in_tasks(
+    secagg_kit: SimpleNamespace, graph: dict[str, int]
+) -> None:
+    """One task for each lost client, as there are fewer than workers; then one for each range."""
+    context = secagg_kit.context(12, length=97, **graph)
+    executor = InlineExecutor()
+    total = secagg_kit.Cohort(context, LOST).run(executor=executor)
+    assert executor.tasks == len(LOST) + 8
+    cohort = secagg_kit.Cohort(context, LOST)
+    assert total.vector.elements.tolist() == cohort.expected(total.survivors)
+    assert total.vector.elements.tolist() == cohort.run().vector.elements.tolist()
+
+
+@pytest.mark.parametrize("fail_from", [0, 1, 2])
+def test_an_executor_that_fails_during_key_agreement_releases_nothing(
+    secagg_kit: SimpleNamespace, fail_from: int
+) -> None:
+    cohort = secagg_kit.Cohort(secagg_kit.context(12, **RING), LOST)
+    with pytest.raises(OSError, match="worker lost"):
+        cohort.run(executor=(executor := InlineExecutor(fail_from)))
+    # It did not come to the masks.
+    assert executor.tasks == len(LOST)
+    assert cohort.server.phase is ServerPhase.ABORTED
+    with pytest.raises(SessionAbortedError):
+        cohort.server.unmask()
+
+
+def test_an_executor_that_takes_no_tasks_releases_nothing(secagg_kit: SimpleNamespace) -> None:
+    cohort = secagg_kit.Cohort(secagg_kit.context(12, **RING), LOST)
+    executor = ThreadPoolExecutor(2)
+    executor.shutdown()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        cohort.run(executor=executor)
     assert cohort.server.phase is ServerPhase.ABORTED
 
 
@@ -263,6 +308,13 @@ def test_width_of_executors() -> None:
     with ThreadPoolExecutor(3) as executor:
         assert executor_width(executor) == 3
     assert executor_width(InlineExecutor()) == 8
+
+
+@pytest.mark.parametrize("claim", [None, 0, -3, "many", True, 2.5])
+def test_width_of_executors_that_do_not_tell(claim: object) -> None:
+    executor = InlineExecutor()
+    executor._max_workers = claim  # type: ignore[attr-defined]
+    assert executor_width(executor) == 8
 
 
 def test_removal_does_not_print_keys() -> None:
