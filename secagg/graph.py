@@ -66,17 +66,21 @@ class HararyGraph:
 
     def __init__(self, members: tuple[int, ...], degree: int, seed: bytes) -> None:
         self.members = members
-        self._half = degree // 2
-        self._ring = random_order(members, seed, Usage.GRAPH)
-        self._place = {member: place for place, member in enumerate(self._ring)}
+        # Arrays of small integers: every client of a large cohort has a ring.
+        self._ring = np.array(random_order(members, seed, Usage.GRAPH), np.int32)
+        self._place = np.full(members[-1] + 1, -1, np.int32)
+        self._place[self._ring] = np.arange(len(members), dtype=np.int32)
+        half = degree // 2
+        self._steps = np.concatenate([np.arange(-half, 0), np.arange(1, half + 1)])
         self._known: dict[int, tuple[int, ...]] = {}
 
     def neighbours(self, index: int) -> tuple[int, ...]:
         """The k members nearest on the ring."""
         if index not in self._known:
-            place, size = self._place[index], len(self._ring)
-            steps = [*range(-self._half, 0), *range(1, self._half + 1)]
-            self._known[index] = tuple(sorted(self._ring[(place + s) % size] for s in steps))
+            if not 0 <= index < self._place.size or self._place[index] < 0:
+                raise KeyError(index)
+            near = self._ring.take(self._place[index] + self._steps, mode="wrap")
+            self._known[index] = tuple(np.sort(near).tolist())
         return self._known[index]
 
     def holders(self, index: int) -> tuple[int, ...]:
@@ -102,4 +106,4 @@ def random_order(members: Sequence[int], seed: bytes, usage: Usage) -> tuple[int
     cipher = Cipher(AES(derive(seed, usage, 16)), CTR(bytes(16))).encryptor()
     blocks = np.frombuffer(cipher.update(bytes(16 * (members[-1] + 1))), "<u8")
     indices = np.array(members, np.int64)
-    return tuple(int(indices[i]) for i in np.lexsort((indices, blocks[2 * indices])))
+    return tuple(indices[np.lexsort((indices, blocks[2 * indices]))].tolist())

@@ -75,7 +75,7 @@ def test_a_private_run_learns_within_its_budget(data, tmp_path):
         *_, last = federation.run(source)
     # Secrets are fresh, so accuracy varies: 0.89 +- 0.012 over 8 runs; 0.80 is 7 deviations off.
     assert last.evaluation.accuracy > 0.80
-    assert source.last.epsilon_outsider < source.last.epsilon_server <= config.privacy.epsilon
+    assert source.last.epsilons.outsider < source.last.epsilons.server <= config.privacy.epsilon
 
 
 def test_the_model_digest_sees_every_parameter():
