@@ -39,6 +39,8 @@ from secagg import (
     TooFewSurvivorsError,
 )
 from secagg.field import add_into
+from secagg.keys import os_random
+from secagg.shamir import Rand
 
 UpdateSource = Callable[[int], NDArray[Any]]
 """Gives the update of a party (by its index in the cohort) when it is asked for one."""
@@ -55,6 +57,11 @@ def fresh_noise(_: int) -> NoiseSeed:
     return NoiseSeed.fresh()
 
 
+def system_rand(_: int) -> Rand:
+    """The operating system's generator, for every client."""
+    return os_random
+
+
 def fresh_seeds(_: int, count: int) -> Sequence[NoiseSeed]:
     """New secret seeds for whoever asks."""
     return [NoiseSeed.fresh() for _ in range(count)]
@@ -68,7 +75,7 @@ class Aggregator(Protocol):
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
-        noise: NoiseSource = fresh_noise,
+        noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """Run one round.
@@ -79,7 +86,7 @@ class Aggregator(Protocol):
             setup: public parameters of the round.
             updates: gives a party's update when its turn comes.
             dropouts: who gets lost, and when.
-            noise: only for tests that compare aggregators.
+            noise: only for tests that compare aggregators; else the aggregator's own.
             before_release: called exactly once if inputs of enough clients are there, with their
                 number, before any client learns that they are and gives up what opens the sum.
 
@@ -94,18 +101,22 @@ class IdealAggregator:
     """Adds the clients' encoded vectors in the field. Trusts everybody; for simulation only.
 
     Args:
-        removable: only for tests that compare aggregators.
+        removable: of every client; leave it alone except to run the same round twice.
+        noise: likewise.
     """
 
-    def __init__(self, removable: RemovableSource = fresh_seeds) -> None:
+    def __init__(
+        self, removable: RemovableSource = fresh_seeds, noise: NoiseSource = fresh_noise
+    ) -> None:
         self._removable = removable
+        self._noise = noise
 
     def run(
         self,
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
-        noise: NoiseSource = fresh_noise,
+        noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`; it fails exactly where the real protocol would."""
@@ -114,7 +125,7 @@ class IdealAggregator:
         released = stages.index(Stage.INPUT) + 1
         for stage in stages[: released - 1]:
             check_survivors(setup, dropouts, stage)
-        total, refused, seeds = self._add_up(setup, updates, dropouts, noise)
+        total, refused, seeds = self._add_up(setup, updates, dropouts, noise or self._noise)
         lost = {**dropouts, **dict.fromkeys(refused, Stage.INPUT)}
         survivors = left_after(context.size, lost, Stage.INPUT)
         with explained(refused):
@@ -159,6 +170,9 @@ class RealAggregator:
             policy's goal over all rounds of this object.
         executor: optional, for unmasking.
         clock: optional, for measurement.
+        noise: secret seeds of rounding and of the coins that stay; leave it alone except to run
+            the same round twice.
+        rand_of: likewise, the source of every other secret of a client.
     """
 
     def __init__(
@@ -167,7 +181,11 @@ class RealAggregator:
         policy: ClientPolicy,
         executor: Executor | None = None,
         clock: Clock | None = None,
+        noise: NoiseSource = fresh_noise,
+        rand_of: Callable[[int], Rand] = system_rand,
     ) -> None:
+        self._noise = noise
+        self._rand_of = rand_of
         self._identities = {identity.public: identity for identity in identities}
         self._registry = frozenset(self._identities)
         self._policy = policy
@@ -180,19 +198,23 @@ class RealAggregator:
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
-        noise: NoiseSource = fresh_noise,
+        noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`."""
-        announcement = setup.announce()
+        announcement, own_noise = setup.announce(), noise or self._noise
         peers = {
             index: _Peer(
                 RoundClient(
-                    self._identities[key], self._registry, self._policy, self._histories[key]
+                    self._identities[key],
+                    self._registry,
+                    self._policy,
+                    self._histories[key],
+                    self._rand_of(index),
                 ),
                 announcement,
                 setup.parameters.model_digest,
-                lambda i=index: (updates(i), noise(i)),  # type: ignore[misc]
+                lambda i=index: (updates(i), own_noise(i)),  # type: ignore[misc]
             )
             for index, key in enumerate(setup.context.cohort)
         }

@@ -22,6 +22,8 @@ from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup
 from secagg import ClientSession, Identity, LocalProtocolError, Mode
+from secagg.keys import os_random
+from secagg.shamir import Rand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,7 @@ class RoundClient:
         policy: what we insist on.
         history: what we have done before. Pass the same object to every round of an identity: a
             fresh one, the default, remembers nothing and is right for a single round only.
+        rand: source of secrets; leave it alone except to simulate the same round twice.
     """
 
     def __init__(
@@ -124,7 +127,9 @@ class RoundClient:
         registry: Collection[bytes],
         policy: ClientPolicy,
         history: ClientHistory | None = None,
+        rand: Rand = os_random,
     ) -> None:
+        self._rand = rand
         self._identity = identity
         self._registry = registry
         self._policy = policy
@@ -156,7 +161,7 @@ class RoundClient:
             raise PolicyError("cohort", "one without this client", "cohorts that we are part of")
         index = setup.context.cohort.index(self._identity.public)
         self._history.answer(setup)
-        session = ClientSession(setup.context, index, self._identity)
+        session = ClientSession(setup.context, index, self._identity, self._rand)
         self._joined_round = session, Pipeline(setup), setup
         return session.begin_bytes()
 

@@ -72,15 +72,26 @@ class Records:
         metadata = {
             "notes": checked_notes(notes or {}),
             "round": number,
+            "session": setup.context.session_id.hex(),
             "attempt": setup.context.round_number,
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
         }
-        worst_case = setup.events(setup.context.minimum_survivors).server
-        self._accounts.check(labels, worst_case, self._budget)
+        paid = self._paid(metadata)
+        if paid is None:
+            worst_case = setup.events(setup.context.minimum_survivors).server
+            self._accounts.check(labels, worst_case, self._budget)
         # The most coins are those that an outsider does not know, with nobody lost.
         self._accounts.require_theorem(setup.events(setup.context.size).outsider)
-        return Charge(self._ledger, self._accounts, setup, labels, metadata)
+        return Charge(self._ledger, self._accounts, setup, labels, metadata, paid)
+
+    def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
+        """The last entry, if it is for this very round: the run was interrupted after it."""
+        entries = self._ledger.entries()
+        same = ("session", "attempt", "round", "cohort", "goal")
+        if entries and all(entries[-1].metadata.get(key) == metadata[key] for key in same):
+            return entries[-1]
+        return None
 
     def epsilons(self, colluders: int) -> FourEpsilons:
         """Spent by the client that spent most, against each adversary.
@@ -92,7 +103,13 @@ class Records:
 
 
 class Charge:
-    """Pays for one round, once. Call it with the number of survivors, before they hear of it."""
+    """Pays for one round, once. Call it with the number of survivors, before they hear of it.
+
+    A round that was paid for before the run was interrupted is not paid for again, if it releases
+    the same event. That is right if it releases the same *values*: the same inputs with the same
+    noise, so that whoever saw the first release learns nothing from the second. The caller sees to
+    that by drawing all secrets of the round from one stored seed.
+    """
 
     def __init__(
         self,
@@ -101,7 +118,9 @@ class Charge:
         setup: RoundSetup,
         labels: Sequence[str],
         metadata: Mapping[str, Any],
+        paid: Entry | None = None,
     ) -> None:
+        self._paid = paid
         self._ledger = ledger
         self._accounts = accounts
         self._setup = setup
@@ -122,6 +141,13 @@ class Charge:
             raise LocalProtocolError(f"a sum over {survivors} clients must not be released")
         events = self._setup.events(survivors)
         of_this_sum = {"survivors": survivors, "coins_each": self._setup.coins_left(survivors)}
+        if self._paid is not None:
+            if self._paid.event != events.server or self._paid.metadata["survivors"] != survivors:
+                raise LocalProtocolError(
+                    "this round was charged for another release before it was interrupted"
+                )
+            self._survivors = survivors
+            return
         self._ledger.append(events.server, {**self._metadata, **of_this_sum})
         self._survivors = survivors
         self._accounts.record(self._labels, events)

@@ -8,7 +8,6 @@ over-counted, never under-counted. The controller sees released values only.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,8 +31,11 @@ from secagg import (
     lowest_threshold,
 )
 from secagg.context import SESSION_ID_BYTES
+from secagg.keys import os_random
+from secagg.shamir import Rand
 from sketch import PublicSeed
 from sketch.controllers import Controller, Decision, Rationale, ReleasedStats
+from sketch.hashing import SEED_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,23 @@ class RoundResult:
     epsilons: FourEpsilons
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """Where a run stands between two rounds: public, and small enough for a checkpoint.
+
+    Attributes:
+        session_id: of every round.
+        number: rounds finished.
+        attempts: rounds announced.
+        decision: the shape of the next sketch, and what the controller remembers.
+    """
+
+    session_id: bytes
+    number: int
+    attempts: int
+    decision: Decision
+
+
 class PrivateTraining:
     """Runs rounds until the caller stops or the budget is spent.
 
@@ -166,6 +185,10 @@ class PrivateTraining:
         controller: chooses the sketch from released values.
         aggregator: real or ideal.
         ledger: open; events already in it are counted.
+        state: of an interrupted run, to go on from; a new run if left out. A round that the ledger
+            shows as charged, and that never came to its end, may be run again at no cost if it
+            releases the very same event under the same number: see `Records`.
+        rand: source of public seeds; leave it alone except to run an interrupted round again.
 
     Raises:
         ParameterError: the ledger belongs to a run with another goal.
@@ -178,15 +201,25 @@ class PrivateTraining:
         controller: Controller,
         aggregator: Aggregator,
         ledger: Ledger,
+        state: TrainingState | None = None,
+        rand: Rand = os_random,
     ) -> None:
         self._plan = plan
         self._controller = controller
         self._aggregator = aggregator
         self._records = Records(ledger, plan.goal)
-        self._session_id = secrets.token_bytes(SESSION_ID_BYTES)
-        self._decision: Decision = controller.initial(dimension)
-        self._number = 0
-        self._attempts = 0
+        self._rand = rand
+        if state is None:
+            state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, controller.initial(dimension))
+        self._session_id = state.session_id
+        self._decision: Decision = state.decision
+        self._number = state.number
+        self._attempts = state.attempts
+
+    @property
+    def state(self) -> TrainingState:
+        """Where the run stands."""
+        return TrainingState(self._session_id, self._number, self._attempts, self._decision)
 
     def run_round(
         self,
@@ -260,7 +293,7 @@ class PrivateTraining:
             tolerated_dropouts=plan.tolerated_dropouts,
             model_digest=model_digest,
             # Drawn after the size is fixed, or whoever draws could choose collisions.
-            public_seed=PublicSeed(secrets.token_bytes(32)),
+            public_seed=PublicSeed(self._rand(SEED_BYTES)),
             error_share=plan.error_share,
             wrap_probability=plan.wrap_probability,
         )
