@@ -23,9 +23,13 @@ class Theorem1Accountant(EventCounter):
     A ``BinomialRelease`` carries no l1 sensitivity; min(sqrt(d) D2, D2^2) is used, the second
     because a non-zero integer is at most its square. The sensitivities of a ``LevelRelease``
     hold with a probability only; its share of delta is split, see ``level_parameters``.
+
+    Kept to reproduce the paper. It is **no bound**: the theorem is false as printed for large
+    epsilon (docs/results/cpsgd.md), and the paper does not say up to where it holds.
     """
 
     name: ClassVar[str] = "cpSGD Theorem 1"
+    is_bound: ClassVar[bool] = False
 
     def reason(self, delta: float) -> str:
         """Return why epsilon is infinite at ``delta``: a failed precondition; else nothing."""

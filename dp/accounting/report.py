@@ -47,9 +47,9 @@ class EpsilonReport:
         epsilon: the smallest bound.
         winner: the accountant it is from; empty if every bound is infinite.
         delta: that all of them are stated at.
-        by_accountant: name to epsilon; ``gaussian_reference`` is no bound and never wins,
-            ``exact`` is there if the run is small enough to enumerate, ``published`` if a
-            mechanism comes with a bound of its own.
+        by_accountant: name to epsilon; ``gaussian_reference`` and ``theorem1`` are no bounds and
+            never win, ``exact`` is there if the run is small enough to enumerate, ``published``
+            if a mechanism comes with a bound of its own.
         reasons: name to the reason, for every epsilon that is infinite.
         adjacency: what all of them are about.
     """
@@ -94,11 +94,12 @@ def epsilons(events: Sequence[Event | Counted], delta: float) -> EpsilonReport:
     found: dict[str, float] = {}
     reasons: dict[str, str] = {}
     _require_some_theorem(counted)
-    for name, kind in _chosen(counted).items():
+    chosen = _chosen(counted)
+    for name, kind in chosen.items():
         found[name], reason = _account(kind(), counted, delta)
         if math.isinf(found[name]):
             reasons[name] = reason
-    bounds = {name: eps for name, eps in found.items() if name != "gaussian_reference"}
+    bounds = {name: eps for name, eps in found.items() if chosen[name].is_bound}
     winner = min(bounds, key=lambda name: bounds[name])
     best = bounds[winner]
     return EpsilonReport(best, "" if math.isinf(best) else winner, delta, found, reasons)

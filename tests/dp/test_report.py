@@ -125,6 +125,15 @@ class TestLevels:
         accountant.compose(event)
         assert accountant.epsilon(DELTA) == expected < math.inf
 
+    def test_theorem_1_never_wins(self) -> None:
+        """As printed it is false for large epsilon: this release shows it."""
+        report = epsilons([BinomialRelease(10**7, 4740.0, 237, 400)], DELTA)
+        assert report.by_accountant["theorem1"] < report.by_accountant["domination"]
+        assert report.winner == "domination"
+        printed = epsilons([LevelRelease(10**6, 0.25, 16, 2.0, 1000, False)], DELTA)
+        assert printed.by_accountant["theorem1"] < printed.epsilon == math.inf
+        assert printed.winner == ""
+
     def test_the_precondition_says_so(self) -> None:
         report = epsilons([LevelRelease(1000, 0.1, 16, 1.0, 1000, True)], DELTA)
         assert "23 ln(10 d / delta)" in report.reasons["theorem1"]

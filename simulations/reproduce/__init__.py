@@ -1,0 +1,1 @@
+"""Published results run again, beside this project's own figures."""
