@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from protocol.calibration import PrivacyGoal
+from protocol.calibration import ERROR_SHARE, PrivacyGoal
+from protocol.capacity import WRAP_PROBABILITY
 from protocol.errors import ConfigurationError
 from protocol.training import TrainingPlan
 from secagg import Mode, ParameterError
@@ -42,6 +43,12 @@ class Privacy(Section):
     epsilon: float = Field(gt=0, description="against the server, over all rounds")
     delta: float = Field(gt=0, lt=1)
     clip_l2: float = Field(gt=0, description="bound on an update, in its own units")
+    error_share: float = Field(
+        default=ERROR_SHARE, gt=0, le=1, description="extra variance over the Gaussian mechanism"
+    )
+    wrap_probability: float = Field(
+        default=WRAP_PROBABILITY, ge=0, description="of a sum that does not fit its field"
+    )
 
 
 class Cohort(Section):
@@ -85,6 +92,8 @@ def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
             clip_l2=privacy.clip_l2,
             mode=Mode(cohort.mode),
             exact_noise=cohort.exact_noise,
+            error_share=privacy.error_share,
+            wrap_probability=privacy.wrap_probability,
         )
     except ParameterError as error:
         raise ConfigurationError(

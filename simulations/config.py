@@ -4,51 +4,109 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Literal
 
 import tomli_w
 from pydantic import Field
 
 from protocol.config import Cohort, Privacy, Section, Sketch, parse
 from protocol.errors import ConfigurationError
+from simulations.training.batches import LocalTraining
 
 
 class Task(Section):
-    """The data split and the model."""
+    """The data, how clients share it, and the model."""
 
+    data: str = Field(default="digits", description="a data set by name")
+    data_options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    clients: Literal["dirichlet", "shards", "iid", "natural"] = "dirichlet"
     population: int = Field(ge=2, description="clients that exist")
-    dirichlet_alpha: float = Field(gt=0, description="small: every client has few labels")
-    minimum_examples: int = Field(ge=1, description="examples of the poorest client")
-    hidden: int = Field(ge=1, description="hidden units of the model")
+    dirichlet_alpha: float = Field(
+        default=1.0, gt=0, description="small: every client has few labels"
+    )
+    shards_each: int = Field(default=2, ge=1, description="pieces of sorted labels for a client")
+    minimum_examples: int = Field(default=1, ge=1, description="examples of the poorest client")
+    model: str = Field(default="mlp", description="a model by name")
+    hidden: int = Field(default=32, ge=1, description="hidden units of `mlp`")
+    l2: float = Field(default=1e-4, ge=0, description="penalty of linear models")
 
 
 class Local(Section):
     """Training on a client."""
 
-    learning_rate: float = Field(gt=0)
-    steps: int = Field(ge=1)
-    batch_size: int = Field(ge=1)
+    algorithm: Literal["fedavg", "fedsgd"] = "fedavg"
+    learning_rate: float | None = Field(default=None, gt=0, description="of fedavg")
+    steps: int | None = Field(default=None, ge=1)
+    epochs: int | None = Field(default=None, ge=1)
+    batch_size: int | None = Field(default=None, ge=1, description="all examples if left out")
+
+    def build(self) -> LocalTraining:
+        """What a client does.
+
+        Raises:
+            ConfigurationError: figures are missing, or contradict one another.
+        """
+        if self.algorithm == "fedsgd":
+            if (self.learning_rate, self.steps, self.epochs) != (None, None, None):
+                raise ConfigurationError(
+                    "local", "steps, epochs or a rate for fedsgd", "its one step has none of them"
+                )
+            return LocalTraining.fed_sgd(self.batch_size)
+        if self.learning_rate is None:
+            raise ConfigurationError("local.learning_rate", "missing", "a positive number")
+        try:
+            return LocalTraining(
+                learning_rate=self.learning_rate,
+                steps=self.steps,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+            )
+        except ValueError as error:
+            raise ConfigurationError("local", str(error), "either steps or epochs") from None
 
 
 class Server(Section):
     """What the server does with the mean update."""
 
+    optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: float = Field(gt=0)
-    final_learning_rate: float = Field(gt=0, description="reached linearly in the last round")
-    plain_learning_rate: float = Field(
-        gt=0, description="of the baseline, whose updates are not clipped and so much longer"
+    final_learning_rate: float | None = Field(
+        default=None, gt=0, description="reached linearly in the last round; constant if left out"
     )
-    momentum: float = Field(default=0.0, ge=0, lt=1)
+    plain_learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="of the baseline, whose updates are not clipped and so much longer",
+    )
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="also beta 1 of adam")
+    beta2: float = Field(default=0.99, ge=0, lt=1, description="of adam")
+    adaptivity: float = Field(default=1e-3, gt=0, description="tau of adam")
 
     def private_rate(self, number: int, rounds: int) -> float:
         """Learning rate of round `number` of a private run."""
         first, last = self.learning_rate, self.final_learning_rate
+        if last is None:
+            return first
         return first + (last - first) * number / max(rounds - 1, 1)
+
+
+class Engine(Section):
+    """How the simulation is run; a plain run neither clips nor adds noise."""
+
+    aggregator: Literal["real", "ideal", "plain"] = "ideal"
+    device: str = Field(default="cpu", description="where clients train, as torch names it")
+    chunk: int | None = Field(default=None, ge=1, description="clients trained together")
+    workers: int = Field(default=0, ge=0, description="processes that train; 0 for none but this")
+    strategy: Literal["auto", "vmap", "loop"] = "auto"
+    evaluate_every: int = Field(default=1, ge=1, description="rounds between tests")
 
 
 class Faults(Section):
     """What goes wrong in every round."""
 
-    dropout: float = Field(ge=0, lt=1, description="share of a cohort lost, at random stages")
+    dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="share of a cohort lost, at random stages"
+    )
 
 
 class RunConfig(Section):
@@ -65,8 +123,9 @@ class RunConfig(Section):
     server: Server
     privacy: Privacy
     cohort: Cohort
-    sketch: Sketch
-    faults: Faults
+    sketch: Sketch = Field(default_factory=Sketch)
+    faults: Faults = Field(default_factory=Faults)
+    engine: Engine = Field(default_factory=Engine)
 
     def check(self) -> None:
         """See that the sections fit together.

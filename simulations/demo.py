@@ -81,7 +81,7 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
     out.mkdir(parents=True, exist_ok=True)
     write_config(config, out / "config.toml")
     data = load_digits_dataset()
-    baseline = [t.evaluation.accuracy for t in Federation(config, data).run(PlainMean())]
+    baseline = [t.tested.accuracy for t in Federation(config, data).run(PlainMean())]
     federation = Federation(config, data)
     with Ledger.open(_fresh_ledger(out)) as ledger:
         source = _private_source(config, federation.task.dimension, ledger)
@@ -137,8 +137,8 @@ def _record(trained: Trained, result: RoundResult) -> RoundRecord:
     lost_later = Counter(str(stage) for index, stage in dropouts if index in survivors)
     return RoundRecord(
         round=result.number + 1,
-        accuracy=trained.evaluation.accuracy,
-        loss=trained.evaluation.loss,
+        accuracy=trained.tested.accuracy,
+        loss=trained.tested.loss,
         sketch_size=parameters.length,
         dimension=parameters.sketch.dimension,
         compression=parameters.sketch.rate,

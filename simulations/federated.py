@@ -3,27 +3,95 @@
 The engine knows nothing of cryptography: it asks a `MeanSource` for the mean update of a cohort.
 The private one runs the whole protocol; the plain one averages floats without clipping them and
 has a learning rate of its own, as the baseline.
+
+Whatever is random in a round comes from the run's seed and the round's number alone, so a run can
+go on from any round. Updates are made chunk by chunk as they are asked for: memory is that of a
+chunk, whatever the size of the cohort.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Protocol
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from protocol.adapters.memory import Dropouts, Stage, stages_of
+from protocol.errors import ConfigurationError
 from protocol.training import PrivateTraining, RoundResult
 from secagg import Identity, Mode
 from simulations.config import RunConfig, Server
-from simulations.data import Dataset
-from simulations.partition import partition_dirichlet
-from simulations.tasks import Evaluation, MlpTask, Vector
-from simulations.training import LocalTraining, local_updates
+from simulations.data import Dataset, load_dataset
+from simulations.models import DataShape, Evaluation, ModelOptions, Vector, build_task
+from simulations.partition import (
+    Partition,
+    check_partition,
+    partition_dirichlet,
+    partition_iid,
+    partition_natural,
+    partition_shards,
+)
+from simulations.server_optimizer import ModelState, optimize
+from simulations.training import local_updates
+
+
+class Purpose(IntEnum):
+    """What random numbers are for: each purpose has a stream of its own in every round."""
+
+    PARTITION = 0
+    ORDER = 1
+    DROPOUTS = 2
+    BATCHES = 3
+
+
+class DivergedError(RuntimeError):
+    """The model left the range of numbers: nothing that follows would mean anything."""
+
+    def __init__(self, number: int, loss: float) -> None:
+        super().__init__(
+            f"round {number + 1}: the loss is {loss}: lower local.learning_rate or "
+            "server.learning_rate; what was recorded before this round is in order"
+        )
+        self.number = number
+
+
+class CohortUpdates:
+    """The updates of a cohort, made chunk by chunk; each is asked for once, in ascending order.
+
+    Args:
+        chunks: float32[c, d] each, the clients' updates one after another.
+    """
+
+    def __init__(self, chunks: Iterator[NDArray[np.float32]]) -> None:
+        self._chunks = chunks
+        self._first = 0
+        self._chunk: NDArray[np.float32] = np.empty((0, 0), np.float32)
+
+    def __call__(self, index: int) -> NDArray[np.float32]:
+        """The update of client `index`, float32[d]; valid until a later one is asked for.
+
+        Raises:
+            ValueError: an update before the present chunk, which is forgotten.
+            IndexError: there is no such client.
+        """
+        if index < self._first:
+            raise ValueError(f"update {index} was made and forgotten; ask in ascending order")
+        while index >= self._first + len(self._chunk):
+            self._first += len(self._chunk)
+            following = next(self._chunks, None)
+            if following is None:
+                raise IndexError(f"no client {index} in this cohort")
+            self._chunk = following
+        row: NDArray[np.float32] = self._chunk[index - self._first]
+        return row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,14 +102,14 @@ class Invitation:
         number: from 0.
         clients: members of the population, in the order of their indices in the cohort.
         dropouts: by index in the cohort.
-        updates: float32[n, d], what every member would send.
+        updates: what every member would send.
         model: float32[d], what every member received.
     """
 
     number: int
     clients: tuple[int, ...]
     dropouts: Dropouts
-    updates: NDArray[np.float32]
+    updates: CohortUpdates
     model: Vector
 
 
@@ -72,7 +140,7 @@ class PrivateMean:
         """The released mean update."""
         self.last = self._training.run_round(
             [self._identities[client] for client in invitation.clients],
-            lambda index: invitation.updates[index],
+            invitation.updates,
             model_digest(invitation.model),
             invitation.dropouts,
         )
@@ -93,20 +161,41 @@ class PlainMean:
             for index in range(len(invitation.clients))
             if invitation.dropouts.get(index, Stage.UNMASK) > Stage.INPUT
         ]
-        return np.asarray(invitation.updates[kept].mean(axis=0, dtype=np.float64))
+        total = np.zeros(invitation.model.size)
+        for index in kept:
+            total += invitation.updates(index)
+        return total / len(kept)
 
     def rate(self, server: Server, number: int, rounds: int) -> float:
-        """Constant."""
-        return server.plain_learning_rate
+        """Constant, where the baseline has a rate of its own."""
+        if server.plain_learning_rate is not None:
+            return server.plain_learning_rate
+        return server.private_rate(number, rounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """The model after a round, and how good it is."""
+    """The model after a round, and how good it is; None in rounds without a test."""
 
     invitation: Invitation
-    model: Vector
-    evaluation: Evaluation
+    state: ModelState
+    evaluation: Evaluation | None
+
+    @property
+    def model(self) -> Vector:
+        """float32[d]."""
+        return self.state.model
+
+    @property
+    def tested(self) -> Evaluation:
+        """The evaluation of a round that has one.
+
+        Raises:
+            ValueError: it has none.
+        """
+        if self.evaluation is None:
+            raise ValueError(f"round {self.invitation.number + 1} was not tested")
+        return self.evaluation
 
 
 class Federation:
@@ -115,64 +204,127 @@ class Federation:
     Args:
         config: of the run.
         data: train and test splits.
+        executor: optional; trains clients, in processes for instance.
+
+    Raises:
+        ConfigurationError: the configuration does not fit together, or not to the data.
     """
 
-    def __init__(self, config: RunConfig, data: Dataset) -> None:
+    def __init__(self, config: RunConfig, data: Dataset, executor: Executor | None = None) -> None:
         config.check()
         self._config = config
         self._data = data
-        self.task = MlpTask(features=data.features, hidden=config.task.hidden)
-        split_rng, self._schedule_rng, self._training_rng = (
-            np.random.default_rng(seed) for seed in np.random.SeedSequence(config.seed).spawn(3)
-        )
-        self._members = partition_dirichlet(
-            data.train.labels,
-            config.task.population,
-            config.task.dirichlet_alpha,
-            split_rng,
-            minimum=config.task.minimum_examples,
-        )
-        self._order = self._schedule_rng.permutation(config.task.population)
-        self._local = LocalTraining(
-            learning_rate=config.local.learning_rate,
-            steps=config.local.steps,
-            batch_size=config.local.batch_size,
-        )
+        self._executor = executor
+        options = ModelOptions(hidden=config.task.hidden, l2=config.task.l2)
+        self.task = build_task(config.task.model, DataShape.of(data), options)
+        self._local = config.local.build()
+        self.members = self._partition()
+        self._order = self._rng(Purpose.ORDER).permutation(config.task.population)
 
-    def run(self, source: MeanSource) -> Iterator[Trained]:
-        """Yield the model after each round."""
+    def initial(self) -> ModelState:
+        """Before the first round."""
+        generator = torch.Generator().manual_seed(self._config.seed)
+        return ModelState.initial(self.task.initial(generator))
+
+    def run(
+        self, source: MeanSource, state: ModelState | None = None, number: int = 0
+    ) -> Iterator[Trained]:
+        """Yield the model after each round.
+
+        Args:
+            state: after `number` rounds, to go on from.
+
+        Raises:
+            DivergedError: the loss on the test split is not finite.
+        """
+        state = self.initial() if state is None else state
+        for now in range(number, self._config.rounds):
+            trained = self.round(source, state, now)
+            yield trained
+            state = trained.state
+
+    def round(self, source: MeanSource, state: ModelState, number: int) -> Trained:
+        """One round, from the invitation to the test."""
         config = self._config
-        model = self.task.initial(torch.Generator().manual_seed(config.seed))
-        velocity = np.zeros(self.task.dimension)
-        for number in range(config.rounds):
-            invitation = self._invite(number, model)
-            velocity = config.server.momentum * velocity + source.mean(invitation)
-            rate = source.rate(config.server, number, config.rounds)
-            model = (model + rate * velocity).astype(np.float32)
-            yield Trained(invitation, model, self.task.evaluate(model, self._data.test))
+        invitation = self.invite(number, state.model)
+        mean = source.mean(invitation)
+        rate = source.rate(config.server, number, config.rounds)
+        after = optimize(config.server, state, mean, rate)
+        if not np.isfinite(after.model).all():
+            raise DivergedError(number, math.nan)
+        last = number == config.rounds - 1
+        if not last and (number + 1) % config.engine.evaluate_every:
+            return Trained(invitation, after, None)
+        evaluation = self.task.evaluate(after.model, self._data.test)
+        if not math.isfinite(evaluation.loss):
+            raise DivergedError(number, evaluation.loss)
+        return Trained(invitation, after, evaluation)
 
-    def _invite(self, number: int, model: Vector) -> Invitation:
+    def invite(self, number: int, model: Vector) -> Invitation:
         """Cohorts slide over a fixed random order, so nobody is invited more often than needed."""
-        size = self._config.cohort.size
+        engine, size = self._config.engine, self._config.cohort.size
         positions = (np.arange(size) + number * size) % len(self._order)
         clients = tuple(int(client) for client in self._order[positions])
         updates = local_updates(
             self.task,
             model,
             self._data.train,
-            [self._members[client] for client in clients],
+            [self.members[client] for client in clients],
             self._local,
-            self._training_rng,
+            self._rng(Purpose.BATCHES, number),
+            chunk=engine.chunk,
+            strategy=engine.strategy,
+            device=engine.device,
+            executor=self._executor,
         )
-        return Invitation(number, clients, self._lose(number), np.concatenate(list(updates)), model)
+        return Invitation(number, clients, self._lose(number), CohortUpdates(updates), model)
 
     def _lose(self, number: int) -> Dropouts:
         """A fixed number of clients; the stages take turns over the rounds, so all occur."""
         size, lost = self._config.cohort.size, self._config.lost_per_round
         # Nothing is asked for in the last stage, so nobody can fail to send it.
         stages = [s for s in stages_of(Mode(self._config.cohort.mode)) if s is not Stage.RECOVER]
-        chosen = self._schedule_rng.choice(size, lost, replace=False)
+        chosen = self._rng(Purpose.DROPOUTS, number).choice(size, lost, replace=False)
         return {int(c): stages[(number * lost + i) % len(stages)] for i, c in enumerate(chosen)}
+
+    def _rng(self, purpose: Purpose, number: int = 0) -> np.random.Generator:
+        return np.random.default_rng([self._config.seed, purpose, number])
+
+    def _partition(self) -> Partition:
+        task = self._config.task
+        labels, rng = self._data.train.labels, self._rng(Purpose.PARTITION)
+        least, count = task.minimum_examples, task.population
+        try:
+            if task.clients == "natural":
+                everybody = partition_natural(self._data.train.owners, minimum=least)
+                if count > len(everybody):
+                    raise ValueError(
+                        f"{len(everybody)} natural clients have {least} examples or more"
+                    )
+                chosen = rng.choice(len(everybody), count, replace=False)
+                parts = tuple(everybody[i] for i in sorted(chosen))
+            elif task.clients == "shards":
+                parts = partition_shards(labels, count, task.shards_each, rng)
+            elif task.clients == "iid":
+                parts = partition_iid(len(labels), count, rng, minimum=least)
+            else:
+                parts = partition_dirichlet(labels, count, task.dirichlet_alpha, rng, minimum=least)
+            check_partition(parts, cohort=self._config.cohort.size)
+        except ValueError as error:
+            raise ConfigurationError("task.population", f"value {count}", str(error)) from None
+        return parts
+
+
+def load_data(config: RunConfig, data_dir: Path | None = None) -> Dataset:
+    """The data set of a run.
+
+    Raises:
+        ConfigurationError, DataError: see `simulations.data.load_dataset`.
+    """
+    options: dict[str, Any] = dict(config.task.data_options)
+    if config.task.clients == "natural" and config.task.data == "mnist":
+        options.setdefault("writers", True)
+    return load_dataset(config.task.data, data_dir, **options)
 
 
 def model_digest(model: Vector) -> bytes:

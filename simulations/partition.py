@@ -1,14 +1,16 @@
 """How the training examples are shared out among clients.
 
-Two ways: evenly and at random (IID), or label by label with Dirichlet shares, the usual model
-of clients that hold few labels and unequal amounts. A partition is a tuple with one index array
-per client; every example belongs to exactly one client.
+Four ways: evenly and at random (IID); label by label with Dirichlet shares, the usual model of
+clients that hold few labels and unequal amounts; in shards of one or two labels each; or as the
+data itself says who wrote what. A partition is a tuple with one index array per client. No
+example belongs to two clients; only natural clients may leave some examples out.
 
 May use numpy only; must not know torch or the protocol.
 
-Source: Yurochkin et al. 2019 (arXiv 1905.12022), section 4; Li et al. 2021 (arXiv 2102.02079),
-section 4.1. Both resample until every client has enough examples, which need not end with many
-clients; here surplus examples of the largest client go to the smallest one instead.
+Source: shards, McMahan et al. 2017 (arXiv 1602.05629), section 3; Dirichlet shares, Yurochkin et
+al. 2019 (arXiv 1905.12022), section 4, and Li et al. 2021 (arXiv 2102.02079), section 4.1. The
+last two resample until every client has enough examples, which need not end with many clients;
+here surplus examples of the largest client go to the smallest one instead.
 """
 
 from __future__ import annotations
@@ -69,6 +71,85 @@ def partition_dirichlet(
     owners = _dirichlet_owners(labels, clients, alpha, rng)
     _top_up(owners, clients, minimum, rng)
     return _freeze(np.flatnonzero(owners == client) for client in range(clients))
+
+
+def partition_shards(
+    labels: NDArray[np.int64], clients: int, shards_each: int, rng: np.random.Generator
+) -> Partition:
+    """Sort the examples by label, cut them into equal shards and deal each client a few.
+
+    Args:
+        labels: int64[m], label of each example.
+        clients: number of parts.
+        shards_each: shards per client; with 2, hardly a client sees more than a few labels.
+        rng: shuffles within labels, and deals.
+
+    Post: sizes differ by at most ``shards_each``; the arrays are disjoint and cover
+    ``range(len(labels))``.
+
+    Raises:
+        ValueError: no client, no shard, or more shards than examples.
+    """
+    if shards_each < 1:
+        raise ValueError(f"shards_each must be at least 1, got {shards_each}")
+    _check_feasible(len(labels), clients, minimum=0)
+    if clients * shards_each > len(labels):
+        raise ValueError(
+            f"shards_each = {shards_each} for {clients} clients needs {clients * shards_each} "
+            f"examples, but there are {len(labels)}"
+        )
+    shuffled = rng.permutation(len(labels))
+    by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    shards = np.array_split(by_label, clients * shards_each)
+    hands = rng.permutation(len(shards)).reshape(clients, shards_each)
+    return _freeze(np.concatenate([shards[shard] for shard in hand]) for hand in hands)
+
+
+def partition_natural(owners: NDArray[np.int64] | None, *, minimum: int = 1) -> Partition:
+    """Give every example to the client that the data says it belongs to.
+
+    Args:
+        owners: int64[m], equal for examples of one client; None, as a data set without natural
+            clients has it, is refused.
+        minimum: clients with fewer examples are left out, and so are their examples.
+
+    Post: the arrays are disjoint, in the order of the owners' numbers.
+
+    Raises:
+        ValueError: owners is None, minimum is below 1, or no client has enough examples.
+    """
+    if owners is None:
+        raise ValueError("owners is None: this data set has no natural clients")
+    if minimum < 1:
+        raise ValueError(f"minimum must be at least 1, got {minimum}")
+    order = np.argsort(owners, kind="stable")
+    starts = np.flatnonzero(np.diff(owners[order])) + 1
+    parts = [part for part in np.split(order, starts) if len(part) >= minimum]
+    if not parts:
+        raise ValueError(f"minimum = {minimum}: no client has as many examples")
+    return _freeze(parts)
+
+
+def check_partition(partition: Partition, *, cohort: int) -> None:
+    """See that a run can draw its cohorts from these clients.
+
+    Args:
+        partition: one index array per client.
+        cohort: clients of one round.
+
+    Raises:
+        ValueError: cohort is below 1 or above the population, or a client has no examples.
+    """
+    if not 1 <= cohort <= len(partition):
+        raise ValueError(
+            f"cohort must lie between 1 and the population of {len(partition)}, got {cohort}"
+        )
+    empty = [client for client, part in enumerate(partition) if len(part) == 0]
+    if empty:
+        raise ValueError(
+            f"partition: {len(empty)} of {len(partition)} clients have no examples, "
+            f"the first is client {empty[0]}"
+        )
 
 
 def label_counts(

@@ -28,8 +28,8 @@ def test_a_configuration_survives_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("key", "valid"),
     [
-        ("privacy.epsilom", "clip_l2, delta, epsilon"),
-        ("colour", "cohort, faults, local, privacy, rounds, seed, server, sketch, task"),
+        ("privacy.epsilom", "clip_l2, delta, epsilon, error_share, wrap_probability"),
+        ("colour", "cohort, engine, faults, local, privacy, rounds, seed, server, sketch, task"),
     ],
 )
 def test_unknown_keys_are_named_with_the_known_ones(key, valid):

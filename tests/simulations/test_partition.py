@@ -1,4 +1,4 @@
-"""Partitions: a disjoint cover, the minimum, the shape of Dirichlet shares, refusals."""
+"""Partitions: disjoint covers, minima, shards, natural clients, Dirichlet shares, refusals."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from simulations.partition import (
     Partition,
+    check_partition,
     label_counts,
     partition_dirichlet,
     partition_iid,
+    partition_natural,
+    partition_shards,
 )
 
 
@@ -151,3 +154,80 @@ def test_bad_counts_are_refused() -> None:
         partition_iid(10, 2, rng(), minimum=-1)
     with pytest.raises(ValueError, match="5 clients with at least 3 examples each need 15"):
         partition_iid(14, 5, rng(), minimum=3)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    count=st.integers(1, 300),
+    clients=st.integers(1, 40),
+    shards_each=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_shards_are_a_disjoint_cover_of_even_sizes(
+    count: int, clients: int, shards_each: int, seed: int
+) -> None:
+    labels = rng(seed).integers(0, 4, size=count)
+    if clients * shards_each > count:
+        with pytest.raises(ValueError, match="shards_each"):
+            partition_shards(labels, clients, shards_each, rng(seed))
+        return
+    partition = partition_shards(labels, clients, shards_each, rng(seed))
+    sizes = [len(part) for part in partition]
+    assert len(partition) == clients and max(sizes) - min(sizes) <= shards_each
+    assert_covers(partition, count)
+
+
+def test_two_shards_hold_two_labels_when_shards_fit_into_labels() -> None:
+    labels = rng().permutation(digits(2000))
+    counts = label_counts(partition_shards(labels, 50, 2, rng()), labels, 10)
+    assert ((counts > 0).sum(axis=1) <= 2).all()
+    assert (counts.sum(axis=1) == 40).all()
+
+
+def test_shards_are_dealt_at_random_and_repeat_with_the_seed() -> None:
+    first, second = (partition_shards(digits(), 20, 2, rng(3)) for _ in range(2))
+    other = partition_shards(digits(), 20, 2, rng(4))
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_bad_shards_are_refused() -> None:
+    with pytest.raises(ValueError, match="shards_each must be at least 1, got 0"):
+        partition_shards(digits(), 10, 0, rng())
+    with pytest.raises(ValueError, match="clients must be at least 1, got 0"):
+        partition_shards(digits(), 0, 2, rng())
+    with pytest.raises(ValueError, match="shards_each = 3 for 4 clients needs 12 examples"):
+        partition_shards(digits(11), 4, 3, rng())
+
+
+@given(st.lists(st.integers(-3, 12), min_size=1, max_size=80))
+def test_natural_clients_are_the_owners_in_order(numbers: list[int]) -> None:
+    owners = np.array(numbers, dtype=np.int64)
+    partition = partition_natural(owners)
+    assert_covers(partition, len(owners))
+    assert [owners[part[0]] for part in partition] == sorted(set(numbers))
+    assert all(len(set(owners[part].tolist())) == 1 for part in partition)
+
+
+def test_small_natural_clients_are_left_out() -> None:
+    owners = np.array([5, 3, 5, 9, 5, 3], dtype=np.int64)
+    assert [part.tolist() for part in partition_natural(owners, minimum=2)] == [[1, 5], [0, 2, 4]]
+
+
+def test_natural_clients_that_are_not_there_are_refused() -> None:
+    with pytest.raises(ValueError, match="no natural clients"):
+        partition_natural(None)
+    with pytest.raises(ValueError, match="minimum must be at least 1, got 0"):
+        partition_natural(digits(), minimum=0)
+    with pytest.raises(ValueError, match="minimum = 141"):
+        partition_natural(digits(1400), minimum=141)
+
+
+def test_cohorts_need_enough_clients_and_every_client_examples() -> None:
+    partition = partition_iid(5, 8, rng(), minimum=0)
+    for cohort in (0, 9):
+        with pytest.raises(ValueError, match=f"cohort .* population of 8, got {cohort}"):
+            check_partition(partition, cohort=cohort)
+    with pytest.raises(ValueError, match="3 of 8 clients have no examples, the first is client 5"):
+        check_partition(partition, cohort=8)
+    check_partition(partition[:5], cohort=5)

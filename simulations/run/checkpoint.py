@@ -1,0 +1,132 @@
+"""Where a run stands, in one file that is always whole.
+
+A checkpoint is written beside the old one, flushed, and renamed over it: whenever the machine
+stops, one of the two is there. It holds the last round's record too, so that a record can neither
+be lost nor written twice.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from protocol.errors import ConfigurationError
+from protocol.training import TrainingState
+from simulations.server_optimizer import ModelState
+from sketch import SketchSpec
+from sketch.controllers import Decision, Rationale
+from sketch.controllers.base import ControllerState
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """A run after some rounds.
+
+    Attributes:
+        number: rounds finished.
+        state: the model and its optimiser.
+        training: of the protocol; None in a plain run.
+        record: of the last round, as it stands in the record of rounds.
+    """
+
+    number: int
+    state: ModelState
+    training: TrainingState | None
+    record: Mapping[str, Any]
+
+    def save(self, path: Path) -> None:
+        """Replace the checkpoint in a file."""
+        public = {
+            "format": FORMAT,
+            "number": self.number,
+            "training": None if self.training is None else _plain(self.training),
+            "record": dict(self.record),
+        }
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            model=self.state.model,
+            velocity=self.state.velocity,
+            squares=self.state.squares,
+            public=np.frombuffer(json.dumps(public).encode(), np.uint8),
+        )
+        write_whole(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> Checkpoint | None:
+        """The checkpoint in a file; None if there is no file.
+
+        Raises:
+            ConfigurationError: the file is damaged, or of another version.
+        """
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                public = json.loads(arrays["public"].tobytes())
+                state = ModelState(arrays["model"], arrays["velocity"], arrays["squares"])
+            if public["format"] != FORMAT:
+                raise ValueError(f"format {public['format']}")
+            training = public["training"]
+            return cls(
+                number=int(public["number"]),
+                state=state,
+                training=None if training is None else _training(training),
+                record=public["record"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+            raise ConfigurationError(
+                str(path), f"damaged ({error})", "a checkpoint; delete it to begin the run anew"
+            ) from None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file by another in one step, durably."""
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _plain(training: TrainingState) -> dict[str, Any]:
+    decision = training.decision
+    return {
+        "session_id": training.session_id.hex(),
+        "number": training.number,
+        "attempts": training.attempts,
+        "controller": asdict(decision.state),
+        "spec": decision.spec.encode_bytes().hex(),
+        "words": decision.rationale.words,
+        "numbers": dict(decision.rationale.numbers),
+    }
+
+
+def _training(plain: Mapping[str, Any]) -> TrainingState:
+    remembered = plain["controller"]
+    return TrainingState(
+        session_id=bytes.fromhex(plain["session_id"]),
+        number=plain["number"],
+        attempts=plain["attempts"],
+        decision=Decision(
+            ControllerState(**{**remembered, "memory": tuple(remembered["memory"])}),
+            SketchSpec.decode_bytes(bytes.fromhex(plain["spec"])),
+            Rationale(plain["words"], plain["numbers"]),
+        ),
+    )

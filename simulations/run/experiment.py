@@ -1,0 +1,259 @@
+"""One experiment from a configuration to its last round, in a folder that survives a crash.
+
+The order of a round: the ledger is charged, the sum is released, the checkpoint with the round's
+record is replaced, the record is appended. A process killed between any two of these goes on where
+it stood: the round is run again with the same secrets and releases the same values, which costs
+nothing again (`protocol.records.Charge`), or its record is taken from the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dp import Ledger
+from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.config import build_plan
+from protocol.training import PrivateTraining, RoundResult, TrainingPlan, TrainingState
+from secagg.context import SESSION_ID_BYTES
+from simulations.config import RunConfig
+from simulations.data import Dataset
+from simulations.federated import (
+    Federation,
+    Invitation,
+    MeanSource,
+    PlainMean,
+    PrivateMean,
+    Trained,
+)
+from simulations.run.checkpoint import Checkpoint, write_whole
+from simulations.run.folder import RunFolder
+from simulations.run.secrets import RunSecrets
+from simulations.server_optimizer import ModelState
+from simulations.training import training_pool
+
+Record = Mapping[str, Any]
+"""One finished round, as plain JSON values."""
+
+Progress = Callable[[Record], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A finished run.
+
+    Attributes:
+        records: of all rounds, also of those before an interruption.
+        resumed: rounds that were finished before this call.
+        seconds: of this call.
+    """
+
+    records: list[Record]
+    resumed: int
+    seconds: float
+    path: Path
+
+    def summary(self) -> dict[str, Any]:
+        """What the run came to, as JSON values."""
+        last = self.records[-1]
+        tested = [record for record in self.records if record["accuracy"] is not None]
+        return {
+            "rounds": len(self.records),
+            "accuracy": tested[-1]["accuracy"],
+            "best_accuracy": max(record["accuracy"] for record in tested),
+            "loss": tested[-1]["loss"],
+            "bytes_per_client": _mean(self.records, "bytes_per_client"),
+            "compression": _mean(self.records, "compression"),
+            "epsilons": last["epsilons"],
+            "seconds_training_and_encoding": _mean(self.records, "seconds") * len(self.records),
+            "resumed_after": self.resumed,
+            "folder": str(self.path),
+        }
+
+
+@dataclass(slots=True)
+class _Private:
+    """A private source, and the secrets that every round of it is drawn from."""
+
+    training: PrivateTraining
+    secrets: RunSecrets
+    mean: PrivateMean = field(init=False)
+
+    def result(self) -> RoundResult:
+        if self.mean.last is None:
+            raise RuntimeError("a round ended without a result")
+        return self.mean.last
+
+
+def run_experiment(
+    config: RunConfig, data: Dataset, folder: RunFolder, progress: Progress = lambda _: None
+) -> RunResult:
+    """Run an experiment, or what is left of it.
+
+    Args:
+        data: that the configuration names.
+        folder: open, of this configuration.
+        progress: called with each record: first with those of an earlier call, then as rounds end.
+
+    Raises:
+        ConfigurationError: the folder is damaged, or data and configuration do not fit.
+        BudgetExceededError, LedgerError, TooFewSurvivorsError, DivergedError: where the run ends;
+            the folder holds all rounds before.
+    """
+    start = time.perf_counter()
+    if config.engine.device == "cpu":
+        # One thread repeats bit for bit; more processes are what `workers` is for.
+        torch.set_num_threads(1)
+    checkpoint = Checkpoint.load(folder.checkpoint)
+    records: list[Record] = list(folder.restore(checkpoint.record if checkpoint else None))
+    for record in records:
+        progress(record)
+    done = len(records)
+    with ExitStack() as stack:
+        executor = stack.enter_context(_workers(config))
+        federation = Federation(config, data, executor)
+        private = _private(config, federation, folder, checkpoint, stack)
+        for trained, record in _rounds(config, federation, private, checkpoint):
+            number = trained.invitation.number + 1
+            training = None if private is None else private.training.state
+            Checkpoint(number, trained.state, training, record).save(folder.checkpoint)
+            folder.append(record)
+            records.append(record)
+            progress(record)
+    result = RunResult(records, done, time.perf_counter() - start, folder.path)
+    write_whole(folder.summary, json.dumps(result.summary(), indent=1).encode() + b"\n")
+    # Nothing has to be released again from now on.
+    folder.key.unlink(missing_ok=True)
+    return result
+
+
+def aggregator_of(
+    config: RunConfig, plan: TrainingPlan, dimension: int, secrets: RunSecrets
+) -> Aggregator:
+    """The real protocol, or the sum that it computes."""
+    if config.engine.aggregator == "ideal":
+        return IdealAggregator(secrets.removable, secrets.noise)
+    identities = secrets.identities(config.task.population)
+    policy = plan.client_policy(dimension)
+    return RealAggregator(identities, policy, noise=secrets.noise, rand_of=secrets.rand_of)
+
+
+def _private(
+    config: RunConfig,
+    federation: Federation,
+    folder: RunFolder,
+    checkpoint: Checkpoint | None,
+    stack: ExitStack,
+) -> _Private | None:
+    """The private source of a run; None in a plain one."""
+    if config.engine.aggregator == "plain":
+        return None
+    secrets = RunSecrets.open(folder.key)
+    plan = build_plan(config.privacy, config.cohort, config.participations)
+    dimension = federation.task.dimension
+    controller = config.sketch.build()
+    state = checkpoint.training if checkpoint else None
+    if state is None:
+        # Fixed before the first round is charged, so that it can be recognised if that is all.
+        session = secrets.session_id(SESSION_ID_BYTES)
+        state = TrainingState(session, 0, 0, controller.initial(dimension))
+    # A line cut off by a crash was never answered with a result.
+    ledger = stack.enter_context(Ledger.open(folder.ledger, recover=True))
+    aggregator = aggregator_of(config, plan, dimension, secrets)
+    training = PrivateTraining(
+        plan, dimension, controller, aggregator, ledger, state, secrets.public
+    )
+    private = _Private(training, secrets)
+    private.mean = PrivateMean(training, secrets.identities(config.task.population))
+    return private
+
+
+def _rounds(
+    config: RunConfig,
+    federation: Federation,
+    private: _Private | None,
+    checkpoint: Checkpoint | None,
+) -> Iterator[tuple[Trained, Record]]:
+    state = checkpoint.state if checkpoint else federation.initial()
+    source: MeanSource = PlainMean() if private is None else private.mean
+    for number in range(checkpoint.number if checkpoint else 0, config.rounds):
+        start = time.perf_counter()
+        if private is not None:
+            private.secrets.attempt = private.training.state.attempts
+        trained = federation.round(source, state, number)
+        seconds = time.perf_counter() - start
+        result = None if private is None else private.result()
+        yield trained, _record(config, trained, result, state, seconds)
+        state = trained.state
+
+
+def _record(
+    config: RunConfig,
+    trained: Trained,
+    result: RoundResult | None,
+    before: ModelState,
+    seconds: float,
+) -> Record:
+    invitation, evaluation = trained.invitation, trained.evaluation
+    record: dict[str, Any] = {
+        "round": invitation.number + 1,
+        "accuracy": None if evaluation is None else evaluation.accuracy,
+        "loss": None if evaluation is None else evaluation.loss,
+        "seconds": seconds,
+        "cohort": config.cohort.size,
+        "step": float(((trained.model - before.model) ** 2).sum() ** 0.5),
+    }
+    return record | (_of_plain(invitation) if result is None else _of_private(result, invitation))
+
+
+def _of_plain(invitation: Invitation) -> dict[str, Any]:
+    dimension = invitation.model.size
+    return {
+        "survivors": None,
+        "sketch_size": dimension,
+        "dimension": dimension,
+        "compression": 1.0,
+        "bits": 32,
+        "bytes_per_client": 4.0 * dimension,
+        "epsilons": {"server": "inf"},
+        "lost": {},
+    }
+
+
+def _of_private(result: RoundResult, invitation: Invitation) -> dict[str, Any]:
+    parameters, survivors = result.setup.parameters, result.outcome.total.survivors
+    gone = (stage for index, stage in invitation.dropouts.items() if index not in survivors)
+    return {
+        "survivors": len(survivors),
+        "sketch_size": parameters.length,
+        "dimension": parameters.sketch.dimension,
+        "compression": parameters.sketch.rate,
+        "bits": result.setup.context.bits,
+        "bytes_per_client": result.outcome.bytes_per_survivor(),
+        "coins": parameters.coins,
+        "scale": parameters.scale,
+        "noise_variance": result.release.noise_variance,
+        "epsilons": result.epsilons.as_json(),
+        "rationale": result.rationale.words,
+        "lost": dict(Counter(str(stage) for stage in gone)),
+        "refused": len(result.outcome.refused),
+    }
+
+
+def _workers(config: RunConfig) -> Any:
+    workers = config.engine.workers
+    executor: Executor | None = training_pool(workers) if workers else None
+    return nullcontext() if executor is None else executor
+
+
+def _mean(records: list[Record], key: str) -> float:
+    return sum(float(record[key]) for record in records) / len(records)

@@ -1,0 +1,162 @@
+"""The folder of a run: everything needed to understand it, and to go on after a crash.
+
+config.toml       the configuration, as checked
+environment.json  versions and machine
+rounds.jsonl      one line for each finished round
+checkpoint.npz    where the run stands
+ledger.jsonl      what was released; private runs only
+secrets.key       all secrets of the run; deleted when it is over
+summary.json      when it is over
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from protocol.config import load
+from protocol.errors import ConfigurationError
+from simulations.config import RunConfig, write_config
+from simulations.run.checkpoint import write_whole
+
+PACKAGES = ("veilsum", "numpy", "numba", "torch", "cryptography", "dp-accounting")
+
+
+class RunFolder:
+    """An open folder, locked for this process.
+
+    Args:
+        path: made if it does not exist.
+        config: of the run; the folder must be new, or of this very configuration.
+
+    Raises:
+        ConfigurationError: the folder belongs to another configuration, or is in use.
+    """
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._claim(config)
+        except OSError:
+            self.close()
+            raise ConfigurationError(str(path), "in use by another process", "wait") from None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def rounds(self) -> Path:
+        """The record of rounds."""
+        return self.path / "rounds.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the run stands."""
+        return self.path / "checkpoint.npz"
+
+    @property
+    def ledger(self) -> Path:
+        """What was released."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def key(self) -> Path:
+        """All secrets of the run."""
+        return self.path / "secrets.key"
+
+    @property
+    def summary(self) -> Path:
+        """The end of the run."""
+        return self.path / "summary.json"
+
+    def records(self) -> list[dict[str, Any]]:
+        """All finished rounds. An unfinished last line, if the machine stopped, is not one."""
+        if not self.rounds.exists():
+            return []
+        *lines, _ = self.rounds.read_bytes().split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def restore(self, last: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+        """Bring the record of rounds up to the checkpoint's, and return it.
+
+        Args:
+            last: the record in the checkpoint; None if there is no checkpoint.
+        """
+        until = 0 if last is None else int(last["round"])
+        kept = [record for record in self.records() if record["round"] <= until]
+        if last is not None and (not kept or kept[-1]["round"] < until):
+            kept.append(dict(last))
+        write_whole(self.rounds, b"".join(_line(record) for record in kept))
+        return kept
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a finished round, durably."""
+        with self.rounds.open("ab") as file:
+            file.write(_line(record))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Let others use the folder. Closing twice is allowed."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _claim(self, config: RunConfig) -> None:
+        path = self.path / "config.toml"
+        if not path.exists():
+            strangers = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
+            if strangers:
+                raise ConfigurationError(
+                    str(self.path), f"holds {strangers[0]} and no config.toml", "an empty folder"
+                )
+            write_whole(self.path / "environment.json", _environment())
+            fresh = write_config(config, self.path / "config.toml.new")
+            fresh.replace(path)
+        elif load(path, RunConfig) != config:
+            raise ConfigurationError(
+                str(self.path), "made by another configuration", "another --out, or that one"
+            )
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record).encode() + b"\n"
+
+
+def _environment() -> bytes:
+    found = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+    return json.dumps(found, indent=1).encode() + b"\n"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

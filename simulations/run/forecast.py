@@ -1,0 +1,113 @@
+"""What a run will take, before it begins: privacy, bytes, noise, and an estimate of the time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from dp import NoiseSeed
+from protocol.config import build_plan
+from protocol.deployment import plan_deployment
+from protocol.pipeline import Pipeline
+from protocol.setup import RoundSetup, coin_schedule, removal_table
+from protocol.training import TrainingPlan
+from secagg import Identity, SessionContext
+from simulations.config import RunConfig
+from simulations.federated import Federation
+from simulations.training.updates import default_chunk
+
+
+def forecast(config: RunConfig, federation: Federation) -> dict[str, Any]:
+    """Work out a run, and time one chunk of clients on this machine.
+
+    Later rounds of a private run compress as the controller decides; the figures are those of the
+    first. The real protocol's own time is not in the estimate.
+
+    Raises:
+        ParameterError, ConfigurationError: it cannot be run; says what to change.
+    """
+    poorest = min(map(len, federation.members))
+    figures: dict[str, Any] = {
+        "parameters": federation.task.dimension,
+        "clients": config.task.population,
+        "examples_of_the_poorest_client": poorest,
+        "rounds": config.rounds,
+        "cohort": config.cohort.size,
+        "rounds_of_one_client": config.participations,
+        "aggregator": config.engine.aggregator,
+    }
+    seconds, update = _time_training(config, federation)
+    if config.engine.aggregator != "plain":
+        plan = build_plan(config.privacy, config.cohort, config.participations)
+        figures |= _private_figures(config, plan, federation.task.dimension)
+        seconds += _time_encoding(config, plan, update)
+    figures["estimated_minutes"] = seconds * config.cohort.size * config.rounds / 60.0
+    return figures
+
+
+def _private_figures(config: RunConfig, plan: TrainingPlan, dimension: int) -> dict[str, Any]:
+    first = config.sketch.build().initial(dimension).spec
+    deployment = plan_deployment(plan, first)
+    return {
+        "first_sketch": first.size,
+        "coins_per_client": deployment.parameters.coins,
+        "bits": deployment.bits,
+        "megabytes_per_client_and_round": deployment.bytes_per_client / 1e6,
+        "noise_of_the_mean_l2": deployment.error.noise**0.5,
+        "clip_l2": config.privacy.clip_l2,
+        "epsilons": deployment.epsilons.as_json(),
+    }
+
+
+def _time_training(config: RunConfig, federation: Federation) -> tuple[float, Any]:
+    """Seconds for one client, from one chunk after a first that compiles and allocates."""
+    size = min(config.engine.chunk or default_chunk(federation.task.dimension), config.cohort.size)
+    model = federation.initial().model
+    for _ in range(2):
+        updates = federation.invite(0, model).updates
+        start = time.perf_counter()
+        update = np.array(updates(0))
+        seconds = (time.perf_counter() - start) / size
+    workers = max(config.engine.workers, 1)
+    return seconds / workers, update
+
+
+def _time_encoding(config: RunConfig, plan: TrainingPlan, update: Any) -> float:
+    """Seconds for one client, from clip to field elements, the second time."""
+    setup = _setup(config, plan, update.size)
+    pipeline = Pipeline(setup)
+    for _ in range(2):
+        removable = [NoiseSeed.fresh() for _ in range(setup.context.seeds)]
+        start = time.perf_counter()
+        pipeline.encode(np.nan_to_num(update), NoiseSeed.fresh(), removable)
+        seconds = time.perf_counter() - start
+    return seconds
+
+
+def _setup(config: RunConfig, plan: TrainingPlan, dimension: int) -> RoundSetup:
+    """The first round, among clients that do not exist."""
+    deployment = plan_deployment(plan, config.sketch.build().initial(dimension).spec)
+    parameters = deployment.parameters
+    schedule = None
+    if plan.exact_noise:
+        schedule = coin_schedule(
+            parameters.coins, plan.cohort, plan.minimum_survivors, plan.tolerated_colluders
+        )
+    degree, threshold = plan.graph
+    context = SessionContext(
+        session_id=bytes(16),
+        round_number=0,
+        cohort=tuple(Identity.generate().public for _ in range(plan.cohort)),
+        threshold=threshold,
+        degree=degree,
+        minimum_survivors=plan.minimum_survivors,
+        mode=plan.mode,
+        tolerated_colluders=plan.tolerated_colluders,
+        removal=removal_table(schedule),
+        bits=deployment.bits,
+        length=parameters.length,
+        application_digest=parameters.digest(),
+    )
+    return RoundSetup(context, parameters)

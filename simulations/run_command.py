@@ -1,0 +1,158 @@
+"""`veilsum run` and `veilsum sweep`: whole experiments from configuration files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from simulations.config import RunConfig
+    from simulations.run.experiment import RunResult
+
+ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of data sets; VEILSUM_DATA_DIR if left out.", exists=False),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No forecast, no live view.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output.")
+]
+
+
+def run_command(
+    config: ConfigArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run; runs/NAME if left out. An interrupted run goes on."),
+    ] = None,
+    data_dir: DataOption = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value instead of the file's.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate and forecast; run nothing.")
+    ] = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run one experiment; the same command goes on with an interrupted one."""
+    from protocol.config import load
+    from simulations.config import RunConfig
+    from simulations.run.overrides import changed, read_change
+
+    chosen = changed(load(config, RunConfig), [read_change(text) for text in change or []])
+    console = Console(stderr=True, quiet=quiet)
+    if dry_run:
+        figures = _forecast(chosen, data_dir)
+        if as_json:
+            typer.echo(json.dumps(figures))
+        else:
+            Console().print(_table("forecast", figures))
+        return
+    result = _run(chosen, out or Path("runs") / config.stem, data_dir, console)
+    if as_json:
+        typer.echo(json.dumps(result.summary()))
+    elif not quiet:
+        Console().print(_table("summary", result.summary()))
+
+
+def sweep_command(
+    config: ConfigArgument,
+    choices: Annotated[
+        list[str], typer.Option("--set", help="key=value,value,...; several make a grid.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the sweep; runs/NAME-sweep if left out.")
+    ] = None,
+    data_dir: DataOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run every point of a grid, each in its own folder; finished points are not run again."""
+    from protocol.config import load
+    from simulations.config import RunConfig
+    from simulations.run.overrides import changed, grid, point_name, read_choices
+
+    base = load(config, RunConfig)
+    points = list(grid([read_choices(text) for text in choices]))
+    # All of them are checked before the first one is run.
+    runs = [(point, changed(base, point)) for point in points]
+    folder = out or Path("runs") / f"{config.stem}-sweep"
+    console = Console(stderr=True, quiet=quiet)
+    summaries = []
+    for number, (point, chosen) in enumerate(runs, 1):
+        name = point_name(point)
+        console.print(f"{number} of {len(runs)}: {name}", highlight=False)
+        summary = _finished(folder / name, chosen)
+        if summary is None:
+            summary = _run(chosen, folder / name, data_dir, console).summary()
+        summaries.append({**dict(point), **summary})
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sweep.json").write_text(json.dumps(summaries, indent=1) + "\n")
+    if as_json:
+        typer.echo(json.dumps(summaries))
+    elif not quiet:
+        Console().print(_comparison(summaries, [key for key, _ in points[0]]))
+
+
+def _run(config: RunConfig, out: Path, data_dir: Path | None, console: Console) -> RunResult:
+    from simulations.federated import load_data
+    from simulations.run.experiment import run_experiment
+    from simulations.run.folder import RunFolder
+    from simulations.run.view import LiveView
+
+    data = load_data(config, data_dir)
+    if not console.quiet:
+        console.print(_table("what this run takes", _forecast(config, data_dir)))
+    with RunFolder(out, config) as folder, LiveView(config, console) as view:
+        return run_experiment(config, data, folder, view.add)
+
+
+def _forecast(config: RunConfig, data_dir: Path | None) -> dict[str, Any]:
+    from simulations.federated import Federation, load_data
+    from simulations.run.forecast import forecast
+
+    return forecast(config, Federation(config, load_data(config, data_dir)))
+
+
+def _finished(folder: Path, config: RunConfig) -> dict[str, Any] | None:
+    """The summary of a run that is over; None if it is not."""
+    from simulations.run.folder import RunFolder
+
+    if not (folder / "summary.json").exists():
+        return None
+    with RunFolder(folder, config) as opened:
+        summary: dict[str, Any] = json.loads(opened.summary.read_text())
+    return summary
+
+
+def _table(title: str, figures: Mapping[str, Any]) -> Table:
+    table = Table("figure", "value", title=title)
+    for name, value in figures.items():
+        inner = value.items() if isinstance(value, Mapping) else [("", value)]
+        for part, figure in inner:
+            label = f"{name}, {part}" if part else name
+            table.add_row(label.replace("_", " "), _readable(figure))
+    return table
+
+
+def _comparison(summaries: list[dict[str, Any]], keys: list[str]) -> Table:
+    shown = ("accuracy", "best_accuracy", "compression", "bytes_per_client")
+    table = Table(*keys, *shown, "epsilon", title="sweep")
+    for summary in summaries:
+        cells = [_readable(summary[name]) for name in (*keys, *shown)]
+        table.add_row(*cells, _readable(summary["epsilons"]["server"]))
+    return table
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
