@@ -22,7 +22,10 @@ from secagg import Mode
 from simulations.account_command import account_command
 from simulations.bench.peers import Peer
 from simulations.bench.sampler import SampledLaw
+from simulations.bench.simulate_command import simulate_command
 from simulations.plan_command import plan_command
+from simulations.reproduce_command import reproduce_app
+from simulations.run_command import run_command, sweep_command
 
 if TYPE_CHECKING:
     from simulations.config import RunConfig
@@ -36,8 +39,12 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure speed beside its physical limit.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+bench.command("simulate")(simulate_command)
 app.command("account")(account_command)
 app.command("plan")(plan_command)
+app.command("run")(run_command)
+app.command("sweep")(sweep_command)
+app.add_typer(reproduce_app, name="reproduce")
 
 prose = Console(stderr=True)
 

@@ -72,7 +72,8 @@ class Checkpoint:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            # From memory: NumPy would leave a damaged file open.
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
                 public = json.loads(arrays["public"].tobytes())
                 state = ModelState(arrays["model"], arrays["velocity"], arrays["squares"])
             if public["format"] != FORMAT:
@@ -84,7 +85,7 @@ class Checkpoint:
                 training=None if training is None else _training(training),
                 record=public["record"],
             )
-        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
             raise ConfigurationError(
                 str(path), f"damaged ({error})", "a checkpoint; delete it to begin the run anew"
             ) from None

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from dp import Ledger
@@ -210,7 +211,7 @@ def _record(
         "loss": None if evaluation is None else evaluation.loss,
         "seconds": seconds,
         "cohort": config.cohort.size,
-        "step": float(((trained.model - before.model) ** 2).sum() ** 0.5),
+        "step": float(np.linalg.norm(trained.model.astype(np.float64) - before.model)),
     }
     return record | (_of_plain(invitation) if result is None else _of_private(result, invitation))
 
