@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from simulations.data import Dataset, load_digits_dataset
+from simulations.data import DataKind, Dataset, load_digits_dataset
+from simulations.models import MlpTask, Vector
 from simulations.partition import Partition, partition_dirichlet
-from simulations.tasks import MlpTask, Vector
 from simulations.training import Batches, LocalTraining, draw_batches, local_updates
 
 CLIENTS = 24
@@ -83,7 +84,7 @@ def plain_update(
     optimizer = torch.optim.SGD(model.parameters(), lr=TRAINING.learning_rate)
     for indices, weights in zip(batches.indices[client], batches.weights[client], strict=True):
         real = indices[weights > 0]
-        images = 2 * torch.tensor(data.train.images[real]) - 1
+        images = 2 * torch.tensor(data.train.inputs[real]) - 1
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(images), torch.tensor(data.train.labels[real]))
         loss.backward()  # type: ignore[no-untyped-call]
@@ -145,7 +146,7 @@ def test_local_training_lowers_a_client_loss(
 ) -> None:
     update = stacked(task, start, data, members, chunk=8)[0]
     part = members[0]
-    images, labels = (torch.tensor(x[part]) for x in (data.train.images, data.train.labels))
+    images, labels = (torch.tensor(x[part]) for x in (data.train.inputs, data.train.labels))
     weights = torch.ones(len(part))
     before = task.loss(torch.tensor(start), images, labels, weights)
     after = task.loss(torch.tensor(start + update), images, labels, weights)
@@ -155,10 +156,11 @@ def test_local_training_lowers_a_client_loss(
 def test_a_diverging_client_stays_visible_and_alone(
     task: MlpTask, start: Vector, data: Dataset, members: Partition
 ) -> None:
-    images = data.train.images.copy()
-    images[members[1]] = np.nan
-    poisoned = Dataset(
-        data.name, data.classes, type(data.train)(images, data.train.labels), data.test
+    images = data.train.inputs.copy()
+    # The task doubles pixels: inf minus inf in the first layer.
+    images[members[1]] = np.finfo(np.float32).max
+    poisoned = replace(
+        data, kind=DataKind.TABULAR, train=replace(data.train, inputs=images, owners=None)
     )
     clean = stacked(task, start, data, members, chunk=8)
     updates = stacked(task, start, poisoned, members, chunk=8)
@@ -191,7 +193,7 @@ def test_chunk_and_clients_are_checked_before_iteration(
     task: MlpTask, start: Vector, data: Dataset, members: Partition
 ) -> None:
     source = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="chunk and ahead must be at least 1, got 0 and 4"):
         local_updates(task, start, data.train, members, TRAINING, source, chunk=0)
     empty = np.zeros(0, dtype=np.int64)
     for bad in ((), (members[0], empty)):

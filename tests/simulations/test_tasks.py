@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from simulations.data import Split, load_digits_dataset
-from simulations.tasks import MlpTask, ParameterLayout
+from simulations.models import MlpTask, ParameterLayout
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +137,7 @@ def test_logits_equal_a_plain_torch_model() -> None:
         for index, layer in ((0, "hidden"), (2, "output")):
             plain[index].weight.copy_(parts[f"{layer}.weight"])
             plain[index].bias.copy_(parts[f"{layer}.bias"])
-        images = torch.tensor(test.images)
+        images = torch.tensor(test.inputs)
         expected = plain(2 * images - 1)
     torch.testing.assert_close(task.logits(vector, images), expected)
 
@@ -145,7 +145,7 @@ def test_logits_equal_a_plain_torch_model() -> None:
 def test_loss_weighs_examples_and_skips_padding() -> None:
     task, train = MlpTask(hidden=4), load_digits_dataset().train
     vector = torch.randn(task.dimension, generator=seeded(4))
-    images, labels = torch.tensor(train.images[:3]), torch.tensor(train.labels[:3])
+    images, labels = torch.tensor(train.inputs[:3]), torch.tensor(train.labels[:3])
     single = [
         task.loss(vector, images[i : i + 1], labels[i : i + 1], torch.ones(1)) for i in range(3)
     ]
@@ -170,7 +170,7 @@ def test_evaluate_survives_a_diverged_model() -> None:
 
 def test_full_batch_descent_learns_the_digits() -> None:
     task, data = MlpTask(), load_digits_dataset()
-    images, labels = torch.tensor(data.train.images), torch.tensor(data.train.labels)
+    images, labels = torch.tensor(data.train.inputs), torch.tensor(data.train.labels)
     vector = torch.tensor(task.initial(seeded())).requires_grad_()
     for _ in range(60):
         loss = task.loss(vector, images, labels, torch.ones(len(labels)))

@@ -1,0 +1,228 @@
+"""Client updates per second of simulated training, secure encoding included, beside other ways.
+
+The others do less: a plain loop over clients, Flower's simulation and pfl's backend add up floats,
+and ours clips, rotates, rounds, adds coins and adds in the field, as a private round does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from protocol.aggregators import IdealAggregator
+from protocol.capacity import bits_for
+from protocol.pipeline import Pipeline
+from protocol.setup import RoundParameters, RoundSetup
+from secagg import Mode, SessionContext
+from simulations.bench.simulate_peers import flower_seconds, pfl_seconds
+from simulations.bench.timing import interleaved_seconds, peak_rss_bytes
+from simulations.bench.workload import SEED, Order, Workload, sequential_sum, workload
+from simulations.training import Strategy, chosen_strategy, local_updates, training_pool
+from sketch import PublicSeed, SketchSpec
+
+COINS = 64
+"""Fair coins of each coordinate and client."""
+
+_CLIP = 1.0
+_LINF_BOUND = 64
+"""Coordinates of the scaled update are around one, so no more than the noise is ever clipped."""
+
+Progress = Callable[[str], None]
+
+
+def bench_simulate(
+    order: Order,
+    *,
+    strategy: Strategy = "auto",
+    workers: int = 1,
+    threads: int = 1,
+    repeats: int = 3,
+    peers: bool = True,
+    progress: Progress = lambda _: None,
+) -> dict[str, int | float | bool | str | None]:
+    """Simulate one cohort's round in several ways.
+
+    Args:
+        order: the work, the same for everybody.
+        strategy: of our local training.
+        workers: processes that train; 1 for none but this.
+        threads: of this process, for the plain loop and pfl too; each worker has one, and Flower
+            gives one to each of its own.
+        repeats: counted rounds.
+        peers: measure other simulators if they are installed.
+        progress: is told what is measured next.
+
+    Returns:
+        `updates_per_second` is ours with `workers` processes; `..._one_process` without others.
+        `encode_share` is the time of encoding and aggregation over that of local training, in one
+        process. `sequential_...` is the plain loop. `largest_difference` is that of the mean
+        update, ours before encoding against the loop's, over its largest coordinate. Peers that are
+        not installed are None. `peak_rss_bytes` is that of this process before any peer ran.
+    """
+    work = workload(order)
+    # Threads that share cores with anybody wait for one another, and the figures mean nothing.
+    torch.set_num_threads(threads)
+    progress("ours and the plain loop, taking turns")
+    figures = _own_figures(work, strategy, workers, repeats)
+    for name, seconds in (("flower", flower_seconds), ("pfl", pfl_seconds)):
+        progress(name)
+        taken = seconds(order, repeats) if peers else None
+        rate = None if taken is None else order.clients / taken
+        figures[f"{name}_updates_per_second"] = rate
+        figures[f"ratio_to_{name}"] = (
+            None if rate is None else float(figures["updates_per_second"] or 0) / rate
+        )
+    return figures
+
+
+def _own_figures(
+    work: Workload, strategy: Strategy, workers: int, repeats: int
+) -> dict[str, int | float | bool | str | None]:
+    """Measure our simulation and the plain loop."""
+    order, shares = work.order, list[float]()
+    setup = _setup(work.task.dimension, order.clients)
+    candidates: dict[str, Callable[[], object]] = {
+        "one_process": lambda: shares.append(_round(work, setup, strategy).encode_share),
+        "sequential": lambda: sequential_sum(work),
+    }
+    if workers == 1:
+        taken = interleaved_seconds(candidates, repeats)
+        taken["ours"] = taken["one_process"]
+    else:
+        with training_pool(workers) as pool:
+            candidates["ours"] = lambda: _round(work, setup, strategy, pool, workers)
+            taken = interleaved_seconds(candidates, repeats)
+    rate = {name: order.clients / seconds for name, seconds in taken.items()}
+    return {
+        "model": order.model.value,
+        "dimension": work.task.dimension,
+        "clients": order.clients,
+        "steps": order.steps,
+        "batch": order.batch,
+        "strategy": chosen_strategy(strategy, work.task, torch.device("cpu")),
+        "workers": workers,
+        "threads": torch.get_num_threads(),
+        "updates_per_second": rate["ours"],
+        "updates_per_second_one_process": rate["one_process"],
+        "sequential_updates_per_second": rate["sequential"],
+        "ratio_to_sequential": rate["ours"] / rate["sequential"],
+        # The first round warmed up.
+        "encode_share": float(np.median(shares[1:])),
+        "largest_difference": _difference(work, strategy),
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What a simulated round took.
+
+    Args:
+        seconds: in all.
+        training_seconds: spent on updates, or waiting for them.
+    """
+
+    seconds: float
+    training_seconds: float
+
+    @property
+    def encode_share(self) -> float:
+        """Everything else over training."""
+        return (self.seconds - self.training_seconds) / self.training_seconds
+
+
+def _round(
+    work: Workload,
+    setup: RoundSetup,
+    strategy: Strategy,
+    executor: Executor | None = None,
+    workers: int = 1,
+) -> _Round:
+    """Train, encode, add and decode: all but the cryptography."""
+    start = time.perf_counter()
+    source = _Source(_rows(work, strategy, executor, workers))
+    outcome = IdealAggregator().run(setup, source, {})
+    Pipeline(setup).decode(outcome.total)
+    return _Round(time.perf_counter() - start, source.seconds)
+
+
+class _Source:
+    """Gives updates in the order of the cohort, and counts the time that they take."""
+
+    def __init__(self, rows: Iterator[NDArray[np.float32]]) -> None:
+        self._rows = rows
+        self.seconds = 0.0
+
+    def __call__(self, index: int) -> NDArray[np.float32]:
+        """The update of the next client; the aggregator asks for them in order."""
+        del index
+        start = time.perf_counter()
+        row = next(self._rows)
+        self.seconds += time.perf_counter() - start
+        return row
+
+
+def _rows(
+    work: Workload, strategy: Strategy, executor: Executor | None = None, workers: int = 1
+) -> Iterator[NDArray[np.float32]]:
+    """Updates one by one."""
+    # Enough chunks for all workers, even of a small cohort.
+    chunk = None if executor is None else max(1, work.order.clients // (4 * workers))
+    chunks = local_updates(
+        work.task,
+        work.start,
+        work.split,
+        work.members,
+        work.training,
+        np.random.default_rng(SEED),
+        chunk=chunk,
+        strategy=strategy,
+        executor=executor,
+        ahead=2 * workers,
+    )
+    return (row for rows in chunks for row in rows)
+
+
+def _difference(work: Workload, strategy: Strategy) -> float:
+    """How far our sum of updates is from the plain loop's."""
+    ours = np.zeros(work.task.dimension)
+    for row in _rows(work, strategy):
+        ours += row
+    plain = sequential_sum(work)
+    return float(np.abs(ours - plain).max() / np.abs(plain).max())
+
+
+def _setup(dimension: int, clients: int) -> RoundSetup:
+    """A round without compression, so that encoding is dearest."""
+    parameters = RoundParameters(
+        model_digest=bytes(32),
+        clip_l2=_CLIP,
+        sketch=SketchSpec.identity(dimension),
+        sketch_clip_l2=_CLIP,
+        public_seed=PublicSeed(bytes(32)),
+        scale=math.sqrt(dimension) / _CLIP,
+        linf_bound=_LINF_BOUND,
+        coins=COINS,
+        tolerated_dropouts=0,
+    )
+    context = SessionContext(
+        session_id=os.urandom(16),
+        round_number=0,
+        cohort=tuple(os.urandom(32) for _ in range(clients)),
+        threshold=clients,
+        minimum_survivors=clients,
+        mode=Mode.SEMI_HONEST,
+        tolerated_colluders=0,
+        bits=bits_for(parameters, clients),
+        length=dimension,
+        application_digest=parameters.digest(),
+    )
+    return RoundSetup(context, parameters)

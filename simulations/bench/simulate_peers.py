@@ -1,0 +1,189 @@
+"""Flower's simulation and pfl's backend at the same work, each as its own examples use it.
+
+Both are given the same module, the same examples and the same SGD. The first round of each warms
+up and is not counted; neither clips, encodes or adds noise.
+
+Source: flwr 1.41, `flwr.simulation.run_simulation` with the Message API; pfl 0.6,
+`FederatedAveraging` on `SimulatedBackend`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import time
+from dataclasses import asdict
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from simulations.bench.workload import (
+    LEARNING_RATE,
+    Order,
+    SimulatedModel,
+    plain_module,
+    train_client,
+    workload,
+)
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+"""No calls home while measuring."""
+
+
+def _installed(*names: str) -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in names)
+
+
+def _load(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def flower_seconds(order: Order, rounds: int) -> float | None:
+    """Seconds of a round of Flower's simulation on all cores, one for each client.
+
+    Returns:
+        None if flwr or ray is not installed.
+    """
+    if not _installed("flwr", "ray"):
+        return None
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    client_app, server_app = _load("flwr.clientapp"), _load("flwr.serverapp")
+    client, server, taken = client_app.ClientApp(), server_app.ServerApp(), list[float]()
+    client.train()(flower_train)
+
+    def main(grid: Any, context: Any) -> None:
+        del context
+        app, strategies = _load("flwr.app"), _load("flwr.serverapp.strategy")
+        strategy = strategies.FedAvg(
+            fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=order.clients
+        )
+        arrays = app.ArrayRecord(workload(order).module().state_dict())
+        config = {**asdict(order), "model": order.model.value, "data_dir": order.data_dir or ""}
+        for count in (1, rounds):
+            start = time.perf_counter()
+            strategy.start(
+                grid=grid,
+                initial_arrays=arrays,
+                num_rounds=count,
+                train_config=app.ConfigRecord(config),
+            )
+            taken.append((time.perf_counter() - start) / count)
+
+    server.main()(main)
+    _load("flwr.simulation").run_simulation(
+        server,
+        client,
+        num_supernodes=order.clients,
+        backend_config={
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+            "init_args": {"log_to_driver": False, "include_dashboard": False},
+        },
+    )
+    return taken[1]
+
+
+def flower_train(message: Any, context: Any) -> Any:
+    """Train one client inside Flower's worker."""
+    app = _load("flwr.app")
+    config = dict(message.content["config"])
+    order = Order(
+        model=SimulatedModel(config["model"]),
+        clients=config["clients"],
+        steps=config["steps"],
+        batch=config["batch"],
+        data_dir=config["data_dir"] or None,
+    )
+    work = workload(order)
+    module = plain_module(order.model, work.classes)
+    module.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    train_client(module, work.client_batches(int(context.node_config["partition-id"])))
+    content = app.RecordDict(
+        {
+            "arrays": app.ArrayRecord(module.state_dict()),
+            "metrics": app.MetricRecord({"num-examples": order.steps * order.batch}),
+        }
+    )
+    return app.Message(content=content, reply_to=message)
+
+
+class _PflModule(nn.Module):
+    """A module with the two methods that pfl asks for."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross entropy."""
+        return nn.functional.cross_entropy(self.module(inputs), labels)
+
+    def metrics(self, inputs: Tensor, labels: Tensor) -> dict[str, Any]:
+        """Return no metrics: nothing is evaluated."""
+        del inputs, labels
+        return {}
+
+
+def pfl_seconds(order: Order, rounds: int) -> float | None:
+    """Seconds of a round of pfl's backend in this process.
+
+    Returns:
+        None if pfl is not installed.
+    """
+    if not _installed("pfl"):
+        return None
+    model = _pfl_model(order)
+    _pfl_rounds(order, model, 1)
+    start = time.perf_counter()
+    _pfl_rounds(order, model, rounds)
+    return (time.perf_counter() - start) / rounds
+
+
+def _pfl_model(order: Order) -> Any:
+    module = _PflModule(workload(order).module())
+    return _load("pfl.model.pytorch").PyTorchModel(
+        model=module,
+        local_optimizer_create=torch.optim.SGD,
+        central_optimizer=torch.optim.SGD(module.parameters(), lr=1.0),
+    )
+
+
+def _pfl_rounds(order: Order, model: Any, rounds: int) -> None:
+    """Run rounds with every client in each."""
+    work = workload(order)
+    users = {
+        client: [torch.cat(parts) for parts in zip(*work.client_batches(client), strict=True)]
+        for client in range(order.clients)
+    }
+    sampler = _load("pfl.data.sampling").get_user_sampler("minimize_reuse", list(users))
+    dataset, federated = _load("pfl.data.dataset"), _load("pfl.data.federated_dataset")
+
+    def make(client: int) -> Any:
+        return dataset.Dataset(raw_data=users[client], user_id=str(client))
+
+    data = federated.FederatedDataset(make, sampler)
+    backend = _load("pfl.aggregate.simulate").SimulatedBackend(training_data=data, val_data=data)
+    base, hyper = _load("pfl.algorithm.base"), _load("pfl.hyperparam.base")
+    _load("pfl.algorithm.federated_averaging").FederatedAveraging().run(
+        algorithm_params=base.NNAlgorithmParams(
+            central_num_iterations=rounds,
+            evaluation_frequency=rounds + 1,
+            train_cohort_size=order.clients,
+            val_cohort_size=0,
+        ),
+        backend=backend,
+        model=model,
+        model_train_params=hyper.NNTrainHyperParams(
+            local_num_epochs=1, local_learning_rate=LEARNING_RATE, local_batch_size=order.batch
+        ),
+        model_eval_params=hyper.NNEvalHyperParams(local_batch_size=order.batch),
+        send_metrics_to_platform=False,
+    )

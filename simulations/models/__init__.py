@@ -1,0 +1,32 @@
+"""Models as tasks: one float32 vector, first parameters, a loss and a score."""
+
+from __future__ import annotations
+
+from simulations.models.convolutional import CnnTask, Lenet5Task, TinyCnnTask
+from simulations.models.dense import MlpTask, ReluMlpTask
+from simulations.models.layout import ParameterLayout, Vector
+from simulations.models.linear import LogisticTask, SvmTask
+from simulations.models.recurrent import LstmClassifierTask, LstmTask
+from simulations.models.registry import MODELS, DataShape, ModelOptions, build_task
+from simulations.models.task import Evaluation, Family, Task
+
+__all__ = [
+    "MODELS",
+    "CnnTask",
+    "DataShape",
+    "Evaluation",
+    "Family",
+    "Lenet5Task",
+    "LogisticTask",
+    "LstmClassifierTask",
+    "LstmTask",
+    "MlpTask",
+    "ModelOptions",
+    "ParameterLayout",
+    "ReluMlpTask",
+    "SvmTask",
+    "Task",
+    "TinyCnnTask",
+    "Vector",
+    "build_task",
+]

@@ -1,0 +1,352 @@
+"""cpSGD's Figure 2 with MNIST for infinite MNIST: `veilsum reproduce cpsgd-mnist`.
+
+Distributed SGD. A client holds one example; 10,000 take part in a step, drawn without repetition,
+so an epoch has six steps (the paper: 25 million examples, one epoch, 2,500 steps). Each sends its
+clipped gradient, rotated and rounded, with binomial noise. For every k and every epsilon of a step
+the noise is solved for under the paper's accountant and under ours, and the network is trained with
+each; beside them our own mechanism at the bits of the paper, Gaussian noise by a trusted server,
+and the baseline without clip, rounding and noise.
+
+Long runs draw the rounding of all clients at once, see `estimators`; one step of all mechanisms and
+an epoch of one are also taken client by client, and compared. Every finished run is kept in the
+folder, and not run again.
+
+Source: Agarwal et al. 2018 (arXiv 1805.10559), Section 5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from dp.accounting import gaussian_epsilon, gaussian_mu
+from simulations.config import Server
+from simulations.data import Dataset
+from simulations.models.dense import ReluMlpTask
+from simulations.reproduce import mean_estimation
+from simulations.reproduce.clipped_gradients import Examples, each_clipped, sum_clipped
+from simulations.reproduce.estimators import (
+    ByScale,
+    Estimator,
+    FloatArray,
+    Gaussian,
+    OnLevels,
+    Plain,
+    Rounded,
+)
+from simulations.reproduce.mean_estimation import Setting
+from simulations.server_optimizer import ModelState, optimize
+
+Advance = Callable[[], None]
+
+WAYS: Final = ("paper", "coupled", "conditional")
+"""Whose coins are used: see `mean_estimation`."""
+
+MOMENTUM: Final = 0.9
+_REPORTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is trained.
+
+    Attributes:
+        setting: clients of a step, padded dimension, delta of a step.
+        levels: k.
+        epsilons: of a step.
+        steps: of every run.
+        clip: gradient norm D of the private runs.
+        rate: learning rate of the private runs, falling linearly to a tenth.
+        plain_rate: the same of the baseline, whose gradients are not clipped.
+        checked: whether one step of all mechanisms, and one epoch of one of them, are also taken
+            client by client, and compared.
+    """
+
+    setting: Setting = field(default_factory=Setting)
+    levels: tuple[int, ...] = (2, 4, 16, 64)
+    epsilons: tuple[float, ...] = (2.0, 4.0)
+    steps: int = 120
+    clip: float = 1.0
+    rate: float = 1.0
+    plain_rate: float = 0.05
+    checked: bool = True
+
+    @classmethod
+    def quick(cls) -> Plan:
+        """For the embedded digits: 1,000 clients a step."""
+        return cls(setting=Setting(clients=1000, dimension=8192), levels=(4,), steps=40)
+
+    @property
+    def points(self) -> int:
+        """How many pairs of k and epsilon there are."""
+        return len(self.levels) * len(self.epsilons)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One network to train.
+
+    Attributes:
+        name: also that of its file.
+        estimator: of the mean gradient.
+        figures: what is known before: k, epsilon, m, bits, predicted error.
+    """
+
+    name: str
+    estimator: Estimator
+    figures: Mapping[str, Any]
+
+    @property
+    def clipped(self) -> bool:
+        """Whether gradients are clipped."""
+        return self.name != "plain"
+
+
+def runs(plan: Plan, advance: Advance = lambda: None) -> list[Run]:
+    """Solve for the noise of every run; combinations that have none are left out."""
+    setting = plan.setting
+    plain = {"way": "plain", "levels": None, "epsilon": None, "bits": 32.0, "error": 0.0}
+    mean = Plain(setting.clients)
+    found = [Run("plain", mean, plain), Run("clipped", mean, {**plain, "way": "clipped"})]
+    for epsilon in plan.epsilons:
+        gaussian = {"way": "gaussian", "levels": None, "epsilon": epsilon, "bits": 32.0}
+        # Of as many coordinates as the others have: all errors are of the padded vector.
+        gaussian["error"] = setting.gaussian_error(epsilon)
+        found.append(Run(f"gaussian-{epsilon:g}", Gaussian(setting, epsilon), gaussian))
+        for levels in plan.levels:
+            point = mean_estimation.point(setting, levels, epsilon)
+            found += [_run(setting, point, way) for way in WAYS if point["ways"].get(way)]
+            advance()
+    return found
+
+
+def _run(setting: Setting, point: Mapping[str, Any], way: str) -> Run:
+    """Make the run of one way of one point."""
+    figures = point["ways"][way]
+    coins, levels = figures["coins"], point["levels"]
+    estimator: Estimator
+    if way == "conditional":
+        estimator = ByScale(setting, coins, figures["scale"])
+    else:
+        estimator = OnLevels(setting, coins, levels)
+    known = {"way": way, "levels": levels, "epsilon": point["epsilon"], **figures}
+    known["levels"] = levels
+    return Run(f"{way}-k{levels}-{point['epsilon']:g}", estimator, known)
+
+
+class Training:
+    """The network, its examples and the schedule, the same for every run.
+
+    Args:
+        plan: what is trained.
+        data: pictures; at least as many as a step has clients.
+        seed: fixes the first parameters, the order of clients, rotations and noise.
+
+    Raises:
+        ValueError: too few examples, or a network that the padded dimension does not hold.
+    """
+
+    def __init__(self, plan: Plan, data: Dataset, seed: int) -> None:
+        self.plan, self._data, self._seed = plan, data, seed
+        features = int(np.prod(data.shape))
+        self.task = ReluMlpTask(features=features, classes=data.classes, kind=data.kind)
+        if len(data.train) < plan.setting.clients:
+            raise ValueError(f"{len(data.train)} examples for {plan.setting.clients} clients")
+        if self.task.dimension > plan.setting.dimension:
+            raise ValueError(f"{self.task.dimension} parameters in {plan.setting.dimension}")
+        self._inputs = torch.tensor(data.train.inputs)
+        self._labels = torch.tensor(data.train.labels)
+
+    @property
+    def steps_of_epoch(self) -> int:
+        """Steps in which nobody takes part twice."""
+        return len(self._data.train) // self.plan.setting.clients
+
+    @property
+    def epochs(self) -> int:
+        """Steps in which the busiest client takes part."""
+        return -(-self.plan.steps // self.steps_of_epoch)
+
+    def initial(self) -> ModelState:
+        """Before the first step."""
+        return ModelState.initial(self.task.initial(torch.Generator().manual_seed(self._seed)))
+
+    def examples(self, step: int) -> Examples:
+        """The clients of a step; every epoch has an order of its own."""
+        epoch, place = divmod(step, self.steps_of_epoch)
+        order = np.random.default_rng([self._seed, 0, epoch]).permutation(len(self._labels))
+        clients = self.plan.setting.clients
+        chosen = torch.from_numpy(order[place * clients : (place + 1) * clients])
+        return Examples(self._inputs[chosen], self._labels[chosen])
+
+    def rng(self, name: str, step: int) -> np.random.Generator:
+        """Rotations, rounding and noise of one step of one run."""
+        return np.random.default_rng([self._seed, 1, zlib.crc32(name.encode()), step])
+
+    def train(
+        self, run: Run, advance: Advance = lambda: None, *, by_client: bool = False
+    ) -> dict[str, Any]:
+        """Train one network; return its figures and its test accuracy along the way.
+
+        Args:
+            by_client: every client rounds for itself.
+        """
+        plan, state, curve = self.plan, self.initial(), []
+        rate = plan.rate if run.clipped else plan.plain_rate
+        server = Server(learning_rate=rate, final_learning_rate=0.1 * rate, momentum=MOMENTUM)
+        every = max(1, plan.steps // _REPORTS)
+        for step in range(plan.steps):
+            mean = self._mean(run, state, step, by_client)
+            state = optimize(server, state, -mean, server.private_rate(step, plan.steps))
+            if (step + 1) % every == 0 or step + 1 == plan.steps:
+                tested = self.task.evaluate(state.model, self._data.test)
+                curve.append({"step": step + 1, "accuracy": tested.accuracy})
+            advance()
+        return {"name": run.name, **run.figures, "curve": curve, **curve[-1]}
+
+    def _mean(self, run: Run, state: ModelState, step: int, by_client: bool) -> FloatArray:
+        """Estimate the mean gradient of a step, in units of the gradient."""
+        plan, rng = self.plan, self.rng(run.name, step)
+        examples = self.examples(step)
+        if not run.clipped:
+            return run.estimator.summed(sum_clipped(self.task, state.model, examples, None), rng)
+        if by_client:
+            vectors = each_clipped(self.task, state.model, examples, plan.clip)
+            return plan.clip * run.estimator.each(vectors, rng)
+        total = sum_clipped(self.task, state.model, examples, plan.clip)
+        return plan.clip * run.estimator.summed(total, rng)
+
+    def compare(self, run: Run, advance: Advance = lambda: None) -> list[dict[str, Any]]:
+        """Train one network for an epoch in both ways."""
+        plan = replace(self.plan, steps=self.steps_of_epoch)
+        short = Training(plan, self._data, self._seed)
+        return [
+            {"by_client": by_client, **short.train(run, advance, by_client=by_client)}
+            for by_client in (True, False)
+        ]
+
+    def check(self, chosen: list[Run], advance: Advance = lambda: None) -> list[dict[str, Any]]:
+        """Take the first step client by client: the error of every mechanism that rounds.
+
+        All share one rotation. Errors are in D^2, of all padded coordinates: measured, and
+        predicted with the largest variance that rounding can have.
+        """
+        rounding = [run for run in chosen if isinstance(run.estimator, Rounded)]
+        estimators = [run.estimator for run in rounding if isinstance(run.estimator, Rounded)]
+        rng = self.rng("check", 0)
+        rotation = estimators[0].rotation(rng)
+        totals = [np.zeros(self.plan.setting.dimension, np.int64) for _ in estimators]
+        truth = np.zeros(self.task.dimension)
+        vectors = each_clipped(self.task, self.initial().model, self.examples(0), self.plan.clip)
+        for number, vector in enumerate(vectors):
+            truth += vector
+            rotated = estimators[0].rotated(vector, rotation)
+            for estimator, total in zip(estimators, totals, strict=True):
+                total += estimator.rounded(rotated, rng)
+            if number % max(1, self.plan.setting.clients // 10) == 0:
+                advance()
+        goal = estimators[0].padded(truth / self.plan.setting.clients)
+        found = []
+        for run, estimator, total in zip(rounding, estimators, totals, strict=True):
+            error = float(np.sum((estimator.release(total, rotation, rng) - goal) ** 2))
+            row = {"name": run.name, "measured": error, "predicted": run.figures["error"]}
+            found.append({**row, "ratio": error / run.figures["error"]})
+        return found
+
+
+def reproduce(
+    plan: Plan, data: Dataset, seed: int, folder: Path, advance: Advance = lambda: None
+) -> dict[str, Any]:
+    """Train everything that is not yet in the folder; return all figures.
+
+    Args:
+        plan: what.
+        data: pictures.
+        seed: fixes everything.
+        folder: made if need be; holds one file for every finished run.
+        advance: called `progress_steps` times in all, fewer if runs are found finished.
+    """
+    training = Training(plan, data, seed)
+    chosen = runs(plan, advance)
+    kept = _Kept(folder / "runs", {"plan": asdict(plan), "data": data.name, "seed": seed})
+    with _one_thread():
+        check = kept.get("check", partial(training.check, chosen, advance)) if plan.checked else []
+        epoch = (
+            kept.get("epoch", partial(training.compare, _compared(chosen))) if plan.checked else []
+        )
+        trained = [kept.get(run.name, partial(training.train, run, advance)) for run in chosen]
+    return {
+        "seed": seed,
+        "data": data.name,
+        "parameters": training.task.dimension,
+        "examples": len(data.train),
+        "epochs": training.epochs,
+        "adjacency": "one client's vector replaced by another, as in the paper",
+        "plan": asdict(plan),
+        "epsilon_of_all_steps": {
+            f"{epsilon:g}": all_steps(epsilon, plan.setting.delta, training.epochs)
+            for epsilon in plan.epsilons
+        },
+        "runs": trained,
+        "check": check,
+        "first_epoch": epoch,
+    }
+
+
+def _compared(chosen: list[Run]) -> Run:
+    """Return the run with the fewest coins: there, rounding weighs most."""
+    rounding = [run for run in chosen if isinstance(run.estimator, Rounded)]
+    return min(rounding, key=lambda run: int(run.figures["coins"]))
+
+
+def progress_steps(plan: Plan) -> int:
+    """Return how often `reproduce` reports progress, if no combination lacks noise."""
+    trained = 2 + len(plan.epsilons) + len(WAYS) * plan.points
+    return plan.points + 10 * plan.checked + trained * plan.steps
+
+
+def all_steps(epsilon: float, delta: float, participations: int) -> float:
+    """Return Gaussian noise's epsilon after so many steps with the same client, at one delta."""
+    return float(gaussian_epsilon(gaussian_mu(epsilon, delta) * participations**0.5, delta))
+
+
+class _Kept:
+    """Results in files, each with what it depends on; others are made again."""
+
+    def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._key = folder, json.loads(json.dumps(key))
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what is kept under a name, or make and keep it."""
+        path = self._folder / f"{name}.json"
+        if path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found["key"] == self._key:
+                return found["result"]
+        result = json.loads(json.dumps(make()))
+        text = json.dumps({"key": self._key, "result": result}, indent=1)
+        partial = path.with_suffix(".partial")
+        partial.write_text(text + "\n", encoding="utf-8")
+        partial.replace(path)
+        return result
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep torch to one thread: sums in one order, and no waiting where cores are shared."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

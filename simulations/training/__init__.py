@@ -1,0 +1,18 @@
+"""Local training of simulated clients."""
+
+from __future__ import annotations
+
+from simulations.training.batches import Batches, LocalTraining, draw_batches
+from simulations.training.strategies import Strategy, chosen_strategy
+from simulations.training.updates import default_chunk, local_updates, training_pool
+
+__all__ = [
+    "Batches",
+    "LocalTraining",
+    "Strategy",
+    "chosen_strategy",
+    "default_chunk",
+    "draw_batches",
+    "local_updates",
+    "training_pool",
+]

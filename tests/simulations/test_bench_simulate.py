@@ -1,0 +1,94 @@
+"""The benchmark of simulated training: the same work on both sides, and what it reports."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from simulations import cli
+from simulations.bench import simulate, simulate_peers
+from simulations.bench.simulate_command import ModelName
+from simulations.bench.workload import Order, SimulatedModel, plain_module, workload
+
+KEYS = {
+    "updates_per_second",
+    "updates_per_second_one_process",
+    "sequential_updates_per_second",
+    "flower_updates_per_second",
+    "pfl_updates_per_second",
+    "ratio_to_sequential",
+    "encode_share",
+    "largest_difference",
+    "peak_rss_bytes",
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Keep torch to one thread."""
+    torch.set_num_threads(1)
+
+
+def test_the_command_offers_all_models() -> None:
+    assert {each.value for each in ModelName} == {each.value for each in SimulatedModel}
+
+
+@pytest.mark.parametrize("model", list(SimulatedModel))
+def test_module_and_task_are_one_model(model: SimulatedModel) -> None:
+    work = workload(Order(model=model, clients=2, steps=1, batch=3))
+    inputs, _ = work.client_batches(0)[0]
+    parameters = work.task.layout.unflatten(torch.tensor(work.start))
+    module = plain_module(model, work.classes)
+    module.load_state_dict(parameters)
+    mine = work.task.scores(parameters, (inputs + 1) / 2)
+    if model is SimulatedModel.CNN:
+        assert work.task.dimension == 1_018_174
+    torch.testing.assert_close(mine, module(inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_json_has_the_promised_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate_peers, "_installed", lambda *_: False)
+    arguments = ["bench", "simulate", "--model", "mlp", "--clients", "6", "--steps", "2"]
+    result = CliRunner().invoke(
+        cli.app, [*arguments, "--batch", "4", "--workers", "1", "--repeats", "1", "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert set(figures) >= KEYS
+    assert figures["flower_updates_per_second"] is figures["pfl_updates_per_second"] is None
+    assert figures["strategy"] == "vmap"
+    assert figures["largest_difference"] < 1e-4
+    assert min(figures["updates_per_second"], figures["encode_share"]) > 0
+
+
+@pytest.mark.slow
+def test_two_processes_do_the_same_work() -> None:
+    order = Order(model=SimulatedModel.TINY, clients=8, steps=2, batch=2)
+    figures = simulate.bench_simulate(order, workers=2, repeats=1, peers=False)
+    assert figures["workers"] == 2
+    assert float(figures["largest_difference"] or 0) < 1e-4
+
+
+def test_the_sum_of_the_private_round_is_near_the_plain_one() -> None:
+    work = workload(Order(model=SimulatedModel.LOGISTIC, clients=6, steps=1, batch=2))
+    setup = simulate._setup(work.task.dimension, 6)
+    rows = np.stack(list(simulate._rows(work, "auto")))
+    outcome = simulate.IdealAggregator().run(setup, lambda index: rows[index], {})
+    release = simulate.Pipeline(setup).decode(outcome.total)
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    clipped = rows * np.minimum(1.0, simulate._CLIP / norms)
+    # Six standard deviations of the noise that the round states, in each of 7,850 coordinates.
+    bound = 6.0 * np.sqrt(release.noise_variance)
+    assert np.abs(release.update - clipped.mean(axis=0)).max() < bound
+
+
+def test_real_digits(data_dir) -> None:  # type: ignore[no-untyped-def]
+    order = Order(
+        model=SimulatedModel.LOGISTIC, clients=2, steps=1, batch=2, data_dir=str(data_dir)
+    )
+    assert workload(order).classes == 10
+    assert len(workload(order).split) == 4
