@@ -355,6 +355,26 @@ def add_vectors(accumulator: Words, other: Words, modulus: int) -> None:
 
 
 @njit(cache=True)
+def lift_values(values: NDArray[np.int64], modulus: int, lifted: Words) -> Any:
+    """Write signed integers as elements of GF(modulus); returns the largest magnitude.
+
+    What was written means something only if that magnitude fits the field. The magnitude of the
+    smallest int64 is returned as the largest one: it fits no field either.
+
+    Args:
+        values: int64[length].
+        lifted: uintW[length], output.
+    """
+    kind = lifted.dtype.type
+    low, high = np.int64(0), np.int64(0)
+    for i in range(values.size):
+        value = values[i]
+        low, high = min(low, value), max(high, value)
+        lifted[i] = kind(value + modulus) if value < 0 else kind(value)
+    return max(high, -max(low, -np.int64(0x7FFFFFFFFFFFFFFF)))
+
+
+@njit(cache=True)
 def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
     """Write values as consecutive little-endian bit fields of `bits` bits.
 

@@ -120,15 +120,14 @@ def lift(values: NDArray[np.int64], field: PrimeField) -> FieldVector:
     """
     if values.dtype != np.int64 or values.ndim != 1:
         raise ParameterError("values", f"{values.dtype}[{values.shape}]", "int64[length]")
-    if values.size:
-        largest = max(int(values.max()), -int(values.min()))
-        if largest > field.largest_centred:
-            beyond = largest > PrimeField(MAX_BITS).largest_centred
-            needed = max(largest.bit_length(), MAX_BITS) + 1 if beyond else required_bits(largest)
-            raise CapacityError(needed, field.bits)
-    return FieldVector(
-        field, np.where(values < 0, values + field.modulus, values).astype(field.dtype)
-    )
+    elements = np.empty(values.size, field.dtype)
+    largest = int(_kernels.lift_values(values, field.modulus, elements))
+    if largest > field.largest_centred:
+        beyond = largest > PrimeField(MAX_BITS).largest_centred
+        needed = max(largest.bit_length(), MAX_BITS) + 1 if beyond else required_bits(largest)
+        raise CapacityError(needed, field.bits)
+    elements.flags.writeable = False
+    return FieldVector(field, elements)
 
 
 def centre(vector: FieldVector) -> NDArray[np.int64]:
