@@ -25,8 +25,6 @@ _STRETCH = 512
 POSITION_BITS = 48
 """A refused word is noted as row << POSITION_BITS | position."""
 
-_MERSENNE_31 = 0x7FFF_FFFF
-
 
 @njit(cache=True)
 def _swap_bytes(value: Any) -> Any:
@@ -423,82 +421,3 @@ def unpack_bits(packed: NDArray[np.uint64], bits: int, values: Words) -> None:
         # Two shifts, because one by 64 would not clear the word when shift is 0.
         high = (packed[word + 1] << np.uint64(1)) << (np.uint64(63) - shift)
         values[i] = kind((low | high) & mask)
-
-
-@njit(cache=True)
-def _reduce_31(value: Any) -> Any:
-    """value mod 2^31 - 1 for a value below 2^62."""
-    folded = (value & np.uint64(_MERSENNE_31)) + (value >> np.uint64(31))
-    folded = (folded & np.uint64(_MERSENNE_31)) + (folded >> np.uint64(31))
-    return np.uint64(0) if folded == np.uint64(_MERSENNE_31) else folded
-
-
-@njit(cache=True)
-def evaluate_polynomials(
-    coefficients: NDArray[np.uint64], points: NDArray[np.uint64], values: NDArray[np.uint64]
-) -> None:
-    """Horner evaluation over GF(2^31 - 1) of many polynomials at many points.
-
-    Args:
-        coefficients: uint64[threshold, polynomials], constant term first, all below p.
-        points: uint64[holders], below p.
-        values: uint64[holders, polynomials], output.
-    """
-    threshold, polynomials = coefficients.shape
-    for h in range(points.size):
-        x = points[h]
-        row = values[h]
-        row[:] = coefficients[threshold - 1]
-        for power in range(threshold - 2, -1, -1):
-            for j in range(polynomials):
-                row[j] = _reduce_31(row[j] * x + coefficients[power, j])
-
-
-@njit(cache=True)
-def power_31(base: Any, exponent: int) -> Any:
-    """base^exponent mod 2^31 - 1."""
-    result = np.uint64(1)
-    square = np.uint64(base)
-    left = np.uint64(exponent)
-    while left > np.uint64(0):
-        if left & np.uint64(1):
-            result = _reduce_31(result * square)
-        square = _reduce_31(square * square)
-        left >>= np.uint64(1)
-    return result
-
-
-@njit(cache=True)
-def lagrange_weights(
-    points: NDArray[np.uint64], target: np.uint64, weights: NDArray[np.uint64]
-) -> None:
-    """Lagrange weights over GF(2^31 - 1): value at target = sum weights[i] * value at points[i].
-
-    Args:
-        points: uint64[threshold], distinct, in 1 .. p - 1.
-        target: below p; 0 for the secret.
-        weights: uint64[threshold], output.
-    """
-    p = np.uint64(_MERSENNE_31)
-    for i in range(points.size):
-        numerator = np.uint64(1)
-        denominator = np.uint64(1)
-        for j in range(points.size):
-            if j != i:
-                numerator = _reduce_31(numerator * _reduce_31(points[j] + p - target))
-                denominator = _reduce_31(denominator * _reduce_31(points[j] + p - points[i]))
-        # Fermat: 1/a = a^(p-2).
-        inverse = power_31(denominator, _MERSENNE_31 - 2)
-        weights[i] = _reduce_31(numerator * inverse)
-
-
-@njit(cache=True)
-def weighted_sums(
-    weights: NDArray[np.uint64], shares: NDArray[np.uint64], sums: NDArray[np.uint64]
-) -> None:
-    """sums[j] = sum_i weights[i] * shares[i, j] over GF(2^31 - 1); sums is uint64[columns]."""
-    holders, columns = shares.shape
-    sums[:] = np.uint64(0)
-    for i in range(holders):
-        for j in range(columns):
-            sums[j] = _reduce_31(sums[j] + weights[i] * shares[i, j])

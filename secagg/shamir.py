@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg import _kernels
+from secagg import _shamir_kernels
 from secagg.errors import ParameterError
 
 PRIME = (1 << 31) - 1
@@ -53,7 +53,7 @@ def split(
     coefficients[0] = np.concatenate([to_limbs(secret) for secret in secrets])
     coefficients[1:] = random_elements((threshold - 1) * columns, rand).reshape(-1, columns)
     values = np.empty((len(holders), columns), np.uint64)
-    _kernels.evaluate_polynomials(coefficients, points, values)
+    _shamir_kernels.evaluate_polynomials(coefficients, points, values)
     return values.astype(np.uint32).reshape(len(holders), len(secrets), LIMBS)
 
 
@@ -73,10 +73,12 @@ def combine(shares: NDArray[np.uint32], holders: Sequence[int]) -> list[bytes | 
     if shares.ndim != 3 or shares.shape[0] != len(holders) or shares.shape[2] != LIMBS:
         raise ParameterError("shares", shares.shape, f"({len(holders)}, secrets, {LIMBS})")
     weights = np.empty(len(holders), np.uint64)
-    _kernels.lagrange_weights(_points(holders), np.uint64(0), weights)
+    _shamir_kernels.lagrange_weights(_points(holders), np.uint64(0), weights)
     count = shares.shape[1]
     limbs = np.empty(count * LIMBS, np.uint64)
-    _kernels.weighted_sums(weights, shares.reshape(len(holders), -1).astype(np.uint64), limbs)
+    _shamir_kernels.weighted_sums(
+        weights, shares.reshape(len(holders), -1).astype(np.uint64), limbs
+    )
     return [from_limbs(limbs[i * LIMBS : (i + 1) * LIMBS]) for i in range(count)]
 
 
@@ -98,8 +100,8 @@ def interpolate(
     weights = np.empty(len(holders), np.uint64)
     expected = np.empty((len(others), shares.shape[1]), np.uint64)
     for row, point in enumerate(_points(others)):
-        _kernels.lagrange_weights(points, point, weights)
-        _kernels.weighted_sums(weights, wide, expected[row])
+        _shamir_kernels.lagrange_weights(points, point, weights)
+        _shamir_kernels.weighted_sums(weights, wide, expected[row])
     return expected.astype(np.uint32)
 
 

@@ -53,21 +53,23 @@ def cpsgd_mnist_command(
         bool, typer.Option("--quick", help="Embedded digits, one k: seconds, no files needed.")
     ] = False,
     steps: Annotated[int | None, typer.Option(help="Steps of every run.", min=1)] = None,
+    levels: Annotated[
+        list[int] | None, typer.Option(help="k, instead of the plan's; may be repeated.", min=2)
+    ] = None,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Of one step; may be repeated.", min=0.01, max=8.0)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Fixes order, model, rounding and noise.", min=0)] = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on standard output.")
     ] = False,
 ) -> None:
     """cpSGD's Figure 2 with MNIST: accuracy by k, m and epsilon, under two accountants."""
-    from dataclasses import replace
-
     from simulations.data import load_dataset
     from simulations.reproduce.cpsgd_training import Plan, progress_steps, reproduce
     from simulations.reproduce.training_report import print_summary, write
 
-    plan = Plan.quick() if quick else Plan()
-    if steps is not None:
-        plan = replace(plan, steps=steps)
+    plan = (Plan.quick() if quick else Plan()).changed(steps, levels, epsilon)
     data = load_dataset("digits") if quick else load_dataset("mnist", data_dir)
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("cpSGD on MNIST", total=progress_steps(plan))

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -84,6 +84,17 @@ class Plan:
     def quick(cls) -> Plan:
         """For the embedded digits: 1,000 clients a step."""
         return cls(setting=Setting(clients=1000, dimension=8192), levels=(4,), steps=40)
+
+    def changed(
+        self, steps: int | None, levels: Sequence[int] | None, epsilons: Sequence[float] | None
+    ) -> Plan:
+        """Return the plan with what is given in place of its own."""
+        return replace(
+            self,
+            steps=steps or self.steps,
+            levels=tuple(levels or self.levels),
+            epsilons=tuple(epsilons or self.epsilons),
+        )
 
     @property
     def points(self) -> int:

@@ -120,30 +120,38 @@ def _draw(axes: Axes, rows: Rows, epsilon: float) -> None:
         found = [row for row in rows if row["way"] == way and row["epsilon"] == epsilon]
         bits, accuracies = [row["bits"] for row in found], [row["accuracy"] for row in found]
         axes.plot(bits, accuracies, line, color=colour, marker=marker, label=label)
-        for row in found:
-            if way != "conditional":
-                note = f"k={row['levels']}, m={row['coins']}"
-                axes.annotate(
-                    note,
-                    (row["bits"], row["accuracy"]),
-                    (4, -11),
-                    fontsize=8,
-                    textcoords="offset points",
-                    color=colour,
-                )
+        if way != "conditional":
+            _name_points(axes, found, colour, -13 if way == "paper" else 7)
     for row in rows:
         if row["way"] == "plain":
             axes.axhline(row["accuracy"], color="black", label=TITLES["plain"])
+        if row["way"] == "clipped":
+            axes.axhline(row["accuracy"], color="black", linestyle=":", label=TITLES["clipped"])
         if row["way"] == "gaussian" and row["epsilon"] == epsilon:
             axes.axhline(row["accuracy"], color=GREY, linestyle="-.", label=TITLES["gaussian"])
     axes.grid(visible=True, color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0))
+    axes.margins(x=0.12)
     axes.set_title(f"epsilon = {epsilon:g} a step")
     axes.set_xlabel("bits per coordinate and client, log2(k + m)")
     axes.set_ylabel("test accuracy, higher is better")
     axes.legend(fontsize=9)
+
+
+def _name_points(axes: Axes, rows: Rows, colour: str, above: int) -> None:
+    """Write k and m at every point."""
+    for row in rows:
+        axes.annotate(
+            f"k={row['levels']}, m={row['coins']}",
+            (row["bits"], row["accuracy"]),
+            (0, above),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=colour,
+        )
 
 
 def _shown(value: float | int | None, form: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secagg import Reason, RemoteProtocolError, TooFewSurvivorsError, _kernels
+from secagg import Reason, RemoteProtocolError, TooFewSurvivorsError, _shamir_kernels
 from secagg.rebuild import rebuild
 from secagg.shamir import split
 
@@ -64,7 +64,7 @@ def test_liars_are_named_or_the_owner_is(
     # Liars among the first t are noticed unless their lies cancel; others are not even asked.
     weights = np.empty(threshold, np.uint64)
     points = np.arange(1, threshold + 1, dtype=np.uint64)
-    _kernels.lagrange_weights(points, np.uint64(0), weights)
+    _shamir_kernels.lagrange_weights(points, np.uint64(0), weights)
     moved = sum(int(weights[holder]) * by for holder, by in lies.items() if holder < threshold)
     if moved % (2**31 - 1) == 0:
         assert rebuilt.culprits == {}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secagg import ParameterError, _kernels
+from secagg import ParameterError, _shamir_kernels
 from secagg.shamir import (
     LIMBS,
     PRIME,
@@ -135,7 +135,7 @@ def test_random_elements_draw_the_modulus_again() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, PRIME - 1, PRIME, 2 * PRIME, (1 << 62) - 1, PRIME * PRIME])
 def test_reduction_at_the_borders(value: int) -> None:
-    assert int(_kernels._reduce_31(np.uint64(value))) == value % PRIME
+    assert int(_shamir_kernels._reduce_31(np.uint64(value))) == value % PRIME
 
 
 def test_lagrange_weights_equal_galois(gf: type[galois.FieldArray]) -> None:
@@ -143,7 +143,7 @@ def test_lagrange_weights_equal_galois(gf: type[galois.FieldArray]) -> None:
     points = [PRIME - 1, 1, PRIME - 2, 2, PRIME // 2, 12345]
     weights = np.empty(len(points), np.uint64)
     for target in (0, 1, 77, PRIME - 1):
-        _kernels.lagrange_weights(np.array(points, np.uint64), np.uint64(target), weights)
+        _shamir_kernels.lagrange_weights(np.array(points, np.uint64), np.uint64(target), weights)
         for i, x in enumerate(points):
             unit = gf([int(i == j) for j in range(len(points))])
             assert int(weights[i]) == int(galois.lagrange_poly(gf(points), unit)(target)), x

@@ -241,6 +241,12 @@ def test_epsilon_grows_with_the_number_of_epochs():
     assert 2.0 * 4.0 < all_steps(2.0, 1e-9, 20) < 2.0 * 20.0
 
 
+def test_a_plan_can_be_changed():
+    plan = Plan().changed(7, [3, 5], [1.0])
+    assert (plan.steps, plan.levels, plan.epsilons) == (7, (3, 5), (1.0,))
+    assert Plan().changed(None, None, []) == Plan()
+
+
 def test_mnist_itself(data_dir):
     """Skipped where there are no files: the plan of the full run, one step."""
     data = load_dataset("mnist", data_dir)
