@@ -32,8 +32,10 @@ MAX_ENTRIES: Final = 1 << 20
 """Entries of a table: eight megabytes, and seconds to compute."""
 
 WORD_BITS: Final = 64
-_GUIDE_BITS: Final = 12
-"""Sixteen kilobytes of guide: it stays in the first cache level beside a piece of the table."""
+_GUIDE_BITS: Final = 16
+"""256 KiB of guide: it stays in the second cache level. With fewer bits wide laws have several
+entries in most buckets, and every scan is a mispredicted branch: 12 bits took three times as long
+at a standard deviation of 400."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
