@@ -28,7 +28,7 @@ from dp.sampling import BinomialLaw, sample_law
 MAX_COINS: Final = 1 << 24
 """Coins per coordinate of one client: the largest table that is quick to compute."""
 
-POPCOUNT_COINS: Final = 4096
+POPCOUNT_COINS: Final = 256
 """Up to this many coins they are counted one by one; part of the layout, as is the rest of it."""
 
 _WORD_BITS: Final = 64

@@ -41,7 +41,7 @@ def _plain_python(seed: NoiseSeed, coins: int, length: int) -> list[int]:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.integers(0, 1000), st.integers(0, 50), st.binary(min_size=32, max_size=32))
+@given(st.integers(0, POPCOUNT_COINS), st.integers(0, 50), st.binary(min_size=32, max_size=32))
 def test_samples_follow_the_documented_layout(coins: int, length: int, material: bytes) -> None:
     seed = NoiseSeed(material)
     assert sample_binomial(seed, coins, length).tolist() == _plain_python(seed, coins, length)
@@ -55,8 +55,8 @@ def test_layout_at_word_edges_and_across_chunks(seed: NoiseSeed, coins: int) -> 
 
 
 def test_coordinates_longer_than_a_chunk(seed: NoiseSeed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp.keystream.CHUNK_BYTES", 64)
-    assert sample_binomial(seed, 4000, 30).tolist() == _plain_python(seed, 4000, 30)
+    monkeypatch.setattr("dp.keystream.CHUNK_BYTES", 16)
+    assert sample_binomial(seed, 250, 30).tolist() == _plain_python(seed, 250, 30)
 
 
 def test_layout_changes_where_popcount_ends(seed: NoiseSeed) -> None:
@@ -196,5 +196,5 @@ def test_noised_wants_64_bit_integers() -> None:
 
 
 EXPECTED_64 = [27, 36, 34, 38, 26, 31, 34, 36, 38, 42, 30, 30]
-EXPECTED_1000 = [509, 497, 495, 488, 502, 464, 484, 492]
+EXPECTED_1000 = [488, 483, 527, 503, 475, 499, 494, 467]
 EXPECTED_5 = [2, 0, 3, 2, 3, 2, 4, 3, 4, 1, 5, 4]
