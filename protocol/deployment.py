@@ -15,7 +15,6 @@ from protocol.plan import GraphPlan, price_graph
 from protocol.setup import (
     DIGEST_BYTES,
     RoundParameters,
-    coin_schedule,
     release_event,
     removal_table,
 )
@@ -115,11 +114,7 @@ def plan_deployment(
         error_share=plan.error_share,
         wrap_probability=plan.wrap_probability,
     )
-    schedule = None
-    if plan.exact_noise:
-        schedule = coin_schedule(
-            parameters.coins, plan.cohort, plan.minimum_survivors, plan.tolerated_colluders
-        )
+    schedule = plan.schedule(parameters.coins)
     seeds = max(removal_table(schedule), default=0).bit_length()
     bits = bits_for(parameters, plan.cohort, seeds)
     degree, threshold = plan.graph

@@ -21,7 +21,7 @@ from protocol.client import ClientPolicy
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.plan import default_graph
 from protocol.records import Notes, Records
-from protocol.setup import RoundSetup, coin_schedule, removal_table
+from protocol.setup import RoundParameters, RoundSetup, coin_schedule, removal_table
 from secagg import (
     Identity,
     Mode,
@@ -114,6 +114,43 @@ class TrainingPlan:
     def minimum_survivors(self) -> int:
         """Fewer survivors would thin the noise below its target, so no such sum is released."""
         return self.cohort - self.tolerated_dropouts
+
+    def schedule(self, coins: int) -> CoinSchedule | None:
+        """The batches of so many coins of a client; None if there is nothing to take off."""
+        if not self.exact_noise:
+            return None
+        return coin_schedule(coins, self.cohort, self.minimum_survivors, self.tolerated_colluders)
+
+    def setup(
+        self,
+        parameters: RoundParameters,
+        cohort: Sequence[bytes],
+        session_id: bytes,
+        round_number: int,
+    ) -> RoundSetup:
+        """A round of this plan.
+
+        Args:
+            parameters: calibrated for the plan.
+            cohort: identity keys, as many as planned.
+        """
+        removal = removal_table(self.schedule(parameters.coins))
+        degree, threshold = self.graph
+        context = SessionContext(
+            session_id=session_id,
+            round_number=round_number,
+            cohort=tuple(cohort),
+            threshold=threshold,
+            degree=degree,
+            minimum_survivors=self.minimum_survivors,
+            mode=self.mode,
+            tolerated_colluders=self.tolerated_colluders,
+            removal=removal,
+            bits=bits_for(parameters, self.cohort, max(removal, default=0).bit_length()),
+            length=parameters.length,
+            application_digest=parameters.digest(),
+        )
+        return RoundSetup(context, parameters)
 
     def client_policy(self, dimension: int) -> ClientPolicy:
         """The policy of clients who want what this plan promises and accept nothing less.
@@ -275,12 +312,6 @@ class PrivateTraining:
             epsilons=self._records.epsilons(self._plan.tolerated_colluders),
         )
 
-    def _schedule(self, coins: int) -> CoinSchedule | None:
-        plan = self._plan
-        if not plan.exact_noise:
-            return None
-        return coin_schedule(coins, plan.cohort, plan.minimum_survivors, plan.tolerated_colluders)
-
     def _setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundSetup:
         plan = self._plan
         if len(cohort) != plan.cohort:
@@ -297,20 +328,4 @@ class PrivateTraining:
             error_share=plan.error_share,
             wrap_probability=plan.wrap_probability,
         )
-        removal = removal_table(self._schedule(parameters.coins))
-        degree, threshold = plan.graph
-        context = SessionContext(
-            session_id=self._session_id,
-            round_number=self._attempts,
-            cohort=tuple(cohort),
-            threshold=threshold,
-            degree=degree,
-            minimum_survivors=plan.minimum_survivors,
-            mode=plan.mode,
-            tolerated_colluders=plan.tolerated_colluders,
-            removal=removal,
-            bits=bits_for(parameters, plan.cohort, max(removal, default=0).bit_length()),
-            length=parameters.length,
-            application_digest=parameters.digest(),
-        )
-        return RoundSetup(context, parameters)
+        return plan.setup(parameters, cohort, self._session_id, self._attempts)

@@ -26,6 +26,7 @@ from simulations.bench.simulate_command import simulate_command
 from simulations.plan_command import plan_command
 from simulations.reproduce_command import reproduce_app
 from simulations.run_command import run_command, sweep_command
+from simulations.tables import readable
 
 if TYPE_CHECKING:
     from simulations.config import RunConfig
@@ -373,15 +374,6 @@ def explain(config: RunConfig, summary: Summary, out: Path, console: Console) ->
         soft_wrap=True,
         highlight=False,
     )
-
-
-def readable(value: object) -> str:
-    """A number with separators and four significant digits."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int) or abs(value) >= 1e4:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
 
 
 def main() -> None:

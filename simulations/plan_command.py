@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from protocol.errors import ConfigurationError
 from secagg.graph_parameters import Adversary
+from simulations.tables import figures_table
 
 GRAPHS = {"auto": None, "sparse": True, "complete": False}
 
@@ -76,7 +75,7 @@ def plan_command(
     if as_json:
         typer.echo(json.dumps(figures))
     else:
-        Console().print(as_table(figures))
+        Console().print(figures_table("plan", figures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,20 +231,3 @@ def training_plan(wish: Wish, epsilon: float) -> Any:
         wrap_probability=wish.wrap_probability,
         **chosen,
     )
-
-
-def as_table(figures: Mapping[str, Any]) -> Table:
-    """Figures for people; nested ones as `outer, inner`."""
-    table = Table("figure", "value", title="plan")
-    for name, value in figures.items():
-        inner = value.items() if isinstance(value, Mapping) else [("", value)]
-        for part, figure in inner:
-            label = f"{name}, {part}" if part else name
-            table.add_row(label.replace("_", " "), _readable(figure))
-    return table
-
-
-def _readable(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

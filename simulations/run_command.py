@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from simulations.tables import figures_table, readable
+
 if TYPE_CHECKING:
     from simulations.config import RunConfig
+    from simulations.data import Dataset
     from simulations.run.experiment import RunResult
 
 ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
@@ -45,22 +47,23 @@ def run_command(
     """Run one experiment; the same command goes on with an interrupted one."""
     from protocol.config import load
     from simulations.config import RunConfig
+    from simulations.federated import load_data
     from simulations.run.overrides import changed, read_change
 
     chosen = changed(load(config, RunConfig), [read_change(text) for text in change or []])
     console = Console(stderr=True, quiet=quiet)
     if dry_run:
-        figures = _forecast(chosen, data_dir)
+        figures = _forecast(chosen, load_data(chosen, data_dir))
         if as_json:
             typer.echo(json.dumps(figures))
         else:
-            Console().print(_table("forecast", figures))
+            Console().print(figures_table("forecast", figures))
         return
     result = _run(chosen, out or Path("runs") / config.stem, data_dir, console)
     if as_json:
         typer.echo(json.dumps(result.summary()))
     elif not quiet:
-        Console().print(_table("summary", result.summary()))
+        Console().print(figures_table("summary", result.summary()))
 
 
 def sweep_command(
@@ -110,16 +113,16 @@ def _run(config: RunConfig, out: Path, data_dir: Path | None, console: Console) 
 
     data = load_data(config, data_dir)
     if not console.quiet:
-        console.print(_table("what this run takes", _forecast(config, data_dir)))
+        console.print(figures_table("what this run takes", _forecast(config, data)))
     with RunFolder(out, config) as folder, LiveView(config, console) as view:
         return run_experiment(config, data, folder, view.add)
 
 
-def _forecast(config: RunConfig, data_dir: Path | None) -> dict[str, Any]:
-    from simulations.federated import Federation, load_data
+def _forecast(config: RunConfig, data: Dataset) -> dict[str, Any]:
+    from simulations.federated import Federation
     from simulations.run.forecast import forecast
 
-    return forecast(config, Federation(config, load_data(config, data_dir)))
+    return forecast(config, Federation(config, data))
 
 
 def _finished(folder: Path, config: RunConfig) -> dict[str, Any] | None:
@@ -133,26 +136,10 @@ def _finished(folder: Path, config: RunConfig) -> dict[str, Any] | None:
     return summary
 
 
-def _table(title: str, figures: Mapping[str, Any]) -> Table:
-    table = Table("figure", "value", title=title)
-    for name, value in figures.items():
-        inner = value.items() if isinstance(value, Mapping) else [("", value)]
-        for part, figure in inner:
-            label = f"{name}, {part}" if part else name
-            table.add_row(label.replace("_", " "), _readable(figure))
-    return table
-
-
 def _comparison(summaries: list[dict[str, Any]], keys: list[str]) -> Table:
     shown = ("accuracy", "best_accuracy", "compression", "bytes_per_client")
     table = Table(*keys, *shown, "epsilon", title="sweep")
     for summary in summaries:
-        cells = [_readable(summary[name]) for name in (*keys, *shown)]
-        table.add_row(*cells, _readable(summary["epsilons"]["server"]))
+        cells = [readable(summary[name]) for name in (*keys, *shown)]
+        table.add_row(*cells, readable(summary["epsilons"]["server"]))
     return table
-
-
-def _readable(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

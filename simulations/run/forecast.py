@@ -9,11 +9,11 @@ import numpy as np
 
 from dp import NoiseSeed
 from protocol.config import build_plan
-from protocol.deployment import plan_deployment
+from protocol.deployment import DeploymentPlan, plan_deployment
 from protocol.pipeline import Pipeline
-from protocol.setup import RoundSetup, coin_schedule, removal_table
 from protocol.training import TrainingPlan
-from secagg import Identity, SessionContext
+from secagg import Identity
+from secagg.context import SESSION_ID_BYTES
 from simulations.config import RunConfig
 from simulations.federated import Federation
 from simulations.training.updates import default_chunk
@@ -41,17 +41,17 @@ def forecast(config: RunConfig, federation: Federation) -> dict[str, Any]:
     seconds, update = _time_training(config, federation)
     if config.engine.aggregator != "plain":
         plan = build_plan(config.privacy, config.cohort, config.participations)
-        figures |= _private_figures(config, plan, federation.task.dimension)
-        seconds += _time_encoding(config, plan, update)
+        first = config.sketch.build().initial(federation.task.dimension).spec
+        deployment = plan_deployment(plan, first)
+        figures |= _private_figures(config, deployment)
+        seconds += _time_encoding(plan, deployment, update)
     figures["estimated_minutes"] = seconds * config.cohort.size * config.rounds / 60.0
     return figures
 
 
-def _private_figures(config: RunConfig, plan: TrainingPlan, dimension: int) -> dict[str, Any]:
-    first = config.sketch.build().initial(dimension).spec
-    deployment = plan_deployment(plan, first)
+def _private_figures(config: RunConfig, deployment: DeploymentPlan) -> dict[str, Any]:
     return {
-        "first_sketch": first.size,
+        "first_sketch": deployment.parameters.length,
         "coins_per_client": deployment.parameters.coins,
         "bits": deployment.bits,
         "megabytes_per_client_and_round": deployment.bytes_per_client / 1e6,
@@ -74,9 +74,11 @@ def _time_training(config: RunConfig, federation: Federation) -> tuple[float, An
     return seconds / workers, update
 
 
-def _time_encoding(config: RunConfig, plan: TrainingPlan, update: Any) -> float:
+def _time_encoding(plan: TrainingPlan, deployment: DeploymentPlan, update: Any) -> float:
     """Seconds for one client, from clip to field elements, the second time."""
-    setup = _setup(config, plan, update.size)
+    # A round among clients that do not exist.
+    cohort = [Identity.generate().public for _ in range(plan.cohort)]
+    setup = plan.setup(deployment.parameters, cohort, bytes(SESSION_ID_BYTES), 0)
     pipeline = Pipeline(setup)
     for _ in range(2):
         removable = [NoiseSeed.fresh() for _ in range(setup.context.seeds)]
@@ -84,30 +86,3 @@ def _time_encoding(config: RunConfig, plan: TrainingPlan, update: Any) -> float:
         pipeline.encode(np.nan_to_num(update), NoiseSeed.fresh(), removable)
         seconds = time.perf_counter() - start
     return seconds
-
-
-def _setup(config: RunConfig, plan: TrainingPlan, dimension: int) -> RoundSetup:
-    """The first round, among clients that do not exist."""
-    deployment = plan_deployment(plan, config.sketch.build().initial(dimension).spec)
-    parameters = deployment.parameters
-    schedule = None
-    if plan.exact_noise:
-        schedule = coin_schedule(
-            parameters.coins, plan.cohort, plan.minimum_survivors, plan.tolerated_colluders
-        )
-    degree, threshold = plan.graph
-    context = SessionContext(
-        session_id=bytes(16),
-        round_number=0,
-        cohort=tuple(Identity.generate().public for _ in range(plan.cohort)),
-        threshold=threshold,
-        degree=degree,
-        minimum_survivors=plan.minimum_survivors,
-        mode=plan.mode,
-        tolerated_colluders=plan.tolerated_colluders,
-        removal=removal_table(schedule),
-        bits=deployment.bits,
-        length=parameters.length,
-        application_digest=parameters.digest(),
-    )
-    return RoundSetup(context, parameters)
