@@ -74,6 +74,8 @@ class Records:
             "round": number,
             "session": setup.context.session_id.hex(),
             "attempt": setup.context.round_number,
+            # Covers every public parameter, also the seed drawn for this very round.
+            "context": setup.context.hash.hex(),
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
         }
@@ -88,7 +90,7 @@ class Records:
     def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
         """The last entry, if it is for this very round: the run was interrupted after it."""
         entries = self._ledger.entries()
-        same = ("session", "attempt", "round", "cohort", "goal")
+        same = ("context", "round", "cohort", "goal")
         if entries and all(entries[-1].metadata.get(key) == metadata[key] for key in same):
             return entries[-1]
         return None
@@ -106,9 +108,10 @@ class Charge:
     """Pays for one round, once. Call it with the number of survivors, before they hear of it.
 
     A round that was paid for before the run was interrupted is not paid for again, if it releases
-    the same event. That is right if it releases the same *values*: the same inputs with the same
-    noise, so that whoever saw the first release learns nothing from the second. The caller sees to
-    that by drawing all secrets of the round from one stored seed.
+    the same event in the same context, which covers the round's public seed. That is right if it
+    releases the same *values*: the same inputs with the same noise, so that whoever saw the first
+    release learns nothing from the second. The caller sees to that by drawing all secrets of the
+    round, the public seed among them, from one stored seed.
     """
 
     def __init__(

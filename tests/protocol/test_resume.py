@@ -136,6 +136,18 @@ def test_a_round_under_another_number_or_session_is_charged(cohort, tmp_path):
             assert len(ledger.entries()) == session + 1
 
 
+def test_a_state_without_the_secrets_of_its_round_does_not_release_it_for_free(cohort, tmp_path):
+    """Whoever goes on with fresh randomness draws another public seed: another round, paid for."""
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        killed = PrivateTraining(plan(), D, AdaptNorm(), Killed(IdealAggregator()), ledger)
+        state = killed.state
+        with pytest.raises(Killed9Error):
+            killed.run_round(cohort, update, MODEL, {})
+        again = PrivateTraining(plan(), D, AdaptNorm(), IdealAggregator(), ledger, state=state)
+        again.run_round(cohort, update, MODEL, {})
+        assert len(ledger.entries()) == 2
+
+
 def test_the_last_round_of_a_budget_can_be_finished_after_a_kill(cohort, tmp_path):
     """It is in the books already, so it must not be refused as one too many."""
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
