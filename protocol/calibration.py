@@ -81,11 +81,16 @@ def sketch_clip(clip_l2: float, sketch: SketchSpec) -> float:
     """B: two standard deviations of |Sx| above C, or C itself if there is no compression.
 
     Var |Sx|^2 <= 2 C^4 / L for a vector on the bound, so |Sx| has standard deviation at most
-    about C / sqrt(2 L). Source: docs/sketching.md.
+    about C / sqrt(2 L); of two sketches with shares of the squared norm, each counts with the
+    square of its share. Source: docs/sketching.md.
     """
-    if sketch.kind is SketchKind.IDENTITY:
-        return clip_l2
-    return clip_l2 * (1.0 + math.sqrt(2.0 / sketch.size))
+    share = sketch.probe.share if sketch.probe else 0.0
+    spread = 0.0
+    if sketch.kind is not SketchKind.IDENTITY:
+        spread += (1.0 - share) ** 2 / sketch.main_size
+    if sketch.probe is not None:
+        spread += share**2 / sketch.probe.size
+    return clip_l2 * (1.0 + math.sqrt(2.0 * spread))
 
 
 def calibrate(

@@ -159,7 +159,8 @@ class MeanRelease:
 
     Attributes:
         update: float64[d], the unbiased mean update over the survivors.
-        mean_sketch: float64[L], the noisy mean sketch it was decoded from.
+        mean_sketch: float64[size], the noisy mean of what clients sent, from which it was decoded;
+            `SketchSpec.split` takes two sketches apart.
         noise_variance: variance per coordinate of `mean_sketch` from coins and rounding, as
             `Pipeline.noise_variance` states it.
         survivors: number of clients in the mean.

@@ -96,7 +96,7 @@ class RoundParameters:
         if not likely and wrap != 0.0:
             valid = f"0, or a float in {MIN_WRAP_PROBABILITY:g} .. {MAX_WRAP_PROBABILITY:g}"
             raise ParameterError("wrap_probability", wrap, valid)
-        if self.sketch.size > self.sketch.dimension:
+        if self.sketch.main_size > self.sketch.dimension:
             raise ParameterError("sketch", self.sketch, "no larger than the update it compresses")
         self._check_sensitivity()
 
@@ -112,7 +112,7 @@ class RoundParameters:
 
     @property
     def length(self) -> int:
-        """L, integers per client on the wire: the size of the sketch, without padding."""
+        """Integers per client on the wire: the sizes of its sketches, without padding."""
         return self.sketch.size
 
     @property

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dp import CoinSchedule, FourEpsilons, Ledger, noise_multiplier_for_epsilon
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from protocol.adapters.memory import Dropouts, RoundOutcome
@@ -34,7 +37,7 @@ from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from sketch import PublicSeed
-from sketch.controllers import Controller, Decision, Rationale, ReleasedStats
+from sketch.controllers import Controller, Decision, Rationale, released_stats
 from sketch.hashing import SEED_BYTES
 
 
@@ -196,21 +199,23 @@ class RoundResult:
     epsilons: FourEpsilons
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TrainingState:
-    """Where a run stands between two rounds: public, and small enough for a checkpoint.
+    """Where a run stands between two rounds: public, of the size of a model.
 
     Attributes:
         session_id: of every round.
         number: rounds finished.
         attempts: rounds announced.
         decision: the shape of the next sketch, and what the controller remembers.
+        previous: float64[d], the update that was released last; None before the first.
     """
 
     session_id: bytes
     number: int
     attempts: int
     decision: Decision
+    previous: NDArray[np.float64] | None = None
 
 
 class PrivateTraining:
@@ -250,13 +255,16 @@ class PrivateTraining:
             state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, controller.initial(dimension))
         self._session_id = state.session_id
         self._decision: Decision = state.decision
+        self._previous = state.previous
         self._number = state.number
         self._attempts = state.attempts
 
     @property
     def state(self) -> TrainingState:
         """Where the run stands."""
-        return TrainingState(self._session_id, self._number, self._attempts, self._decision)
+        return TrainingState(
+            self._session_id, self._number, self._attempts, self._decision, self._previous
+        )
 
     def run_round(
         self,
@@ -294,14 +302,18 @@ class PrivateTraining:
     def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
         release = Pipeline(setup).decode(outcome.total)
         number, rationale = self._number, self._decision.rationale
-        stats = ReleasedStats.from_mean_sketch(
+        stats = released_stats(
+            setup.parameters.sketch,
+            setup.parameters.public_seed,
             release.mean_sketch,
+            release.update,
+            previous=self._previous,
             round_number=number,
-            dimension=setup.parameters.sketch.dimension,
             noise_variance=release.noise_variance,
             survivors=release.survivors,
         )
         self._decision = self._controller.step(self._decision.state, stats)
+        self._previous = release.update
         self._number += 1
         return RoundResult(
             number=number,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sketch.countmedian import CountMedianSketch
 from sketch.countsketch import CountMeanSketch
 from sketch.error import (
     compression_error,
@@ -14,14 +15,19 @@ from sketch.error import (
 )
 from sketch.hashing import PublicSeed
 from sketch.linear import Identity, LinearSketch
+from sketch.probed import PROBE_SHARE, Probe, ProbedSketch
 from sketch.rotation import Rotation, block_length, flat_bound
-from sketch.spec import DEFAULT_ROWS, SketchKind, SketchSpec, spec_for_size
+from sketch.spec import DEFAULT_ROWS, SketchKind, SketchSpec, median_for_size, spec_for_size
 
 __all__ = [
     "DEFAULT_ROWS",
+    "PROBE_SHARE",
     "CountMeanSketch",
+    "CountMedianSketch",
     "Identity",
     "LinearSketch",
+    "Probe",
+    "ProbedSketch",
     "PublicSeed",
     "Rotation",
     "SketchKind",
@@ -31,6 +37,7 @@ __all__ = [
     "count_mean_error",
     "fixed_point_relative_std",
     "flat_bound",
+    "median_for_size",
     "noise_error",
     "norm_estimate_variance",
     "size_for_error_ratio",

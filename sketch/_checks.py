@@ -80,3 +80,16 @@ def finite(name: str, values: NDArray[np.float64]) -> None:
     """
     if not np.isfinite(values).all():
         raise ValueError(f"{name} must be finite in every coordinate")
+
+
+def odd(name: str, value: object, low: int, high: int) -> int:
+    """Return an odd integer of low .. high.
+
+    Raises:
+        TypeError: `value` is not an integer.
+        ValueError: out of range, or even.
+    """
+    number = integer(name, value, low, high)
+    if number % 2 == 0:
+        raise ValueError(f"{name} must be odd, not {number}")
+    return number

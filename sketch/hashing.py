@@ -52,6 +52,7 @@ class Usage(enum.Enum):
     SIGN = 2
     ROTATION_FIRST = 3
     ROTATION_LAST = 4
+    PROBE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,10 @@ class PublicSeed:
     def __repr__(self) -> str:
         return f"PublicSeed({self.value.hex()})"
 
+    def probe(self) -> PublicSeed:
+        """The seed of the round's second sketch, whose streams are independent of all others."""
+        return PublicSeed(_derive(self, Usage.PROBE, 0, SEED_BYTES))
+
 
 def derive_key(seed: PublicSeed, usage: Usage, row: int) -> bytes:
     """Derive the AES-128 key of one stream.
@@ -91,8 +96,12 @@ def derive_key(seed: PublicSeed, usage: Usage, row: int) -> bytes:
     if not isinstance(seed, PublicSeed) or not isinstance(usage, Usage):
         raise TypeError("seed must be a PublicSeed and usage a Usage")
     row = _checks.integer("row", row, 0, MAX_ROWS - 1)
+    return _derive(seed, usage, row, KEY_BYTES)
+
+
+def _derive(seed: PublicSeed, usage: Usage, row: int, length: int) -> bytes:
     info = LABEL + bytes([usage.value]) + row.to_bytes(4, "little")
-    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(seed.value)
+    return HKDF(algorithm=SHA256(), length=length, salt=None, info=info).derive(seed.value)
 
 
 class Keystream:

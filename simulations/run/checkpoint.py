@@ -17,6 +17,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
 from protocol.training import TrainingState
@@ -25,7 +26,7 @@ from sketch import SketchSpec
 from sketch.controllers import Decision, Rationale
 from sketch.controllers.base import ControllerState
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +59,7 @@ class Checkpoint:
             model=self.state.model,
             velocity=self.state.velocity,
             squares=self.state.squares,
+            previous=_array(self.training),
             public=np.frombuffer(json.dumps(public).encode(), np.uint8),
         )
         write_whole(path, buffer.getvalue())
@@ -76,13 +78,14 @@ class Checkpoint:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
                 public = json.loads(arrays["public"].tobytes())
                 state = ModelState(arrays["model"], arrays["velocity"], arrays["squares"])
+                previous = arrays["previous"] if arrays["previous"].size else None
             if public["format"] != FORMAT:
                 raise ValueError(f"format {public['format']}")
             training = public["training"]
             return cls(
                 number=int(public["number"]),
                 state=state,
-                training=None if training is None else _training(training),
+                training=None if training is None else _training(training, previous),
                 record=public["record"],
             )
         except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
@@ -106,6 +109,13 @@ def write_whole(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
+def _array(training: TrainingState | None) -> NDArray[np.float64]:
+    """The last released update; empty if there is none."""
+    if training is None or training.previous is None:
+        return np.empty(0)
+    return training.previous
+
+
 def _plain(training: TrainingState) -> dict[str, Any]:
     decision = training.decision
     return {
@@ -119,7 +129,7 @@ def _plain(training: TrainingState) -> dict[str, Any]:
     }
 
 
-def _training(plain: Mapping[str, Any]) -> TrainingState:
+def _training(plain: Mapping[str, Any], previous: NDArray[np.float64] | None) -> TrainingState:
     remembered = plain["controller"]
     return TrainingState(
         session_id=bytes.fromhex(plain["session_id"]),
@@ -130,4 +140,5 @@ def _training(plain: Mapping[str, Any]) -> TrainingState:
             SketchSpec.decode_bytes(bytes.fromhex(plain["spec"])),
             Rationale(plain["words"], plain["numbers"]),
         ),
+        previous=previous,
     )

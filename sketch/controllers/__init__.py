@@ -8,9 +8,11 @@ from sketch.controllers.base import (
     ControllerState,
     Decision,
     Rationale,
+    ReleasedProbe,
     ReleasedStats,
 )
 from sketch.controllers.fixed import FixedRate
+from sketch.controllers.release import released_stats
 
 __all__ = [
     "AdaptNorm",
@@ -19,5 +21,7 @@ __all__ = [
     "Decision",
     "FixedRate",
     "Rationale",
+    "ReleasedProbe",
     "ReleasedStats",
+    "released_stats",
 ]

@@ -66,8 +66,8 @@ class AdaptNorm:
         size = dimension if self.first_size is None else self.first_size
         spec = spec_for_size(dimension, size, self.rows)
         words = "No prior size: uncompressed." if self.first_size is None else "The prior size."
-        state = ControllerState(dimension, spec.size)
-        return Decision(state, spec, Rationale(words, {"size": float(spec.size)}))
+        state = ControllerState(dimension, spec.main_size)
+        return Decision(state, spec, Rationale(words, {"size": float(spec.main_size)}))
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """The next shape from one more release.
@@ -91,9 +91,9 @@ class AdaptNorm:
             "norm_squared": norm_squared,
             "noise_variance": float(released.noise_variance),
             "wanted_size": wanted,
-            "size": float(spec.size),
+            "size": float(spec.main_size),
         }
-        after = ControllerState(state.dimension, spec.size, released.round_number, memory)
+        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
         return Decision(after, spec, Rationale(_words(wanted, size), numbers))
 
     def _clamp(self, wanted: float, state: ControllerState) -> int:

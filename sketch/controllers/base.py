@@ -10,15 +10,41 @@ Source: post-processing, Dwork and Roth 2014, Proposition 2.1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sketch import _checks
 from sketch.spec import SketchSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedProbe:
+    """What the world knows of the second sketch of a round that had one.
+
+    Args:
+        size: number L2 of its coordinates.
+        norm_squared: |nu2|_2^2 of the RELEASED mean of second sketches, noise included.
+        noise_variance: total variance per coordinate of nu2 that is not signal; above 0.
+        error_squared: |S2 U(nu) - nu2|_2^2: how far the decoded update is from the truth, as the
+            second sketch sees it. Its mean is |U(nu) - mu|^2 + L2 noise_variance.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+    """
+
+    size: int
+    norm_squared: float
+    noise_variance: float
+    error_squared: float
+
+    def __post_init__(self) -> None:
+        _checks.integer("size", self.size, 1)
+        _checks.real("norm_squared", self.norm_squared, 0.0)
+        _checks.real("noise_variance", self.noise_variance, 0.0, open_low=True)
+        _checks.real("error_squared", self.error_squared, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +54,15 @@ class ReleasedStats:
     Args:
         round_number: the round that was released, from 0.
         dimension: number d of coordinates of an update.
-        size: number L of coordinates of the released mean sketch.
+        size: number L of coordinates of the released mean sketch, without the second one.
         sketch_norm_squared: |nu|_2^2 of the RELEASED mean sketch nu, noise included.
         noise_variance: total variance per coordinate of nu that is not signal, rounding included,
             in the units of nu squared. Above 0: a value without noise is not a released value.
         survivors: number of clients in the sum.
+        update_norm_squared: |U(nu)|_2^2 of the decoded update.
+        previous_inner: inner product of the decoded update with that of the release before; None
+            in the first round. Noise and hashes of the two are independent.
+        probe: of the second sketch; None in rounds without.
 
     Raises:
         TypeError: an argument of the wrong type.
@@ -45,6 +75,9 @@ class ReleasedStats:
     sketch_norm_squared: float
     noise_variance: float
     survivors: int
+    update_norm_squared: float
+    previous_inner: float | None = None
+    probe: ReleasedProbe | None = None
 
     def __post_init__(self) -> None:
         _checks.integer("round_number", self.round_number, 0)
@@ -53,39 +86,11 @@ class ReleasedStats:
         _checks.real("sketch_norm_squared", self.sketch_norm_squared, 0.0)
         _checks.real("noise_variance", self.noise_variance, 0.0, open_low=True)
         _checks.integer("survivors", self.survivors, 1)
-
-    @classmethod
-    def from_mean_sketch(
-        cls,
-        mean_sketch: NDArray[np.float64],
-        *,
-        round_number: int,
-        dimension: int,
-        noise_variance: float,
-        survivors: int,
-    ) -> ReleasedStats:
-        """Take the norm of the released mean sketch.
-
-        Args:
-            mean_sketch: float64[L], decoded from the noisy sum and divided by the survivors.
-            round_number: the round that was released.
-            dimension: number d of coordinates of an update.
-            noise_variance: total variance per coordinate of `mean_sketch` that is not signal.
-            survivors: number of clients in the sum.
-
-        Raises:
-            TypeError: an argument of the wrong type.
-            ValueError: an argument out of range, or an entry of the sketch is not finite.
-        """
-        checked = _checks.vector("mean_sketch", mean_sketch, np.size(mean_sketch))
-        return cls(
-            round_number=round_number,
-            dimension=dimension,
-            size=checked.size,
-            sketch_norm_squared=float(checked @ checked),
-            noise_variance=noise_variance,
-            survivors=survivors,
-        )
+        _checks.real("update_norm_squared", self.update_norm_squared, 0.0)
+        if self.previous_inner is not None:
+            _checks.real("previous_inner", self.previous_inner, -math.inf)
+        if self.probe is not None and not isinstance(self.probe, ReleasedProbe):
+            raise TypeError(f"probe must be ReleasedProbe, not {type(self.probe).__name__}")
 
 
 @dataclass(frozen=True, slots=True)

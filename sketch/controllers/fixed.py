@@ -38,7 +38,7 @@ class FixedRate:
     def initial(self, dimension: int) -> Decision:
         """The shape of every round."""
         spec = spec_for_size(dimension, max(1, int(dimension / self.rate)), self.rows)
-        return self._decide(ControllerState(dimension, spec.size))
+        return self._decide(ControllerState(dimension, spec.main_size))
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """The same shape again; takes the release only to check that it is one."""
@@ -47,5 +47,5 @@ class FixedRate:
 
     def _decide(self, state: ControllerState) -> Decision:
         spec = spec_for_size(state.dimension, state.size, self.rows)
-        numbers = {"rate": float(self.rate), "size": float(spec.size)}
+        numbers = {"rate": float(self.rate), "size": float(spec.main_size)}
         return Decision(state, spec, Rationale("The rate is fixed.", numbers))

@@ -1,0 +1,67 @@
+"""From released vectors to the scalars that a controller may see."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketch import _checks
+from sketch.controllers.base import ReleasedProbe, ReleasedStats
+from sketch.hashing import PublicSeed
+from sketch.spec import SketchSpec
+
+Floats = NDArray[np.float64]
+
+
+def released_stats(
+    spec: SketchSpec,
+    seed: PublicSeed,
+    mean_sent: Floats,
+    update: Floats,
+    *,
+    previous: Floats | None,
+    round_number: int,
+    noise_variance: float,
+    survivors: int,
+) -> ReleasedStats:
+    """Measure a release.
+
+    Args:
+        spec: of the round's compression.
+        seed: the round's public seed.
+        mean_sent: float64[spec.size], the released noisy mean of what clients sent.
+        update: float64[d], what it was decoded to.
+        previous: float64[d], the same of the release before; None in the first round.
+        round_number: the round that was released.
+        noise_variance: total variance per coordinate of `mean_sent` that is not signal.
+        survivors: number of clients in the sum.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range, or an entry is not finite.
+    """
+    main, second = spec.split(mean_sent)
+    decoded = _checks.vector("update", update, spec.dimension)
+    inner = None
+    if previous is not None:
+        inner = float(decoded @ _checks.vector("previous", previous, spec.dimension))
+    probe = None
+    if spec.probe is not None and second is not None:
+        missed = spec.probe.build(spec.dimension, seed).encode(decoded) - second
+        probe = ReleasedProbe(
+            size=spec.probe.size,
+            norm_squared=float(second @ second),
+            noise_variance=noise_variance / spec.probe.weight**2,
+            error_squared=float(missed @ missed),
+        )
+    return ReleasedStats(
+        round_number=round_number,
+        dimension=spec.dimension,
+        size=spec.main_size,
+        sketch_norm_squared=float(main @ main),
+        noise_variance=noise_variance / spec.main_weight**2,
+        survivors=survivors,
+        update_norm_squared=float(decoded @ decoded),
+        previous_inner=inner,
+        probe=probe,
+    )

@@ -1,0 +1,79 @@
+"""The count-median-of-means sketch: M count-mean sketches, the median of whose decodes is taken.
+
+Encoding is that of a count-mean sketch with M * R rows, so |S x|^2 has the mean |x|^2, whatever M.
+Copy c has the rows c R to (c + 1) R - 1.
+
+Source: arXiv 2307.10999, section 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketch import _checks
+from sketch.countsketch import CountMeanSketch
+from sketch.hashing import MAX_ROWS, PublicSeed
+
+
+class CountMedianSketch:
+    """A linear map from d to L = M * R * P coordinates, with a decode that is not linear.
+
+    Args:
+        dimension: number d of coordinates, at least 1.
+        rows: number R of rows of each copy, at least 1.
+        columns: number P of buckets of each row, from 1 to 2^32.
+        copies: number M of copies, odd and at least 3.
+        seed: the round's public seed, drawn after the sizes are fixed.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: a size out of range.
+    """
+
+    __slots__ = ("_copies", "_stack")
+
+    def __init__(
+        self, dimension: int, rows: int, columns: int, copies: int, seed: PublicSeed
+    ) -> None:
+        rows = _checks.integer("rows", rows, 1, MAX_ROWS)
+        self._copies = _checks.odd("copies", copies, 3, MAX_ROWS // rows)
+        self._stack = CountMeanSketch(dimension, rows * self._copies, columns, seed)
+
+    @property
+    def dimension(self) -> int:
+        """The number d of coordinates of an update."""
+        return self._stack.dimension
+
+    @property
+    def copies(self) -> int:
+        """The number M of copies."""
+        return self._copies
+
+    @property
+    def size(self) -> int:
+        """The number L of coordinates of a sketch."""
+        return self._stack.size
+
+    def encode(self, values: _checks.Floats) -> NDArray[np.float64]:
+        """Compress a vector, as `CountMeanSketch.encode` does with all rows."""
+        return self._stack.encode(values)
+
+    def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Estimate the vector: the median over copies of what each alone decodes to.
+
+        Args:
+            sketch: float64[L], finite; left unchanged.
+
+        Returns:
+            float64[d].
+
+        Raises:
+            TypeError: not an array of float64.
+            ValueError: wrong shape, or an entry is not finite.
+        """
+        checked = _checks.vector("sketch", sketch, self.size)
+        parts = checked.reshape(self._copies, -1) * math.sqrt(self._copies)
+        return np.asarray(np.median([self._decode_copy(c, part) for c, part in enumerate(parts)], axis=0))
