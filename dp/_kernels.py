@@ -22,7 +22,7 @@ _HALF_BITS = np.uint64(32)
 _TWO_TO_32 = 4294967296.0
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def _popcount(word: np.uint64) -> np.uint64:
     """Count the ones of a 64-bit word by adding neighbouring fields (no branch, no table)."""
     word = word - ((word >> _ONE) & _PAIRS)
@@ -31,7 +31,7 @@ def _popcount(word: np.uint64) -> np.uint64:
     return (word * _ONES) >> _TOP_BYTE
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def popcount_words(
     words: NDArray[np.unsignedinteger], mask: np.uint64, out: NDArray[np.int64]
 ) -> None:
@@ -40,7 +40,7 @@ def popcount_words(
         out[i] = np.int64(_popcount(np.uint64(words[i]) & mask))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def popcount_runs(
     words: NDArray[np.uint64],
     position: int,
@@ -72,7 +72,7 @@ def popcount_runs(
             coordinate += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def round_piece(
     values: NDArray[np.float64],
     scale: float,
@@ -96,22 +96,30 @@ def round_piece(
     return squares
 
 
-@njit(cache=True)
-def square_limbs(values: NDArray[np.int64]) -> tuple[np.uint64, np.uint64]:
-    """Return (high, low) with ``sum of squares == high 2^32 + low``, for ``|values| < 2^31``.
+@njit(cache=True, nogil=True)
+def extent_and_squares(
+    values: NDArray[np.int64],
+) -> tuple[np.int64, np.int64, np.uint64, np.uint64]:
+    """Return (smallest, largest, high, low) in one pass; sum of squares == high 2^32 + low.
 
-    Two limbs keep the sum exact where one 64-bit word could wrap.
+    Zero counts as one of the values. Two limbs keep the sum exact where one 64-bit word could
+    wrap; it means nothing unless all ``|values| < 2^31``, which the extent tells.
     """
+    smallest = np.int64(0)
+    largest = np.int64(0)
     high = np.uint64(0)
     low = np.uint64(0)
     for i in range(values.size):
-        square = np.uint64(values[i] * values[i])
+        value = values[i]
+        smallest = min(smallest, value)
+        largest = max(largest, value)
+        square = np.uint64(value * value)
         high += square >> _HALF_BITS
         low += square & _LOW_HALF
-    return high, low
+    return smallest, largest, high, low
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def round_levels(
     values: NDArray[np.float64],
     scale: float,

@@ -173,12 +173,14 @@ class Bounded:
         return Bounded(function(self.values), self.l2_bound * operator_norm)
 
 
-def clip_l2(values: NDArray[Any], l2_bound: float) -> Bounded:
+def clip_l2(values: NDArray[Any], l2_bound: float, *, take: bool = False) -> Bounded:
     """Shorten a vector to norm ``l2_bound`` if it is longer; never lengthen it.
 
     Args:
-        values: float32[d] or float64[d]. The argument is not modified.
+        values: float32[d] or float64[d]. The argument is not modified, unless it is handed over.
         l2_bound: the bound C, in the units of ``values``.
+        take: the array is handed over: it may be changed, and becomes read-only. Saves a copy of
+            float64[d].
 
     Post: ``result.l2_bound == l2_bound``; the direction is kept.
 
@@ -188,7 +190,7 @@ def clip_l2(values: NDArray[Any], l2_bound: float) -> Bounded:
     """
     require_vector(values, _FLOATS, "values")
     require_l2_bound(l2_bound)
-    wide = values.astype(np.float64)
+    wide = values.astype(np.float64, copy=not take)
     unit, length = _split_norm(wide)
     if length <= l2_bound / unit:
         return Bounded(wide, l2_bound)

@@ -44,6 +44,13 @@ def _require_size(name: str, value: object) -> None:
         raise ValueError(f"{name} must be finite and not negative, got {value!r}")
 
 
+def _require_positive(name: str, value: object) -> None:
+    """Raise unless ``value`` is a finite float above 0."""
+    _require_size(name, value)
+    if value == 0.0:
+        raise ValueError(f"{name} must be positive, got 0.0")
+
+
 def _require_probability(name: str, value: float, largest: float = 1.0) -> None:
     """Raise unless ``value`` is a float in (0, ``largest``]."""
     _require_size(name, value)
@@ -167,6 +174,64 @@ class GaussianRelease:
 
 
 @dataclass(frozen=True, slots=True)
+class LaplaceRelease:
+    """A trusted server released one integer with discrete Laplace noise: central privacy.
+
+    Mathematics: M(x) = q(x) + Z, P[Z = z] proportional to exp(-|z| / ``scale``), and q changes by
+    at most ``sensitivity`` between neighbours. So M is (sensitivity / scale, 0)-private.
+
+    Attributes:
+        scale: integer units, finite, > 0.
+        sensitivity: integer units, >= 1.
+    """
+
+    scale: float
+    sensitivity: int
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        _require_positive("scale", self.scale)
+        _require_integer("sensitivity", self.sensitivity, 1)
+
+    @property
+    def epsilon(self) -> float:
+        """Return the pure epsilon."""
+        return self.sensitivity / self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class AboveThresholdRelease:
+    """A trusted server said which of a stream of noisy integers was the first below a threshold.
+
+    Mathematics: the threshold has discrete Laplace noise of ``threshold_scale``, every integer
+    fresh noise of ``query_scale``; each integer, less its threshold, changes by at most
+    ``sensitivity`` between neighbours. The stream ends at the first "yes". It counts once, however
+    many integers there were, with epsilon = sensitivity / threshold_scale + 2 sensitivity /
+    query_scale (proof in ``dp.mechanisms.above_threshold``).
+
+    Attributes:
+        threshold_scale: integer units, finite, > 0.
+        query_scale: integer units, finite, > 0.
+        sensitivity: integer units, >= 1.
+    """
+
+    threshold_scale: float
+    query_scale: float
+    sensitivity: int
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        _require_positive("threshold_scale", self.threshold_scale)
+        _require_positive("query_scale", self.query_scale)
+        _require_integer("sensitivity", self.sensitivity, 1)
+
+    @property
+    def epsilon(self) -> float:
+        """Return the pure epsilon of the whole stream."""
+        return self.sensitivity / self.threshold_scale + 2.0 * self.sensitivity / self.query_scale
+
+
+@dataclass(frozen=True, slots=True)
 class LevelRelease:
     """cpSGD as printed: a sum of k-level quantised vectors with Bin(N, p) noise.
 
@@ -246,6 +311,9 @@ class Composition:
 IntegerRelease: TypeAlias = BinomialRelease | DiscreteGaussianRelease | SkellamRelease
 """Releases whose noise is symmetric, log-concave, and on the integers."""
 
+PureRelease: TypeAlias = LaplaceRelease | AboveThresholdRelease
+"""Releases whose privacy loss is bounded surely, by ``epsilon``."""
+
 SampledRelease: TypeAlias = IntegerRelease | GaussianRelease
 """Releases of which a sampled cohort may be the source."""
 
@@ -319,6 +387,7 @@ def _require_sampled(event: object) -> None:
 Event: TypeAlias = (
     IntegerRelease
     | GaussianRelease
+    | PureRelease
     | LevelRelease
     | NonPrivateRelease
     | PoissonSampled

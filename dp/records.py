@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from dp.errors import LedgerError, UnsupportedEventError
 from dp.events import (
+    AboveThresholdRelease,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
     Event,
     FixedSizeSampled,
     GaussianRelease,
+    LaplaceRelease,
     LevelRelease,
     NonPrivateRelease,
     PoissonSampled,
@@ -29,6 +31,8 @@ _TAGS: Final[Mapping[str, type[Event]]] = {
     "discrete-gaussian": DiscreteGaussianRelease,
     "skellam": SkellamRelease,
     "gaussian": GaussianRelease,
+    "laplace": LaplaceRelease,
+    "above-threshold": AboveThresholdRelease,
     "levels": LevelRelease,
     "non-private": NonPrivateRelease,
     "poisson-sampled": PoissonSampled,
@@ -47,6 +51,8 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "skellam": ("variance", "l2_sensitivity", "linf_sensitivity", "dimension"),
     "gaussian": ("sigma", "l2_sensitivity"),
+    "laplace": ("scale", "sensitivity"),
+    "above-threshold": ("threshold_scale", "query_scale", "sensitivity"),
     "levels": ("coins", "probability", "levels", "norm", "dimension", "rotated"),
     "non-private": (),
     "poisson-sampled": ("rate", "event"),

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp._kernels import round_piece, square_limbs
+from dp._kernels import extent_and_squares, round_piece
 from dp.clipping import NORM_SLACK, Bounded, require_l2_bound, require_vector
 from dp.errors import SensitivityExceededError
 from dp.keystream import CHUNK_BYTES, Keystream, NoiseSeed, Usage
@@ -48,7 +48,11 @@ def require_linf_bound(linf_bound: int) -> None:
 
 def integer_square_norm(values: NDArray[np.int64]) -> int:
     """Return the exact sum of squares of int64[d] with ``|values| <= MAX_LINF_BOUND``."""
-    high, low = square_limbs(values)
+    _, _, high, low = extent_and_squares(values)
+    return _square(high, low)
+
+
+def _square(high: np.uint64, low: np.uint64) -> int:
     return (int(high) << 32) + int(low)
 
 
@@ -81,12 +85,11 @@ class Quantized:
         require_vector(self.values, (np.dtype(np.int64),), "values")
         require_l2_bound(self.l2_bound)
         require_linf_bound(self.linf_bound)
+        smallest, largest, high, low = extent_and_squares(self.values)
         # Both signs are tested: abs(-2**63) is negative.
-        if self.values.size and not (
-            -self.linf_bound <= self.values.min() and self.values.max() <= self.linf_bound
-        ):
+        if not (-self.linf_bound <= smallest and largest <= self.linf_bound):
             raise SensitivityExceededError(f"a coordinate exceeds linf_bound {self.linf_bound}")
-        if integer_square_norm(self.values) > largest_square(self.l2_bound):
+        if _square(high, low) > largest_square(self.l2_bound):
             raise SensitivityExceededError(
                 f"the integer vector is longer than its l2_bound {self.l2_bound!r}"
             )

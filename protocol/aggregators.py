@@ -7,8 +7,10 @@ the ideal one; only the real one protects anybody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -50,6 +52,10 @@ NoiseSource = Callable[[int], NoiseSeed]
 
 RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
 """Gives a party so many seeds of removable noise, for the same tests."""
+
+
+ENCODED_AHEAD = 8
+"""Updates that an executor may work on, or have finished, before the first of them is added."""
 
 
 def fresh_noise(_: int) -> NoiseSeed:
@@ -103,13 +109,19 @@ class IdealAggregator:
     Args:
         removable: of every client; leave it alone except to run the same round twice.
         noise: likewise.
+        executor: threads, to encode several clients at once; an update must then stay as it is
+            while the next ones are asked for.
     """
 
     def __init__(
-        self, removable: RemovableSource = fresh_seeds, noise: NoiseSource = fresh_noise
+        self,
+        removable: RemovableSource = fresh_seeds,
+        noise: NoiseSource = fresh_noise,
+        executor: Executor | None = None,
     ) -> None:
         self._removable = removable
         self._noise = noise
+        self._executor = executor
 
     def run(
         self,
@@ -150,15 +162,36 @@ class IdealAggregator:
         total = context.field.zeros(context.length)
         refused: dict[int, str] = {}
         seeds: dict[int, Sequence[NoiseSeed]] = {}
-        for index in left_after(context.size, dropouts, Stage.INPUT):
+
+        def encode(index: int) -> Callable[[], FieldVector]:
             seeds[index] = self._removable(index, context.seeds)
+            return partial(pipeline.encode, updates(index), noise(index), seeds[index])
+
+        present = left_after(context.size, dropouts, Stage.INPUT)
+        for index, encoded in _in_order(present, encode, self._executor):
             try:
-                vector = pipeline.encode(updates(index), noise(index), seeds[index])
+                add_into(total, encoded())
             except PEER_ERRORS as error:
                 refused[index] = str(error)
-            else:
-                add_into(total, vector)
         return FieldVector(context.field, total), refused, seeds
+
+
+def _in_order(
+    indices: Iterable[int],
+    make: Callable[[int], Callable[[], FieldVector]],
+    executor: Executor | None,
+) -> Iterator[tuple[int, Callable[[], FieldVector]]]:
+    """Each index with what gives its vector, worked on ahead of time if there is an executor."""
+    waiting: deque[tuple[int, Callable[[], FieldVector]]] = deque()
+    for index in indices:
+        task = make(index)
+        if executor is None:
+            yield index, task
+            continue
+        waiting.append((index, executor.submit(task).result))
+        if len(waiting) > ENCODED_AHEAD:
+            yield waiting.popleft()
+    yield from waiting
 
 
 class RealAggregator:

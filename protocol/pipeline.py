@@ -67,7 +67,7 @@ class Compress:
 
     def client(self, bounded: Bounded) -> Bounded:
         """float64[d] to float64[L]."""
-        return clip_l2(self.sketch.encode(bounded.values), self.l2_bound)
+        return clip_l2(self.sketch.encode(bounded.values), self.l2_bound, take=True)
 
     def server(self, mean_sketch: Floats) -> Floats:
         """float64[L] to float64[d], unbiased."""

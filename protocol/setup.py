@@ -96,7 +96,8 @@ class RoundParameters:
         if not likely and wrap != 0.0:
             valid = f"0, or a float in {MIN_WRAP_PROBABILITY:g} .. {MAX_WRAP_PROBABILITY:g}"
             raise ParameterError("wrap_probability", wrap, valid)
-        if self.sketch.main_size > self.sketch.dimension:
+        probe = self.sketch.probe.size if self.sketch.probe else 0
+        if max(self.sketch.main_size, probe) > self.sketch.dimension:
             raise ParameterError("sketch", self.sketch, "no larger than the update it compresses")
         self._check_sensitivity()
 

@@ -9,7 +9,7 @@ over-counted, never under-counted. The controller sees released values only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,7 +199,7 @@ class RoundResult:
     epsilons: FourEpsilons
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class TrainingState:
     """Where a run stands between two rounds: public, of the size of a model.
 
@@ -215,7 +215,7 @@ class TrainingState:
     number: int
     attempts: int
     decision: Decision
-    previous: NDArray[np.float64] | None = None
+    previous: NDArray[np.float64] | None = field(default=None, compare=False)
 
 
 class PrivateTraining:

@@ -26,7 +26,7 @@ POSITION_BITS = 48
 """A refused word is noted as row << POSITION_BITS | position."""
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _swap_bytes(value: Any) -> Any:
     """The 8 bytes of a uint64 in reverse order; compiles to one instruction."""
     low = np.uint64(0x00FF_00FF_00FF_00FF)
@@ -36,7 +36,7 @@ def _swap_bytes(value: Any) -> Any:
     return (value >> np.uint64(32)) | (value << np.uint64(32))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def counter_blocks(first: int, blocks: NDArray[np.uint64]) -> None:
     """Write the counter blocks first, first + 1, ... of stream 0 as 16-byte big-endian numbers.
 
@@ -49,7 +49,7 @@ def counter_blocks(first: int, blocks: NDArray[np.uint64]) -> None:
         blocks[i, 1] = _swap_bytes(np.uint64(first) + np.uint64(i))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def scattered_counter_blocks(
     stream: int,
     start: int,
@@ -73,7 +73,7 @@ def scattered_counter_blocks(
         blocks[i, 1] = _swap_bytes(block)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def group_by_row(
     refused: NDArray[np.int64], positions: NDArray[np.int64], starts: NDArray[np.int64]
 ) -> None:
@@ -99,7 +99,7 @@ def group_by_row(
     starts[0] = 0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def take_words(
     accumulator: Words,
     words: Words,
@@ -142,7 +142,7 @@ def take_words(
         first = last
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_word(total: Any, word: Any, p: Any, gap: Any, spare: bool) -> Any:
     """total + word modulo p; total itself if the word is refused. Compiles to no branch.
 
@@ -157,13 +157,13 @@ def _add_word(total: Any, word: Any, p: Any, gap: Any, spare: bool) -> Any:
     return kind(after + gap) if after < total else after
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _first_total(total: Any, p: Any, subtract: bool) -> Any:
     """What words are added to: the total, or its negative in 1 .. p."""
     return type(total)(p - total) if subtract else total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _last_total(total: Any, p: Any, subtract: bool) -> Any:
     """Reduce to [0, p), and undo the negation."""
     kind = type(total)
@@ -173,7 +173,7 @@ def _last_total(total: Any, p: Any, subtract: bool) -> Any:
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _find_refused(
     words: Words, p: Any, mask: Any, note: int, refused: NDArray[np.int64], found: int
 ) -> int:
@@ -199,7 +199,7 @@ def _find_refused(
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_four_rows(
     total: Words,
     a: Words,
@@ -251,7 +251,7 @@ def _add_four_rows(
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_one_row(
     total: Words,
     a: Words,
@@ -281,7 +281,7 @@ def _add_one_row(
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def accumulate_words(
     accumulator: Words,
     low: int,
@@ -340,7 +340,7 @@ def accumulate_words(
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def add_vectors(accumulator: Words, other: Words, modulus: int) -> None:
     """accumulator += other over GF(modulus), in place; both uintW[length], elements below p."""
     kind = accumulator.dtype.type
@@ -352,7 +352,7 @@ def add_vectors(accumulator: Words, other: Words, modulus: int) -> None:
         accumulator[i] = kind(value + p) if before < complement else value
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def lift_values(values: NDArray[np.int64], modulus: int, lifted: Words) -> Any:
     """Write signed integers as elements of GF(modulus); returns the largest magnitude.
 
@@ -372,7 +372,7 @@ def lift_values(values: NDArray[np.int64], modulus: int, lifted: Words) -> Any:
     return max(high, -max(low, -np.int64(0x7FFFFFFFFFFFFFFF)))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
     """Write values as consecutive little-endian bit fields of `bits` bits.
 
@@ -403,7 +403,7 @@ def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
         packed[out] = np.uint8(buffer & np.uint64(255))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def unpack_bits(packed: NDArray[np.uint64], bits: int, values: Words) -> None:
     """Inverse of `pack_bits`; `values` is uintW[length], output.
 

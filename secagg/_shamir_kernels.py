@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 _MERSENNE_31 = 0x7FFF_FFFF
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _reduce_31(value: Any) -> Any:
     """value mod 2^31 - 1 for a value below 2^62."""
     folded = (value & np.uint64(_MERSENNE_31)) + (value >> np.uint64(31))
@@ -19,7 +19,7 @@ def _reduce_31(value: Any) -> Any:
     return np.uint64(0) if folded == np.uint64(_MERSENNE_31) else folded
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def evaluate_polynomials(
     coefficients: NDArray[np.uint64], points: NDArray[np.uint64], values: NDArray[np.uint64]
 ) -> None:
@@ -40,7 +40,7 @@ def evaluate_polynomials(
                 row[j] = _reduce_31(row[j] * x + coefficients[power, j])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def power_31(base: Any, exponent: int) -> Any:
     """base^exponent mod 2^31 - 1."""
     result = np.uint64(1)
@@ -54,7 +54,7 @@ def power_31(base: Any, exponent: int) -> Any:
     return result
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def lagrange_weights(
     points: NDArray[np.uint64], target: np.uint64, weights: NDArray[np.uint64]
 ) -> None:
@@ -78,7 +78,7 @@ def lagrange_weights(
         weights[i] = _reduce_31(numerator * inverse)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def weighted_sums(
     weights: NDArray[np.uint64], shares: NDArray[np.uint64], sums: NDArray[np.uint64]
 ) -> None:

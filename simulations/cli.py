@@ -304,6 +304,25 @@ def bench_encode_command(
     show("encode", bench_encode(dim, coins, rotate, repeats), as_json)
 
 
+@bench.command("sketch")
+def bench_sketch_command(
+    dim: Annotated[int, typer.Option(help="Coordinates of the vector.", min=2)] = 1 << 20,
+    rows: Annotated[int, typer.Option(help="Rows of a copy.", min=1)] = 15,
+    rate: Annotated[float, typer.Option(help="Compression rate.", min=1.0)] = 64.0,
+    copies: Annotated[int, typer.Option(help="Copies for a median, odd; 1 for none.", min=1)] = 1,
+    repeats: RepeatsOption = 9,
+    as_json: JsonFlag = False,
+) -> None:
+    """A sketch's two directions, per row, beside random access with ready tables and a copy."""
+    from simulations.bench.sketch import bench_sketch
+
+    try:
+        figures = bench_sketch(dim, rows, rate, copies, repeats)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    show("sketch", figures, as_json)
+
+
 @bench.command("round")
 def bench_round_command(
     clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2)] = 100,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -96,9 +97,16 @@ class Engine(Section):
     aggregator: Literal["real", "ideal", "plain"] = "ideal"
     device: str = Field(default="cpu", description="where clients train, as torch names it")
     chunk: int | None = Field(default=None, ge=1, description="clients trained together")
-    workers: int = Field(default=0, ge=0, description="processes that train; 0 for none but this")
+    workers: int | None = Field(
+        default=None, ge=1, description="threads that train and encode; all cores if left out"
+    )
     strategy: Literal["auto", "vmap", "loop"] = "auto"
     evaluate_every: int = Field(default=1, ge=1, description="rounds between tests")
+
+    @property
+    def threads(self) -> int:
+        """How many threads train and encode; what comes out does not depend on it."""
+        return self.workers or os.cpu_count() or 1
 
 
 class Faults(Section):

@@ -18,6 +18,7 @@ from sketch.linear import Identity, LinearSketch
 from sketch.probed import PROBE_SHARE, Probe, ProbedSketch
 from sketch.rotation import Rotation, block_length, flat_bound
 from sketch.spec import DEFAULT_ROWS, SketchKind, SketchSpec, median_for_size, spec_for_size
+from sketch.topk import top_k
 
 __all__ = [
     "DEFAULT_ROWS",
@@ -43,4 +44,5 @@ __all__ = [
     "size_for_error_ratio",
     "sketched_norm_variance",
     "spec_for_size",
+    "top_k",
 ]

@@ -7,12 +7,31 @@ the value and what would have been valid. Vectors are never printed.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32] | NDArray[np.float64]
+from sketch import _kernels
+
+_NOT_FINITE = "{name} must be finite in every coordinate"
+
+
+class Tensor(Protocol):
+    """An array of any library that offers DLPack, such as a torch tensor; known by its shape only,
+    so that no framework is imported here."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        """The data, for whoever asks."""
+        ...
+
+    def __dlpack_device__(self) -> Any:
+        """Where the data lies."""
+        ...
+
+
+Floats = NDArray[np.float32] | NDArray[np.float64] | Tensor
+"""What an update may come as: single or double precision, of NumPy or of a framework."""
 
 
 def integer(name: str, value: object, low: int, high: int | None = None) -> int:
@@ -51,8 +70,8 @@ def real(
     return number
 
 
-def vector(name: str, values: object, length: int, *, single: bool = False) -> NDArray[Any]:
-    """Return `values` as a contiguous float64 vector of the wanted length (float32 if `single`).
+def vector(name: str, values: object, length: int) -> NDArray[np.float64]:
+    """Return `values` as a contiguous float64 vector of the wanted length.
 
     No copy is made of a contiguous input. Finiteness is the caller's business, because each map
     has a cheaper way to see it than a pass over its input.
@@ -61,15 +80,66 @@ def vector(name: str, values: object, length: int, *, single: bool = False) -> N
         TypeError: not a NumPy array, or of another dtype.
         ValueError: not one-dimensional of length `length`.
     """
-    dtypes = (np.float64, np.float32) if single else (np.float64,)
+    return _contiguous(name, values, length, (np.float64,))
+
+
+def update(name: str, values: object, length: int | None) -> NDArray[Any]:
+    """Return `values` as a contiguous float32 or float64 vector of the wanted length, None for any.
+
+    A tensor is read where it lies if it lies in main memory; one on another device is copied, and
+    one that requires a gradient is detached. Half precision is refused: whoever has it should
+    choose the moment of widening, before clipping, and not find it done here. Nothing else is
+    copied but what is not contiguous.
+
+    Raises:
+        TypeError: neither a NumPy array nor a tensor, or of another dtype.
+        ValueError: not one-dimensional of length `length`.
+    """
+    array = values if isinstance(values, np.ndarray) else _from_tensor(name, values)
+    return _contiguous(name, array, length, (np.float64, np.float32))
+
+
+def _from_tensor(name: str, values: object) -> object:
+    """The NumPy view of a tensor; other objects are returned for the next check to refuse."""
+    if not hasattr(values, "__dlpack__"):
+        return values
+    # DLPack refuses a tensor that takes part in a gradient, and moves none between devices.
+    for step in ("detach", "cpu"):
+        method = getattr(values, step, None)
+        values = method() if callable(method) else values
+    try:
+        return np.from_dlpack(cast(Any, values))
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        dtype = getattr(values, "dtype", "unknown")
+        raise TypeError(f"{name} must have dtype float64 or float32, not {dtype}") from error
+
+
+def _contiguous(
+    name: str, values: object, length: int | None, dtypes: tuple[type[np.floating[Any]], ...]
+) -> NDArray[Any]:
     if not isinstance(values, np.ndarray):
         raise TypeError(f"{name} must be a NumPy array, not {type(values).__name__}")
     if values.dtype not in dtypes:
         allowed = " or ".join(np.dtype(kind).name for kind in dtypes)
         raise TypeError(f"{name} must have dtype {allowed}, not {values.dtype}")
-    if values.shape != (length,):
-        raise ValueError(f"{name} must have shape ({length},), not {values.shape}")
+    wanted = values.size if length is None else length
+    if values.shape != (wanted,):
+        raise ValueError(f"{name} must have shape ({wanted},), not {values.shape}")
     return np.ascontiguousarray(values)
+
+
+def copied(
+    name: str, values: NDArray[Any], out: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return a float64 copy of a vector that has passed the checks above, written to `out` if given.
+
+    Raises:
+        ValueError: some entry is not finite.
+    """
+    out = np.empty(values.size) if out is None else out
+    if not _kernels.copy_finite(values, out):
+        raise ValueError(_NOT_FINITE.format(name=name))
+    return out
 
 
 def finite(name: str, values: NDArray[np.float64]) -> None:
@@ -79,7 +149,7 @@ def finite(name: str, values: NDArray[np.float64]) -> None:
         ValueError: some entry is not finite.
     """
     if not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite in every coordinate")
+        raise ValueError(_NOT_FINITE.format(name=name))
 
 
 def odd(name: str, value: object, low: int, high: int) -> int:

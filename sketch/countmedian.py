@@ -9,13 +9,17 @@ Source: arXiv 2307.10999, section 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sketch import _checks
+from sketch import _checks, _kernels
 from sketch.countsketch import CountMeanSketch
-from sketch.hashing import MAX_ROWS, PublicSeed
+from sketch.hashing import MAX_ROWS, PublicSeed, chunks_of_rows
+
+_WIDTH = 2**14
+"""Coordinates decoded at a time: 128 KiB of estimates for each copy."""
 
 
 class CountMedianSketch:
@@ -61,6 +65,10 @@ class CountMedianSketch:
         """Compress a vector, as `CountMeanSketch.encode` does with all rows."""
         return self._stack.encode(values)
 
+    def encode_many(self, vectors: Iterable[_checks.Floats]) -> NDArray[np.float64]:
+        """Compress vectors that share the seed, as `CountMeanSketch.encode_many` does."""
+        return self._stack.encode_many(vectors)
+
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
         """Estimate the vector: the median over copies of what each alone decodes to.
 
@@ -75,5 +83,23 @@ class CountMedianSketch:
             ValueError: wrong shape, or an entry is not finite.
         """
         checked = _checks.vector("sketch", sketch, self.size)
-        parts = checked.reshape(self._copies, -1) * math.sqrt(self._copies)
-        return np.asarray(np.median([self._decode_copy(c, part) for c, part in enumerate(parts)], axis=0))
+        _checks.finite("sketch", checked)
+        # The stack divides by sqrt(M R), a copy on its own by sqrt(R), and decodes by another.
+        rows = self._stack.rows // self._copies
+        table = (checked * (math.sqrt(self._copies) / math.sqrt(rows))).reshape(
+            self._stack.rows, -1
+        )
+        out = np.empty(self.dimension)
+        estimates = np.empty((self._copies, min(_WIDTH, self.dimension)))
+        every = range(self._stack.rows)
+        for row, chunk in chunks_of_rows(self._stack.seed, every, self.dimension, _WIDTH):
+            copy, row_of_copy = divmod(row, rows)
+            estimate = estimates[copy, : chunk.stop - chunk.start]
+            if row_of_copy == 0:
+                estimate[:] = 0.0
+            _kernels.gather_add(table[row], chunk.words, chunk.sign_bytes, estimate)
+            if row == every[-1]:
+                _kernels.median_columns(
+                    estimates[:, : estimate.size], out[chunk.start : chunk.stop]
+                )
+        return out

@@ -13,6 +13,8 @@ Source: Charikar, Chen and Farach-Colton 2002; as used by Chen et al. 2022 (arXi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +72,11 @@ class CountMeanSketch:
         return self._columns
 
     @property
+    def seed(self) -> PublicSeed:
+        """The public seed."""
+        return self._seed
+
+    @property
     def size(self) -> int:
         """The number L = R * P of coordinates of a sketch."""
         return self._rows * self._columns
@@ -79,25 +86,48 @@ class CountMeanSketch:
 
         Args:
             values: float32[d] or float64[d], finite; left unchanged. Sums are taken in float64.
+                A NumPy array, or a tensor with DLPack on any device.
 
         Returns:
             float64[L], finite.
 
         Raises:
-            TypeError: not an array of these dtypes.
+            TypeError: not an array or tensor of these dtypes.
             ValueError: wrong shape, or an entry is not finite.
         """
-        checked = _checks.vector("values", values, self._dimension, single=True)
-        table = np.zeros((self._rows, self._columns))
+        checked = _checks.update("values", values, self._dimension)
+        sketch: NDArray[np.float64] = self._encode({"values": checked})[0]
+        return sketch
+
+    def encode_many(self, vectors: Iterable[_checks.Floats]) -> NDArray[np.float64]:
+        """Compress vectors that share the round's seed, and expand the hashes once for all.
+
+        Args:
+            vectors: c vectors, each as `encode` takes it; the rows of one array, or a list.
+
+        Returns:
+            float64[c, L]; row i equals `encode` of vector i, bit for bit.
+
+        Raises:
+            TypeError, ValueError: as `encode`, naming the vector.
+        """
+        names = ((f"vectors[{i}]", vector) for i, vector in enumerate(vectors))
+        return self._encode({n: _checks.update(n, v, self._dimension) for n, v in names})
+
+    def _encode(self, vectors: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+        """Sketches of checked vectors, by the names that errors call them."""
+        tables = np.zeros((len(vectors), self._rows, self._columns))
         for r in range(self._rows):
             for chunk in chunks(self._seed, r, self._dimension):
-                part = checked[chunk.start : chunk.stop]
-                _kernels.scatter_add(part, chunk.words, chunk.sign_bytes, table[r])
+                for vector, table in zip(vectors.values(), tables, strict=True):
+                    part = vector[chunk.start : chunk.stop]
+                    _kernels.scatter_add(part, chunk.words, chunk.sign_bytes, table[r])
         # An infinite or undefined entry lands in a bucket of every row and no sum can make it
         # finite again, so the small output tells what a pass over the large input would.
-        _checks.finite("values", table)
-        table *= self._scale
-        return table.reshape(-1)
+        for name, table in zip(vectors, tables, strict=True):
+            _checks.finite(name, table)
+        tables *= self._scale
+        return tables.reshape(len(vectors), self.size)
 
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
         """Estimate the vector from a sketch, or from a noisy mean of sketches: S^T y.

@@ -104,28 +104,41 @@ def _derive(seed: PublicSeed, usage: Usage, row: int, length: int) -> bytes:
     return HKDF(algorithm=SHA256(), length=length, salt=None, info=info).derive(seed.value)
 
 
+class Scratch:
+    """A reused buffer that keystreams are read into; streams that take turns can share one.
+
+    Args:
+        capacity_bytes: the longest read, at most 4 * CHUNK.
+    """
+
+    __slots__ = ("bytes", "memory")
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.memory = bytearray(capacity_bytes + _SLACK)
+        self.bytes: NDArray[np.uint8] = np.frombuffer(self.memory, dtype=np.uint8)
+
+
 class Keystream:
     """The keystream of one key, read forward from a chosen 16-byte block into a reused buffer.
 
     Args:
         key: 16 bytes from `derive_key`.
-        capacity_bytes: the longest read, at most 4 * CHUNK.
+        scratch: where each read lands, until the next read into the same buffer.
         first_block: index of the 16-byte block at which reading starts.
     """
 
-    __slots__ = ("_buffer", "_bytes", "_context")
+    __slots__ = ("_context", "_scratch")
 
-    def __init__(self, key: bytes, capacity_bytes: int, first_block: int = 0) -> None:
+    def __init__(self, key: bytes, scratch: Scratch, first_block: int = 0) -> None:
         counter = first_block.to_bytes(AES_BLOCK_BYTES, "big")
         cipher = Cipher(algorithms.AES128(key), modes.CTR(counter))
         self._context: CipherContext = cipher.encryptor()
-        self._buffer = bytearray(capacity_bytes + _SLACK)
-        self._bytes = np.frombuffer(self._buffer, dtype=np.uint8)
+        self._scratch = scratch
 
     def read(self, count_bytes: int) -> NDArray[np.uint8]:
-        """The next bytes of the stream, valid until the next read: uint8[count_bytes], a view."""
-        self._context.update_into(memoryview(_ZEROS)[:count_bytes], self._buffer)
-        return self._bytes[:count_bytes]
+        """The next bytes of the stream: uint8[count_bytes], a view of the buffer."""
+        self._context.update_into(memoryview(_ZEROS)[:count_bytes], self._scratch.memory)
+        return self._scratch.bytes[:count_bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +158,22 @@ class HashChunk:
     sign_bytes: NDArray[np.uint8]
 
 
+class _RowHashes:
+    """The two streams of one row, read forward side by side."""
+
+    __slots__ = ("_signs", "_words")
+
+    def __init__(self, seed: PublicSeed, row: int, words: Scratch, signs: Scratch) -> None:
+        self._words = Keystream(derive_key(seed, Usage.BUCKET, row), words)
+        self._signs = Keystream(derive_key(seed, Usage.SIGN, row), signs)
+
+    def read(self, start: int, stop: int) -> HashChunk:
+        """The coordinates from where the last read stopped; whole bytes of signs but at the end."""
+        count = stop - start
+        words = self._words.read(4 * count).view("<u4")
+        return HashChunk(start, stop, words, self._signs.read(-(-count // 8)))
+
+
 def chunks(seed: PublicSeed, row: int, dimension: int) -> Iterator[HashChunk]:
     """Expand the hashes of one row chunk by chunk, in two buffers of at most 264 KiB together.
 
@@ -153,13 +182,33 @@ def chunks(seed: PublicSeed, row: int, dimension: int) -> Iterator[HashChunk]:
         row: index of the row.
         dimension: number of coordinates, at least 1.
     """
-    width = min(CHUNK, dimension)
-    words = Keystream(derive_key(seed, Usage.BUCKET, row), 4 * width)
-    signs = Keystream(derive_key(seed, Usage.SIGN, row), -(-width // 8))
-    for start in range(0, dimension, CHUNK):
-        stop = min(start + CHUNK, dimension)
-        count = stop - start
-        yield HashChunk(start, stop, words.read(4 * count).view("<u4"), signs.read(-(-count // 8)))
+    for _, chunk in chunks_of_rows(seed, range(row, row + 1), dimension, CHUNK):
+        yield chunk
+
+
+def chunks_of_rows(
+    seed: PublicSeed, rows: range, dimension: int, width: int
+) -> Iterator[tuple[int, HashChunk]]:
+    """Expand the hashes of several rows together: all rows of a chunk before the next chunk.
+
+    The buffers are those of one row. What is kept for each row is its two cipher states.
+
+    Args:
+        seed: the round's public seed.
+        rows: indices of the rows.
+        dimension: number of coordinates, at least 1.
+        width: coordinates of a chunk, a multiple of 128 and at most CHUNK.
+
+    Yields:
+        index of a row, and its hashes; valid until the next step.
+    """
+    widest = min(width, dimension)
+    words, signs = Scratch(4 * widest), Scratch(-(-widest // 8))
+    hashes = [_RowHashes(seed, row, words, signs) for row in rows]
+    for start in range(0, dimension, width):
+        stop = min(start + width, dimension)
+        for row, streams in zip(rows, hashes, strict=True):
+            yield row, streams.read(start, stop)
 
 
 def apply_signs(values: NDArray[np.float64], seed: PublicSeed, usage: Usage) -> None:
@@ -172,7 +221,8 @@ def apply_signs(values: NDArray[np.float64], seed: PublicSeed, usage: Usage) -> 
     """
     # The buffer of one bit per coordinate that a chunk of the largest read covers.
     span = 32 * CHUNK
-    stream = Keystream(derive_key(seed, usage, 0), -(-min(span, values.size) // 8))
+    scratch = Scratch(-(-min(span, values.size) // 8))
+    stream = Keystream(derive_key(seed, usage, 0), scratch)
     for start in range(0, values.size, span):
         part = values[start : start + span]
         _kernels.flip_signs(part, stream.read(-(-part.size // 8)))
@@ -182,7 +232,7 @@ def _range_bytes(key: bytes, start_byte: int, stop_byte: int) -> NDArray[np.uint
     """Bytes [start_byte, stop_byte) of a keystream, found without computing those before."""
     block, skip = divmod(start_byte, AES_BLOCK_BYTES)
     wanted = stop_byte - start_byte + skip
-    stream = Keystream(key, min(wanted, len(_ZEROS)), block)
+    stream = Keystream(key, Scratch(min(wanted, len(_ZEROS))), block)
     out = np.empty(wanted, dtype=np.uint8)
     for start in range(0, wanted, len(_ZEROS)):
         piece = out[start : start + len(_ZEROS)]

@@ -5,6 +5,7 @@ A round without compression runs through `Identity`, so callers never branch on 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,10 +16,14 @@ from sketch import _checks
 
 @runtime_checkable
 class LinearSketch(Protocol):
-    """A linear map S from d coordinates to L, with its transpose as decoder.
+    """A linear map S from d coordinates to L, and a decoder.
 
-    Both directions are linear, so the sum of the clients' sketches is the sketch of their sum, and
-    E[S^T S] = I over the seed: decoding is unbiased.
+    Encoding is linear, so the sum of the clients' sketches is the sketch of their sum. Decoding
+    what was encoded gives the vector on average over the seed. It is the transpose of encoding,
+    except for a median of copies, which is not linear.
+
+    Encoding takes float32 or float64, as a NumPy array or as anything with DLPack, such as a torch
+    tensor on any device; float16 and bfloat16 are refused.
     """
 
     @property
@@ -35,8 +40,16 @@ class LinearSketch(Protocol):
         """S x: float32[d] or float64[d] to float64[L]; ValueError if anything is not finite."""
         ...
 
+    def encode_many(self, vectors: Iterable[_checks.Floats]) -> NDArray[np.float64]:
+        """S x of c vectors, each as `encode` takes it, for one expansion of the hashes.
+
+        Returns:
+            float64[c, L]; row i equals `encode` of vector i, bit for bit.
+        """
+        ...
+
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
-        """S^T y: float64[L] to float64[d]; ValueError if anything is not finite."""
+        """Estimate of x: float64[L] to float64[d]; ValueError if anything is not finite."""
         ...
 
 
@@ -69,12 +82,20 @@ class Identity:
         """Copy float32[d] or float64[d] to float64[d].
 
         Raises:
-            TypeError: not an array of these dtypes.
+            TypeError: not an array or tensor of these dtypes.
             ValueError: wrong shape, or an entry is not finite.
         """
-        checked = _checks.vector("values", values, self._dimension, single=True)
-        _checks.finite("values", checked)
-        return checked.astype(np.float64)
+        checked = _checks.update("values", values, self._dimension)
+        return _checks.copied("values", checked)
+
+    def encode_many(self, vectors: Iterable[_checks.Floats]) -> NDArray[np.float64]:
+        """Copy c vectors to float64[c, d]; see `LinearSketch`."""
+        kept = list(vectors)
+        out = np.empty((len(kept), self._dimension))
+        for i, vector in enumerate(kept):
+            name = f"vectors[{i}]"
+            _checks.copied(name, _checks.update(name, vector, self._dimension), out[i])
+        return out
 
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
         """Copy float64[d] to float64[d].
@@ -83,6 +104,4 @@ class Identity:
             TypeError: not an array of float64.
             ValueError: wrong shape, or an entry is not finite.
         """
-        checked = _checks.vector("sketch", sketch, self._dimension)
-        _checks.finite("sketch", checked)
-        return checked.copy()
+        return _checks.copied("sketch", _checks.vector("sketch", sketch, self._dimension))

@@ -14,6 +14,7 @@ inside, is this project's (docs/sketching.md).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,11 +101,19 @@ class ProbedSketch:
             TypeError: not an array of these dtypes.
             ValueError: wrong shape, or an entry is not finite.
         """
-        main = self._main.encode(values)
-        second = self._second.encode(values)
+        return self._weighted(self._main.encode(values), self._second.encode(values))
+
+    def encode_many(self, vectors: Iterable[_checks.Floats]) -> NDArray[np.float64]:
+        """Both sketches of c vectors: float64[c, size]; see `LinearSketch`."""
+        kept = list(vectors)
+        return self._weighted(self._main.encode_many(kept), self._second.encode_many(kept))
+
+    def _weighted(
+        self, main: NDArray[np.float64], second: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         main *= self._probe.main_weight
         second *= self._probe.weight
-        return np.concatenate((main, second))
+        return np.concatenate((main, second), axis=-1)
 
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
         """Estimate the vector from the first sketch alone: float64[size] to float64[d].

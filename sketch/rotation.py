@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sketch import _checks, _kernels
+from sketch import _checks, _hadamard
 from sketch.hashing import PublicSeed, Usage, apply_signs
 
 
@@ -62,7 +62,7 @@ def flat_bound(l2: float, length: int, failure_probability: float) -> float:
 
 def _transform(block: NDArray[np.float64]) -> None:
     """The normalised Walsh-Hadamard transform, its own inverse, in place; float64[K]."""
-    _kernels.walsh_hadamard(block)
+    _hadamard.walsh_hadamard(block)
     block *= 1.0 / math.sqrt(block.size)
 
 
@@ -113,7 +113,7 @@ class Rotation:
             TypeError: not an array of float64.
             ValueError: wrong shape, or an entry is not finite.
         """
-        out = self._checked_copy("values", values)
+        out = _checks.copied("values", _checks.vector("values", values, self._length))
         apply_signs(out, self._seed, Usage.ROTATION_FIRST)
         _transform(out[: self._block])
         if self._block < self._length:
@@ -134,15 +134,10 @@ class Rotation:
             TypeError: not an array of float64.
             ValueError: wrong shape, or an entry is not finite.
         """
-        out = self._checked_copy("rotated", rotated)
+        out = _checks.copied("rotated", _checks.vector("rotated", rotated, self._length))
         if self._block < self._length:
             _transform(out[-self._block :])
             apply_signs(out, self._seed, Usage.ROTATION_LAST)
         _transform(out[: self._block])
         apply_signs(out, self._seed, Usage.ROTATION_FIRST)
         return out
-
-    def _checked_copy(self, name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        checked = _checks.vector(name, values, self._length)
-        _checks.finite(name, checked)
-        return checked.copy()

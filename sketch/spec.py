@@ -166,9 +166,7 @@ class SketchSpec:
         return cls(SketchKind(kind), dimension, rows, columns, copies, probe)
 
 
-def median_for_size(
-    dimension: int, size: int, copies: int, rows: int = DEFAULT_ROWS
-) -> SketchSpec:
+def median_for_size(dimension: int, size: int, copies: int, rows: int = DEFAULT_ROWS) -> SketchSpec:
     """The largest count-median sketch of at most the wanted size; see `spec_for_size`."""
     copies = _checks.odd("copies", copies, 3, MAX_ROWS)
     one = spec_for_size(dimension, max(1, _checks.integer("size", size, 1) // copies), rows)

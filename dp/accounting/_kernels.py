@@ -38,7 +38,7 @@ def largest_bounds(
         best[row] = top
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def bessel_ratios(variance: float, count: int, start: int, guess: float) -> NDArray[np.float64]:
     """Return I_{j+1}(V)/I_j(V), j = 0..count-1, from a guess for j = ``start`` >= count."""
     ratios = np.empty(count)
@@ -50,7 +50,7 @@ def bessel_ratios(variance: float, count: int, start: int, guess: float) -> NDAr
     return ratios
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def log_moments(
     log_masses: NDArray[np.float64],
     shift: int,

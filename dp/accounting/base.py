@@ -5,6 +5,10 @@ theorem is refused by name. A computation that fails yields ``inf``.
 
 Every epsilon is about zero-out adjacency. Accountants against the server claim no amplification
 by sampling and refuse sampled events; see dp/accounting/outsider.py for the other adversary.
+
+A release whose privacy loss is surely at most e adds e to the epsilon of all others at the same
+delta: every likelihood ratio of the whole run is that of the others times at most exp(e), also if
+questions and other releases took turns and each depended on what came before.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from dp.events import (
     LevelRelease,
     NonPrivateRelease,
     PoissonSampled,
+    PureRelease,
     SkellamRelease,
     leaves,
 )
@@ -88,6 +93,7 @@ class EventCounter(ABC):
     def __init__(self) -> None:
         """Start with no events."""
         self._counts: Counter[Release] = Counter()
+        self._pure: Counter[PureRelease] = Counter()
         self._non_private = False
 
     def supports(self, event: object) -> bool:
@@ -109,7 +115,9 @@ class EventCounter(ABC):
         if self.releases + count * sum(1 for _ in leaves(event)) > MAX_RELEASES:
             raise ValueError(f"count must leave at most {MAX_RELEASES} releases, got {count}")
         for leaf in leaves(event):
-            if isinstance(leaf, Release):
+            if isinstance(leaf, PureRelease):
+                self._pure[leaf] += count
+            elif isinstance(leaf, Release):
                 self._counts[leaf] += count
             else:
                 self._non_private = True
@@ -123,10 +131,9 @@ class EventCounter(ABC):
         require_delta(delta)
         if self._non_private:
             return math.inf
-        if not self._counts:
-            return 0.0
         try:
-            result = self._epsilon_of_releases(delta)
+            result = self._epsilon_of_releases(delta) if self._counts else 0.0
+            result += math.fsum(n * event.epsilon for event, n in self._pure.items())
         except ArithmeticError:  # overflow, division by zero
             return math.inf
         return result if result >= 0.0 else math.inf  # NaN is not >= 0
@@ -135,12 +142,13 @@ class EventCounter(ABC):
         """Return an independent accountant with the same events."""
         twin = type(self)()
         twin._counts = self._counts.copy()
+        twin._pure = self._pure.copy()
         twin._non_private = self._non_private
         return twin
 
     @property
     def releases(self) -> int:
-        """Return the number T of noisy releases composed so far."""
+        """Return the number T of noisy releases composed so far, those of pure epsilon aside."""
         return self._counts.total()
 
     @property
@@ -156,7 +164,7 @@ class EventCounter(ABC):
         """Say whether a simple event has a theorem here."""
         if isinstance(leaf, IntegerRelease):
             return is_tabulated(leaf)
-        return isinstance(leaf, GaussianRelease | NonPrivateRelease)
+        return isinstance(leaf, GaussianRelease | PureRelease | NonPrivateRelease)
 
     @abstractmethod
     def _epsilon_of_releases(self, delta: float) -> float:

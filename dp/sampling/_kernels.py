@@ -16,7 +16,7 @@ _SHORT_SCAN = 8
 """Entries that are scanned one after the other; longer runs are halved first."""
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def look_up(
     words: NDArray[np.unsignedinteger],
     table: NDArray[np.uint64],

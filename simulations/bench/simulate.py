@@ -53,17 +53,17 @@ def bench_simulate(
     Args:
         order: the work, the same for everybody.
         strategy: of our local training.
-        workers: processes that train; 1 for none but this.
-        threads: of this process, for the plain loop and pfl too; each worker has one, and Flower
-            gives one to each of its own.
+        workers: threads that train and encode; 1 for none but this.
+        threads: of torch, for the plain loop and pfl too; each worker has one, and Flower gives one
+            to each of its own.
         repeats: counted rounds.
         peers: measure other simulators if they are installed.
         progress: is told what is measured next.
 
     Returns:
-        `updates_per_second` is ours with `workers` processes; `..._one_process` without others.
+        `updates_per_second` is ours with `workers` threads; `..._one_thread` without others.
         `encode_share` is the time of encoding and aggregation over that of local training, in one
-        process. `sequential_...` is the plain loop. `largest_difference` is that of the mean
+        thread. `sequential_...` is the plain loop. `largest_difference` is that of the mean
         update, ours before encoding against the loop's, over its largest coordinate. Peers that are
         not installed are None. `peak_rss_bytes` is that of this process before any peer ran.
     """
@@ -90,12 +90,12 @@ def _own_figures(
     order, shares = work.order, list[float]()
     setup = _setup(work.task.dimension, order.clients)
     candidates: dict[str, Callable[[], object]] = {
-        "one_process": lambda: shares.append(_round(work, setup, strategy).encode_share),
+        "one_thread": lambda: shares.append(_round(work, setup, strategy).encode_share),
         "sequential": lambda: sequential_sum(work),
     }
     if workers == 1:
         taken = interleaved_seconds(candidates, repeats)
-        taken["ours"] = taken["one_process"]
+        taken["ours"] = taken["one_thread"]
     else:
         with training_pool(workers) as pool:
             candidates["ours"] = lambda: _round(work, setup, strategy, pool, workers)
@@ -111,7 +111,7 @@ def _own_figures(
         "workers": workers,
         "threads": torch.get_num_threads(),
         "updates_per_second": rate["ours"],
-        "updates_per_second_one_process": rate["one_process"],
+        "updates_per_second_one_thread": rate["one_thread"],
         "sequential_updates_per_second": rate["sequential"],
         "ratio_to_sequential": rate["ours"] / rate["sequential"],
         # The first round warmed up.
@@ -149,7 +149,7 @@ def _round(
     """Train, encode, add and decode: all but the cryptography."""
     start = time.perf_counter()
     source = _Source(_rows(work, strategy, executor, workers))
-    outcome = IdealAggregator().run(setup, source, {})
+    outcome = IdealAggregator(executor=executor).run(setup, source, {})
     Pipeline(setup).decode(outcome.total)
     return _Round(time.perf_counter() - start, source.seconds)
 

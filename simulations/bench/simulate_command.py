@@ -41,7 +41,7 @@ def simulate_command(
         StrategyName, typer.Option(help="All clients at once, or one after another.")
     ] = StrategyName.AUTO,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; 1 for none but this; all cores if left out.")
+        int | None, typer.Option(help="Threads that train and encode; all cores if left out.")
     ] = None,
     threads: Annotated[
         int, typer.Option(help="Of this process, for the plain loop and pfl too.", min=1)

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def run_experiment(
     """
     start = time.perf_counter()
     if config.engine.device == "cpu":
-        # One thread repeats bit for bit; more processes are what `workers` is for.
+        # One core for each thread of the pool, or they would wait for one another.
         torch.set_num_threads(1)
     checkpoint = Checkpoint.load(folder.checkpoint)
     records: list[Record] = list(folder.restore(checkpoint.record if checkpoint else None))
@@ -120,9 +120,9 @@ def run_experiment(
         progress(record)
     done = len(records)
     with ExitStack() as stack:
-        executor = stack.enter_context(_workers(config))
+        executor = stack.enter_context(training_pool(config.engine.threads))
         federation = Federation(config, data, executor)
-        private = _private(config, federation, folder, checkpoint, stack)
+        private = _private(config, federation, folder, checkpoint, stack, executor)
         for trained, record in _rounds(config, federation, private, checkpoint):
             number = trained.invitation.number + 1
             training = None if private is None else private.training.state
@@ -138,14 +138,20 @@ def run_experiment(
 
 
 def aggregator_of(
-    config: RunConfig, plan: TrainingPlan, dimension: int, secrets: RunSecrets
+    config: RunConfig,
+    plan: TrainingPlan,
+    dimension: int,
+    secrets: RunSecrets,
+    executor: Executor | None = None,
 ) -> Aggregator:
     """The real protocol, or the sum that it computes."""
     if config.engine.aggregator == "ideal":
-        return IdealAggregator(secrets.removable, secrets.noise)
+        return IdealAggregator(secrets.removable, secrets.noise, executor)
     identities = secrets.identities(config.task.population)
     policy = plan.client_policy(dimension)
-    return RealAggregator(identities, policy, noise=secrets.noise, rand_of=secrets.rand_of)
+    return RealAggregator(
+        identities, policy, executor, noise=secrets.noise, rand_of=secrets.rand_of
+    )
 
 
 def _private(
@@ -154,6 +160,7 @@ def _private(
     folder: RunFolder,
     checkpoint: Checkpoint | None,
     stack: ExitStack,
+    executor: Executor,
 ) -> _Private | None:
     """The private source of a run; None in a plain one."""
     if config.engine.aggregator == "plain":
@@ -169,7 +176,7 @@ def _private(
         state = TrainingState(session, 0, 0, controller.initial(dimension))
     # A line cut off by a crash was never answered with a result.
     ledger = stack.enter_context(Ledger.open(folder.ledger, recover=True))
-    aggregator = aggregator_of(config, plan, dimension, secrets)
+    aggregator = aggregator_of(config, plan, dimension, secrets, executor)
     training = PrivateTraining(
         plan, dimension, controller, aggregator, ledger, state, secrets.public
     )
@@ -248,12 +255,6 @@ def _of_private(result: RoundResult, invitation: Invitation) -> dict[str, Any]:
         "lost": dict(Counter(str(stage) for stage in gone)),
         "refused": len(result.outcome.refused),
     }
-
-
-def _workers(config: RunConfig) -> Any:
-    workers = config.engine.workers
-    executor: Executor | None = training_pool(workers) if workers else None
-    return nullcontext() if executor is None else executor
 
 
 def _mean(records: list[Record], key: str) -> float:

@@ -45,7 +45,8 @@ def forecast(config: RunConfig, federation: Federation) -> dict[str, Any]:
         deployment = plan_deployment(plan, first)
         figures |= _private_figures(config, deployment)
         seconds += _time_encoding(plan, deployment, update)
-    figures["estimated_minutes"] = seconds * config.cohort.size * config.rounds / 60.0
+    updates = config.cohort.size * config.rounds
+    figures["estimated_minutes"] = seconds * updates / config.engine.threads / 60.0
     return figures
 
 
@@ -70,8 +71,7 @@ def _time_training(config: RunConfig, federation: Federation) -> tuple[float, An
         start = time.perf_counter()
         update = np.array(updates(0))
         seconds = (time.perf_counter() - start) / size
-    workers = max(config.engine.workers, 1)
-    return seconds / workers, update
+    return seconds, update
 
 
 def _time_encoding(plan: TrainingPlan, deployment: DeploymentPlan, update: Any) -> float:

@@ -1,4 +1,4 @@
-"""Local training of many clients, chunk by chunk, here or in other processes.
+"""Local training of many clients, chunk by chunk, in this thread or several.
 
 A chunk bounds the memory: ``chunk * d`` floats, whatever the size of the cohort. Batches are drawn
 client by client before anything runs, so the updates do not depend on the chunk (up to float
@@ -12,10 +12,9 @@ May use torch; must not know the protocol.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -36,7 +35,7 @@ CHUNK_SCALARS = 1 << 21
 depends on the model alone, so that the machine has no say in the rounding."""
 
 AHEAD = 4
-"""Chunks that other processes may have begun or finished before the first of them is asked for."""
+"""Chunks that others may have begun or finished before the first of them is asked for."""
 
 
 def local_updates(
@@ -65,7 +64,7 @@ def local_updates(
         chunk: clients of a chunk; memory grows as ``chunk * d``. None chooses by d.
         strategy: see :mod:`simulations.training.strategies`.
         device: where to train, as torch names it; updates come back to this machine's memory.
-        executor: trains chunks elsewhere, in the same order; see `training_pool`.
+        executor: trains chunks on a CPU, in the same order; see `training_pool`.
         ahead: chunks in the executor's hands at once, at least 1.
 
     Yields:
@@ -86,7 +85,8 @@ def local_updates(
         _cut(split, batches, slice(first, first + chunk), training.learning_rate, way, device)
         for first in range(0, len(members), chunk)
     )
-    if executor is None:
+    if executor is None or device != "cpu":
+        # An accelerator is one queue, whoever fills it.
         return (train(task, start, work) for work in works)
     return _trained_elsewhere(task, start, works, executor, ahead)
 
@@ -96,12 +96,14 @@ def default_chunk(dimension: int) -> int:
     return max(1, min(MAX_CHUNK, CHUNK_SCALARS // dimension))
 
 
-def training_pool(workers: int) -> ProcessPoolExecutor:
-    """Return processes that train, with one thread each: more would wait for one another.
+def training_pool(workers: int) -> ThreadPoolExecutor:
+    """Return threads that train, each with one core: more would wait for one another.
 
-    They start afresh rather than as copies of this process, whose threads they would lack.
+    Threads, because torch lets go of the interpreter while it computes: on two cores they trained
+    models of 8,000 to a million parameters 1.6 to 2.1 times as fast as one did. Processes were
+    slower for all of them (0.9 to 1.6 times), as every update had to be copied from one to another.
     """
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    return ThreadPoolExecutor(workers, "train", torch.set_num_threads, (1,))
 
 
 def _cut(
@@ -135,7 +137,7 @@ def _trained_elsewhere(
     waiting: deque[Future[NDArray[np.float32]]] = deque()
     try:
         for work in works:
-            waiting.append(executor.submit(_train_in_worker, task, start, work))
+            waiting.append(executor.submit(train, task, start, work))
             if len(waiting) >= ahead:
                 yield waiting.popleft().result()
         while waiting:
@@ -143,10 +145,3 @@ def _trained_elsewhere(
     finally:
         for future in waiting:
             future.cancel()
-
-
-def _train_in_worker(task: Task, start: Vector, work: Work) -> NDArray[np.float32]:
-    """Train, with one thread if this is a process of its own."""
-    if multiprocessing.parent_process() is not None:
-        torch.set_num_threads(1)
-    return train(task, start, work)

@@ -19,13 +19,8 @@ from dp.accounting import _kernels as search_kernels
 WORDS = np.array([0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF, 0xF0F0F0F0F0F0F0F0], dtype=np.uint64)
 
 
-def _both(kernel: Any) -> list[Callable[..., Any]]:
-    return [kernel, kernel.py_func]
-
-
-@pytest.fixture(autouse=True)
-def _plain_popcount(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the uncompiled callers call the uncompiled popcount as well."""
+def _plain(kernel: Any) -> Callable[..., Any]:
+    """The kernel before compilation, calling the popcount before compilation."""
     # Wrapping multiplication is intended; NumPy scalars warn about it, machine words do not.
     plain = _kernels._popcount.py_func
 
@@ -33,7 +28,16 @@ def _plain_popcount(monkeypatch: pytest.MonkeyPatch) -> None:
         with np.errstate(over="ignore"):
             return np.uint64(plain(word))
 
-    monkeypatch.setattr(_kernels, "_popcount", quiet)
+    def run(*arguments: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_kernels, "_popcount", quiet)
+            return kernel.py_func(*arguments)
+
+    return run
+
+
+def _both(kernel: Any) -> list[Callable[..., Any]]:
+    return [kernel, _plain(kernel)]
 
 
 @pytest.mark.parametrize("kernel", _both(_kernels.popcount_words), ids=["compiled", "plain"])
@@ -93,10 +97,11 @@ def test_rounding_compares_the_fraction_with_the_word(kernel: Callable[..., int]
     assert squares == sum(case[2] ** 2 for case in cases)
 
 
-@pytest.mark.parametrize("kernel", _both(_kernels.square_limbs), ids=["compiled", "plain"])
-def test_square_limbs_carry_exactly(kernel: Callable[..., tuple[int, int]]) -> None:
+@pytest.mark.parametrize("kernel", _both(_kernels.extent_and_squares), ids=["compiled", "plain"])
+def test_extent_and_squares_are_exact(kernel: Callable[..., tuple[int, int, int, int]]) -> None:
     values = np.array([2**31 - 1, -(2**31) + 1, 65536, -65536, 3, 0], dtype=np.int64)
-    high, low = kernel(values)
+    smallest, largest, high, low = kernel(values)
+    assert (smallest, largest) == (-(2**31) + 1, 2**31 - 1)
     assert (int(high) << 32) + int(low) == sum(int(v) ** 2 for v in values)
 
 

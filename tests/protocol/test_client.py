@@ -29,7 +29,7 @@ from secagg import (
     SessionAbortedError,
 )
 from sketch import SketchKind, SketchSpec
-from sketch.spec import _LAYOUT
+from sketch.spec import _LAYOUT, SPEC_VERSION
 
 OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
 
@@ -348,8 +348,9 @@ class TestHostileAnnouncements:
     )
     SPECS = st.tuples(
         st.sampled_from([kind.value for kind in SketchKind] + [7]),
-        *[st.integers(0, 2**64 - 1) | st.sampled_from([1, 5, 200, 2**32, 2**63 - 1])] * 3,
-    ).map(lambda sizes: _LAYOUT.pack(1, *sizes))
+        *[st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 3, 5, 200, 2**32, 2**63 - 1])] * 5,
+        st.floats() | st.sampled_from([0.0, 0.1, 1.0]),
+    ).map(lambda numbers: _LAYOUT.pack(SPEC_VERSION, *numbers))
 
     def fields(self, setup):
         decoded = msgspec.msgpack.decode(setup.announce()[1:])

@@ -107,6 +107,7 @@ def test_a_charged_round_is_released_again_at_no_cost(cohort, tmp_path, kind):
         assert np.array_equal(result.release.update, expected.release.update)
         assert result.epsilons == expected.epsilons
         assert again.state == whole.state
+        assert np.array_equal(again.state.previous, whole.state.previous)
         # The next round is charged like any other.
         secrets.attempt = 1
         following = again.run_round(cohort, update, MODEL, gone)

@@ -16,7 +16,7 @@ from simulations.bench.workload import Order, SimulatedModel, plain_module, work
 
 KEYS = {
     "updates_per_second",
-    "updates_per_second_one_process",
+    "updates_per_second_one_thread",
     "sequential_updates_per_second",
     "flower_updates_per_second",
     "pfl_updates_per_second",
@@ -66,7 +66,7 @@ def test_json_has_the_promised_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_do_the_same_work() -> None:
+def test_two_threads_do_the_same_work() -> None:
     order = Order(model=SimulatedModel.TINY, clients=8, steps=2, batch=2)
     figures = simulate.bench_simulate(order, workers=2, repeats=1, peers=False)
     assert figures["workers"] == 2

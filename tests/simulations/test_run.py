@@ -233,10 +233,12 @@ def test_a_damaged_checkpoint_says_so(data, tmp_path, damage):
 def test_a_checkpoint_keeps_everything(tmp_path):
     decision = AdaptNorm().initial(50)
     state = ModelState(np.arange(50, dtype=np.float32), np.ones(50), np.full(50, 0.5))
-    kept = Checkpoint(3, state, TrainingState(bytes(16), 3, 4, decision), {"round": 3})
+    training = TrainingState(bytes(16), 3, 4, decision, np.linspace(-1.0, 1.0, 50))
+    kept = Checkpoint(3, state, training, {"round": 3})
     kept.save(tmp_path / "checkpoint.npz")
     read = Checkpoint.load(tmp_path / "checkpoint.npz")
     assert (read.number, read.training, read.record) == (3, kept.training, {"round": 3})
+    assert np.array_equal(read.training.previous, training.previous)
     for name in ("model", "velocity", "squares"):
         assert np.array_equal(getattr(read.state, name), getattr(state, name))
         assert getattr(read.state, name).dtype == getattr(state, name).dtype

@@ -145,7 +145,7 @@ def test_threads_change_nothing(strategy: Strategy, members: tuple[NDArray[np.in
 
 
 @pytest.mark.slow
-def test_processes_change_nothing(members: tuple[NDArray[np.int64], ...]) -> None:
+def test_the_pool_changes_nothing(members: tuple[NDArray[np.int64], ...]) -> None:
     with training_pool(2) as pool:
         for name in ("mlp", "cnn"):
             task, split = build_task(name, SHAPES[name]), data_for(SHAPES[name])

@@ -17,6 +17,7 @@ from sketch.hashing import (
     LABEL,
     MAX_COLUMNS,
     Keystream,
+    Scratch,
     Usage,
     apply_signs,
     buckets,
@@ -139,7 +140,7 @@ class TestArguments:
 def same_key_signs(seed: PublicSeed, row: int, count: int) -> NDArray[np.int8]:
     """A broken twin: the signs are bits of the stream that the buckets come from."""
     key = derive_key(seed, Usage.BUCKET, row)
-    bits = np.unpackbits(Keystream(key, count // 8).read(count // 8), bitorder="little")
+    bits = np.unpackbits(Keystream(key, Scratch(count // 8)).read(count // 8), bitorder="little")
     return np.where(bits, -1, 1).astype(np.int8)
 
 

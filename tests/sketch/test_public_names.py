@@ -74,5 +74,5 @@ def test_imports(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_kernels_are_kept_apart(path: Path) -> None:
-    if path.name != "_kernels.py":
+    if path.name not in ("_kernels.py", "_hadamard.py"):
         assert "numba" not in path.read_text()

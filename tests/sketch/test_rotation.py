@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from sketch import PublicSeed, Rotation, block_length, flat_bound
-from sketch._kernels import walsh_hadamard
+from sketch._hadamard import walsh_hadamard
 from sketch.hashing import Usage, signs
 
 SEED = PublicSeed(bytes(range(32)))
@@ -48,7 +48,7 @@ class TestTransform:
         walsh_hadamard(x)
         np.testing.assert_allclose(x, expected, atol=1e-9)
 
-    @pytest.mark.parametrize("power", [12, 13, 14, 17])
+    @pytest.mark.parametrize("power", [12, 13, 14, 15, 17, 18, 19, 21, 22])
     def test_above_one_block(self, power: int) -> None:
         # H is (x) of 2 x 2 matrices: transforming along each axis of a binary cube is the same.
         cube = normal(power, 2**power).reshape((2,) * power)

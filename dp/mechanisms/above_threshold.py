@@ -1,0 +1,119 @@
+"""AboveThreshold: how many of a stream of questions are answered "no", at the price of one.
+
+A trusted server asks of number after number whether it is *below* a threshold, and stops at the
+first that is. Threshold and numbers carry discrete Laplace noise on one grid. Whatever the number
+of questions, the answers are (epsilon, 0)-private.
+
+*Proof.* Everything is an integer; let neighbours change each number, less its threshold, by at
+most s. Fix the noise of all questions but the last. Halting at question j means that the noisy
+threshold z is below all j - 1 earlier noisy numbers and not below the j-th. On the neighbour, move
+z down by s and the noise of question j down by 2 s: earlier numbers fell by s at most, so "no"
+stays "no"; the j-th rose by s at most, and the threshold fell by s, so "yes" stays "yes". The
+moves are one-to-one on integers and change the probability of the noise by at most
+exp(s / threshold_scale + 2 s / query_scale) = exp(epsilon). Never halting is the limit of moving z
+alone. The questions may depend on the answers, and on anything released in between. QED
+
+Source: Dwork, Roth 2014, Algorithm 1 and Theorem 3.23, with "above" turned into "below"; arXiv
+2307.10999, Algorithm 2. The textbook's continuous noise is replaced by an exact discrete one.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dp.errors import PrivacyError
+from dp.events import AboveThresholdRelease
+from dp.keystream import NoiseSeed
+from dp.mechanisms.laplace import draw, grid_point, require_sensitivity, steps_for
+
+_QUERY_FACTOR = 4.0
+_THRESHOLD_FACTOR = 2.0
+
+
+class HaltedError(PrivacyError):
+    """A stream that has been told "yes" is asked again, which would have to be paid for again."""
+
+
+class AboveThreshold:
+    """One stream of questions; a single use.
+
+    Args:
+        sensitivity: how far a number, less its threshold, can move between neighbours, > 0.
+        epsilon: of all answers together, > 0.
+        seed: fresh and secret; a new one from the system if left out.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    def __init__(self, sensitivity: float, epsilon: float, seed: NoiseSeed | None = None) -> None:
+        require_sensitivity(sensitivity)
+        steps = steps_for(epsilon, _QUERY_FACTOR)
+        self._grid = sensitivity / steps
+        self._event = AboveThresholdRelease(
+            threshold_scale=_THRESHOLD_FACTOR * (steps + 1) / epsilon,
+            query_scale=_QUERY_FACTOR * (steps + 1) / epsilon,
+            sensitivity=steps + 1,
+        )
+        self._seed = NoiseSeed.fresh() if seed is None else seed
+        self._threshold = draw(self._event.threshold_scale, self._seed, 0)
+        self._asked = 0
+        self._halted = False
+
+    @property
+    def halted(self) -> bool:
+        """Whether some number was below its threshold."""
+        return self._halted
+
+    @property
+    def threshold_scale(self) -> float:
+        """Of the threshold's noise, in the units of the numbers: 2 sensitivity / epsilon."""
+        return self._event.threshold_scale * self._grid
+
+    @property
+    def query_scale(self) -> float:
+        """Of the noise of a number: 4 sensitivity / epsilon."""
+        return self._event.query_scale * self._grid
+
+    def event(self) -> AboveThresholdRelease:
+        """What the whole stream has to be accounted as, however long it gets."""
+        return self._event
+
+    def below(self, value: float, threshold: float) -> bool:
+        """Say whether a number is below its threshold, both noisy; "yes" ends the stream.
+
+        Args:
+            value: finite.
+            threshold: public, finite; it may differ from question to question.
+
+        Raises:
+            HaltedError: the stream has ended.
+            ValueError: not finite, or too large for the grid.
+        """
+        if self._halted:
+            raise HaltedError("the stream has been answered: a new one must be paid for")
+        self._asked += 1
+        noise = draw(self._event.query_scale, self._seed, self._asked)
+        self._halted = grid_point(value - threshold, self._grid) + noise <= self._threshold
+        return self._halted
+
+    def slack(self, questions: int, failure: float) -> float:
+        """Return alpha: numbers below threshold - alpha end the stream, those above + alpha do not.
+
+        8 s (ln questions + ln(2 / failure)) / epsilon, but for the probability ``failure``.
+
+        Raises:
+            ValueError: an argument is out of range.
+
+        Source: Dwork, Roth 2014, Theorem 3.24.
+        """
+        return above_threshold_slack(self.query_scale, questions, failure)
+
+
+def above_threshold_slack(query_scale: float, questions: int, failure: float) -> float:
+    """Return alpha of a stream whose questions have noise of this scale; see ``AboveThreshold``."""
+    if questions < 1:
+        raise ValueError(f"questions must be at least 1, got {questions}")
+    if not 0.0 < failure < 1.0:
+        raise ValueError(f"failure must lie in (0, 1), got {failure!r}")
+    return 2.0 * query_scale * (math.log(questions) + math.log(2.0 / failure))

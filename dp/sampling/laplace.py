@@ -1,0 +1,60 @@
+"""The discrete Laplace law: P[z] proportional to exp(-|z| / scale) on the integers.
+
+Source: Ghosh, Roughgarden, Sundararajan 2009, "Universally utility-maximizing privacy mechanisms"
+(the geometric mechanism); Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Definition 30.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import repeat
+from typing import Final
+
+from dp.sampling.certified import Cumulative, Interval, floors
+from dp.sampling.laws import _exponential
+
+MIN_SCALE: Final = 2.0**-4
+MAX_SCALE: Final = 8192.0
+"""Beyond it the table of the law would have more than 2^20 entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplaceLaw:
+    """Two geometric tails around zero.
+
+    Attributes:
+        scale: integer units, ``MIN_SCALE..MAX_SCALE``; read as the exact rational that it is.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` for a scale out of range."""
+        if not isinstance(self.scale, float):
+            raise TypeError(f"scale must be a float, got {type(self.scale).__name__}")
+        # Written so that NaN fails the test.
+        if not MIN_SCALE <= self.scale <= MAX_SCALE:
+            raise ValueError(
+                f"scale must lie in [{MIN_SCALE:g}, {MAX_SCALE:g}], got {self.scale!r}"
+            )
+
+    @property
+    def variance(self) -> float:
+        """2 q / (1 - q)^2 with q = exp(-1 / scale)."""
+        return 0.5 / math.sinh(0.5 / self.scale) ** 2
+
+    @property
+    def noise_limit(self) -> None:
+        """There is none: every integer has a positive probability."""
+        return None
+
+    def cumulative(self, bits: int) -> Cumulative:
+        """Args and Raises: as for ``Law``."""
+        return floors(0, self._ratios, self._ratios, bits)
+
+    def _ratios(self, precision: int, bits: int) -> Iterator[Interval]:
+        """Yield w(k)/w(k - 1) = exp(-1 / scale), the same for every k."""
+        return repeat(_exponential(-1 / Fraction(self.scale), precision))

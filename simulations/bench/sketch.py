@@ -1,0 +1,109 @@
+"""What compressing and decompressing a vector costs, beside random access with ready tables."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+
+from simulations.bench.sketch_limits import ready_gather, ready_scatter
+from simulations.bench.timing import Figures, interleaved_seconds
+from sketch import PublicSeed, SketchKind, median_for_size, spec_for_size
+from sketch.hashing import buckets, signs
+
+CLIENTS = 8
+"""Vectors that `encode_many` is measured with."""
+
+
+def bench_sketch(dim: int, rows: int, rate: float, copies: int, repeats: int) -> Figures:
+    """Encode one vector and decode its sketch, on one thread.
+
+    The limit is set by random access: one scatter and one gather of `dim` coordinates with a table
+    of buckets and one of signs at hand, which a sketch would have to keep for every row.
+
+    Args:
+        dim: coordinates of the vector.
+        rows: rows of a copy of the sketch.
+        rate: coordinates of the vector over those of the sketch.
+        copies: copies whose median is taken; 1 for a count-mean sketch.
+        repeats: counted repetitions.
+
+    Returns:
+        every `*_seconds` but those of whole vectors is for *one row* of one vector: the time of a
+        vector over `total_rows`, which counts the rows of all copies. `copy_seconds` is one copy
+        of the vector as float64. `encode_many_seconds` is for one row of one of 8 vectors encoded
+        together. `*_peak_bytes` is what the call allocates at most, its result included.
+
+    Raises:
+        ValueError: `copies` is even, or a sketch of this rate would not be smaller than the
+            vector.
+    """
+    size = max(1, int(dim / rate))
+    if copies == 1:
+        spec = spec_for_size(dim, size, rows)
+    else:
+        spec = median_for_size(dim, size, copies, rows)
+    if spec.kind is SketchKind.IDENTITY:
+        raise ValueError(f"rate must leave a sketch smaller than {dim} coordinates, not {rate}")
+    seed = PublicSeed(os.urandom(32))
+    built = spec.build(seed)
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(CLIENTS, dim))
+    vector = vectors[0].copy()
+    sketch = built.encode(vector)
+
+    bucket = buckets(seed, 0, spec.columns, 0, dim)
+    sign = signs(seed, 0, 0, dim)
+    row, out = np.zeros(spec.columns), np.zeros(dim)
+    total_rows = spec.rows * spec.copies
+    taken = interleaved_seconds(
+        {
+            "encode": lambda: built.encode(vector),
+            "decode": lambda: built.decode(sketch),
+            "encode_many": lambda: built.encode_many(vectors),
+            "copy": lambda: vector.copy(),
+            "scatter": lambda: ready_scatter(vector, bucket, sign, row),
+            "gather": lambda: ready_gather(row, bucket, sign, out),
+        },
+        repeats,
+    )
+    encode, decode = taken["encode"] / total_rows, taken["decode"] / total_rows
+    many = taken["encode_many"] / (CLIENTS * total_rows)
+    return {
+        "dim": dim,
+        "rows": spec.rows,
+        "columns": spec.columns,
+        "copies": spec.copies,
+        "total_rows": total_rows,
+        "size": spec.size,
+        "rate": spec.rate,
+        "encode_seconds": encode,
+        "decode_seconds": decode,
+        "copy_seconds": taken["copy"],
+        "scatter_seconds": taken["scatter"],
+        "gather_seconds": taken["gather"],
+        "encode_ratio_to_copy": encode / taken["copy"],
+        "decode_ratio_to_copy": decode / taken["copy"],
+        "encode_ratio_to_limit": encode / taken["scatter"],
+        "decode_ratio_to_limit": decode / taken["gather"],
+        "encode_vector_seconds": taken["encode"],
+        "decode_vector_seconds": taken["decode"],
+        "encode_many_seconds": many,
+        "encode_many_speedup": encode / many,
+        "encode_peak_bytes": _peak_bytes(lambda: built.encode(vector)),
+        "decode_peak_bytes": _peak_bytes(lambda: built.decode(sketch)),
+        "vector_bytes": vector.nbytes,
+        "hash_table_bytes": total_rows * (bucket.nbytes + sign.nbytes),
+    }
+
+
+def _peak_bytes(work: Callable[[], object]) -> int:
+    """The most that Python and NumPy hold for a call, beyond what they held before it."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

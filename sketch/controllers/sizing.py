@@ -1,0 +1,65 @@
+"""What the controllers share: norm estimates, bounds on a size, words for a decision."""
+
+from __future__ import annotations
+
+import math
+
+from sketch import _checks
+from sketch.controllers.base import ControllerState, ReleasedStats
+from sketch.hashing import MAX_ROWS
+
+
+def check_common(*, rows: int, first_rate: float, step_factor: float) -> None:
+    """Check the parameters that every tuning controller has.
+
+    Args:
+        rows: number R of rows of the sketch.
+        first_rate: compression rate d / L of the first round, at least 1; 1 sends it uncompressed.
+        step_factor: largest factor by which the size may change in one round, above 1.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+    """
+    _checks.integer("rows", rows, 1, MAX_ROWS)
+    _checks.real("first_rate", first_rate, 1.0)
+    _checks.real("step_factor", step_factor, 1.0, open_low=True)
+
+
+def size_at_rate(dimension: int, rate: float) -> int:
+    """The size d / rate, rounded down, at least 1."""
+    return max(1, int(dimension / rate))
+
+
+def norm_estimate(released: ReleasedStats) -> float:
+    """|nu|^2 - L sigma^2: an estimate of |mu|^2 without bias, which may be negative."""
+    return released.sketch_norm_squared - released.size * released.noise_variance
+
+
+def average(estimates: tuple[float, ...]) -> float:
+    """The mean of estimates, clamped at zero afterwards.
+
+    Clamping each before would push the mean, and with it the size, upward whenever noise dominates.
+    """
+    return max(math.fsum(estimates) / len(estimates), 0.0)
+
+
+def clamp_size(wanted: float, state: ControllerState, rows: int, step_factor: float) -> int:
+    """The wanted size within one step of the last, and within the rows and the dimension."""
+    stepped = min(max(wanted, state.size / step_factor), state.size * step_factor)
+    return math.ceil(min(max(stepped, float(rows)), float(state.dimension)))
+
+
+def clamp_words(cause: str, wanted: float, size: int) -> str:
+    """One sentence: what asked for this size, and whether it got it.
+
+    Args:
+        cause: the subject of the sentence.
+        wanted: the size before the clamps.
+        size: the size after.
+    """
+    if wanted > size:
+        return f"{cause} asks for a larger sketch than the clamps allow."
+    if wanted < size - 1:
+        return f"{cause} asks for a smaller sketch than the clamps allow."
+    return f"{cause} asks for this size."

@@ -1,0 +1,129 @@
+"""Adapt Norm in Mode A: a second, small sketch in the same sum measures the norm.
+
+    n_hat^2 = max(|nu2|^2 - L2 sigma2^2, 0),   L_next = n_hat^2 / (gamma sigma^2)
+
+The paper's server sees the second sketch without noise; here both carry noise and share one budget
+(`sketch.probed`). The estimate has variance 2 |mu|^4 / L2 + 4 sigma2^2 |mu|^2 + 2 L2 sigma2^4, least
+at L2 = |mu|^2 / sigma2^2, where its relative variance is 8 / L2.
+
+Source: arXiv 2307.10999, Algorithm 3; the derivation is in docs/sketching.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sketch import _checks
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Rationale,
+    ReleasedStats,
+    check_step,
+    released_probe,
+)
+from sketch.controllers.sizing import (
+    average,
+    check_common,
+    clamp_size,
+    clamp_words,
+    size_at_rate,
+)
+from sketch.error import norm_estimate_variance, size_for_error_ratio
+from sketch.probed import PROBE_SHARE, Probe
+from sketch.spec import DEFAULT_ROWS, spec_for_size
+
+SMALLEST_PROBE = 64
+"""Below, the hashes alone make the norm uncertain by more than sqrt(2 / 64) = 18 %."""
+
+LARGEST_PROBE = 2048
+"""About the largest second sketch of the paper's tables; it costs 0.2 % of a million coordinates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptNormTwoSketches:
+    """Adapt Norm whose norm estimates come from a second sketch, sized for their precision.
+
+    Args:
+        gamma: largest squared error of compression, as a share of that of the noise.
+        window: number of rounds whose norm estimates are averaged, at least 1.
+        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
+        first_rate: compression rate of the first sketch in the first round.
+        probe_size: size L2 of the second sketch in the first round, 64 .. 2048.
+        probe_share: share of the budget that the second sketch takes, strictly between 0 and 1.
+        rows: number R of rows of the first sketch.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+
+    Source: arXiv 2307.10999, Algorithm 3; budgets 0.9 : 0.1 as its tables imply.
+    """
+
+    gamma: float = 0.1
+    window: int = 3
+    step_factor: float = 2.0
+    first_rate: float = 1.0
+    probe_size: int = 1024
+    probe_share: float = PROBE_SHARE
+    rows: int = DEFAULT_ROWS
+
+    def __post_init__(self) -> None:
+        _checks.real("gamma", self.gamma, 0.0, open_low=True)
+        _checks.integer("window", self.window, 1)
+        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
+        _checks.integer("probe_size", self.probe_size, SMALLEST_PROBE, LARGEST_PROBE)
+        _checks.share("probe_share", self.probe_share)
+
+    def initial(self, dimension: int) -> Decision:
+        """The first shape: both sketches at their first sizes."""
+        size = size_at_rate(dimension, self.first_rate)
+        probe = Probe(self.probe_size, self.probe_share)
+        spec = spec_for_size(dimension, size, self.rows, probe)
+        state = ControllerState(dimension, spec.main_size)
+        numbers = {"size": float(spec.main_size), "probe_size": float(probe.size)}
+        return Decision(state, spec, Rationale("The first rate is given.", numbers))
+
+    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
+        """The next shape from one more release. Memory: the last norm estimates.
+
+        Raises:
+            TypeError: `state` or `released` is of another type.
+            ValueError: the release is not that of the round `state` decided on, or had no second
+                sketch.
+        """
+        check_step(state, released)
+        seen = released_probe(released)
+        estimate = seen.norm_squared - seen.size * seen.noise_variance
+        memory = (*state.memory, estimate)[-self.window :]
+        norm_squared = average(memory)
+        wanted = size_for_error_ratio(norm_squared, released.noise_variance, self.gamma)
+        size = clamp_size(wanted, state, self.rows, self.step_factor)
+        probe = Probe(best_probe_size(norm_squared, seen.noise_variance), self.probe_share)
+        spec = spec_for_size(state.dimension, size, self.rows, probe)
+        variance = norm_estimate_variance(seen.size, norm_squared, 0.0, seen.noise_variance)
+        numbers = {
+            "estimate": estimate,
+            "estimate_std": math.sqrt(variance),
+            "norm_squared": norm_squared,
+            "noise_variance": float(released.noise_variance),
+            "probe_noise_variance": float(seen.noise_variance),
+            "wanted_size": wanted,
+            "size": float(spec.main_size),
+            "probe_size": float(probe.size),
+        }
+        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
+        words = clamp_words("The norm seen by the second sketch", wanted, size)
+        return Decision(after, spec, Rationale(words, numbers))
+
+
+def best_probe_size(norm_squared: float, noise_variance: float) -> int:
+    """The size L2 of least variance, |mu|^2 / sigma2^2, within 64 .. 2048.
+
+    Args:
+        norm_squared: |mu|^2, at least 0.
+        noise_variance: sigma2^2 per coordinate of the second sketch, above 0.
+    """
+    best = size_for_error_ratio(norm_squared, noise_variance, 1.0)
+    return round(min(max(best, SMALLEST_PROBE), LARGEST_PROBE))
