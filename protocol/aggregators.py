@@ -7,8 +7,7 @@ the ideal one; only the real one protects anybody.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Protocol
@@ -31,6 +30,7 @@ from protocol.adapters.memory import (
 )
 from protocol.client import ClientPolicy, RoundClient
 from protocol.history import ClientHistory
+from protocol.parallel import in_order
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup
 from secagg import (
@@ -168,30 +168,13 @@ class IdealAggregator:
             return partial(pipeline.encode, updates(index), noise(index), seeds[index])
 
         present = left_after(context.size, dropouts, Stage.INPUT)
-        for index, encoded in _in_order(present, encode, self._executor):
+        results = in_order(map(encode, present), self._executor, ENCODED_AHEAD)
+        for index, encoded in zip(present, results, strict=True):
             try:
                 add_into(total, encoded())
             except PEER_ERRORS as error:
                 refused[index] = str(error)
         return FieldVector(context.field, total), refused, seeds
-
-
-def _in_order(
-    indices: Iterable[int],
-    make: Callable[[int], Callable[[], FieldVector]],
-    executor: Executor | None,
-) -> Iterator[tuple[int, Callable[[], FieldVector]]]:
-    """Each index with what gives its vector, worked on ahead of time if there is an executor."""
-    waiting: deque[tuple[int, Callable[[], FieldVector]]] = deque()
-    for index in indices:
-        task = make(index)
-        if executor is None:
-            yield index, task
-            continue
-        waiting.append((index, executor.submit(task).result))
-        if len(waiting) > ENCODED_AHEAD:
-            yield waiting.popleft()
-    yield from waiting
 
 
 class RealAggregator:

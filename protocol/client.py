@@ -48,6 +48,9 @@ class ClientPolicy:
         largest_coins: most coins of one client per coordinate.
         largest_linf_bound: largest integer coordinate; it decides what accounting costs.
         allow_semi_honest: whether to take part without the consistency round.
+        equal_rounds: hold every round against the goal as if all `goal.rounds` were like it. Where
+            rounds take unequal shares of a goal, only `ClientHistory`, which adds them up, can
+            tell; then the multiplier must be that of the largest share.
     """
 
     minimum_noise_multiplier: float
@@ -61,6 +64,7 @@ class ClientPolicy:
     largest_coins: int = MAX_COINS
     largest_linf_bound: int = 1 << 16
     allow_semi_honest: bool = False
+    equal_rounds: bool = True
 
     def check(self, setup: RoundSetup) -> None:
         """Accept a setup or refuse it.
@@ -92,7 +96,7 @@ class ClientPolicy:
         for name, (announced, highest) in at_most.items():
             if not announced <= highest:
                 raise PolicyError(name, announced, f"at most {highest}")
-        if self.goal is not None:
+        if self.goal is not None and self.equal_rounds:
             epsilon = epsilon_of_rounds(setup, self.goal)
             if not epsilon <= self.goal.epsilon:
                 rounds = f"{self.goal.rounds} such rounds"

@@ -6,19 +6,42 @@ pydantic lives here, at the outer edge, and nowhere else. Every problem becomes 
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
+from dp.accounting import gaussian_epsilon
 from protocol.calibration import ERROR_SHARE, PrivacyGoal
 from protocol.capacity import WRAP_PROBABILITY
 from protocol.errors import ConfigurationError
 from protocol.training import TrainingPlan
 from secagg import Mode, ParameterError
-from sketch.controllers import AdaptNorm, Controller, FixedRate
+from sketch.controllers import (
+    AdaptNorm,
+    AdaptNormTwoSketches,
+    AdaptProgress,
+    AdaptTail,
+    Controller,
+    FixedRate,
+    TailUpdate,
+    TwoStage,
+)
+from sketch.controllers.sizing import LARGEST_PROBE, SMALLEST_PROBE
+from sketch.spec import DEFAULT_ROWS
 
 
 class Section(BaseModel):
@@ -40,7 +63,14 @@ MAX_SHOWN = 200
 class Privacy(Section):
     """The promise."""
 
-    epsilon: float = Field(gt=0, description="against the server, over all rounds")
+    epsilon: float | None = Field(
+        default=None, gt=0, description="against the server, over all rounds"
+    )
+    noise_multiplier: float | None = Field(
+        default=None,
+        gt=0,
+        description="in place of epsilon: noise of a sum over the clip, as a standard deviation",
+    )
     delta: float = Field(gt=0, lt=1)
     clip_l2: float = Field(gt=0, description="bound on an update, in its own units")
     error_share: float = Field(
@@ -49,6 +79,21 @@ class Privacy(Section):
     wrap_probability: float = Field(
         default=WRAP_PROBABILITY, ge=0, description="of a sum that does not fit its field"
     )
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise ValueError("exactly one of epsilon and noise_multiplier must be given")
+        return self
+
+    def goal(self, rounds: int) -> PrivacyGoal:
+        """What a client that takes part in so many rounds is promised."""
+        epsilon = self.epsilon
+        if self.noise_multiplier is not None:
+            epsilon = gaussian_epsilon(math.sqrt(rounds) / self.noise_multiplier, self.delta)
+        if epsilon is None:
+            raise TypeError("no target")
+        return PrivacyGoal(epsilon, self.delta, rounds)
 
 
 class Cohort(Section):
@@ -61,20 +106,94 @@ class Cohort(Section):
     exact_noise: bool = Field(default=True, description="take surplus noise off again")
 
 
-class Sketch(Section):
-    """The compression and what tunes it."""
+CONTROLLERS: Mapping[str, type] = {
+    "adapt_norm": AdaptNorm,
+    "adapt_norm_two_sketches": AdaptNormTwoSketches,
+    "adapt_progress": AdaptProgress,
+    "adapt_tail": AdaptTail,
+    "fixed": FixedRate,
+    "two_stage": TwoStage,
+}
+"""Controllers by the name that a configuration gives them; their fields are its other keys."""
 
-    controller: Literal["adapt_norm", "fixed"] = "adapt_norm"
-    rows: int = Field(default=15, ge=1)
-    gamma: float = Field(default=0.1, gt=0, description="compression error over noise error")
-    window: int = Field(default=3, ge=1, description="rounds averaged by adapt_norm")
-    rate: float = Field(default=1.0, ge=1, description="compression of the fixed controller")
+
+class Sketch(Section):
+    """The compression and what tunes it.
+
+    What is left out has the controller's own default. A key that the controller does not have is
+    refused: it would be ignored, and somebody meant something by it.
+    """
+
+    controller: Literal[
+        "adapt_norm",
+        "adapt_norm_two_sketches",
+        "adapt_progress",
+        "adapt_tail",
+        "fixed",
+        "two_stage",
+    ] = "adapt_norm"
+    rows: int = Field(default=DEFAULT_ROWS, ge=1)
+    gamma: float | None = Field(default=None, gt=0, description="compression over noise error")
+    window: int | None = Field(default=None, ge=1, description="rounds averaged")
+    step_factor: float | None = Field(default=None, gt=1, description="most change in a round")
+    first_rate: float | None = Field(default=None, ge=1, description="of the first round")
+    probe_size: int | None = Field(
+        default=None, ge=SMALLEST_PROBE, le=LARGEST_PROBE, description="of the second sketch"
+    )
+    probe_share: float | None = Field(
+        default=None, gt=0, lt=1, description="of the budget, for the second sketch"
+    )
+    warmup: int | None = Field(default=None, ge=1, description="rounds without compression")
+    eta: float | None = Field(default=None, gt=0, description="learning rate of adapt_tail")
+    update: Literal["sign", "power", "exponential", "linear"] | None = Field(
+        default=None, description="how adapt_tail answers to the error"
+    )
+    relative: bool | None = Field(default=None, description="adapt_tail: error over target")
+    kappa: float | None = Field(
+        default=None, gt=0, le=1, description="share of progress that compression may cost"
+    )
+    gamma_low: float | None = Field(default=None, gt=0, description="never a longer sketch")
+    gamma_high: float | None = Field(default=None, gt=0, description="never a shorter one")
+    caution: float | None = Field(default=None, ge=0, description="standard deviations added")
+    momentum: float | None = Field(default=None, ge=0, lt=1, description="of the server")
+    rate: float | None = Field(default=None, ge=1, description="compression; 1 for none")
+
+    @field_validator("*")
+    @classmethod
+    def _belongs(cls, value: object, info: ValidationInfo) -> object:
+        controller = info.data.get("controller")
+        if controller is None or value is None:
+            return value
+        known = _parameters(controller)
+        if info.field_name not in known:
+            raise PydanticCustomError(
+                "foreign_parameter",
+                "left out, as {controller} has {known} only",
+                {"controller": controller, "known": ", ".join(sorted(known))},
+            )
+        return value
 
     def build(self) -> Controller:
-        """The controller that this section describes."""
+        """The controller that this section describes.
+
+        Raises:
+            ConfigurationError: values that do not fit together.
+        """
+        given = self.model_dump(exclude={"controller"}, exclude_none=True)
+        if "update" in given:
+            given["update"] = TailUpdate(given["update"])
         if self.controller == "fixed":
-            return FixedRate(self.rate, rows=self.rows)
-        return AdaptNorm(gamma=self.gamma, window=self.window, rows=self.rows)
+            given.setdefault("rate", 1.0)
+        try:
+            controller: Controller = CONTROLLERS[self.controller](**given)
+        except ValueError as error:
+            raise ConfigurationError("sketch", str(error), "values that fit together") from None
+        return controller
+
+
+def _parameters(controller: str) -> set[str]:
+    """The keys that a controller has."""
+    return {field.name for field in dataclasses.fields(CONTROLLERS[controller])}
 
 
 def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
@@ -85,7 +204,7 @@ def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
     """
     try:
         return TrainingPlan(
-            goal=PrivacyGoal(privacy.epsilon, privacy.delta, rounds),
+            goal=privacy.goal(rounds),
             cohort=cohort.size,
             tolerated_dropouts=cohort.tolerated_dropouts,
             tolerated_colluders=cohort.tolerated_colluders,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 
@@ -316,10 +317,18 @@ class RoundSetup:
         if not data or data[0] != ANNOUNCEMENT_VERSION or len(data) > MAX_ANNOUNCEMENT_BYTES:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
         try:
-            announced = msgspec.msgpack.decode(memoryview(data)[1:], type=Announcement)
-            return announced.setup(model_digest)
+            return _read_announcement(data, model_digest)
         except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+
+
+@lru_cache(maxsize=4)
+def _read_announcement(data: bytes, model_digest: bytes) -> RoundSetup:
+    """The setup in an announcement, once for all clients of a process: it never changes, and ten
+    thousand clients that each keep ten thousand keys would fill the memory.
+    """
+    announced = msgspec.msgpack.decode(memoryview(data)[1:], type=Announcement)
+    return announced.setup(model_digest)
 
 
 MAX_REMOVAL_DROPOUTS = 10_000

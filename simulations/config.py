@@ -92,9 +92,14 @@ class Server(Section):
 
 
 class Engine(Section):
-    """How the simulation is run; a plain run neither clips nor adds noise."""
+    """How the simulation is run.
 
-    aggregator: Literal["real", "ideal", "plain"] = "ideal"
+    The sum comes from the real protocol, from the ideal one (the same integers, no cryptography),
+    from a trusted server that adds Gaussian noise (central), or from one without any privacy
+    (plain), which neither clips nor adds noise.
+    """
+
+    aggregator: Literal["real", "ideal", "central", "plain"] = "ideal"
     device: str = Field(default="cpu", description="where clients train, as torch names it")
     chunk: int | None = Field(default=None, ge=1, description="clients trained together")
     workers: int | None = Field(

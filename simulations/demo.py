@@ -27,8 +27,9 @@ from protocol.training import PrivateTraining, RoundResult
 from secagg import Identity
 from simulations.config import RunConfig, write_config
 from simulations.data import load_digits_dataset
-from simulations.federated import Federation, PlainMean, PrivateMean, Trained
+from simulations.federated import Federation, Trained
 from simulations.figures import RoundRecord, write_figures
+from simulations.sources import PlainMean, PrivateMean
 
 COLUMNS = ("round", "correct", "sketch", "rate", "bits", "kB", "left", "eps S", "eps O")
 

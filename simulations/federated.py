@@ -1,8 +1,6 @@
 """A population that learns together: cohorts take turns, some clients get lost, a model moves.
 
 The engine knows nothing of cryptography: it asks a `MeanSource` for the mean update of a cohort.
-The private one runs the whole protocol; the plain one averages floats without clipping them and
-has a learning rate of its own, as the baseline.
 
 Whatever is random in a round comes from the run's seed and the round's number alone, so a run can
 go on from any round. Updates are made chunk by chunk as they are asked for: memory is that of a
@@ -13,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import IntEnum
@@ -26,8 +24,7 @@ from numpy.typing import NDArray
 
 from protocol.adapters.memory import Dropouts, Stage, stages_of
 from protocol.errors import ConfigurationError
-from protocol.training import PrivateTraining, RoundResult
-from secagg import Identity, Mode
+from secagg import Mode
 from simulations.config import RunConfig, Server
 from simulations.data import Dataset, load_dataset
 from simulations.models import DataShape, Evaluation, ModelOptions, Vector, build_task
@@ -50,6 +47,7 @@ class Purpose(IntEnum):
     ORDER = 1
     DROPOUTS = 2
     BATCHES = 3
+    CENTRAL = 4
 
 
 class DivergedError(RuntimeError):
@@ -114,63 +112,13 @@ class Invitation:
 
 
 class MeanSource(Protocol):
-    """Turns a cohort's updates into their mean."""
+    """Turns a cohort's updates into their mean; `simulations.sources` has all there are."""
 
     def mean(self, invitation: Invitation) -> NDArray[np.float64]:
         """float64[d]; raises what the protocol raises."""
 
     def rate(self, server: Server, number: int, rounds: int) -> float:
         """The server's learning rate for this kind of mean."""
-
-
-class PrivateMean:
-    """The whole protocol. `last` is the result of the last round.
-
-    Args:
-        training: drives the rounds.
-        identities: of the whole population.
-    """
-
-    def __init__(self, training: PrivateTraining, identities: Sequence[Identity]) -> None:
-        self._training = training
-        self._identities = identities
-        self.last: RoundResult | None = None
-
-    def mean(self, invitation: Invitation) -> NDArray[np.float64]:
-        """The released mean update."""
-        self.last = self._training.run_round(
-            [self._identities[client] for client in invitation.clients],
-            invitation.updates,
-            model_digest(invitation.model),
-            invitation.dropouts,
-        )
-        return self.last.release.update
-
-    def rate(self, server: Server, number: int, rounds: int) -> float:
-        """From the first rate down to the last, linearly."""
-        return server.private_rate(number, rounds)
-
-
-class PlainMean:
-    """The baseline: no clip, no sketch, no noise, no cryptography; the same clients get lost."""
-
-    def mean(self, invitation: Invitation) -> NDArray[np.float64]:
-        """The mean over the clients that upload."""
-        kept = [
-            index
-            for index in range(len(invitation.clients))
-            if invitation.dropouts.get(index, Stage.UNMASK) > Stage.INPUT
-        ]
-        total = np.zeros(invitation.model.size)
-        for index in kept:
-            total += invitation.updates(index)
-        return total / len(kept)
-
-    def rate(self, server: Server, number: int, rounds: int) -> float:
-        """Constant, where the baseline has a rate of its own."""
-        if server.plain_learning_rate is not None:
-            return server.plain_learning_rate
-        return server.private_rate(number, rounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -74,6 +75,37 @@ def cpsgd_mnist_command(
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("cpSGD on MNIST", total=progress_steps(plan))
         figures = reproduce(plan, data, seed, out, lambda: progress.advance(task))
+    paths = write(figures, out)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        print_summary(figures, paths, Console())
+
+
+@reproduce_app.command("adaptive-mean")
+def adaptive_mean_command(
+    out: Annotated[Path, typer.Option(help="Folder for figures, tables and the plot.")] = Path(
+        "veilsum-adaptive-mean"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Small and few: seconds.")] = False,
+    seeds: Annotated[
+        int | None, typer.Option(help="Data sets of every kind, instead of the plan's.", min=2)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Fixes vectors and hashes.", min=0)] = 1,
+    workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 2,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output.")
+    ] = False,
+) -> None:
+    """Mean estimation with autotuned sketches: error and size, untrusted and central form."""
+    from simulations.reproduce.adaptive_mean import Plan, reproduce, write
+    from simulations.reproduce.adaptive_mean_report import print_summary
+
+    plan = Plan.chosen(quick)
+    plan = plan if seeds is None else replace(plan, seeds=seeds)
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("adaptive means", total=plan.steps)
+        figures = reproduce(plan, seed, workers, lambda: progress.advance(task))
     paths = write(figures, out)
     if as_json:
         typer.echo(json.dumps(figures))

@@ -131,7 +131,7 @@ def _contiguous(
 def copied(
     name: str, values: NDArray[Any], out: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Return a float64 copy of a vector that has passed the checks above, written to `out` if given.
+    """Return a float64 copy of a vector that passed the checks above, in `out` if given.
 
     Raises:
         ValueError: some entry is not finite.

@@ -77,13 +77,13 @@ def gather_add(
 
 @njit(cache=True, nogil=True)
 def median_columns(estimates: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """The median of every column, for an odd number of rows.
+    """The median of each of the first m columns, for an odd number of rows.
 
     Args:
-        estimates: float64[M, m], M odd; its columns are left sorted.
+        estimates: float64[M, at least m], M odd; these columns are left sorted.
         out: float64[m], overwritten.
     """
-    copies, count = estimates.shape
+    copies, count = estimates.shape[0], out.size
     # An odd-even transposition network: compares whole rows, so the compiler vectorises it.
     for turn in range(copies):
         for low in range(turn & 1, copies - 1, 2):
@@ -91,7 +91,7 @@ def median_columns(estimates: NDArray[np.float64], out: NDArray[np.float64]) -> 
             for j in range(count):
                 a, b = first[j], second[j]
                 first[j], second[j] = min(a, b), max(a, b)
-    out[:] = estimates[copies // 2]
+    out[:] = estimates[copies // 2, :count]
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,8 @@
 """The count-median-of-means sketch: M count-mean sketches, the median of whose decodes is taken.
 
 Encoding is that of a count-mean sketch with M * R rows, so |S x|^2 has the mean |x|^2, whatever M.
-Copy c has the rows c R to (c + 1) R - 1.
+Copy c has the rows c R to (c + 1) R - 1. A coordinate that meets a heavy one in fewer than half of
+the copies is estimated as if the heavy one were not there; a mean over all rows would show it.
 
 Source: arXiv 2307.10999, section 2.
 """
@@ -46,10 +47,26 @@ class CountMedianSketch:
         self._copies = _checks.odd("copies", copies, 3, MAX_ROWS // rows)
         self._stack = CountMeanSketch(dimension, rows * self._copies, columns, seed)
 
+    def __repr__(self) -> str:
+        return (
+            f"CountMedianSketch(dimension={self.dimension}, rows={self.rows}, "
+            f"columns={self.columns}, copies={self.copies}, seed={self._stack.seed})"
+        )
+
     @property
     def dimension(self) -> int:
         """The number d of coordinates of an update."""
         return self._stack.dimension
+
+    @property
+    def rows(self) -> int:
+        """The number R of rows of each copy."""
+        return self._stack.rows // self._copies
+
+    @property
+    def columns(self) -> int:
+        """The number P of buckets of a row."""
+        return self._stack.columns
 
     @property
     def copies(self) -> int:
@@ -72,11 +89,14 @@ class CountMedianSketch:
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
         """Estimate the vector: the median over copies of what each alone decodes to.
 
+        Coordinates are decoded a few thousand at a time, all copies of them together, so memory
+        beyond input and output is M times that, and neither M * d nor R * d.
+
         Args:
             sketch: float64[L], finite; left unchanged.
 
         Returns:
-            float64[d].
+            float64[d]. Over the seed, its mean is the vector that was encoded.
 
         Raises:
             TypeError: not an array of float64.
@@ -84,22 +104,18 @@ class CountMedianSketch:
         """
         checked = _checks.vector("sketch", sketch, self.size)
         _checks.finite("sketch", checked)
-        # The stack divides by sqrt(M R), a copy on its own by sqrt(R), and decodes by another.
-        rows = self._stack.rows // self._copies
-        table = (checked * (math.sqrt(self._copies) / math.sqrt(rows))).reshape(
-            self._stack.rows, -1
-        )
-        out = np.empty(self.dimension)
+        # The stack has divided by sqrt(M R), a copy alone does by sqrt(R), and decoding does again.
+        scale = math.sqrt(self._copies / self.rows)
+        table = (checked * scale).reshape(self._stack.rows, self.columns)
         estimates = np.empty((self._copies, min(_WIDTH, self.dimension)))
+        out = np.empty(self.dimension)
         every = range(self._stack.rows)
         for row, chunk in chunks_of_rows(self._stack.seed, every, self.dimension, _WIDTH):
-            copy, row_of_copy = divmod(row, rows)
+            copy, row_of_copy = divmod(row, self.rows)
             estimate = estimates[copy, : chunk.stop - chunk.start]
             if row_of_copy == 0:
                 estimate[:] = 0.0
             _kernels.gather_add(table[row], chunk.words, chunk.sign_bytes, estimate)
             if row == every[-1]:
-                _kernels.median_columns(
-                    estimates[:, : estimate.size], out[chunk.start : chunk.stop]
-                )
+                _kernels.median_columns(estimates, out[chunk.start : chunk.stop])
         return out

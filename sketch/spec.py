@@ -166,15 +166,6 @@ class SketchSpec:
         return cls(SketchKind(kind), dimension, rows, columns, copies, probe)
 
 
-def median_for_size(dimension: int, size: int, copies: int, rows: int = DEFAULT_ROWS) -> SketchSpec:
-    """The largest count-median sketch of at most the wanted size; see `spec_for_size`."""
-    copies = _checks.odd("copies", copies, 3, MAX_ROWS)
-    one = spec_for_size(dimension, max(1, _checks.integer("size", size, 1) // copies), rows)
-    if one.kind is SketchKind.IDENTITY or copies * one.size >= dimension:
-        return SketchSpec.identity(dimension)
-    return SketchSpec(SketchKind.COUNT_MEDIAN, dimension, one.rows, one.columns, copies)
-
-
 def spec_for_size(
     dimension: int, size: int, rows: int = DEFAULT_ROWS, probe: Probe | None = None
 ) -> SketchSpec:
@@ -202,3 +193,34 @@ def spec_for_size(
     if size >= dimension or rows * columns >= dimension:
         return SketchSpec.identity(dimension, probe)
     return SketchSpec(SketchKind.COUNT_MEAN, dimension, rows, columns, probe=probe)
+
+
+def median_for_size(
+    dimension: int,
+    size: int,
+    copies: int,
+    rows: int = DEFAULT_ROWS,
+    probe: Probe | None = None,
+) -> SketchSpec:
+    """The largest count-median sketch of at most the wanted size, or the identity.
+
+    Args:
+        dimension: number d of coordinates, at least 1.
+        size: the wanted number of coordinates of all copies together, at least 1.
+        copies: number M of copies, odd and at least 3.
+        rows: number R of rows of each copy.
+        probe: a second sketch, sent beside it whatever its size.
+
+    Returns:
+        P = max(1, floor(size / (M R))) columns; the identity as `spec_for_size` has it.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+    """
+    rows = _checks.integer("rows", rows, 1, MAX_ROWS // 3)
+    copies = _checks.odd("copies", copies, 3, MAX_ROWS // rows)
+    stack = spec_for_size(dimension, size, copies * rows, probe)
+    if stack.kind is SketchKind.IDENTITY:
+        return stack
+    return SketchSpec(SketchKind.COUNT_MEDIAN, stack.dimension, rows, stack.columns, copies, probe)

@@ -136,7 +136,7 @@ class NoisyMeans(Protocol):
         ...
 
     def noise_variance(self, spec: SketchSpec, share: float) -> float:
-        """What `Released.noise_variance` will be; known before the round."""
+        """What `Released.noise_variance` will be, of a trial if there is a probe; known before."""
         ...
 
     def require_releases(self, most: int, gauged: bool) -> None:

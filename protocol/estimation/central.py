@@ -160,9 +160,9 @@ class CentralMeans:
         """sigma^2 of one coordinate of the mean sketch: (multiplier * sensitivity)^2.
 
         With the published rule 32 B^2 ln(1.25/delta) / (n eps)^2 for a whole share, and
-        2 K B^2 / (n^2 rho) for a share of 1 / K.
+        2 K B^2 / (n^2 rho) for a share of 1 / K. A probe has no part in it.
         """
-        scale, _ = self._lattice(spec, share)
+        scale, _ = self._lattice(replace(spec, probe=None), share)
         return (_LATTICE_SIGMA / (scale * self._task.clients)) ** 2
 
     def mean(self, spec: SketchSpec, share: float) -> Released:

@@ -77,8 +77,8 @@ class DistributedMeans:
             got = (plan.cohort, len(cohort), task.clients)
             raise ParameterError("plan.cohort, cohort, task.clients", got, "equal numbers")
         if plan.clip_l2 != task.clip_l2:
-            got = (plan.clip_l2, task.clip_l2)
-            raise ParameterError("plan.clip_l2, task.clip_l2", got, "equal")
+            clips = (plan.clip_l2, task.clip_l2)
+            raise ParameterError("plan.clip_l2, task.clip_l2", clips, "equal")
         self._task = task
         self._plan = plan
         self._cohort = tuple(cohort)
@@ -150,7 +150,7 @@ class DistributedMeans:
     def trial(
         self, spec: SketchSpec, probe: Probe, share: float, bar: Bar, top: int | None
     ) -> Trial:
-        """One secure sum of both sketches; e^2 = max(|S2 U - nu2|^2 - L2 s2, 0) is a released value.
+        """One secure sum of both sketches; e^2 = |S2 U - nu2|^2 - L2 s2 is a released value.
 
         Small means that e^2 is at most height^2 and what it may exceed that by.
         """

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +23,16 @@ import torch
 from dp import Ledger
 from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.config import build_plan
-from protocol.training import PrivateTraining, RoundResult, TrainingPlan, TrainingState
+from protocol.training import PrivateTraining, TrainingPlan, TrainingState
 from secagg.context import SESSION_ID_BYTES
 from simulations.config import RunConfig
 from simulations.data import Dataset
-from simulations.federated import (
-    Federation,
-    Invitation,
-    MeanSource,
-    PlainMean,
-    PrivateMean,
-    Trained,
-)
+from simulations.federated import Federation, Trained
 from simulations.run.checkpoint import Checkpoint, write_whole
 from simulations.run.folder import RunFolder
 from simulations.run.secrets import RunSecrets
 from simulations.server_optimizer import ModelState
+from simulations.sources import CentralMean, PlainMean, PrivateMean, RecordedSource
 from simulations.training import training_pool
 
 Record = Mapping[str, Any]
@@ -73,26 +66,12 @@ class RunResult:
             "best_accuracy": max(record["accuracy"] for record in tested),
             "loss": tested[-1]["loss"],
             "bytes_per_client": _mean(self.records, "bytes_per_client"),
-            "compression": _mean(self.records, "compression"),
+            "compression": last["dimension"] / _mean(self.records, "sketch_size"),
             "epsilons": last["epsilons"],
             "seconds_training_and_encoding": _mean(self.records, "seconds") * len(self.records),
             "resumed_after": self.resumed,
             "folder": str(self.path),
         }
-
-
-@dataclass(slots=True)
-class _Private:
-    """A private source, and the secrets that every round of it is drawn from."""
-
-    training: PrivateTraining
-    secrets: RunSecrets
-    mean: PrivateMean = field(init=False)
-
-    def result(self) -> RoundResult:
-        if self.mean.last is None:
-            raise RuntimeError("a round ended without a result")
-        return self.mean.last
 
 
 def run_experiment(
@@ -122,11 +101,10 @@ def run_experiment(
     with ExitStack() as stack:
         executor = stack.enter_context(training_pool(config.engine.threads))
         federation = Federation(config, data, executor)
-        private = _private(config, federation, folder, checkpoint, stack, executor)
-        for trained, record in _rounds(config, federation, private, checkpoint):
+        source = _source(config, federation.task.dimension, folder, checkpoint, stack, executor)
+        for trained, record in _rounds(config, federation, source, checkpoint):
             number = trained.invitation.number + 1
-            training = None if private is None else private.training.state
-            Checkpoint(number, trained.state, training, record).save(folder.checkpoint)
+            Checkpoint(number, trained.state, source.state, record).save(folder.checkpoint)
             folder.append(record)
             records.append(record)
             progress(record)
@@ -154,22 +132,23 @@ def aggregator_of(
     )
 
 
-def _private(
+def _source(
     config: RunConfig,
-    federation: Federation,
+    dimension: int,
     folder: RunFolder,
     checkpoint: Checkpoint | None,
     stack: ExitStack,
     executor: Executor,
-) -> _Private | None:
-    """The private source of a run; None in a plain one."""
+) -> RecordedSource:
+    """Where the means of a run come from, as far as the checkpoint."""
+    state = checkpoint.training if checkpoint else None
     if config.engine.aggregator == "plain":
-        return None
+        return PlainMean()
+    controller = config.sketch.build()
+    if config.engine.aggregator == "central":
+        return CentralMean(config, controller, dimension, state, executor)
     secrets = RunSecrets.open(folder.key)
     plan = build_plan(config.privacy, config.cohort, config.participations)
-    dimension = federation.task.dimension
-    controller = config.sketch.build()
-    state = checkpoint.training if checkpoint else None
     if state is None:
         # Fixed before the first round is charged, so that it can be recognised if that is all.
         session = secrets.session_id(SESSION_ID_BYTES)
@@ -180,80 +159,35 @@ def _private(
     training = PrivateTraining(
         plan, dimension, controller, aggregator, ledger, state, secrets.public
     )
-    private = _Private(training, secrets)
-    private.mean = PrivateMean(training, secrets.identities(config.task.population))
-    return private
+    return PrivateMean(training, secrets.identities(config.task.population), secrets.begin)
 
 
 def _rounds(
     config: RunConfig,
     federation: Federation,
-    private: _Private | None,
+    source: RecordedSource,
     checkpoint: Checkpoint | None,
 ) -> Iterator[tuple[Trained, Record]]:
     state = checkpoint.state if checkpoint else federation.initial()
-    source: MeanSource = PlainMean() if private is None else private.mean
     for number in range(checkpoint.number if checkpoint else 0, config.rounds):
         start = time.perf_counter()
-        if private is not None:
-            private.secrets.attempt = private.training.state.attempts
         trained = federation.round(source, state, number)
         seconds = time.perf_counter() - start
-        result = None if private is None else private.result()
-        yield trained, _record(config, trained, result, state, seconds)
+        yield trained, _record(config, trained, state, seconds) | source.facts(trained.invitation)
         state = trained.state
 
 
 def _record(
-    config: RunConfig,
-    trained: Trained,
-    result: RoundResult | None,
-    before: ModelState,
-    seconds: float,
-) -> Record:
+    config: RunConfig, trained: Trained, before: ModelState, seconds: float
+) -> dict[str, Any]:
     invitation, evaluation = trained.invitation, trained.evaluation
-    record: dict[str, Any] = {
+    return {
         "round": invitation.number + 1,
         "accuracy": None if evaluation is None else evaluation.accuracy,
         "loss": None if evaluation is None else evaluation.loss,
         "seconds": seconds,
         "cohort": config.cohort.size,
         "step": float(np.linalg.norm(trained.model.astype(np.float64) - before.model)),
-    }
-    return record | (_of_plain(invitation) if result is None else _of_private(result, invitation))
-
-
-def _of_plain(invitation: Invitation) -> dict[str, Any]:
-    dimension = invitation.model.size
-    return {
-        "survivors": None,
-        "sketch_size": dimension,
-        "dimension": dimension,
-        "compression": 1.0,
-        "bits": 32,
-        "bytes_per_client": 4.0 * dimension,
-        "epsilons": {"server": "inf"},
-        "lost": {},
-    }
-
-
-def _of_private(result: RoundResult, invitation: Invitation) -> dict[str, Any]:
-    parameters, survivors = result.setup.parameters, result.outcome.total.survivors
-    gone = (stage for index, stage in invitation.dropouts.items() if index not in survivors)
-    return {
-        "survivors": len(survivors),
-        "sketch_size": parameters.length,
-        "dimension": parameters.sketch.dimension,
-        "compression": parameters.sketch.rate,
-        "bits": result.setup.context.bits,
-        "bytes_per_client": result.outcome.bytes_per_survivor(),
-        "coins": parameters.coins,
-        "scale": parameters.scale,
-        "noise_variance": result.release.noise_variance,
-        "epsilons": result.epsilons.as_json(),
-        "rationale": result.rationale.words,
-        "lost": dict(Counter(str(stage) for stage in gone)),
-        "refused": len(result.outcome.refused),
     }
 
 

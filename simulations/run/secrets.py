@@ -25,7 +25,7 @@ _DOMAIN = b"veilsum/simulated run/v1/"
 
 
 class RunSecrets:
-    """Derives what a round needs. Set `attempt` before every round.
+    """Derives what a round needs. Call `begin` before every round.
 
     Args:
         key: 32 bytes from the operating system.
@@ -56,6 +56,10 @@ class RunSecrets:
                 os.fsync(file.fileno())
             fresh.replace(path)
         return cls(path.read_bytes())
+
+    def begin(self, attempt: int) -> None:
+        """Derive the secrets of the round with this number of earlier attempts from now on."""
+        self.attempt = attempt
 
     def noise(self, index: int) -> NoiseSeed:
         """The seed of a client's rounding and of the coins that stay."""

@@ -7,19 +7,20 @@ rounding), nor on the executor.
 A client that diverges keeps its non-finite update: clipping refuses it later, and hiding it
 here would hide the case from every test of that refusal.
 
-May use torch; must not know the protocol.
+May use torch; must not know rounds or privacy.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from protocol.parallel import in_order
 from simulations.data import Split
 from simulations.models.layout import Vector
 from simulations.models.task import Task
@@ -85,10 +86,10 @@ def local_updates(
         _cut(split, batches, slice(first, first + chunk), training.learning_rate, way, device)
         for first in range(0, len(members), chunk)
     )
-    if executor is None or device != "cpu":
-        # An accelerator is one queue, whoever fills it.
-        return (train(task, start, work) for work in works)
-    return _trained_elsewhere(task, start, works, executor, ahead)
+    # An accelerator is one queue, whoever fills it.
+    helpers = executor if device == "cpu" else None
+    tasks = (partial(train, task, start, work) for work in works)
+    return (result() for result in in_order(tasks, helpers, ahead))
 
 
 def default_chunk(dimension: int) -> int:
@@ -128,20 +129,3 @@ def _cut(
         strategy=strategy,
         device=device,
     )
-
-
-def _trained_elsewhere(
-    task: Task, start: Vector, works: Iterator[Work], executor: Executor, ahead: int
-) -> Iterator[NDArray[np.float32]]:
-    """Keep the executor busy, but never more than some chunks ahead of whoever takes them."""
-    waiting: deque[Future[NDArray[np.float32]]] = deque()
-    try:
-        for work in works:
-            waiting.append(executor.submit(train, task, start, work))
-            if len(waiting) >= ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()

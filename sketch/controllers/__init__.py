@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from sketch.controllers.adapt_norm import AdaptNorm
+from sketch.controllers.adapt_progress import AdaptProgress
+from sketch.controllers.adapt_tail import AdaptTail, TailUpdate
 from sketch.controllers.base import (
     Controller,
     ControllerState,
@@ -13,9 +15,14 @@ from sketch.controllers.base import (
 )
 from sketch.controllers.fixed import FixedRate
 from sketch.controllers.release import released_stats
+from sketch.controllers.two_sketches import AdaptNormTwoSketches
+from sketch.controllers.two_stage import TwoStage
 
 __all__ = [
     "AdaptNorm",
+    "AdaptNormTwoSketches",
+    "AdaptProgress",
+    "AdaptTail",
     "Controller",
     "ControllerState",
     "Decision",
@@ -23,5 +30,7 @@ __all__ = [
     "Rationale",
     "ReleasedProbe",
     "ReleasedStats",
+    "TailUpdate",
+    "TwoStage",
     "released_stats",
 ]

@@ -12,6 +12,8 @@ from sketch.controllers.base import (
     ReleasedStats,
     check_step,
 )
+from sketch.controllers.sizing import size_at_rate
+from sketch.hashing import MAX_ROWS
 from sketch.spec import DEFAULT_ROWS, spec_for_size
 
 
@@ -33,11 +35,11 @@ class FixedRate:
 
     def __post_init__(self) -> None:
         _checks.real("rate", self.rate, 1.0)
-        _checks.integer("rows", self.rows, 1)
+        _checks.integer("rows", self.rows, 1, MAX_ROWS)
 
     def initial(self, dimension: int) -> Decision:
         """The shape of every round."""
-        spec = spec_for_size(dimension, max(1, int(dimension / self.rate)), self.rows)
+        spec = spec_for_size(dimension, size_at_rate(dimension, self.rate), self.rows)
         return self._decide(ControllerState(dimension, spec.main_size))
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:

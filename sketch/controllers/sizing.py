@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 
 from sketch import _checks
-from sketch.controllers.base import ControllerState, ReleasedStats
+from sketch.controllers.base import ControllerState, ReleasedProbe, ReleasedStats
 from sketch.hashing import MAX_ROWS
+
+SMALLEST_PROBE = 64
+"""Below, the hashes alone make a squared norm uncertain by more than sqrt(2 / 64) = 18 %."""
+
+LARGEST_PROBE = 2048
+"""About the largest second sketch of the paper's tables; 0.2 % of a million coordinates."""
 
 
 def check_common(*, rows: int, first_rate: float, step_factor: float) -> None:
@@ -24,6 +30,33 @@ def check_common(*, rows: int, first_rate: float, step_factor: float) -> None:
     _checks.integer("rows", rows, 1, MAX_ROWS)
     _checks.real("first_rate", first_rate, 1.0)
     _checks.real("step_factor", step_factor, 1.0, open_low=True)
+
+
+def check_probe(size: int, share: float) -> None:
+    """Check the parameters of a second sketch.
+
+    Args:
+        size: number L2 of its buckets, 64 .. 2048.
+        share: its share of the budget, strictly between 0 and 1.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+    """
+    _checks.integer("probe_size", size, SMALLEST_PROBE, LARGEST_PROBE)
+    if _checks.real("probe_share", share, 0.0, 1.0, open_low=True) == 1.0:
+        raise ValueError("probe_share must be below 1: nothing would be left for the first sketch")
+
+
+def probe_of(released: ReleasedStats) -> ReleasedProbe:
+    """What the second sketch showed.
+
+    Raises:
+        ValueError: the round had none.
+    """
+    if released.probe is None:
+        raise ValueError("released must have a probe: the controller asked for a second sketch")
+    return released.probe
 
 
 def size_at_rate(dimension: int, rate: float) -> int:

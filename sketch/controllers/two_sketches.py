@@ -3,8 +3,8 @@
     n_hat^2 = max(|nu2|^2 - L2 sigma2^2, 0),   L_next = n_hat^2 / (gamma sigma^2)
 
 The paper's server sees the second sketch without noise; here both carry noise and share one budget
-(`sketch.probed`). The estimate has variance 2 |mu|^4 / L2 + 4 sigma2^2 |mu|^2 + 2 L2 sigma2^4, least
-at L2 = |mu|^2 / sigma2^2, where its relative variance is 8 / L2.
+(`sketch.probed`). The variance of the estimate, 2 |mu|^4 / L2 + 4 sigma2^2 |mu|^2 + 2 L2 sigma2^4,
+is least at L2 = |mu|^2 / sigma2^2, where it is 8 |mu|^4 / L2.
 
 Source: arXiv 2307.10999, Algorithm 3; the derivation is in docs/sketching.md.
 """
@@ -21,24 +21,21 @@ from sketch.controllers.base import (
     Rationale,
     ReleasedStats,
     check_step,
-    released_probe,
 )
 from sketch.controllers.sizing import (
+    LARGEST_PROBE,
+    SMALLEST_PROBE,
     average,
     check_common,
+    check_probe,
     clamp_size,
     clamp_words,
+    probe_of,
     size_at_rate,
 )
 from sketch.error import norm_estimate_variance, size_for_error_ratio
 from sketch.probed import PROBE_SHARE, Probe
 from sketch.spec import DEFAULT_ROWS, spec_for_size
-
-SMALLEST_PROBE = 64
-"""Below, the hashes alone make the norm uncertain by more than sqrt(2 / 64) = 18 %."""
-
-LARGEST_PROBE = 2048
-"""About the largest second sketch of the paper's tables; it costs 0.2 % of a million coordinates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +70,7 @@ class AdaptNormTwoSketches:
         _checks.real("gamma", self.gamma, 0.0, open_low=True)
         _checks.integer("window", self.window, 1)
         check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
-        _checks.integer("probe_size", self.probe_size, SMALLEST_PROBE, LARGEST_PROBE)
-        _checks.share("probe_share", self.probe_share)
+        check_probe(self.probe_size, self.probe_share)
 
     def initial(self, dimension: int) -> Decision:
         """The first shape: both sketches at their first sizes."""
@@ -94,7 +90,7 @@ class AdaptNormTwoSketches:
                 sketch.
         """
         check_step(state, released)
-        seen = released_probe(released)
+        seen = probe_of(released)
         estimate = seen.norm_squared - seen.size * seen.noise_variance
         memory = (*state.memory, estimate)[-self.window :]
         norm_squared = average(memory)

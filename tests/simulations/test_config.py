@@ -28,7 +28,7 @@ def test_a_configuration_survives_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("key", "valid"),
     [
-        ("privacy.epsilom", "clip_l2, delta, epsilon, error_share, wrap_probability"),
+        ("privacy.epsilom", "clip_l2, delta, epsilon, error_share, noise_multiplier, wrap_probability"),
         ("colour", "cohort, engine, faults, local, privacy, rounds, seed, server, sketch, task"),
     ],
 )

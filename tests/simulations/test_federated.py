@@ -15,7 +15,8 @@ from protocol.training import PrivateTraining
 from secagg import Identity
 from simulations.config import demo_config
 from simulations.data import load_digits_dataset
-from simulations.federated import Federation, PlainMean, PrivateMean, model_digest
+from simulations.federated import Federation, model_digest
+from simulations.sources import PlainMean, PrivateMean
 
 
 @pytest.fixture(scope="module")

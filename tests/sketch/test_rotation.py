@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
-from sketch import PublicSeed, Rotation, block_length, flat_bound
+from sketch import CountMeanSketch, PublicSeed, Rotation, block_length, flat_bound
 from sketch._hadamard import walsh_hadamard
 from sketch.hashing import Usage, signs
 
@@ -151,6 +151,26 @@ class TestFlat:
         first, last = 5 / 8, (5 * 5 / 8 + 3) / 8
         mean_check(squares, [first] * 3 + [last] * 8)
         assert max(first, last) <= 8 / 8
+
+    @pytest.mark.statistical
+    @pytest.mark.parametrize("length", [15, 16, 17])
+    def test_a_sketch_is_spread_evenly_at_every_length(
+        self, seeds: SeedSource, mean_check: Callable[..., None], length: int
+    ) -> None:
+        """E y_i^2 = |x|^2 / L in every coordinate, just below a power of two as well.
+
+        The same vector without a sketch is not: all of it is in the last entry.
+        """
+        x = np.eye(1, 40, 39).ravel() * 3.0
+        sketched, plain = [], []
+        for i in range(3000):
+            turn = Rotation(length, seeds(i)).forward
+            sketched.append(turn(CountMeanSketch(x.size, 1, length, seeds(i)).encode(x)) ** 2)
+            plain.append(turn(x[-length:]) ** 2)
+        mean_check(np.array(sketched), np.full(length, x @ x / length))
+        if length == 15:
+            with pytest.raises(AssertionError, match="mean off"):
+                mean_check(np.array(plain), np.full(length, x @ x / length))
 
     def test_seeds_differ(self, seeds: SeedSource) -> None:
         x = normal(0, 33)

@@ -20,6 +20,8 @@ VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "vectors" / "hashing.json").read_text()
 )["vectors"]
 
+STREAMS = [usage for usage in Usage if usage is not Usage.PROBE]
+
 
 def double(a: int) -> int:
     """Multiplication by x in GF(256) modulo x^8 + x^4 + x^3 + x + 1."""
@@ -85,11 +87,16 @@ def encrypt_block(keys: list[bytes], block: bytes) -> bytes:
     return bytes(state)
 
 
-def plain_key(seed: bytes, usage: int, row: int) -> bytes:
-    """HKDF-SHA256 with an empty salt, one output block (RFC 5869)."""
+def plain_derivation(seed: bytes, usage: int, row: int) -> bytes:
+    """HKDF-SHA256 with an empty salt, its first output block of 32 bytes (RFC 5869)."""
     secret = hmac.digest(bytes(32), seed, hashlib.sha256)
     info = b"veilsum/sketch/1" + bytes([usage]) + row.to_bytes(4, "little")
-    return hmac.digest(secret, info + b"\x01", hashlib.sha256)[:16]
+    return hmac.digest(secret, info + b"\x01", hashlib.sha256)
+
+
+def plain_key(seed: bytes, usage: int, row: int) -> bytes:
+    """The key of a stream: the first half of the block."""
+    return plain_derivation(seed, usage, row)[:16]
 
 
 class PlainStream:
@@ -127,11 +134,17 @@ class TestVectors:
 
     def test_keys(self, vector: dict[str, Any]) -> None:
         seed = bytes.fromhex(vector["seed"])
-        assert set(vector["keys"]) == {usage.name for usage in Usage}
-        for usage in Usage:
+        assert set(vector["keys"]) == {usage.name for usage in STREAMS}
+        for usage in STREAMS:
             expected = bytes.fromhex(vector["keys"][usage.name])
             assert plain_key(seed, usage.value, vector["row"]) == expected
             assert derive_key(PublicSeed(seed), usage, vector["row"]) == expected
+
+    def test_probe_seed(self, vector: dict[str, Any]) -> None:
+        seed = bytes.fromhex(vector["seed"])
+        expected = bytes.fromhex(vector["probe_seed"])
+        assert plain_derivation(seed, Usage.PROBE.value, 0) == expected
+        assert PublicSeed(seed).probe() == PublicSeed(expected)
 
     def test_buckets(self, vector: dict[str, Any]) -> None:
         row, columns = vector["row"], vector["columns"]

@@ -18,6 +18,7 @@ SEEDS = {
     "counting": bytes(range(32)),
     "ones": bytes([255]) * 32,
 }
+STREAMS = [usage for usage in Usage if usage is not Usage.PROBE]
 # (row, columns, start, stop): block and byte borders, a far range, the extreme column counts.
 CASES = [
     (0, 700, 0, 20),
@@ -37,7 +38,8 @@ def _vector(name: str, seed: PublicSeed, case: tuple[int, int, int, int]) -> dic
         "columns": columns,
         "start": start,
         "stop": stop,
-        "keys": {usage.name: derive_key(seed, usage, row).hex() for usage in Usage},
+        "keys": {usage.name: derive_key(seed, usage, row).hex() for usage in STREAMS},
+        "probe_seed": seed.probe().value.hex(),
         "buckets": buckets(seed, row, columns, start, stop).tolist(),
         "signs": signs(seed, row, start, stop).tolist(),
     }

@@ -1,0 +1,118 @@
+"""Tables, plot and summary of the adaptive mean estimation, from its plain figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.markup import escape
+
+from simulations.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.reproduce.report import markdown
+
+SHOWN: Final = {
+    "fixed 1": ("no compression", GREY, "o", ":"),
+    "genie": ("genie", "black", "s", "--"),
+    "doubling": ("doubling", "#E69F00", "v", "-."),
+    "adapt norm": ("Adapt Norm", BLUE, "^", "-"),
+    "adapt tail": ("Adapt Tail", ORANGE, "D", "-"),
+    "adapt tail, top-k": ("Adapt Tail, top-k", GREEN, "P", "-"),
+}
+
+FAMILIES: Final = {
+    "norm": ("norm", "length of the mean, in units of the clip"),
+    "tail": ("clients", "clients; the mean is a power law"),
+}
+
+
+def tables(figures: Mapping[str, Any]) -> str:
+    """Return one Markdown table for each form."""
+    return "\n".join(
+        f"## {form.capitalize()} form\n\n{markdown(_rows(figures['points'], form))}"
+        for form in ("untrusted", "central")
+    )
+
+
+def _rows(points: Sequence[Mapping[str, Any]], form: str) -> list[list[str]]:
+    head = ["mean", "n", "norm", "method", "squared error (95 %)", "coordinates sent (95 %)"]
+    rows = [[*head, "rounds", "largest epsilon"]]
+    for point in points:
+        for row in point["forms"][form]:
+            name = row["method"]
+            if name == "genie":
+                name = f"genie: {row['picked']}"
+            case = [point["family"], str(point["clients"]), f"{point['norm']:g}", name]
+            error = f"{row['error']:.3g} +- {row['error_half_width']:.1g}"
+            sent = f"{row['sent']:.0f} +- {row['sent_half_width']:.0f}"
+            spent = f"{row['largest_epsilon']:.3f}"
+            rows.append([*case, error, sent, f"{row['rounds']:.1f}", spent])
+    return rows
+
+
+def plot(figures: Mapping[str, Any], path: Path) -> Path:
+    """Plot error and coordinates of the untrusted and the central form against each family."""
+    figure = Figure(figsize=(16, 14), dpi=90, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(4, 2, squeeze=False)
+    for column, family in enumerate(FAMILIES):
+        points = [point for point in figures["points"] if point["family"] == family]
+        for line, form in enumerate(("untrusted", "central")):
+            for place, (name, label) in enumerate(
+                (("error", "squared error"), ("sent", "coordinates per client"))
+            ):
+                axes = panels[2 * line + place][column]
+                _draw(axes, points, form, name)
+                axes.set_ylabel(f"{label}, lower is better")
+                axes.set_xlabel(FAMILIES[family][1])
+                axes.set_title(f"{form} form")
+    panels[0][0].legend(fontsize=9, ncols=2)
+    figure.savefig(path, format="png", metadata={"Software": None})
+    return path
+
+
+def _draw(axes: Axes, points: Sequence[Mapping[str, Any]], form: str, name: str) -> None:
+    for method, (label, colour, marker, line) in SHOWN.items():
+        rows = [
+            (point[FAMILIES[point["family"]][0]], row)
+            for point in points
+            for row in point["forms"][form]
+            if row["method"] == method
+        ]
+        if rows:
+            axes.errorbar(
+                [x for x, _ in rows],
+                [row[name] for _, row in rows],
+                yerr=[min(row[f"{name}_half_width"], 0.9 * row[name]) for _, row in rows],
+                color=colour,
+                marker=marker,
+                linestyle=line,
+                capsize=2.0,
+                label=label,
+            )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.grid(visible=True, color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def print_summary(figures: Mapping[str, Any], paths: Mapping[str, Path], console: Console) -> None:
+    """Print what the adaptive methods cost beside the genie, and where the files are."""
+    for point in figures["points"]:
+        for form, rows in point["forms"].items():
+            found = {row["method"]: row for row in rows}
+            shown = [
+                f"{label} {found[name]['error']:.3g} / {found[name]['sent']:.0f}"
+                for name, (label, *_) in SHOWN.items()
+                if name in found
+            ]
+            where = f"{point['family']}, n = {point['clients']}, norm {point['norm']:g}, {form}"
+            console.print(f"{where}: {'; '.join(shown)}", soft_wrap=True)
+    console.print("Figures are squared error / coordinates that a client sends.")
+    for name, path in paths.items():
+        console.print(f"{name}: {escape(str(path))}", soft_wrap=True)

@@ -1,0 +1,285 @@
+"""Ways to a cohort's mean update: the whole protocol, a trusted server, or no privacy at all.
+
+The private source is what the project is for. The central one is the baseline of papers that trust
+the server: it sees every clipped sketch, adds them up and adds Gaussian noise to the sum. The plain
+one averages floats without clipping them, and has a learning rate of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import PrivacyError
+from dp.accounting import gaussian_epsilon
+from dp.clipping import clip_l2
+from protocol.adapters.memory import Stage
+from protocol.aggregators import ENCODED_AHEAD
+from protocol.calibration import sketch_clip
+from protocol.parallel import in_order
+from protocol.training import PrivateTraining, RoundResult, TrainingState
+from secagg import Identity
+from simulations.config import RunConfig, Server
+from simulations.federated import Invitation, MeanSource, Purpose, model_digest
+from sketch import LinearSketch, PublicSeed
+from sketch.controllers import Controller, Decision, released_stats
+from sketch.hashing import SEED_BYTES
+
+Floats = NDArray[np.float64]
+Facts = dict[str, Any]
+
+
+class RecordedSource(MeanSource, Protocol):
+    """A source whose rounds can be recorded, and which can go on from a checkpoint."""
+
+    @property
+    def state(self) -> TrainingState | None:
+        """What a checkpoint has to keep; None if there is nothing."""
+
+    def facts(self, invitation: Invitation) -> Facts:
+        """What is told of the round that was just run, as JSON values."""
+
+
+class PlainMean:
+    """No clip, no sketch, no noise, no cryptography; the same clients get lost."""
+
+    state: None = None
+
+    def mean(self, invitation: Invitation) -> Floats:
+        """The mean over the clients that upload."""
+        kept = uploaders(invitation)
+        total = np.zeros(invitation.model.size)
+        for index in kept:
+            total += invitation.updates(index)
+        return total / len(kept)
+
+    def rate(self, server: Server, number: int, rounds: int) -> float:
+        """Constant, where the baseline has a rate of its own."""
+        if server.plain_learning_rate is not None:
+            return server.plain_learning_rate
+        return server.private_rate(number, rounds)
+
+    def facts(self, invitation: Invitation) -> Facts:
+        """Floats as they are."""
+        dimension = invitation.model.size
+        return {
+            "survivors": len(uploaders(invitation)),
+            "sketch_size": dimension,
+            "dimension": dimension,
+            "compression": 1.0,
+            "bits": 32,
+            "bytes_per_client": 4.0 * dimension,
+            "epsilons": {"server": "inf"},
+            "lost": _lost(invitation, uploaders(invitation)),
+        }
+
+
+class PrivateMean:
+    """The whole protocol. `last` is the result of the last round.
+
+    Args:
+        training: drives the rounds.
+        identities: of the whole population.
+        before: told the number of attempts before each round, which fixes a run's secrets.
+    """
+
+    def __init__(
+        self,
+        training: PrivateTraining,
+        identities: Sequence[Identity],
+        before: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._training = training
+        self._identities = identities
+        self._before = before
+        self.last: RoundResult | None = None
+
+    @property
+    def state(self) -> TrainingState:
+        """That of the training."""
+        return self._training.state
+
+    def mean(self, invitation: Invitation) -> Floats:
+        """The released mean update."""
+        self._before(self._training.state.attempts)
+        self.last = self._training.run_round(
+            [self._identities[client] for client in invitation.clients],
+            invitation.updates,
+            model_digest(invitation.model),
+            invitation.dropouts,
+        )
+        return self.last.release.update
+
+    def rate(self, server: Server, number: int, rounds: int) -> float:
+        """From the first rate down to the last, linearly."""
+        return server.private_rate(number, rounds)
+
+    def facts(self, invitation: Invitation) -> Facts:
+        """Sizes, bytes, noise and epsilons of the last round."""
+        result = self.last
+        if result is None:
+            raise RuntimeError("no round was run")
+        parameters, survivors = result.setup.parameters, result.outcome.total.survivors
+        return {
+            "survivors": len(survivors),
+            "sketch_size": parameters.length,
+            "dimension": parameters.sketch.dimension,
+            "compression": parameters.sketch.rate,
+            "bits": result.setup.context.bits,
+            "bytes_per_client": result.outcome.bytes_per_survivor(),
+            "coins": parameters.coins,
+            "scale": parameters.scale,
+            "noise_variance": result.release.noise_variance,
+            "epsilons": result.epsilons.as_json(),
+            "rationale": result.rationale.words,
+            "figures": dict(result.rationale.numbers),
+            "lost": _lost(invitation, survivors),
+            "refused": len(result.outcome.refused),
+        }
+
+
+class CentralMean:
+    """A trusted server: clipped sketches, their exact sum, and Gaussian noise on it.
+
+    It protects nobody from the server, which sees everything, and is here to be compared with. Its
+    noise comes from the run's seed, as everything in it may be known.
+
+    Args:
+        config: of the run.
+        controller: chooses the sketch from released values.
+        dimension: d, length of an update.
+        state: to go on from.
+        executor: threads, to encode several clients at once.
+
+    Source: the form in which arXiv 2307.10999 states its algorithms; McMahan et al. 2018
+    (arXiv 1710.06963).
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        controller: Controller,
+        dimension: int,
+        state: TrainingState | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._config = config
+        self._controller = controller
+        self._executor = executor
+        self._z = config.privacy.goal(config.participations).noise_multiplier
+        self._state = state or TrainingState(b"", 0, 0, controller.initial(dimension))
+        self._facts: Facts = {}
+
+    @property
+    def state(self) -> TrainingState:
+        """Rounds and the controller's decision; there is no session."""
+        return self._state
+
+    def mean(self, invitation: Invitation) -> Floats:
+        """The decoded noisy mean.
+
+        Raises:
+            PrivacyError: no client's update could be used.
+        """
+        state, decision = self._state, self._state.decision
+        rng = np.random.default_rng([self._config.seed, Purpose.CENTRAL, state.number])
+        spec, seed = decision.spec, PublicSeed(rng.bytes(SEED_BYTES))
+        sketch, bound = spec.build(seed), sketch_clip(self._config.privacy.clip_l2, spec)
+        kept = uploaders(invitation)
+        encoded = in_order(
+            (
+                partial(_encode, invitation.updates(i), sketch, self._config.privacy.clip_l2, bound)
+                for i in kept
+            ),
+            self._executor,
+            ENCODED_AHEAD,
+        )
+        total, used = _add_up(encoded, sketch.size)
+        if not used:
+            raise PrivacyError("no client sent an update of finite numbers")
+        deviation = self._z * bound / used
+        mean_sent = total / used + rng.normal(0.0, deviation, sketch.size)
+        update = sketch.decode(mean_sent)
+        stats = released_stats(
+            spec,
+            seed,
+            mean_sent,
+            update,
+            previous=state.previous,
+            round_number=state.number,
+            noise_variance=deviation**2,
+            survivors=used,
+        )
+        after = self._controller.step(decision.state, stats)
+        number = state.number + 1
+        self._state = TrainingState(b"", number, number, after, update)
+        self._facts = self._told(decision, after, invitation, used, deviation)
+        return update
+
+    def rate(self, server: Server, number: int, rounds: int) -> float:
+        """From the first rate down to the last, linearly."""
+        return server.private_rate(number, rounds)
+
+    def facts(self, invitation: Invitation) -> Facts:
+        """Sizes and noise of the last round; an outsider's epsilon, as the server's is infinite."""
+        del invitation
+        return self._facts
+
+    def _told(
+        self, sent: Decision, after: Decision, invitation: Invitation, used: int, deviation: float
+    ) -> Facts:
+        config, kept = self._config, uploaders(invitation)
+        rounds = math.ceil(self._state.number * config.cohort.size / config.task.population)
+        outsider = gaussian_epsilon(math.sqrt(rounds) / self._z, config.privacy.delta)
+        return {
+            "survivors": used,
+            "sketch_size": sent.spec.size,
+            "dimension": sent.spec.dimension,
+            "compression": sent.spec.rate,
+            "bits": 32,
+            "bytes_per_client": 4.0 * sent.spec.size,
+            "noise_variance": deviation**2,
+            "epsilons": {"server": "inf", "outsider": outsider},
+            "rationale": after.rationale.words,
+            "figures": dict(after.rationale.numbers),
+            "lost": _lost(invitation, kept),
+            "refused": len(kept) - used,
+        }
+
+
+def uploaders(invitation: Invitation) -> list[int]:
+    """Members of a cohort that send an update."""
+    dropouts = invitation.dropouts
+    everybody = range(len(invitation.clients))
+    return [i for i in everybody if dropouts.get(i, Stage.UNMASK) > Stage.INPUT]
+
+
+def _encode(update: NDArray[Any], sketch: LinearSketch, clip: float, bound: float) -> Floats:
+    """Clip, sketch, clip: what a client would send to a server that it trusts."""
+    return clip_l2(sketch.encode(clip_l2(update, clip).values), bound, take=True).values
+
+
+def _add_up(encoded: Iterable[Callable[[], Floats]], size: int) -> tuple[Floats, int]:
+    """The sum of what could be encoded, and of how many."""
+    total, used = np.zeros(size), 0
+    for result in encoded:
+        try:
+            total += result()
+        except PrivacyError:
+            continue
+        used += 1
+    return total, used
+
+
+def _lost(invitation: Invitation, survivors: Iterable[int]) -> dict[str, int]:
+    """Clients that are not in the sum, by the stage in which they went away."""
+    kept = set(survivors)
+    gone = (stage for index, stage in invitation.dropouts.items() if index not in kept)
+    return dict(Counter(str(stage) for stage in gone))

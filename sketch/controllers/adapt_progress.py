@@ -1,0 +1,221 @@
+"""Adapt Progress: compress as far as it costs a stated share of the progress of training.
+
+Adapt Norm compares the error of compression with that of the noise, and so asks for long sketches
+wherever noise is small, even if neither hurts. What hurts is the curvature c = eta tr(H) that a
+step meets along random directions. It shows in released values: a step along g_t = U(nu_t) turns
+the next mean update against g_t,
+
+    D_t = |mu_t|^2 - <g_(t+1), g_t>,    E D_t = eta mu_t^T H mu_t + c s_t^2,
+    s_t^2 = sigma^2 + |mu_t|^2 / L_t,   the error per coordinate of g_t.
+
+A round's loss falls by eta (|mu|^2 - D_t / 2). Of that, compression costs eta c |mu|^2 / (2 L):
+the share c / (2 L) of the gain eta |mu|^2, whatever the noise and the gradient are. So
+
+    L_next = c / (2 kappa),    c at most sum of D_t / sum of s_t^2 over a window
+
+costs at most the share kappa. The ratio overestimates c by the curvature along mu: too careful, not
+too bold. As c is a slow property of the problem, windows may be long and sizes may differ in them.
+
+Source: this project; derivation, limits and measurements in docs/sketching.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import astuple, dataclass
+
+from sketch import _checks
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Rationale,
+    ReleasedStats,
+    check_step,
+)
+from sketch.controllers.sizing import (
+    average,
+    check_common,
+    clamp_size,
+    norm_estimate,
+    size_at_rate,
+)
+from sketch.error import size_for_error_ratio
+from sketch.spec import DEFAULT_ROWS, spec_for_size
+
+NORM_WINDOW = 3
+"""Rounds whose norm estimates are averaged for the bounds, as in Adapt Norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is remembered of a release.
+
+    Args:
+        norm_squared: the estimate of |mu|^2, of either sign.
+        spread: s^2, the energy |nu|^2 / L of a coordinate: its mean is sigma^2 + |mu|^2 / L.
+        size: L.
+        update_norm_squared: |g|^2.
+        inner: inner product of g with that of the release before; 0 in the first round, where
+            nothing reads it.
+    """
+
+    norm_squared: float
+    spread: float
+    size: float
+    update_norm_squared: float
+    inner: float
+
+    @property
+    def norm_variance(self) -> float:
+        """Variance of the norm estimate: `norm_estimate_variance` without |mu|_4 is 2 L s^4."""
+        return 2.0 * self.size * self.spread**2
+
+    @classmethod
+    def of(cls, released: ReleasedStats) -> _Kept:
+        spread = released.sketch_norm_squared / released.size
+        inner = 0.0 if released.previous_inner is None else released.previous_inner
+        size, update = float(released.size), released.update_norm_squared
+        return cls(norm_estimate(released), spread, size, update, inner)
+
+
+_FIGURES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Curvature:
+    """c from a window of rounds.
+
+    Args:
+        value: sum of D over sum of s^2; of either sign.
+        std: its standard deviation.
+    """
+
+    value: float
+    std: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptProgress:
+    """L_next = upper bound of c / (2 kappa), between two sizes of Adapt Norm.
+
+    Args:
+        kappa: share of the progress of a round without errors that compression may cost.
+        gamma_low: the sketch is never longer than that of Adapt Norm at this gamma; the rule also
+            where nothing was measured yet.
+        gamma_high: never shorter than at this one, however flat the problem seems. It bounds the
+            harm where the derivation does not hold: total error at most 1 + gamma_high times that
+            of the noise.
+        window: number of pairs of rounds that c is taken from, at least 1.
+        caution: standard deviations added to c before it is used.
+        momentum: beta of the server's momentum, which multiplies the way that an error goes by
+            1 / (1 - beta), of which a pair of rounds sees the first step only.
+        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
+        first_rate: compression rate of the first round; 1 sends it uncompressed.
+        rows: number R of rows of the sketch.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range, or gamma_low above gamma_high.
+    """
+
+    kappa: float = 0.1
+    gamma_low: float = 0.1
+    gamma_high: float = 2.0
+    window: int = 30
+    caution: float = 2.0
+    momentum: float = 0.0
+    step_factor: float = 2.0
+    first_rate: float = 1.0
+    rows: int = DEFAULT_ROWS
+
+    def __post_init__(self) -> None:
+        _checks.real("kappa", self.kappa, 0.0, 1.0, open_low=True)
+        _checks.real("gamma_low", self.gamma_low, 0.0, open_low=True)
+        _checks.real("gamma_high", self.gamma_high, self.gamma_low)
+        _checks.integer("window", self.window, 1)
+        _checks.real("caution", self.caution, 0.0)
+        if _checks.real("momentum", self.momentum, 0.0, 1.0) == 1.0:
+            raise ValueError("momentum must be below 1: no error would ever come to rest")
+        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
+
+    def initial(self, dimension: int) -> Decision:
+        """The first shape, at the first rate."""
+        spec = spec_for_size(dimension, size_at_rate(dimension, self.first_rate), self.rows)
+        state = ControllerState(dimension, spec.main_size)
+        numbers = {"size": float(spec.main_size)}
+        return Decision(state, spec, Rationale("The first rate is given.", numbers))
+
+    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
+        """The next shape from one more release.
+
+        Memory: of each of the last `window` + 1 releases the norm estimate, |nu|^2 / L, L, |g|^2
+        and the inner product with the release before.
+
+        Raises:
+            TypeError: `state` or `released` is of another type.
+            ValueError: the release is not that of the round `state` decided on.
+        """
+        check_step(state, released)
+        kept = (*_unpack(state.memory), _Kept.of(released))[-self.window - 1 :]
+        recent = kept[-NORM_WINDOW:]
+        norm_squared = average(tuple(one.norm_squared for one in recent))
+        norm_std = math.sqrt(math.fsum(one.norm_variance for one in recent)) / len(recent)
+        noise = float(released.noise_variance)
+        upper_norm = norm_squared + self.caution * norm_std
+        longest = size_for_error_ratio(upper_norm, noise, self.gamma_low)
+        shortest = size_for_error_ratio(norm_squared, noise, self.gamma_high)
+        numbers = {
+            "norm_squared": norm_squared,
+            "noise_variance": noise,
+            "longest": longest,
+            "shortest": shortest,
+        }
+        wanted = longest
+        if len(kept) > 1:
+            curvature = _curvature(kept)
+            upper = max(curvature.value + self.caution * curvature.std, 0.0)
+            wanted = upper / (2.0 * self.kappa * (1.0 - self.momentum))
+            numbers |= {"curvature": curvature.value, "curvature_std": curvature.std}
+        bounded = min(max(wanted, shortest), longest)
+        size = clamp_size(bounded, state, self.rows, self.step_factor)
+        spec = spec_for_size(state.dimension, size, self.rows)
+        numbers |= {"wanted_size": wanted, "size": float(spec.main_size)}
+        memory = tuple(figure for one in kept for figure in astuple(one))
+        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
+        words = "Nothing measured yet: the norm decides." if len(kept) == 1 else ""
+        words = words or _words(wanted, shortest, longest, bounded, size)
+        return Decision(after, spec, Rationale(words, numbers))
+
+
+def _unpack(memory: tuple[float, ...]) -> tuple[_Kept, ...]:
+    starts = range(0, len(memory), _FIGURES)
+    return tuple(_Kept(*memory[start : start + _FIGURES]) for start in starts)
+
+
+def _curvature(kept: tuple[_Kept, ...]) -> _Curvature:
+    """c and its standard deviation from releases that follow one another.
+
+    Given g_t, the inner product <g_(t+1), g_t> has the variance s_(t+1)^2 |g_t|^2, and the norm
+    estimate of round t has 2 L_t s_t^4; different rounds are uncorrelated.
+    """
+    pairs = list(itertools.pairwise(kept))
+    cost = math.fsum(first.norm_squared - second.inner for first, second in pairs)
+    variance = math.fsum(
+        second.spread * first.update_norm_squared + first.norm_variance for first, second in pairs
+    )
+    spread = math.fsum(first.spread for first, _ in pairs)
+    if spread == 0.0:
+        return _Curvature(0.0, 0.0)
+    return _Curvature(cost / spread, math.sqrt(variance) / spread)
+
+
+def _words(wanted: float, shortest: float, longest: float, bounded: float, size: int) -> str:
+    if wanted > longest:
+        words = "Errors cost much, or too little is known: as long as Adapt Norm at gamma_low"
+    elif wanted < shortest:
+        words = "Compression seems to cost nothing: as short as Adapt Norm at gamma_high"
+    else:
+        words = "The curvature met by errors asks for this size"
+    held = "" if size - 1 <= bounded <= size else ", within the clamps"
+    return f"{words}{held}."

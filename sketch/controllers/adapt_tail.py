@@ -1,0 +1,164 @@
+"""Adapt Tail for federated learning: the size follows the error that a second sketch sees.
+
+    e^2 = max(|S2 U(nu) - nu2|^2 - L2 sigma2^2, 0),   an estimate of |U(nu) - mu|^2
+    target^2 = (1 + gamma) d sigma^2
+    L_next = L f(e - target)
+
+Kept for reproduction: its authors found that it compresses far too much, and docs/sketching.md
+derives why a second sketch cannot tell a share gamma of the error unless it is very large. Adapt
+Norm asks the same question of a quantity that can be measured.
+
+The paper compares with "a constant fraction of error relative to DP error, at most, say" gamma. Our
+reading: e contains the error d sigma^2 of the noise itself, so the target is that plus the share,
+on squared errors, as for Adapt Norm; e and target are then compared as norms, as in Algorithm 2.
+
+Source: arXiv 2307.10999, Algorithm 5 and Appendix H, whose formulas of the updates are rebuilt from
+prose.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from sketch import _checks
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Rationale,
+    ReleasedStats,
+    check_step,
+)
+from sketch.controllers.sizing import (
+    check_common,
+    check_probe,
+    clamp_size,
+    probe_of,
+    size_at_rate,
+)
+from sketch.probed import PROBE_SHARE, Probe
+from sketch.spec import DEFAULT_ROWS, spec_for_size
+
+_MOST_EXPONENT = 700.0
+"""exp of more is no float; the step clamp makes any such factor the same."""
+
+
+class TailUpdate(enum.Enum):
+    """How the size answers to x = e - target; eta is the learning rate.
+
+    SIGN: 1 + eta sign(x). POWER: 2^(eta sign(x)), which doubles and halves at eta = 1.
+    EXPONENTIAL: exp(eta x). LINEAR: 1 + eta x.
+    """
+
+    SIGN = "sign"
+    POWER = "power"
+    EXPONENTIAL = "exponential"
+    LINEAR = "linear"
+
+    def factor(self, gap: float, eta: float) -> float:
+        """The factor on the size, never below 0.
+
+        Args:
+            gap: x, above 0 where the error is too large.
+            eta: learning rate, above 0.
+        """
+        sign = math.copysign(1.0, gap) if gap else 0.0
+        if self is TailUpdate.SIGN:
+            return max(1.0 + eta * sign, 0.0)
+        if self is TailUpdate.POWER:
+            return math.exp(_bounded(math.log(2.0) * eta * sign))
+        if self is TailUpdate.EXPONENTIAL:
+            return math.exp(_bounded(eta * gap))
+        return max(1.0 + eta * gap, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptTail:
+    """Grows the sketch while the seen error is above its target, shrinks it while below.
+
+    Args:
+        gamma: largest squared error of compression, as a share of that of the noise.
+        eta: learning rate of the size.
+        update: how the size answers to the error; see `TailUpdate`.
+        relative: let x be (e - target) / target, which has no unit; e - target has that of an
+            update. Changes nothing for the two updates by sign.
+        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
+        first_rate: compression rate of the first sketch in the first round.
+        probe_size: size L2 of the second sketch, 64 .. 2048.
+        probe_share: share of the budget that the second sketch takes, strictly between 0 and 1.
+        rows: number R of rows of the first sketch.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+
+    Source: arXiv 2307.10999, Algorithm 5.
+    """
+
+    gamma: float = 0.1
+    eta: float = 0.2
+    update: TailUpdate = TailUpdate.SIGN
+    relative: bool = False
+    step_factor: float = 2.0
+    first_rate: float = 1.0
+    probe_size: int = 2048
+    probe_share: float = PROBE_SHARE
+    rows: int = DEFAULT_ROWS
+
+    def __post_init__(self) -> None:
+        _checks.real("gamma", self.gamma, 0.0, open_low=True)
+        _checks.real("eta", self.eta, 0.0, open_low=True)
+        if not isinstance(self.update, TailUpdate):
+            raise TypeError(f"update must be a TailUpdate, not {type(self.update).__name__}")
+        if not isinstance(self.relative, bool):
+            raise TypeError(f"relative must be a bool, not {type(self.relative).__name__}")
+        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
+        check_probe(self.probe_size, self.probe_share)
+
+    def initial(self, dimension: int) -> Decision:
+        """The first shape, at the first rate."""
+        size = size_at_rate(dimension, self.first_rate)
+        spec = spec_for_size(dimension, size, self.rows, self._probe)
+        state = ControllerState(dimension, spec.main_size)
+        numbers = {"size": float(spec.main_size), "probe_size": float(self.probe_size)}
+        return Decision(state, spec, Rationale("The first rate is given.", numbers))
+
+    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
+        """The next shape from one more release. No memory but the size.
+
+        Raises:
+            TypeError: `state` or `released` is of another type.
+            ValueError: the release is not that of the round `state` decided on, or had no second
+                sketch.
+        """
+        check_step(state, released)
+        seen = probe_of(released)
+        estimate = seen.error_squared - seen.size * seen.noise_variance
+        error = math.sqrt(max(estimate, 0.0))
+        target = math.sqrt((1.0 + self.gamma) * released.dimension * released.noise_variance)
+        gap = (error - target) / (target if self.relative else 1.0)
+        factor = self.update.factor(gap, self.eta)
+        wanted = state.size * min(factor, self.step_factor)
+        size = clamp_size(wanted, state, self.rows, self.step_factor)
+        spec = spec_for_size(state.dimension, size, self.rows, self._probe)
+        numbers = {
+            "error_squared": estimate,
+            # The second sketch keeps a squared norm within sqrt(2 / L2), beside its noise.
+            "error_squared_std": math.sqrt(2.0 / seen.size) * seen.error_squared,
+            "target_squared": target**2,
+            "factor": min(factor, self.step_factor),
+            "size": float(spec.main_size),
+            "probe_size": float(self.probe_size),
+        }
+        words = "above" if gap > 0.0 else "at or below"
+        after = ControllerState(state.dimension, spec.main_size, released.round_number)
+        return Decision(after, spec, Rationale(f"The seen error is {words} its target.", numbers))
+
+    @property
+    def _probe(self) -> Probe:
+        return Probe(self.probe_size, self.probe_share)
+
+
+def _bounded(exponent: float) -> float:
+    return min(max(exponent, -_MOST_EXPONENT), _MOST_EXPONENT)
