@@ -107,6 +107,9 @@ class Engine(Section):
     )
     strategy: Literal["auto", "vmap", "loop"] = "auto"
     evaluate_every: int = Field(default=1, ge=1, description="rounds between tests")
+    test_examples: int | None = Field(
+        default=None, ge=1, description="examples of a test, chosen once; all if left out"
+    )
 
     @property
     def threads(self) -> int:

@@ -26,7 +26,7 @@ from protocol.adapters.memory import Dropouts, Stage, stages_of
 from protocol.errors import ConfigurationError
 from secagg import Mode
 from simulations.config import RunConfig, Server
-from simulations.data import Dataset, load_dataset
+from simulations.data import Dataset, Split, load_dataset
 from simulations.models import DataShape, Evaluation, ModelOptions, Vector, build_task
 from simulations.partition import (
     Partition,
@@ -48,6 +48,7 @@ class Purpose(IntEnum):
     DROPOUTS = 2
     BATCHES = 3
     CENTRAL = 4
+    TEST = 5
 
 
 class DivergedError(RuntimeError):
@@ -167,6 +168,7 @@ class Federation:
         self.task = build_task(config.task.model, DataShape.of(data), options)
         self._local = config.local.build()
         self.members = self._partition()
+        self._test = self._test_split()
         self._order = self._rng(Purpose.ORDER).permutation(config.task.population)
 
     def initial(self) -> ModelState:
@@ -203,7 +205,7 @@ class Federation:
         last = number == config.rounds - 1
         if not last and (number + 1) % config.engine.evaluate_every:
             return Trained(invitation, after, None)
-        evaluation = self.task.evaluate(after.model, self._data.test)
+        evaluation = self.task.evaluate(after.model, self._test, executor=self._executor)
         if not math.isfinite(evaluation.loss):
             raise DivergedError(number, evaluation.loss)
         return Trained(invitation, after, evaluation)
@@ -237,6 +239,14 @@ class Federation:
 
     def _rng(self, purpose: Purpose, number: int = 0) -> np.random.Generator:
         return np.random.default_rng([self._config.seed, purpose, number])
+
+    def _test_split(self) -> Split:
+        """All of the test examples, or as many as wished for, the same in every round."""
+        test, wanted = self._data.test, self._config.engine.test_examples
+        if wanted is None or wanted >= len(test):
+            return test
+        chosen = np.sort(self._rng(Purpose.TEST).choice(len(test), wanted, replace=False))
+        return Split(test.inputs[chosen], test.labels[chosen])
 
     def _partition(self) -> Partition:
         task = self._config.task

@@ -111,3 +111,60 @@ def adaptive_mean_command(
         typer.echo(json.dumps(figures))
     else:
         print_summary(figures, paths, Console())
+
+
+@reproduce_app.command("autotune")
+def autotune_command(
+    config: Annotated[Path, typer.Argument(help="TOML file of the task; its sketch is varied.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for runs, figures, table and plot; finished runs stay.")
+    ] = Path("veilsum-autotune"),
+    noise: Annotated[
+        list[float] | None, typer.Option(help="Noise multiplier; may be repeated.", min=0.001)
+    ] = None,
+    rate: Annotated[
+        list[float] | None, typer.Option(help="Fixed rate; may be repeated.", min=1.0)
+    ] = None,
+    gamma: Annotated[
+        list[float] | None, typer.Option(help="Of adapt_norm; may be repeated.", min=0.0001)
+    ] = None,
+    controller: Annotated[
+        list[str] | None, typer.Option(help="A further controller; may be repeated.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of every point.", min=1)] = 1,
+    rounds: Annotated[int | None, typer.Option(help="Instead of the file's.", min=1)] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of data sets; VEILSUM_DATA_DIR if left out.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output.")
+    ] = False,
+) -> None:
+    """Autotuned sketches: accuracy and rate by controller, beside fixed rates (the Genie)."""
+    from protocol.config import load
+    from simulations.config import RunConfig
+    from simulations.federated import load_data
+    from simulations.reproduce.autotune import Plan, reproduce
+    from simulations.reproduce.autotune_report import print_summary, write
+
+    base, usual = load(config, RunConfig), Plan()
+    plan = Plan(
+        noise=noise or usual.noise,
+        rates=rate or usual.rates,
+        gammas=gamma or usual.gammas,
+        others=controller or usual.others,
+        seeds=tuple(range(1, seeds + 1)),
+        rounds=rounds,
+    )
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("autotune", total=len(list(plan.points())))
+
+        def ended(name: str) -> None:
+            progress.update(task, advance=1, description=name)
+
+        figures = reproduce(base, plan, load_data(base, data_dir), out, ended)
+    paths = write(figures, out)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        print_summary(figures, paths, Console())

@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 
 from sketch import _checks, _kernels
 from sketch.countsketch import CountMeanSketch
-from sketch.hashing import MAX_ROWS, PublicSeed, chunks_of_rows
-
-_WIDTH = 2**14
-"""Coordinates decoded at a time: 128 KiB of estimates for each copy."""
+from sketch.hashing import CHUNK, MAX_ROWS, PublicSeed, chunks_of_rows
 
 
 class CountMedianSketch:
@@ -43,7 +40,7 @@ class CountMedianSketch:
     def __init__(
         self, dimension: int, rows: int, columns: int, copies: int, seed: PublicSeed
     ) -> None:
-        rows = _checks.integer("rows", rows, 1, MAX_ROWS)
+        rows = _checks.integer("rows", rows, 1, MAX_ROWS // 3)
         self._copies = _checks.odd("copies", copies, 3, MAX_ROWS // rows)
         self._stack = CountMeanSketch(dimension, rows * self._copies, columns, seed)
 
@@ -89,8 +86,8 @@ class CountMedianSketch:
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
         """Estimate the vector: the median over copies of what each alone decodes to.
 
-        Coordinates are decoded a few thousand at a time, all copies of them together, so memory
-        beyond input and output is M times that, and neither M * d nor R * d.
+        Coordinates are decoded 65,536 at a time, all copies of them together: memory beyond input
+        and output is 512 KiB for each copy, and neither M * d nor R * d.
 
         Args:
             sketch: float64[L], finite; left unchanged.
@@ -107,10 +104,10 @@ class CountMedianSketch:
         # The stack has divided by sqrt(M R), a copy alone does by sqrt(R), and decoding does again.
         scale = math.sqrt(self._copies / self.rows)
         table = (checked * scale).reshape(self._stack.rows, self.columns)
-        estimates = np.empty((self._copies, min(_WIDTH, self.dimension)))
+        estimates = np.empty((self._copies, min(CHUNK, self.dimension)))
         out = np.empty(self.dimension)
         every = range(self._stack.rows)
-        for row, chunk in chunks_of_rows(self._stack.seed, every, self.dimension, _WIDTH):
+        for row, chunk in chunks_of_rows(self._stack.seed, every, self.dimension):
             copy, row_of_copy = divmod(row, self.rows)
             estimate = estimates[copy, : chunk.stop - chunk.start]
             if row_of_copy == 0:

@@ -53,6 +53,7 @@ class Usage(enum.Enum):
     ROTATION_FIRST = 3
     ROTATION_LAST = 4
     PROBE = 5
+    """Not a stream: the seed of the second sketch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,12 @@ def chunks(seed: PublicSeed, row: int, dimension: int) -> Iterator[HashChunk]:
         row: index of the row.
         dimension: number of coordinates, at least 1.
     """
-    for _, chunk in chunks_of_rows(seed, range(row, row + 1), dimension, CHUNK):
+    for _, chunk in chunks_of_rows(seed, range(row, row + 1), dimension):
         yield chunk
 
 
 def chunks_of_rows(
-    seed: PublicSeed, rows: range, dimension: int, width: int
+    seed: PublicSeed, rows: range, dimension: int
 ) -> Iterator[tuple[int, HashChunk]]:
     """Expand the hashes of several rows together: all rows of a chunk before the next chunk.
 
@@ -197,16 +198,15 @@ def chunks_of_rows(
         seed: the round's public seed.
         rows: indices of the rows.
         dimension: number of coordinates, at least 1.
-        width: coordinates of a chunk, a multiple of 128 and at most CHUNK.
 
     Yields:
         index of a row, and its hashes; valid until the next step.
     """
-    widest = min(width, dimension)
-    words, signs = Scratch(4 * widest), Scratch(-(-widest // 8))
+    width = min(CHUNK, dimension)
+    words, signs = Scratch(4 * width), Scratch(-(-width // 8))
     hashes = [_RowHashes(seed, row, words, signs) for row in rows]
-    for start in range(0, dimension, width):
-        stop = min(start + width, dimension)
+    for start in range(0, dimension, CHUNK):
+        stop = min(start + CHUNK, dimension)
         for row, streams in zip(rows, hashes, strict=True):
             yield row, streams.read(start, stop)
 

@@ -73,7 +73,9 @@ class SketchSpec:
             if (self.rows, self.columns) != (1, self.dimension):
                 raise ValueError("rows and columns of an identity must be 1 and its dimension")
         else:
-            _checks.integer("rows", self.rows, 1, MAX_ROWS)
+            # A median has three copies at least, and every row of all copies an index.
+            fewest = 3 if self.kind is SketchKind.COUNT_MEDIAN else 1
+            _checks.integer("rows", self.rows, 1, MAX_ROWS // fewest)
             _checks.integer("columns", self.columns, 1, MAX_COLUMNS)
         if self.kind is SketchKind.COUNT_MEDIAN:
             _checks.odd("copies", self.copies, 3, MAX_ROWS // self.rows)

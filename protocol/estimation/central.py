@@ -54,8 +54,8 @@ from sketch.topk import top_k
 SKETCH_CLIP = 2.0
 """B = 2 G."""
 
-_LATTICE_SIGMA = 2048.0
-"""Noise in integer units, whatever the round: one table for all, and rounding adds 4e-8 of it for
+_LATTICE_SIGMA = 4096.0
+"""Noise in integer units, whatever the round: one table for all, and rounding adds 1e-8 of it for
 each client."""
 
 
@@ -90,7 +90,7 @@ class CentralMeans:
         gauged: whether half of epsilon is set aside for norms and errors.
         neighbours: which data sets must be hard to tell apart.
         rule: how much Gaussian noise is taken.
-        rand: source of public seeds; leave it alone except in tests.
+        rand: source of public seeds and of noise; leave it alone except in tests.
 
     Raises:
         ParameterError: an argument is out of range, or the classical formula does not hold for so

@@ -10,7 +10,7 @@ import numpy as np
 
 from simulations.bench.sketch_limits import ready_gather, ready_scatter
 from simulations.bench.timing import Figures, interleaved_seconds
-from sketch import PublicSeed, SketchKind, median_for_size, spec_for_size
+from sketch import PublicSeed, SketchKind, SketchSpec, median_for_size, spec_for_size
 from sketch.hashing import buckets, signs
 
 CLIENTS = 8
@@ -40,13 +40,7 @@ def bench_sketch(dim: int, rows: int, rate: float, copies: int, repeats: int) ->
         ValueError: `copies` is even, or a sketch of this rate would not be smaller than the
             vector.
     """
-    size = max(1, int(dim / rate))
-    if copies == 1:
-        spec = spec_for_size(dim, size, rows)
-    else:
-        spec = median_for_size(dim, size, copies, rows)
-    if spec.kind is SketchKind.IDENTITY:
-        raise ValueError(f"rate must leave a sketch smaller than {dim} coordinates, not {rate}")
+    spec = _shape(dim, rows, rate, copies)
     seed = PublicSeed(os.urandom(32))
     built = spec.build(seed)
     generator = np.random.default_rng(0)
@@ -58,19 +52,29 @@ def bench_sketch(dim: int, rows: int, rate: float, copies: int, repeats: int) ->
     sign = signs(seed, 0, 0, dim)
     row, out = np.zeros(spec.columns), np.zeros(dim)
     total_rows = spec.rows * spec.copies
+
+    def for_every_row(work: Callable[[], object]) -> Callable[[], None]:
+        # As long as the sketch takes, or a busy machine would interrupt the long candidate alone.
+        def repeated() -> None:
+            for _ in range(total_rows):
+                work()
+
+        return repeated
+
     taken = interleaved_seconds(
         {
             "encode": lambda: built.encode(vector),
             "decode": lambda: built.decode(sketch),
             "encode_many": lambda: built.encode_many(vectors),
-            "copy": lambda: vector.copy(),
-            "scatter": lambda: ready_scatter(vector, bucket, sign, row),
-            "gather": lambda: ready_gather(row, bucket, sign, out),
+            "copy": for_every_row(vector.copy),
+            "scatter": for_every_row(lambda: ready_scatter(vector, bucket, sign, row)),
+            "gather": for_every_row(lambda: ready_gather(row, bucket, sign, out)),
         },
         repeats,
     )
-    encode, decode = taken["encode"] / total_rows, taken["decode"] / total_rows
-    many = taken["encode_many"] / (CLIENTS * total_rows)
+    per_row = {name: seconds / total_rows for name, seconds in taken.items()}
+    encode, decode, copy = per_row["encode"], per_row["decode"], per_row["copy"]
+    many = per_row["encode_many"] / CLIENTS
     return {
         "dim": dim,
         "rows": spec.rows,
@@ -81,13 +85,13 @@ def bench_sketch(dim: int, rows: int, rate: float, copies: int, repeats: int) ->
         "rate": spec.rate,
         "encode_seconds": encode,
         "decode_seconds": decode,
-        "copy_seconds": taken["copy"],
-        "scatter_seconds": taken["scatter"],
-        "gather_seconds": taken["gather"],
-        "encode_ratio_to_copy": encode / taken["copy"],
-        "decode_ratio_to_copy": decode / taken["copy"],
-        "encode_ratio_to_limit": encode / taken["scatter"],
-        "decode_ratio_to_limit": decode / taken["gather"],
+        "copy_seconds": copy,
+        "scatter_seconds": per_row["scatter"],
+        "gather_seconds": per_row["gather"],
+        "encode_ratio_to_copy": encode / copy,
+        "decode_ratio_to_copy": decode / copy,
+        "encode_ratio_to_limit": encode / per_row["scatter"],
+        "decode_ratio_to_limit": decode / per_row["gather"],
         "encode_vector_seconds": taken["encode"],
         "decode_vector_seconds": taken["decode"],
         "encode_many_seconds": many,
@@ -97,6 +101,17 @@ def bench_sketch(dim: int, rows: int, rate: float, copies: int, repeats: int) ->
         "vector_bytes": vector.nbytes,
         "hash_table_bytes": total_rows * (bucket.nbytes + sign.nbytes),
     }
+
+
+def _shape(dim: int, rows: int, rate: float, copies: int) -> SketchSpec:
+    size = max(1, int(dim / rate))
+    if copies == 1:
+        spec = spec_for_size(dim, size, rows)
+    else:
+        spec = median_for_size(dim, size, copies, rows)
+    if spec.kind is SketchKind.IDENTITY:
+        raise ValueError(f"rate must leave a sketch smaller than {dim} coordinates, not {rate}")
+    return spec
 
 
 def _peak_bytes(work: Callable[[], object]) -> int:

@@ -10,7 +10,7 @@ stack over clients. They agree up to float rounding.
 No model has dropout: an update shall be a function of parameters and batch alone, whichever way
 and in whatever company it is computed.
 
-May use torch; must not know clients or the protocol.
+May use torch; must not know clients, rounds or privacy.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from protocol.parallel import in_order
 from simulations.data import DataKind, Split
 from simulations.models.layout import ParameterLayout, Vector
 
@@ -35,8 +37,11 @@ Parameters = Mapping[str, Tensor]
 IGNORED = -100
 """Target that no loss and no score counts: torch's own convention."""
 
-EVALUATION_BATCH = 1024
-"""Examples evaluated together unless told otherwise: some hundred MB for the largest model."""
+EVALUATION_BATCH = 128
+"""Examples evaluated together unless told otherwise: some ten MB for the largest model."""
+
+EVALUATED_AHEAD = 8
+"""Batches in an executor's hands at once."""
 
 
 class Family(enum.Enum):
@@ -93,8 +98,14 @@ class Task(Protocol):
     ) -> Tensor:
         """The same loss of named parameters."""
 
-    def evaluate(self, vector: Vector, split: Split, batch: int = EVALUATION_BATCH) -> Evaluation:
-        """Accuracy and mean loss on a split, at most `batch` examples in memory at once."""
+    def evaluate(
+        self,
+        vector: Vector,
+        split: Split,
+        batch: int = EVALUATION_BATCH,
+        executor: Executor | None = None,
+    ) -> Evaluation:
+        """Accuracy and mean loss on a split, at most `batch` examples at once in each thread."""
 
 
 def centred(inputs: Tensor, kind: DataKind) -> Tensor:
@@ -218,11 +229,18 @@ class FunctionalTask(ABC):
         penalty = self.penalty(parameters)
         return mean if penalty is None else mean + penalty * (total > 0)
 
-    def evaluate(self, vector: Vector, split: Split, batch: int = EVALUATION_BATCH) -> Evaluation:
+    def evaluate(
+        self,
+        vector: Vector,
+        split: Split,
+        batch: int = EVALUATION_BATCH,
+        executor: Executor | None = None,
+    ) -> Evaluation:
         """Measure accuracy and mean loss of parameters float32[d] on a split.
 
         Args:
-            batch: the most examples in memory at once, at least 1.
+            batch: the most examples that are looked at together, at least 1.
+            executor: threads that look at several batches at once; the result is the same.
 
         Raises:
             ValueError: the vector has another shape, or batch is below 1.
@@ -230,22 +248,28 @@ class FunctionalTask(ABC):
         if batch < 1:
             raise ValueError(f"batch must be at least 1, got {batch}")
         parameters = self.layout.unflatten(torch.tensor(vector))
+        parts = (slice(first, first + batch) for first in range(0, len(split), batch))
+        tasks = (partial(self._tally, parameters, split, part) for part in parts)
         loss, right, count = 0.0, 0, 0
-        with torch.no_grad():
-            for first in range(0, len(split), batch):
-                part = slice(first, first + batch)
-                inputs = torch.tensor(split.inputs[part])
-                targets = self.targets(inputs, torch.tensor(split.labels[part]))
-                scores = self.scores(parameters, inputs)
-                here = int((targets != IGNORED).sum())
-                if here:
-                    loss += float(self.mean_loss(scores, targets)) * here
-                # A prediction is never negative, so it never equals IGNORED.
-                right += int((self.predictions(scores) == targets).sum())
-                count += here
+        for tally in in_order(tasks, executor, EVALUATED_AHEAD):
+            lost, hits, here = tally()
+            loss, right, count = loss + lost, right + hits, count + here
         if count == 0:
             raise ValueError("the split has nothing to predict")
         return Evaluation(accuracy=right / count, loss=loss / count)
+
+    def _tally(
+        self, parameters: dict[str, Tensor], split: Split, part: slice
+    ) -> tuple[float, int, int]:
+        """Total loss, right predictions and number of targets of a part."""
+        with torch.no_grad():
+            inputs = torch.tensor(split.inputs[part])
+            targets = self.targets(inputs, torch.tensor(split.labels[part]))
+            scores = self.scores(parameters, inputs)
+            here = int((targets != IGNORED).sum())
+            lost = float(self.mean_loss(scores, targets)) * here if here else 0.0
+            # A prediction is never negative, so it never equals IGNORED.
+            return lost, int((self.predictions(scores) == targets).sum()), here
 
 
 class SizedTask(FunctionalTask):

@@ -9,6 +9,7 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 from rich.console import Console
 from rich.markup import escape
 
@@ -96,6 +97,9 @@ def _draw(axes: Axes, points: Sequence[Mapping[str, Any]], form: str, name: str)
             )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xticks(sorted({point[FAMILIES[point["family"]][0]] for point in points}))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

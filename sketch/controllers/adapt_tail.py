@@ -4,13 +4,13 @@
     target^2 = (1 + gamma) d sigma^2
     L_next = L f(e - target)
 
-Kept for reproduction: its authors found that it compresses far too much, and docs/sketching.md
-derives why a second sketch cannot tell a share gamma of the error unless it is very large. Adapt
-Norm asks the same question of a quantity that can be measured.
+Kept for reproduction: its authors found that it compresses far too much and hurts the model, and
+that the error of a mean is no good proxy for training.
 
-The paper compares with "a constant fraction of error relative to DP error, at most, say" gamma. Our
-reading: e contains the error d sigma^2 of the noise itself, so the target is that plus the share,
-on squared errors, as for Adapt Norm; e and target are then compared as norms, as in Algorithm 2.
+The paper lets a constant determine "the fraction of error relative to DP error" that is tolerated.
+Our reading: e contains the error d sigma^2 of the noise itself, so the target is that plus the
+share gamma, on squared errors, as for Adapt Norm; e and target are then compared as norms, as in
+Algorithm 2. In this reading the size comes to rest where Adapt Norm's does (docs/sketching.md).
 
 Source: arXiv 2307.10999, Algorithm 5 and Appendix H, whose formulas of the updates are rebuilt from
 prose.

@@ -106,8 +106,8 @@ def test_a_missing_file_is_named(tmp_path):
 def test_sections_build_the_controllers_they_name():
     config = demo_config()
     assert isinstance(config.sketch.build(), AdaptNorm)
-    fixed = parse(changed("sketch.controller", "fixed"), RunConfig)
-    assert isinstance(fixed.sketch.build(), FixedRate)
+    fixed = parse(changed("sketch", {"controller": "fixed", "rate": 3.0}), RunConfig)
+    assert fixed.sketch.build() == FixedRate(3.0)
 
 
 def test_participations_are_those_of_the_busiest_client():

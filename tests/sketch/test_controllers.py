@@ -13,41 +13,77 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch import PublicSeed, SketchKind, spec_for_size
+from sketch import Probe, PublicSeed, SketchKind, spec_for_size
 from sketch.controllers import (
     AdaptNorm,
+    AdaptNormTwoSketches,
+    AdaptProgress,
+    AdaptTail,
     Controller,
     ControllerState,
     Decision,
     FixedRate,
     Rationale,
+    ReleasedProbe,
     ReleasedStats,
+    TailUpdate,
+    TwoStage,
+    released_stats,
 )
 
 DIMENSION = 100_000
-CONTROLLERS: list[Any] = [AdaptNorm(), AdaptNorm(first_size=3000, window=1), FixedRate(50.0)]
+CONTROLLERS: list[Any] = [
+    AdaptNorm(),
+    AdaptNorm(first_rate=33.0, window=1),
+    AdaptNormTwoSketches(),
+    AdaptNormTwoSketches(first_rate=20.0, probe_size=100),
+    AdaptProgress(),
+    AdaptProgress(first_rate=16.0, window=2),
+    AdaptTail(),
+    AdaptTail(update=TailUpdate.EXPONENTIAL, relative=True, first_rate=10.0),
+    FixedRate(50.0),
+    TwoStage(warmup=2),
+]
 
 
 def release(
-    decision: Decision, norm_squared: float, noise_variance: float = 1e-4, number: int = 0
+    decision: Decision,
+    norm_squared: float,
+    noise_variance: float = 1e-4,
+    number: int = 0,
+    inner: float | None = None,
 ) -> ReleasedStats:
-    """What a round with this decision releases if its estimate hits `norm_squared` exactly."""
-    size = decision.spec.size
+    """What a round with this decision releases if every estimate hits its mean exactly."""
+    spec = decision.spec
+    size = spec.main_size
+    error = spec.dimension * (noise_variance + norm_squared / size)
+    probe = None
+    if spec.probe is not None:
+        probe = ReleasedProbe(
+            size=spec.probe.size,
+            norm_squared=norm_squared + spec.probe.size * 9.0 * noise_variance,
+            noise_variance=9.0 * noise_variance,
+            error_squared=error + spec.probe.size * 9.0 * noise_variance,
+        )
     return ReleasedStats(
         round_number=number,
-        dimension=decision.spec.dimension,
+        dimension=spec.dimension,
         size=size,
         sketch_norm_squared=norm_squared + size * noise_variance,
         noise_variance=noise_variance,
         survivors=10,
+        update_norm_squared=norm_squared + error,
+        previous_inner=inner,
+        probe=probe,
     )
 
 
 def run(controller: Controller, norms: list[float], noise: float = 1e-4) -> list[Decision]:
-    """All decisions over rounds whose estimates are given."""
+    """All decisions over rounds whose estimates are given, on a problem without curvature."""
     decisions = [controller.initial(DIMENSION)]
     for number, norm_squared in enumerate(norms):
-        stats = release(decisions[-1], norm_squared, noise, number)
+        inner = norm_squared if number else None
+        stats = release(decisions[-1], norm_squared, noise, number, inner)
         decisions.append(controller.step(decisions[-1].state, stats))
     return decisions
 
@@ -60,17 +96,53 @@ class TestReleasedStats:
         "sketch_norm_squared": 2.0,
         "noise_variance": 0.1,
         "survivors": 7,
+        "update_norm_squared": 5.0,
+    }
+    PROBE: dict[str, Any] = {  # noqa: RUF012
+        "size": 8,
+        "norm_squared": 3.0,
+        "noise_variance": 0.2,
+        "error_squared": 4.0,
     }
 
     def test_holds_scalars_only(self) -> None:
-        """Nothing per client and no vector fits in."""
+        """Nothing per client and no vector fits in, here or in what it holds."""
         hints = get_type_hints(ReleasedStats)
-        assert {f.name for f in dataclasses.fields(ReleasedStats)} == set(self.GOOD)
-        assert set(hints.values()) == {int, float}
+        assert set(hints) == {*self.GOOD, "previous_inner", "probe"}
+        assert set(hints.values()) == {int, float, float | None, ReleasedProbe | None}
+        assert set(get_type_hints(ReleasedProbe).values()) == {int, float}
 
-    def test_nothing_without_noise(self) -> None:
+    @pytest.mark.parametrize("variance", [0.0, -1.0, math.nan])
+    def test_nothing_without_noise(self, variance: float) -> None:
         with pytest.raises(ValueError, match="noise_variance must be finite and above 0"):
-            ReleasedStats(**self.GOOD | {"noise_variance": 0.0})
+            ReleasedStats(**self.GOOD | {"noise_variance": variance})
+        with pytest.raises(ValueError, match="noise_variance must be finite and above 0"):
+            ReleasedProbe(**self.PROBE | {"noise_variance": variance})
+
+    def test_what_may_be_missing(self) -> None:
+        stats = ReleasedStats(**self.GOOD)
+        assert (stats.previous_inner, stats.probe) == (None, None)
+        assert ReleasedStats(**self.GOOD, previous_inner=-3.5).previous_inner == -3.5
+        probe = ReleasedProbe(**self.PROBE)
+        assert ReleasedStats(**self.GOOD, probe=probe).probe == probe
+        for name, value in (("previous_inner", np.ones(2)), ("probe", self.PROBE)):
+            with pytest.raises(TypeError, match=f"{name} must be"):
+                ReleasedStats(**self.GOOD, **{name: value})
+        with pytest.raises(ValueError, match="previous_inner must be finite"):
+            ReleasedStats(**self.GOOD, previous_inner=math.nan)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("size", 0), ("norm_squared", -1.0), ("error_squared", math.inf)],
+    )
+    def test_ranges_of_a_probe(self, name: str, value: float) -> None:
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            ReleasedProbe(**self.PROBE | {name: value})
+
+    @pytest.mark.parametrize("name", list(PROBE))
+    def test_types_of_a_probe(self, name: str) -> None:
+        with pytest.raises(TypeError, match=f"{name} must be"):
+            ReleasedProbe(**self.PROBE | {name: np.ones(3)})
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -99,15 +171,61 @@ class TestReleasedStats:
         with pytest.raises(TypeError):
             ReleasedStats(*self.GOOD.values())  # type: ignore[misc]
 
-    def test_from_mean_sketch(self) -> None:
-        stats = ReleasedStats.from_mean_sketch(
-            np.array([3.0, -4.0]), round_number=1, dimension=9, noise_variance=0.5, survivors=2
+
+class TestMeasuring:
+    """`released_stats` on vectors."""
+
+    @staticmethod
+    def measure(spec: Any, sent: Any, update: Any, **changes: Any) -> ReleasedStats:
+        given = {
+            "previous": None,
+            "round_number": 1,
+            "noise_variance": 0.5,
+            "survivors": 2,
+        }
+        return released_stats(spec, PublicSeed(bytes(32)), sent, update, **given | changes)
+
+    def test_without_a_probe(self) -> None:
+        spec = spec_for_size(9, 2, rows=1)
+        update, previous = np.arange(9.0), np.full(9, 2.0)
+        stats = self.measure(spec, np.array([3.0, -4.0]), update, previous=previous)
+        assert stats == ReleasedStats(
+            round_number=1,
+            dimension=9,
+            size=2,
+            sketch_norm_squared=25.0,
+            noise_variance=0.5,
+            survivors=2,
+            update_norm_squared=204.0,
+            previous_inner=72.0,
         )
-        assert (stats.size, stats.sketch_norm_squared) == (2, 25.0)
+        first = self.measure(spec, np.array([3.0, -4.0]), update)
+        assert first.previous_inner is None
+
+    def test_a_probe_in_its_own_units(self) -> None:
+        """Each sketch is divided by its weight, and so is its noise."""
+        spec = spec_for_size(9, 2, rows=1, probe=Probe(4, 0.25))
+        update = np.arange(9.0)
+        second = spec.probe.build(9, PublicSeed(bytes(32))).encode(update)  # type: ignore[union-attr]
+        sent = np.concatenate((math.sqrt(0.75) * np.array([3.0, -4.0]), 0.5 * (second + 1.0)))
+        stats = self.measure(spec, sent, update)
+        assert (stats.size, stats.noise_variance) == (2, pytest.approx(0.5 / 0.75))
+        assert stats.sketch_norm_squared == pytest.approx(25.0)
+        assert stats.probe is not None
+        assert (stats.probe.size, stats.probe.noise_variance) == (4, pytest.approx(2.0))
+        assert stats.probe.norm_squared == pytest.approx(float(((second + 1.0) ** 2).sum()))
+        assert stats.probe.error_squared == pytest.approx(4.0)
+
+    def test_what_is_refused(self) -> None:
+        spec = spec_for_size(9, 2, rows=1)
+        good, update = np.ones(2), np.ones(9)
         with pytest.raises(ValueError, match="sketch_norm_squared must be finite"):
-            ReleasedStats.from_mean_sketch(
-                np.array([np.nan]), round_number=1, dimension=9, noise_variance=0.5, survivors=2
-            )
+            self.measure(spec, np.array([np.nan, 1.0]), update)
+        with pytest.raises(ValueError, match="noise_variance"):
+            self.measure(spec, good, update, noise_variance=0.0)
+        for sent, decoded in ((np.ones(3), update), (good, np.ones(8))):
+            with pytest.raises(ValueError, match="shape"):
+                self.measure(spec, sent, decoded)
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS, ids=repr)
@@ -162,11 +280,12 @@ class TestEveryController:
 
     def test_state_matches_the_spec(self, controller: Controller) -> None:
         for decision in run(controller, [1.0, 0.0, 5.0, 100.0]):
-            assert decision.state.size == decision.spec.size
+            assert decision.state.size == decision.spec.main_size
             assert decision.state.dimension == decision.spec.dimension == DIMENSION
             assert decision.rationale.words.endswith(".")
             assert all(math.isfinite(value) for value in decision.rationale.numbers.values())
-            assert decision.rationale.numbers["size"] == decision.spec.size
+            assert decision.rationale.numbers["size"] == decision.spec.main_size
+            assert all(isinstance(value, float) for value in decision.state.memory)
 
 
 class TestFixedRate:
@@ -183,9 +302,9 @@ class TestFixedRate:
 
 
 class TestAdaptNorm:
-    def test_starts_uncompressed_or_from_a_prior(self) -> None:
+    def test_starts_uncompressed_or_at_a_given_rate(self) -> None:
         assert AdaptNorm().initial(DIMENSION).spec.kind is SketchKind.IDENTITY
-        assert AdaptNorm(first_size=3000).initial(DIMENSION).spec.size == 3000
+        assert AdaptNorm(first_rate=33.0).initial(DIMENSION).spec.size == 3030
 
     def test_fixed_point(self) -> None:
         """L = |mu|^2 / (gamma sigma^2): 0.45 / (0.1 * 1e-4) = 45,000, a multiple of 15."""
@@ -215,7 +334,7 @@ class TestAdaptNorm:
         assert run(AdaptNorm(), [0.0] * 20)[-1].spec.size == 15
 
     def test_grows_back_to_no_compression(self) -> None:
-        decisions = run(AdaptNorm(first_size=30), [100.0] * 20)
+        decisions = run(AdaptNorm(first_rate=3000.0), [100.0] * 20)
         assert decisions[-1].spec.kind is SketchKind.IDENTITY
         assert "larger sketch than the clamps allow" in decisions[-1].rationale.words
 
@@ -243,7 +362,7 @@ class TestAdaptNorm:
             ("gamma", -1.0),
             ("window", 0),
             ("step_factor", 1.0),
-            ("first_size", 0),
+            ("first_rate", 0.5),
             ("rows", 0),
         ],
     )
@@ -259,22 +378,54 @@ class TestAdaptNorm:
         dimension, variance = 400, 0.02
         mu = np.random.default_rng(5).normal(size=dimension) / 20
         spec = spec_for_size(dimension, 150)
-        controller = AdaptNorm(first_size=spec.size, window=1)
+        controller = AdaptNorm(first_rate=dimension / spec.size, window=1)
         first = controller.initial(dimension)
+        assert first.spec == spec
         rng = np.random.default_rng(6)
         estimates = []
         for i in range(1000):
-            noise = math.sqrt(variance) * rng.normal(size=spec.size)
-            released = ReleasedStats.from_mean_sketch(
-                spec.build(seeds(i)).encode(mu) + noise,
+            sketch = spec.build(seeds(i))
+            noisy = sketch.encode(mu) + math.sqrt(variance) * rng.normal(size=spec.size)
+            released = released_stats(
+                spec,
+                seeds(i),
+                noisy,
+                sketch.decode(noisy),
+                previous=None,
                 round_number=0,
-                dimension=dimension,
                 noise_variance=variance,
                 survivors=5,
             )
             numbers = controller.step(first.state, released).rationale.numbers
             estimates.append(numbers["estimate"])
         mean_check(np.array(estimates), float(mu @ mu))
+
+
+class TestTwoStage:
+    def test_uncompressed_then_one_size(self) -> None:
+        """The mean of 0.1, 0.3 and 0.2 asks for 0.2 / (0.1 * 1e-4) = 20,000, in rows of 15."""
+        decisions = run(TwoStage(warmup=3), [0.1, 0.3, 0.2, 9.0, 0.0, 7.0])
+        kinds = [decision.spec.kind for decision in decisions]
+        assert kinds == 3 * [SketchKind.IDENTITY] + 4 * [SketchKind.COUNT_MEAN]
+        assert {decision.spec.size for decision in decisions[3:]} == {15 * (20_001 // 15)}
+        words = [decision.rationale.words for decision in decisions]
+        assert words[:3] == 3 * ["Warm-up: uncompressed."]
+        assert words[3:] == [
+            "The norm over the warm-up fixes the size.",
+            *3 * ["The size is fixed."],
+        ]
+
+    def test_stays_uncompressed_if_the_norm_asks_for_it(self) -> None:
+        decisions = run(TwoStage(warmup=1), [100.0, 0.0])
+        assert {decision.spec.kind for decision in decisions} == {SketchKind.IDENTITY}
+
+    def test_no_norm_gives_the_smallest_sketch(self) -> None:
+        assert run(TwoStage(warmup=1), [0.0])[-1].spec.size == 15
+
+    @pytest.mark.parametrize(("name", "value"), [("warmup", 0), ("gamma", 0.0), ("rows", 0)])
+    def test_ranges(self, name: str, value: float) -> None:
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            TwoStage(**{name: value})  # type: ignore[arg-type]
 
 
 def test_rationale_is_words_and_numbers() -> None:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from sketch import CountMeanSketch, CountMedianSketch, LinearSketch, PublicSeed
-from sketch.countmedian import _WIDTH
 from sketch.error import sketched_norm_variance
-from sketch.hashing import MAX_COLUMNS, buckets, signs
+from sketch.hashing import CHUNK, MAX_COLUMNS, buckets, signs
 
 SEED = PublicSeed(bytes(range(32)))
 SeedSource = Callable[[int], PublicSeed]
@@ -52,7 +51,7 @@ def copy_estimates(
 class TestDefinition:
     @pytest.mark.parametrize(
         ("dimension", "rows", "columns", "copies"),
-        [(1, 1, 1, 3), (9, 2, 5, 3), (300, 3, 40, 5), (130, 1, 7, 9), (2 * _WIDTH + 11, 2, 31, 3)],
+        [(1, 1, 1, 3), (9, 2, 5, 3), (300, 3, 40, 5), (130, 1, 7, 9), (2 * CHUNK + 11, 2, 31, 3)],
     )
     def test_median_of_the_copies(
         self, dimension: int, rows: int, columns: int, copies: int
@@ -91,7 +90,7 @@ class TestDefinition:
 
     def test_memory_is_that_of_the_vector(self) -> None:
         """Neither M d estimates nor R d hashes: little beside the result."""
-        dimension, rows, copies = 2**19, 3, 7
+        dimension, rows, copies = 2**20, 3, 7
         sketch = CountMedianSketch(dimension, rows, 20, copies, SEED)
         x = normal(0, dimension)
         y = sketch.encode(x)
@@ -105,8 +104,8 @@ class TestDefinition:
         finally:
             tracemalloc.stop()
         assert encode_peak < 2**20
-        # One copy's estimates of all coordinates would be 2^22 bytes.
-        assert decode_peak - x.nbytes < 8 * copies * _WIDTH + 2**20 < 2**22
+        # One copy's estimates of all coordinates would be 2^23 bytes.
+        assert decode_peak - x.nbytes < 8 * copies * CHUNK + 2**20 < 2**23
 
 
 @pytest.mark.statistical

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
-from sketch import fixed_point_relative_std
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from sketch import block_length, fixed_point_relative_std, flat_bound
 from sketch.hashing import CHUNK, LABEL, Usage
-from sketch.spec import SPEC_VERSION, SketchKind
+from sketch.spec import SPEC_BYTES, SPEC_VERSION, SketchKind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sketching.md").read_text()
 
@@ -15,15 +20,21 @@ PAGE = (Path(__file__).parents[2] / "docs" / "sketching.md").read_text()
 def test_examples_run() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert blocks
+    names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "docs/sketching.md", "exec"), {})  # noqa: S102
+        exec(compile(block, "docs/sketching.md", "exec"), names)  # noqa: S102
 
 
 def test_portable_definition_is_that_of_the_code() -> None:
     assert f"the {len(LABEL)} ASCII bytes `{LABEL.decode()}`" in PAGE
     assert (Usage.BUCKET.value, Usage.SIGN.value) == (1, 2)
     assert (Usage.ROTATION_FIRST.value, Usage.ROTATION_LAST.value) == (3, 4)
-    assert (SPEC_VERSION, SketchKind.IDENTITY.value, SketchKind.COUNT_MEAN.value) == (1, 0, 1)
+    assert Usage.PROBE.value == 5
+    assert f"| 1 | version | {SPEC_VERSION} |" in PAGE
+    assert f"They are {SPEC_BYTES} bytes" in PAGE
+    assert [kind.value for kind in SketchKind] == [0, 1, 2]
+    kinds = ", ".join(f"{kind.value} {kind.name.lower().replace('_', '-')}" for kind in SketchKind)
+    assert f"| 1 | kind | {kinds} |" in PAGE
     assert f"{CHUNK:,} coordinates at a time" in PAGE
     assert f"{(4 * CHUNK + CHUNK // 8) // 1024} KiB" in PAGE
 
@@ -31,3 +42,28 @@ def test_portable_definition_is_that_of_the_code() -> None:
 def test_figure_of_the_rule() -> None:
     assert f"{fixed_point_relative_std(1, 0.1):.1f} / sqrt(L)" in PAGE
     assert f"{100 * fixed_point_relative_std(7600, 0.1):.0f} % at L = 7,600" in PAGE
+
+
+@pytest.mark.parametrize("copies", [3, 5, 7, 9, 15])
+def test_what_a_median_costs(copies: int) -> None:
+    """M times the variance of the median of M normal values, by its density."""
+    half = copies // 2
+
+    def density(x: float) -> float:
+        tails = norm.cdf(x) * norm.sf(x)
+        return (half + 1) * math.comb(copies, half) * float(norm.pdf(x) * tails**half)
+
+    factor = copies * quad(lambda x: x * x * density(x), -10, 10)[0]
+    header, row = re.findall(r"\| (?:M|factor) \| [13].*", PAGE)
+    table = dict(zip(header.split("|"), row.split("|"), strict=True))
+    assert table[f" {copies} "].strip() == f"{factor:.2f}"
+
+
+def test_flat_bounds_of_the_table() -> None:
+    lengths = [8205, 12000, 16380, 16395]
+    blocks = " | ".join(f"{block_length(length):,}" for length in lengths)
+    bounds = " | ".join(
+        f"{flat_bound(1.0, length, 0.05) * math.sqrt(length):.2f}" for length in lengths
+    )
+    assert f"| K | {blocks} |" in PAGE
+    assert f"norm | {bounds} |" in PAGE

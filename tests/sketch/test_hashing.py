@@ -22,6 +22,7 @@ from sketch.hashing import (
     apply_signs,
     buckets,
     chunks,
+    chunks_of_rows,
     derive_key,
     signs,
 )
@@ -105,6 +106,19 @@ class TestSeeking:
             bits = np.unpackbits(chunk.sign_bytes, bitorder="little")[: found.size]
             np.testing.assert_array_equal(1 - 2 * bits.astype(np.int8), self.ALL_SIGNS[span])
         assert reached == dimension
+
+    def test_rows_take_turns(self) -> None:
+        dimension, rows = CHUNK + 300, range(1, 4)
+        seen = []
+        for row, chunk in chunks_of_rows(SEED, rows, dimension):
+            seen.append((row, chunk.start, chunk.stop))
+            found = (chunk.words.astype(np.uint64) * np.uint64(977)) >> np.uint64(32)
+            np.testing.assert_array_equal(found, buckets(SEED, row, 977, chunk.start, chunk.stop))
+            bits = np.unpackbits(chunk.sign_bytes, bitorder="little")[: found.size]
+            expected = signs(SEED, row, chunk.start, chunk.stop)
+            np.testing.assert_array_equal(1 - 2 * bits.astype(np.int8), expected)
+        spans = [(0, CHUNK), (CHUNK, dimension)]
+        assert seen == [(row, start, stop) for start, stop in spans for row in rows]
 
     def test_chunks_reuse_their_buffers(self) -> None:
         addresses = {chunk.words.ctypes.data for chunk in chunks(SEED, 0, 3 * CHUNK)}

@@ -110,6 +110,10 @@ class TestSpec:
         with pytest.raises(ValueError, match="copies must be"):
             SketchSpec(SketchKind.COUNT_MEDIAN, 7, 1, 2, copies)
 
+    def test_rows_of_a_median_leave_room_for_copies(self) -> None:
+        with pytest.raises(ValueError, match="rows must be from 1 to 1431655765"):
+            SketchSpec(SketchKind.COUNT_MEDIAN, 7, 2**31, 2, 3)
+
     def test_probe_is_a_probe(self) -> None:
         with pytest.raises(TypeError, match="probe must be a Probe, not int"):
             SketchSpec(SketchKind.COUNT_MEAN, 7, 1, 2, 1, 5)  # type: ignore[arg-type]

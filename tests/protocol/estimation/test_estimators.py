@@ -6,14 +6,34 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from doubles import ALPHA, DELTA, FORMS, ExactMeans, estimate, is_biased, table, task_of
+from doubles import (
+    ALPHA,
+    DELTA,
+    FORMS,
+    ExactMeans,
+    estimate,
+    is_biased,
+    keys,
+    plan_for,
+    table,
+    task_of,
+)
 from scipy import stats
 
-from dp import BinomialRelease, Composition, DominationAccountant, GaussianRelease
+from dp import (
+    BinomialRelease,
+    BudgetExceededError,
+    Composition,
+    DominationAccountant,
+    GaussianRelease,
+    Ledger,
+    replay,
+)
 from dp.events import AboveThresholdRelease, LaplaceRelease, leaves
+from protocol.aggregators import IdealAggregator
 from protocol.calibration import PrivacyGoal
-from protocol.estimation import AdaptNorm, AdaptTail, Doubling, FixedRate
-from sketch import SketchKind, SketchSpec
+from protocol.estimation import AdaptNorm, AdaptTail, Bar, DistributedMeans, Doubling, FixedRate
+from sketch import SketchSpec
 
 EPSILON = 4.0
 N, D = 8, 64
@@ -73,14 +93,23 @@ def test_what_is_released_is_what_the_form_says(form, tmp_path):
 
 def test_a_full_run_of_all_rounds_spends_the_goal(tmp_path):
     """Shares are not wasted: an estimation that takes every round comes close to its epsilon."""
-    picky = AdaptTail(copies=3, probe_size=16, constant=1e-3, sampling_constant=0.0)
-    # Errors a thousandth of the noise are never seen.
-    found = estimate("untrusted", picky, task_of(VECTORS), EPSILON, tmp_path)
-    assert len(found.steps) == picky.releases(task_of(VECTORS))
-    assert found.specs[-1].kind is SketchKind.IDENTITY
-    assert 0.95 * EPSILON < found.epsilon <= EPSILON
-    norm = estimate("untrusted", AdaptNorm(), task_of(VECTORS), EPSILON, tmp_path)
-    assert 0.95 * EPSILON < norm.epsilon <= EPSILON
+    task = task_of(VECTORS)
+    with Ledger.open(tmp_path / "all") as ledger:
+        plan = plan_for(task, SMALL_TAIL, EPSILON)
+        means = DistributedMeans(task, plan, keys(N), IdealAggregator(), ledger)
+        specs, probe = SMALL_TAIL.specs(task), SMALL_TAIL.probe(task)
+        for spec in specs[:-1]:
+            means.trial(spec, probe, 1 / len(specs), Bar(1.0, 0.01, len(specs)), None)
+        means.mean(specs[-1], 1 / len(specs))
+        assert 0.97 * EPSILON < means.epsilon <= EPSILON
+        head = ledger.head
+        with pytest.raises(BudgetExceededError):
+            means.mean(specs[0], 1 / len(specs))
+        assert ledger.head == head
+        replayed = replay(ledger.events(), DominationAccountant(plan.goal.reserve))
+        assert replayed.epsilon(DELTA) == means.epsilon
+    norm = estimate("untrusted", AdaptNorm(), task, EPSILON, tmp_path)
+    assert 0.97 * EPSILON < norm.epsilon <= EPSILON
 
 
 def test_sizes_double():
@@ -111,8 +140,7 @@ UNBIASED = {
 
 @dataclass(frozen=True)
 class Shrunk:
-    """Broken: an estimate pulled towards zero, as a median of means without enough copies is not,
-    but the best guess of a Bayesian would be."""
+    """Broken: an estimate pulled towards zero."""
 
     inner: object
     factor: float = 0.5

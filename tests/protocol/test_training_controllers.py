@@ -1,0 +1,61 @@
+"""Every controller in a private run: its shapes go through the protocol, its state through JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp import Ledger
+from protocol.aggregators import IdealAggregator
+from protocol.calibration import PrivacyGoal
+from protocol.config import CONTROLLERS, Sketch
+from protocol.training import PrivateTraining, TrainingPlan
+from secagg import Identity
+from sketch.controllers import ControllerState
+
+N, D, ROUNDS = 12, 2000, 4
+FIRST = {
+    "adapt_norm": {"first_rate": 4.0},
+    "adapt_norm_two_sketches": {"first_rate": 4.0, "probe_size": 64},
+    "adapt_progress": {"first_rate": 4.0},
+    "adapt_tail": {"first_rate": 4.0, "probe_size": 64},
+    "fixed": {"rate": 4.0},
+    "two_stage": {"warmup": 2},
+}
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_rounds_of_a_private_run(name: str, tmp_path: Path) -> None:
+    """Sizes of rounds are those decided, both sketches are sent, and a run may go on from JSON."""
+    identities = [Identity.from_private_bytes(hashlib.sha256(b"%d" % i).digest()) for i in range(N)]
+    plan = TrainingPlan(
+        goal=PrivacyGoal(8.0, 1e-5, ROUNDS),
+        cohort=N,
+        tolerated_dropouts=2,
+        tolerated_colluders=1,
+        clip_l2=1.0,
+    )
+    controller = Sketch(controller=name, rows=5, **FIRST[name]).build()  # type: ignore[arg-type]
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        state = None
+        for number in range(ROUNDS):
+            training = PrivateTraining(plan, D, controller, IdealAggregator(), ledger, state)
+            decided = training.state.decision.spec
+            result = training.run_round(identities, lambda _: np.full(D, 0.02), bytes(32), {})
+            assert result.setup.parameters.sketch == decided
+            assert result.setup.context.length == decided.size
+            assert (decided.probe is not None) == ("probe_size" in FIRST[name])
+            state = training.state
+            assert state.decision.state.last_round == number
+            kept = json.loads(json.dumps(dataclasses.asdict(state.decision.state)))
+            restored = ControllerState(**{**kept, "memory": tuple(kept["memory"])})
+            assert restored == state.decision.state
+            decision = dataclasses.replace(state.decision, state=restored)
+            state = dataclasses.replace(state, decision=decision)
+            # The figures that explain a size can be written down.
+            json.dumps(dict(decision.rationale.numbers), allow_nan=False)
