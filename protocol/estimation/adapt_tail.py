@@ -7,7 +7,7 @@ of the mean rather than its length.
 Whether a round is the last depends on that round's own error. So the published result is *not*
 exactly unbiased, though Theorem 3 says so: Lemma 8 needs a size that the round's hashes have no
 part in. docs/mean-estimation.md has an example that can be worked out by hand. `fresh` asks for one
-more round at the size that was found; its result is unbiased.
+more round at the size that was found, with all of the budget that is left; its result is unbiased.
 
 Source: arXiv 2307.10999, Algorithm 2, Theorems 3 and 6.
 """
@@ -52,7 +52,8 @@ class AdaptTail:
         probe_share: of a round's budget, for the second sketch; the central form pays with half of
             epsilon instead.
         sampling_constant: as for `AdaptNorm`.
-        fresh: spend one more round at the last size, so that the result is unbiased.
+        fresh: spend what is left of the budget on one more round at the last size, so that the
+            result is unbiased.
         tail: None for Theorem 3. A number asks for the variant of Theorem 6: round j keeps the
             2^j largest entries only, and is held against `tail` G plus the noise in that many
             entries. It must be known beforehand how large a tail is acceptable, and the result is
@@ -138,8 +139,10 @@ class AdaptTail:
                 break
         update = trial.released.update
         if self.fresh:
-            released = means.mean(spec, 1.0 / most)
-            steps.append(step(released, "The size that was found, with new hashes.", {}))
+            share = 1.0 - len(steps) / most
+            released = means.mean(spec, share)
+            words = "The size that was found, with new hashes and all of the budget that is left."
+            steps.append(step(released, words, {"share": share, "size": float(spec.size)}))
             update = released.update
         return finished(means, update, steps)
 

@@ -16,7 +16,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,6 +125,7 @@ class Plan:
             "doubling": Doubling(rows=self.rows),
             "adapt norm": AdaptNorm(sampling_constant=0.0, rows=self.rows),
             "adapt tail": tail,
+            "adapt tail, fresh": replace(tail, fresh=True),
             "adapt tail, top-k": AdaptTail(copies=5, sampling_constant=0.0, tail=0.1),
         }
 

@@ -22,6 +22,7 @@ SHOWN: Final = {
     "doubling": ("doubling", "#E69F00", "v", "-."),
     "adapt norm": ("Adapt Norm", BLUE, "^", "-"),
     "adapt tail": ("Adapt Tail", ORANGE, "D", "-"),
+    "adapt tail, fresh": ("Adapt Tail, fresh last round", "#CC79A7", "X", "--"),
     "adapt tail, top-k": ("Adapt Tail, top-k", GREEN, "P", "-"),
 }
 

@@ -13,8 +13,9 @@ the share c / (2 L) of the gain eta |mu|^2, whatever the noise and the gradient 
 
     L_next = c / (2 kappa),    c at most sum of D_t / sum of s_t^2 over a window
 
-costs at most the share kappa. The ratio overestimates c by the curvature along mu: too careful, not
-too bold. As c is a slow property of the problem, windows may be long and sizes may differ in them.
+costs at most the share kappa. The ratio overestimates c, by the curvature along mu and by that part
+of |mu|^2 which is the sampling error of a cohort: too careful, not too bold. As c is a slow
+property of the problem, windows may be long and sizes may differ in them.
 
 Source: this project; derivation, limits and measurements in docs/sketching.md.
 """

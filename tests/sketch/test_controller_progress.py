@@ -113,6 +113,15 @@ class TestRule:
         # kappa = gamma_low = 0.1, and s^2 = sigma^2 (1 + gamma): gamma = 0.1 (1 + gamma).
         assert decision.spec.size == pytest.approx(0.9 * 20_000, rel=0.01)
 
+    def test_changing_cohorts_are_adapt_norm_at_twice_kappa(self) -> None:
+        """Where all of the norm is sampling, the next update knows nothing of it: D = |mu|^2."""
+        decision, norm, turned = self.CERTAIN.initial(DIMENSION), 0.2, None
+        for number in range(80):
+            stats = release(decision, norm, number, turned)
+            decision, turned = self.CERTAIN.step(decision.state, stats), norm
+        # gamma = 0.2 (1 + gamma) with the same s^2 = sigma^2 (1 + gamma).
+        assert decision.spec.size == pytest.approx(0.8 * 10_000, rel=0.01)
+
     def test_caution_lengthens(self) -> None:
         bold, careful = (
             run(replace(self.CERTAIN, caution=caution), 0.2, [600.0])[-1] for caution in (0.0, 1.0)
