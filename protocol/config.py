@@ -31,6 +31,7 @@ from protocol.errors import ConfigurationError
 from protocol.training import TrainingPlan
 from secagg import Mode, ParameterError
 from sketch.controllers import (
+    AdaptBudget,
     AdaptNorm,
     AdaptNormTwoSketches,
     AdaptProgress,
@@ -107,6 +108,7 @@ class Cohort(Section):
 
 
 CONTROLLERS: Mapping[str, type] = {
+    "adapt_budget": AdaptBudget,
     "adapt_norm": AdaptNorm,
     "adapt_norm_two_sketches": AdaptNormTwoSketches,
     "adapt_progress": AdaptProgress,
@@ -125,6 +127,7 @@ class Sketch(Section):
     """
 
     controller: Literal[
+        "adapt_budget",
         "adapt_norm",
         "adapt_norm_two_sketches",
         "adapt_progress",
@@ -142,6 +145,10 @@ class Sketch(Section):
     )
     probe_share: float | None = Field(
         default=None, gt=0, lt=1, description="of the budget, for the second sketch"
+    )
+    horizon: int | None = Field(default=None, ge=1, description="rounds of the run")
+    memory: float | None = Field(
+        default=None, gt=0, le=1, description="share of the run for which an error shows"
     )
     warmup: int | None = Field(default=None, ge=1, description="rounds without compression")
     eta: float | None = Field(default=None, gt=0, description="learning rate of adapt_tail")
@@ -173,8 +180,11 @@ class Sketch(Section):
             )
         return value
 
-    def build(self) -> Controller:
+    def build(self, rounds: int) -> Controller:
         """The controller that this section describes.
+
+        Args:
+            rounds: of the run, for controllers that plan ahead and were told nothing else.
 
         Raises:
             ConfigurationError: values that do not fit together.
@@ -184,6 +194,8 @@ class Sketch(Section):
             given["update"] = TailUpdate(given["update"])
         if self.controller == "fixed":
             given.setdefault("rate", 1.0)
+        if "horizon" in _parameters(self.controller):
+            given.setdefault("horizon", rounds)
         try:
             controller: Controller = CONTROLLERS[self.controller](**given)
         except ValueError as error:

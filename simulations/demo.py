@@ -98,7 +98,9 @@ def _private_source(config: RunConfig, dimension: int, ledger: Ledger) -> Privat
     identities = [Identity.generate() for _ in range(config.task.population)]
     plan = build_plan(config.privacy, config.cohort, config.participations)
     aggregator = RealAggregator(identities, plan.client_policy(dimension))
-    training = PrivateTraining(plan, dimension, config.sketch.build(), aggregator, ledger)
+    training = PrivateTraining(
+        plan, dimension, config.sketch.build(config.rounds), aggregator, ledger
+    )
     return PrivateMean(training, identities)
 
 

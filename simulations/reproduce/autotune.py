@@ -64,6 +64,8 @@ class Plan:
         rates: of the Genie; 1, which is no compression, is always among them.
         gammas: of Adapt Norm.
         others: further controllers, with their defaults.
+        first_rate: at which all tuning controllers begin: from no compression, in steps of a
+            factor of two, a short run would spend most of its bytes on the way.
         seeds: of data split, model, batches, hashes and noise.
         rounds: of each run; the configuration's if None.
     """
@@ -72,21 +74,27 @@ class Plan:
     rates: Sequence[float] = (4.0, 16.0, 64.0, 256.0)
     gammas: Sequence[float] = (0.25, 0.1, 0.05, 0.01)
     others: Sequence[str] = ()
+    first_rate: float = 8.0
     seeds: Sequence[int] = (1,)
     rounds: int | None = None
 
     def arms(self) -> list[Arm]:
         """All ways, no compression first."""
-        sketch = "sketch.controller"
+        sketch, start = "sketch.controller", (("sketch.first_rate", float(self.first_rate)),)
         fixed = [
             Arm("genie", rate, ((sketch, "fixed"), ("sketch.rate", float(rate))))
             for rate in sorted({1.0, *self.rates})
         ]
         norm = [
-            Arm("adapt_norm", gamma, ((sketch, "adapt_norm"), ("sketch.gamma", float(gamma))))
+            Arm("adapt_norm", gamma, ((sketch, "adapt_norm"), ("sketch.gamma", gamma), *start))
             for gamma in self.gammas
         ]
-        return [*fixed, *norm, *(Arm(name, None, ((sketch, name),)) for name in self.others)]
+        others = [
+            # Two stages begin uncompressed by their nature.
+            Arm(name, None, ((sketch, name), *(start if name != "two_stage" else ())))
+            for name in self.others
+        ]
+        return [*fixed, *norm, *others]
 
     def points(self) -> Iterator[tuple[float, Arm, int]]:
         """Noise, arm and seed of every run; all of the first seed come first."""
@@ -101,12 +109,14 @@ class Cell:
     """What the runs of one arm at one noise came to.
 
     Attributes:
-        accuracies, rates: one for each seed; rates are harmonic means over the rounds.
+        accuracies, rates, late_rates: one for each seed; rates are harmonic means over the rounds,
+            late ones over the second half of them.
         seconds: of all rounds.
     """
 
     accuracies: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
+    late_rates: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -115,6 +125,7 @@ class Cell:
             "accuracy": float(np.mean(self.accuracies)),
             "accuracy_half_width": half_width(self.accuracies),
             "rate": harmonic(self.rates),
+            "late_rate": harmonic(self.late_rates),
             "accuracies": self.accuracies,
             "rates": self.rates,
             "seconds": self.seconds,
@@ -162,6 +173,7 @@ def reproduce(
         cell = cells.setdefault((noise, arm.name), Cell())
         cell.accuracies.append(final_accuracy(records))
         cell.rates.append(average_rate(records))
+        cell.late_rates.append(average_rate(records[len(records) // 2 :]))
         cell.seconds += sum(float(record["seconds"]) for record in records)
         progress(f"noise {noise:g}, {arm.name}, seed {seed}")
     return summarise(base, plan, cells)
@@ -216,7 +228,7 @@ def summarise(
                 "genie": feasible[-1].value,
                 "gamma_slope": _slope(
                     [
-                        (arm.value or 0.0, at_noise[arm.name]["rate"])
+                        (arm.value or 0.0, at_noise[arm.name]["late_rate"])
                         for arm in arms
                         if arm.family == "adapt_norm"
                     ]

@@ -20,7 +20,7 @@ from simulations.reproduce.report import markdown
 STYLES = {
     "genie": (GREY, "o", "-"),
     "adapt_norm": (BLUE, "s", "--"),
-    "adapt_progress": (GREEN, "^", ""),
+    "adapt_budget": (GREEN, "^", ""),
 }
 
 
@@ -56,13 +56,13 @@ def _number(value: float | None) -> str:
 def _cell(arm: Mapping[str, Any]) -> str:
     width = arm["accuracy_half_width"]
     accuracy = f"{100 * arm['accuracy']:.2f}" + ("" if width is None else f" ± {100 * width:.2f}")
-    return f"{accuracy} / {arm['rate']:.1f}"
+    return f"{accuracy} / {arm['rate']:.1f} ({arm['late_rate']:.1f})"
 
 
 def print_summary(figures: Mapping[str, Any], paths: Mapping[str, Path], console: Console) -> None:
     """Print the table and where the files are."""
     head, rows = table_of(figures)
-    table = Table(*head, title="accuracy in % / compression rate")
+    table = Table(*head, title="accuracy in % / compression rate (of the second half)")
     for row in rows:
         table.add_row(*row)
     console.print(table)

@@ -144,7 +144,7 @@ def _source(
     state = checkpoint.training if checkpoint else None
     if config.engine.aggregator == "plain":
         return PlainMean()
-    controller = config.sketch.build()
+    controller = config.sketch.build(config.rounds)
     if config.engine.aggregator == "central":
         return CentralMean(config, controller, dimension, state, executor)
     secrets = RunSecrets.open(folder.key)

@@ -41,7 +41,7 @@ def forecast(config: RunConfig, federation: Federation) -> dict[str, Any]:
     seconds, update = _time_training(config, federation)
     if config.engine.aggregator != "plain":
         plan = build_plan(config.privacy, config.cohort, config.participations)
-        first = config.sketch.build().initial(federation.task.dimension).spec
+        first = config.sketch.build(config.rounds).initial(federation.task.dimension).spec
         deployment = plan_deployment(plan, first)
         figures |= _private_figures(config, deployment)
         seconds += _time_encoding(plan, deployment, update)

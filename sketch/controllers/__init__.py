@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sketch.controllers.adapt_budget import AdaptBudget
 from sketch.controllers.adapt_norm import AdaptNorm
 from sketch.controllers.adapt_progress import AdaptProgress
 from sketch.controllers.adapt_tail import AdaptTail, TailUpdate
@@ -19,6 +20,7 @@ from sketch.controllers.two_sketches import AdaptNormTwoSketches
 from sketch.controllers.two_stage import TwoStage
 
 __all__ = [
+    "AdaptBudget",
     "AdaptNorm",
     "AdaptNormTwoSketches",
     "AdaptProgress",

@@ -9,6 +9,7 @@ import pytest
 from protocol.config import CONTROLLERS, Sketch, load, parse
 from protocol.errors import ConfigurationError
 from sketch.controllers import (
+    AdaptBudget,
     AdaptNorm,
     AdaptNormTwoSketches,
     AdaptProgress,
@@ -20,6 +21,10 @@ from sketch.controllers import (
 )
 
 EXAMPLES = {
+    "adapt_budget": (
+        {"horizon": 50, "memory": 0.2, "gamma_low": 0.05, "gamma_high": 3.0},
+        AdaptBudget(horizon=50, memory=0.2, gamma_low=0.05, gamma_high=3.0),
+    ),
     "adapt_norm": (
         {"gamma": 0.2, "window": 5, "step_factor": 3.0, "first_rate": 4.0},
         AdaptNorm(gamma=0.2, window=5, step_factor=3.0, first_rate=4.0),
@@ -57,18 +62,19 @@ def section(**values: object) -> Sketch:
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_parameters_reach_their_controller(name: str) -> None:
     given, controller = EXAMPLES[name]
-    assert section(controller=name, **given).build() == controller
+    assert section(controller=name, **given).build(20) == controller
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_what_is_left_out_has_the_default_of_the_controller(name: str) -> None:
-    expected = FixedRate(1.0) if name == "fixed" else CONTROLLERS[name]()
-    assert section(controller=name).build() == expected
+    needed: dict[str, dict[str, object]] = {"fixed": {"rate": 1.0}, "adapt_budget": {"horizon": 20}}
+    expected = CONTROLLERS[name](**needed.get(name, {}))
+    assert section(controller=name).build(20) == expected
     assert isinstance(expected, Controller)
 
 
 def test_nothing_said_is_adapt_norm() -> None:
-    assert section().build() == AdaptNorm()
+    assert section().build(20) == AdaptNorm()
 
 
 def test_every_parameter_of_every_controller_can_be_configured() -> None:
@@ -122,13 +128,13 @@ def test_values_out_of_range_are_named(name: str, key: str, value: object) -> No
 def test_values_that_do_not_fit_together_are_refused() -> None:
     mistaken = section(controller="adapt_progress", gamma_low=3.0)
     with pytest.raises(ConfigurationError, match=r"gamma_high must be finite and at least 3\.0"):
-        mistaken.build()
+        mistaken.build(20)
 
 
 def test_survives_a_file(tmp_path) -> None:
     path = tmp_path / "sketch.toml"
     path.write_text('controller = "adapt_tail"\nupdate = "power"\nfirst_rate = 8\n')
     expected = AdaptTail(update=TailUpdate.POWER, first_rate=8.0)
-    assert load(path, Sketch).build() == expected
+    assert load(path, Sketch).build(20) == expected
     again = parse(load(path, Sketch).model_dump(exclude_none=True), Sketch)
-    assert again.build() == expected
+    assert again.build(20) == expected

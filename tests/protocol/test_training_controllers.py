@@ -20,6 +20,7 @@ from sketch.controllers import ControllerState
 
 N, D, ROUNDS = 12, 2000, 4
 FIRST = {
+    "adapt_budget": {"first_rate": 4.0},
     "adapt_norm": {"first_rate": 4.0},
     "adapt_norm_two_sketches": {"first_rate": 4.0, "probe_size": 64},
     "adapt_progress": {"first_rate": 4.0},
@@ -40,7 +41,7 @@ def test_rounds_of_a_private_run(name: str, tmp_path: Path) -> None:
         tolerated_colluders=1,
         clip_l2=1.0,
     )
-    controller = Sketch(controller=name, rows=5, **FIRST[name]).build()  # type: ignore[arg-type]
+    controller = Sketch(controller=name, rows=5, **FIRST[name]).build(20)  # type: ignore[arg-type]
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         state = None
         for number in range(ROUNDS):

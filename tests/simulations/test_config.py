@@ -28,7 +28,10 @@ def test_a_configuration_survives_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("key", "valid"),
     [
-        ("privacy.epsilom", "clip_l2, delta, epsilon, error_share, noise_multiplier, wrap_probability"),
+        (
+            "privacy.epsilom",
+            "clip_l2, delta, epsilon, error_share, noise_multiplier, wrap_probability",
+        ),
         ("colour", "cohort, engine, faults, local, privacy, rounds, seed, server, sketch, task"),
     ],
 )
@@ -105,9 +108,9 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_sections_build_the_controllers_they_name():
     config = demo_config()
-    assert isinstance(config.sketch.build(), AdaptNorm)
+    assert isinstance(config.sketch.build(config.rounds), AdaptNorm)
     fixed = parse(changed("sketch", {"controller": "fixed", "rate": 3.0}), RunConfig)
-    assert fixed.sketch.build() == FixedRate(3.0)
+    assert fixed.sketch.build(1) == FixedRate(3.0)
 
 
 def test_participations_are_those_of_the_busiest_client():

@@ -70,7 +70,11 @@ def test_a_private_run_learns_within_its_budget(data, tmp_path):
     plan = build_plan(config.privacy, config.cohort, config.participations)
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         training = PrivateTraining(
-            plan, federation.task.dimension, config.sketch.build(), IdealAggregator(), ledger
+            plan,
+            federation.task.dimension,
+            config.sketch.build(config.rounds),
+            IdealAggregator(),
+            ledger,
         )
         source = PrivateMean(training, people)
         *_, last = federation.run(source)

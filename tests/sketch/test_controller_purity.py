@@ -15,6 +15,7 @@ import pytest
 import sketch.controllers
 from sketch import Probe, PublicSeed, spec_for_size
 from sketch.controllers import (
+    AdaptBudget,
     AdaptNorm,
     AdaptNormTwoSketches,
     AdaptProgress,
@@ -33,6 +34,7 @@ from sketch.controllers import (
 ROOT = Path(__file__).parents[2]
 MAKER = Path("sketch/controllers/release.py")
 CONTROLLERS: list[Controller] = [
+    AdaptBudget(horizon=10, first_rate=4.0),
     AdaptNorm(first_rate=4.0),
     AdaptNormTwoSketches(first_rate=4.0, probe_size=64),
     AdaptProgress(first_rate=4.0),

@@ -1,0 +1,142 @@
+"""Adapt Budget: the compression error of a whole run is a budget, spent where it does least harm.
+
+Adapt Norm holds the error of compression at gamma times that of the noise in every round. But the
+error of an early round has mostly been trained away by the end, and that of the last one stays. Let
+w_t be the weight with which an error of round t shows in the final model, and a_t =
+|mu_t|^2 / sigma_t^2, so that a sketch of size L_t has the error share gamma_t = a_t / L_t. Of all
+sizes with
+
+    sum of w_t gamma_t <= gamma * sum of w_t,
+
+the total size is least for gamma_t proportional to 1 / sqrt(w_t), where a_t is steady. Each round
+takes its part of what is left of the budget, so estimates that were off are made up for later:
+
+    gamma_t = (what is left) / (sqrt(w_t) * sum of sqrt(w_s) over the rounds s >= t)
+
+An error along an eigenvector of curvature h fades by (1 - eta h)^2 a round; over the wide spectra
+of real models that makes w fall as a power of the time left: w = (1 + left / tau)^-2.
+
+Source: this project; proof, limits and measurements in docs/sketching.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sketch import _checks
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Rationale,
+    ReleasedStats,
+    check_step,
+)
+from sketch.controllers.sizing import (
+    average,
+    check_common,
+    clamp_size,
+    clamp_words,
+    norm_estimate,
+    size_at_rate,
+)
+from sketch.error import size_for_error_ratio
+from sketch.spec import DEFAULT_ROWS, spec_for_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptBudget:
+    """L_next = |mu|^2 / (gamma_t sigma^2), with gamma_t from what is left of the run's budget.
+
+    Args:
+        gamma: mean over the run, weighted by w, of the squared error of compression as a share of
+            that of the noise.
+        horizon: rounds of the run, at least 1; rounds beyond it are treated as the last one.
+        memory: tau over the horizon, in (0, 1]: how late an error still shows in the end.
+        gamma_low: no round asks for less error than this.
+        gamma_high: nor for more: learning has to begin too.
+        window: number of rounds whose norm estimates are averaged, at least 1.
+        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
+        first_rate: compression rate of the first round; 1 sends it uncompressed.
+        rows: number R of rows of the sketch.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range, or gamma_low above gamma_high.
+    """
+
+    horizon: int
+    gamma: float = 0.1
+    memory: float = 0.05
+    gamma_low: float = 0.02
+    gamma_high: float = 1.0
+    window: int = 3
+    step_factor: float = 2.0
+    first_rate: float = 1.0
+    rows: int = DEFAULT_ROWS
+
+    def __post_init__(self) -> None:
+        _checks.integer("horizon", self.horizon, 1)
+        _checks.real("gamma", self.gamma, 0.0, open_low=True)
+        _checks.real("memory", self.memory, 0.0, 1.0, open_low=True)
+        _checks.real("gamma_low", self.gamma_low, 0.0, open_low=True)
+        _checks.real("gamma_high", self.gamma_high, self.gamma_low)
+        _checks.integer("window", self.window, 1)
+        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
+
+    def weight(self, number: int) -> float:
+        """w of a round: 1 for the last, less for those before."""
+        left = max(self.horizon - 1 - number, 0)
+        return (1.0 + left / (self.memory * self.horizon)) ** -2
+
+    def share(self, number: int, spent: float) -> float:
+        """gamma of round `number`, if the rounds before it spent so much of the budget.
+
+        Args:
+            number: from 0.
+            spent: sum of w_s gamma_s over the rounds before.
+        """
+        whole = self.gamma * math.fsum(map(self.weight, range(self.horizon)))
+        ahead = range(number, max(self.horizon, number + 1))
+        roots = math.fsum(math.sqrt(self.weight(later)) for later in ahead)
+        even = (whole - spent) / (math.sqrt(self.weight(number)) * roots)
+        return min(max(even, self.gamma_low), self.gamma_high)
+
+    def initial(self, dimension: int) -> Decision:
+        """The first shape, at the first rate."""
+        spec = spec_for_size(dimension, size_at_rate(dimension, self.first_rate), self.rows)
+        state = ControllerState(dimension, spec.main_size, memory=(0.0,))
+        numbers = {"size": float(spec.main_size)}
+        return Decision(state, spec, Rationale("The first rate is given.", numbers))
+
+    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
+        """The next shape from one more release. Memory: the budget spent, then norm estimates.
+
+        Raises:
+            TypeError: `state` or `released` is of another type.
+            ValueError: the release is not that of the round `state` decided on.
+        """
+        check_step(state, released)
+        spent, *estimates = state.memory
+        kept = (*estimates, norm_estimate(released))[-self.window :]
+        norm_squared, noise = average(kept), released.noise_variance
+        if released.size < state.dimension:
+            here = norm_squared / (noise * released.size)
+            # An estimate that is far off must not cost the whole run's budget.
+            spent += self.weight(released.round_number) * min(here, self.gamma_high)
+        share = self.share(released.round_number + 1, spent)
+        wanted = size_for_error_ratio(norm_squared, noise, share)
+        size = clamp_size(wanted, state, self.rows, self.step_factor)
+        spec = spec_for_size(state.dimension, size, self.rows)
+        numbers = {
+            "norm_squared": norm_squared,
+            "noise_variance": float(noise),
+            "share": share,
+            "spent": spent,
+            "wanted_size": wanted,
+            "size": float(spec.main_size),
+        }
+        memory = (spent, *kept)
+        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
+        words = clamp_words("This round's part of the error budget", wanted, size)
+        return Decision(after, spec, Rationale(words, numbers))

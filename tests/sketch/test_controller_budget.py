@@ -1,0 +1,118 @@
+"""Adapt Budget: the split of a run's compression error over its rounds."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from sketch.controllers import AdaptBudget, AdaptNorm, Controller, Decision, ReleasedStats
+
+DIMENSION = 1_000_000
+NOISE = 1e-6
+HORIZON = 100
+
+
+def released(decision: Decision, norm_squared: float, number: int) -> ReleasedStats:
+    """What a round releases whose estimate hits `norm_squared` exactly."""
+    size = decision.spec.main_size
+    return ReleasedStats(
+        round_number=number,
+        dimension=DIMENSION,
+        size=size,
+        sketch_norm_squared=norm_squared + size * NOISE,
+        noise_variance=NOISE,
+        survivors=10,
+        update_norm_squared=1.0,
+    )
+
+
+def sizes(controller: Controller, norms: list[float]) -> list[int]:
+    """The sketch size of every round."""
+    decision, used = controller.initial(DIMENSION), []
+    for number, norm_squared in enumerate(norms):
+        used.append(decision.spec.main_size)
+        decision = controller.step(decision.state, released(decision, norm_squared, number))
+    return used
+
+
+def free(**changes: object) -> AdaptBudget:
+    """Without clamps, so that the rule alone decides."""
+    options = {"rows": 1, "window": 1, "step_factor": 1e6, "first_rate": 1500.0}
+    options |= {"gamma_low": 1e-9, "gamma_high": 1e9, "horizon": HORIZON}
+    return AdaptBudget(**{**options, **changes})  # type: ignore[arg-type]
+
+
+def error(controller: AdaptBudget, used: list[int], norm_squared: float) -> float:
+    """The weighted mean over the run of the error shares."""
+    weights = np.array([controller.weight(t) for t in range(HORIZON)])
+    shares = norm_squared / (NOISE * np.array(used))
+    return float(weights @ shares / weights.sum())
+
+
+def test_weights_rise_to_one_and_stay():
+    weights = [free().weight(number) for number in range(HORIZON + 5)]
+    assert all(early < late for early, late in pairwise(weights[:HORIZON]))
+    assert weights[HORIZON - 1 :] == [1.0] * 6
+
+
+def test_the_budget_is_spent_and_no_more():
+    controller = free()
+    used = sizes(controller, [1e-4] * HORIZON)
+    assert error(controller, used, 1e-4) == pytest.approx(0.1, rel=1e-3)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_what_a_round_overspends_is_made_up_for(factor: float):
+    """A first round of any size leaves the run's error where it should be."""
+    controller = free(first_rate=1500.0 * factor)
+    used = sizes(controller, [1e-4] * HORIZON)
+    assert error(controller, used, 1e-4) == pytest.approx(0.1, rel=1e-3)
+
+
+def test_no_other_split_is_shorter():
+    """Against 200 random splits of equal error, and against Adapt Norm's even one."""
+    controller, norm = free(), 1e-4
+    weights = np.array([controller.weight(t) for t in range(HORIZON)])
+    shares = 0.1 * weights.sum() / (np.sqrt(weights) * np.sqrt(weights).sum())
+    best = (norm / (NOISE * shares)).sum()
+    assert sum(sizes(controller, [norm] * HORIZON)) == pytest.approx(best, rel=0.02)
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        other = shares * np.exp(rng.normal(0.0, 0.3, HORIZON))
+        other *= 0.1 * weights.sum() / (weights @ other)
+        assert (norm / (NOISE * other)).sum() > best
+    even = sum(sizes(AdaptNorm(rows=1, first_rate=1000.0, step_factor=1e6), [norm] * HORIZON))
+    assert best < 0.55 * even
+
+
+def test_sizes_grow_towards_the_end():
+    used = sizes(free(), [1e-4] * HORIZON)
+    assert used[-1] > 3 * used[HORIZON // 2] > 3 * used[1]
+
+
+def test_clamps():
+    controller = AdaptBudget(horizon=HORIZON, rows=1, first_rate=100.0)
+    used = sizes(controller, [1e-4] * HORIZON)
+    assert all(0.49 < after / before < 2.01 for before, after in pairwise(used))
+    assert controller.share(0, 0.0) <= controller.gamma_high
+    assert controller.share(99, 1e6) == controller.gamma_low
+    assert math.isclose(controller.share(100, 0.0), controller.share(5000, 0.0))
+
+
+def test_an_uncompressed_round_spends_nothing():
+    controller = free(first_rate=1.0)
+    first = controller.initial(DIMENSION)
+    after = controller.step(first.state, released(first, 1e-4, 0))
+    assert after.rationale.numbers["spent"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("horizon", 0), ("gamma", 0.0), ("memory", 1.5), ("gamma_low", 2.0), ("window", 0)],
+)
+def test_ranges(name: str, value: float):
+    with pytest.raises(ValueError, match="must be"):
+        AdaptBudget(**{"horizon": 10, name: value})  # type: ignore[arg-type]
