@@ -323,6 +323,20 @@ def bench_sketch_command(
     show("sketch", figures, as_json)
 
 
+@bench.command("controller")
+def bench_controller_command(
+    clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2)] = 32,
+    dim: Annotated[int, typer.Option(help="Coordinates of an update.", min=100)] = 1 << 20,
+    rate: Annotated[float, typer.Option(help="Compression rate.", min=1.0)] = 64.0,
+    repeats: RepeatsOption = 3,
+    as_json: JsonFlag = False,
+) -> None:
+    """What a controller and its second sketch add to a round of the real protocol."""
+    from simulations.bench.controller import bench_controller
+
+    show("controller", bench_controller(clients, dim, rate, repeats), as_json)
+
+
 @bench.command("round")
 def bench_round_command(
     clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2)] = 100,
