@@ -18,7 +18,6 @@ from dp.coins import MAX_COINS
 from protocol.setup import RoundParameters
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, flat_bound
-from sketch.spec import SketchKind
 
 ERROR_SHARE = 0.01
 """Variance beyond that of the Gaussian mechanism; halving it costs about half a bit."""
@@ -77,22 +76,6 @@ class PrivacyGoal:
         return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
 
 
-def sketch_clip(clip_l2: float, sketch: SketchSpec) -> float:
-    """B: two standard deviations of |Sx| above C, or C itself if there is no compression.
-
-    Var |Sx|^2 <= 2 C^4 / L for a vector on the bound, so |Sx| has standard deviation at most
-    about C / sqrt(2 L); of two sketches with shares of the squared norm, each counts with the
-    square of its share. Source: docs/sketching.md.
-    """
-    share = sketch.probe.share if sketch.probe else 0.0
-    spread = 0.0
-    if sketch.kind is not SketchKind.IDENTITY:
-        spread += (1.0 - share) ** 2 / sketch.main_size
-    if sketch.probe is not None:
-        spread += share**2 / sketch.probe.size
-    return clip_l2 * (1.0 + math.sqrt(2.0 * spread))
-
-
 def calibrate(
     goal: PrivacyGoal,
     *,
@@ -104,6 +87,7 @@ def calibrate(
     public_seed: PublicSeed,
     error_share: float = ERROR_SHARE,
     wrap_probability: float = 0.0,
+    sketch_clip_l2: float | None = None,
 ) -> RoundParameters:
     """Parameters of one round, `goal.rounds` of which together meet the goal.
 
@@ -111,6 +95,9 @@ def calibrate(
         fewest_honest: fewest survivors of any sum that is released, less the tolerated colluders.
         error_share: how much more variance the noise may have than that of the Gaussian mechanism.
         wrap_probability: see `RoundParameters`.
+        sketch_clip_l2: B, bound on the sketch of an update; `clip_l2` if left out. A sketch may be
+            a little longer than its update, but room for that costs noise in every coordinate, and
+            cutting it off next to nothing (docs/sketching.md, "The clip of a sketch").
 
     Raises:
         ParameterError: nobody honest is left to add noise, the share is out of range, or the goal
@@ -122,7 +109,7 @@ def calibrate(
         raise ParameterError(
             "fewest_honest", fewest_honest, "at least 1: lower the dropouts or the colluders"
         )
-    bound = sketch_clip(clip_l2, sketch)
+    bound = clip_l2 if sketch_clip_l2 is None else sketch_clip_l2
     scale, linf_bound, coins = _integers(goal, fewest_honest, bound, sketch.size, error_share)
     return RoundParameters(
         model_digest=model_digest,

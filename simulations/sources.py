@@ -22,7 +22,6 @@ from dp.accounting import gaussian_epsilon
 from dp.clipping import clip_l2
 from protocol.adapters.memory import Stage
 from protocol.aggregators import ENCODED_AHEAD
-from protocol.calibration import sketch_clip
 from protocol.parallel import in_order
 from protocol.training import PrivateTraining, RoundResult, TrainingState
 from secagg import Identity
@@ -191,20 +190,17 @@ class CentralMean:
         state, decision = self._state, self._state.decision
         rng = np.random.default_rng([self._config.seed, Purpose.CENTRAL, state.number])
         spec, seed = decision.spec, PublicSeed(rng.bytes(SEED_BYTES))
-        sketch, bound = spec.build(seed), sketch_clip(self._config.privacy.clip_l2, spec)
+        sketch, clip = spec.build(seed), self._config.privacy.clip_l2
         kept = uploaders(invitation)
         encoded = in_order(
-            (
-                partial(_encode, invitation.updates(i), sketch, self._config.privacy.clip_l2, bound)
-                for i in kept
-            ),
+            (partial(_encode, invitation.updates(i), sketch, clip) for i in kept),
             self._executor,
             ENCODED_AHEAD,
         )
         total, used = _add_up(encoded, sketch.size)
         if not used:
             raise PrivacyError("no client sent an update of finite numbers")
-        deviation = self._z * bound / used
+        deviation = self._z * clip / used
         mean_sent = total / used + rng.normal(0.0, deviation, sketch.size)
         update = sketch.decode(mean_sent)
         stats = released_stats(
@@ -261,9 +257,9 @@ def uploaders(invitation: Invitation) -> list[int]:
     return [i for i in everybody if dropouts.get(i, Stage.UNMASK) > Stage.INPUT]
 
 
-def _encode(update: NDArray[Any], sketch: LinearSketch, clip: float, bound: float) -> Floats:
+def _encode(update: NDArray[Any], sketch: LinearSketch, clip: float) -> Floats:
     """Clip, sketch, clip: what a client would send to a server that it trusts."""
-    return clip_l2(sketch.encode(clip_l2(update, clip).values), bound, take=True).values
+    return clip_l2(sketch.encode(clip_l2(update, clip).values), clip, take=True).values
 
 
 def _add_up(encoded: Iterable[Callable[[], Floats]], size: int) -> tuple[Floats, int]:

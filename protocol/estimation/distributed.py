@@ -30,7 +30,7 @@ from secagg import ParameterError
 from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
-from sketch import Probe, PublicSeed, SketchSpec, spec_for_size
+from sketch import Probe, PublicSeed, SketchKind, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k
 
@@ -214,6 +214,7 @@ class DistributedMeans:
             public_seed=seed,
             error_share=plan.error_share,
             wrap_probability=plan.wrap_probability,
+            sketch_clip_l2=roomy_clip(plan.clip_l2, spec),
         )
 
     def _released(self, done: _Round) -> Released:
@@ -225,3 +226,19 @@ class DistributedMeans:
             noise_variance=done.release.noise_variance / spec.main_weight**2,
             event=done.setup.events(done.release.survivors).server,
         )
+
+
+def roomy_clip(clip_l2: float, spec: SketchSpec) -> float:
+    """A bound that sketches of updates on theirs seldom meet, so that no bias comes from it.
+
+    Var |Sx|^2 <= 2 C^4 / L for a vector on the bound C, so |Sx| has standard deviation at most
+    about C / sqrt(2 L), and this is two of them above C; of two sketches with shares of the squared
+    norm, each counts with the square of its share. Source: docs/sketching.md.
+    """
+    share = spec.probe.share if spec.probe else 0.0
+    spread = 0.0
+    if spec.kind is not SketchKind.IDENTITY:
+        spread += (1.0 - share) ** 2 / spec.main_size
+    if spec.probe is not None:
+        spread += share**2 / spec.probe.size
+    return clip_l2 * (1.0 + math.sqrt(2.0 * spread))

@@ -22,7 +22,7 @@ from dp import (
 from protocol.accounts import ClientAccounts
 from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal, calibrate, noise_excess, sketch_clip
+from protocol.calibration import PrivacyGoal, calibrate, noise_excess
 from protocol.errors import PolicyError
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundEvents, RoundSetup, coin_schedule, removal_table
@@ -525,11 +525,11 @@ class TestCalibration:
         with pytest.raises(ParameterError, match="fewest_honest"):
             self.parameters(SketchSpec.identity(100), 0)
 
-    def test_an_identity_needs_no_second_clip(self):
-        assert sketch_clip(0.7, SketchSpec.identity(100)) == 0.7
-        assert sketch_clip(0.7, spec_for_size(1000, 500, 5)) == pytest.approx(
-            0.7 * 1.0632, rel=1e-3
-        )
+    def test_a_sketch_has_no_room_beyond_the_clip(self):
+        """Room would be paid for with noise in every coordinate."""
+        for spec in (SketchSpec.identity(100), spec_for_size(1000, 500, 5)):
+            parameters = self.parameters(spec, 5)
+            assert parameters.sketch_clip_l2 == parameters.clip_l2
 
 
 class TestAccounts:
