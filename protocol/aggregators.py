@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from numpy.typing import NDArray
 
@@ -165,7 +165,11 @@ class IdealAggregator:
 
         def encode(index: int) -> Callable[[], FieldVector]:
             seeds[index] = self._removable(index, context.seeds)
-            return partial(pipeline.encode, updates(index), noise(index), seeds[index])
+            try:
+                update = updates(index)
+            except PEER_ERRORS as error:
+                return partial(_raise, error)
+            return partial(pipeline.encode, update, noise(index), seeds[index])
 
         present = left_after(context.size, dropouts, Stage.INPUT)
         results = in_order(map(encode, present), self._executor, ENCODED_AHEAD)
@@ -175,6 +179,10 @@ class IdealAggregator:
             except PEER_ERRORS as error:
                 refused[index] = str(error)
         return FieldVector(context.field, total), refused, seeds
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 class RealAggregator:

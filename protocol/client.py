@@ -21,7 +21,7 @@ from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup
-from secagg import ClientSession, Identity, LocalProtocolError, Mode
+from secagg import ClientSession, Identity, LocalProtocolError, Mode, ParameterError
 from secagg.keys import os_random
 from secagg.shamir import Rand
 
@@ -47,6 +47,7 @@ class ClientPolicy:
         largest_bits: largest field.
         largest_coins: most coins of one client per coordinate.
         largest_linf_bound: largest integer coordinate; it decides what accounting costs.
+        largest_rows: most rows of a sketch, over all copies; each is a pass over the update.
         allow_semi_honest: whether to take part without the consistency round.
         equal_rounds: hold every round against the goal as if all `goal.rounds` were like it. Where
             rounds take unequal shares of a goal, only `ClientHistory`, which adds them up, can
@@ -63,6 +64,7 @@ class ClientPolicy:
     largest_bits: int = 62
     largest_coins: int = MAX_COINS
     largest_linf_bound: int = 1 << 16
+    largest_rows: int = 256
     allow_semi_honest: bool = False
     equal_rounds: bool = True
 
@@ -92,6 +94,7 @@ class ClientPolicy:
             "length": (max(context.length, dimension), self.largest_length),
             "coins": (parameters.coins, self.largest_coins),
             "linf_bound": (parameters.linf_bound, self.largest_linf_bound),
+            "sketch_rows": (parameters.sketch.total_rows, self.largest_rows),
         }
         for name, (announced, highest) in at_most.items():
             if not announced <= highest:
@@ -121,8 +124,12 @@ class RoundClient:
         registry: identity keys of all clients that may be in a cohort.
         policy: what we insist on.
         history: what we have done before. Pass the same object to every round of an identity: a
-            fresh one, the default, remembers nothing and is right for a single round only.
+            fresh one, the default, remembers nothing and is right for a single round only; where
+            rounds are not equal it alone keeps the goal, so there is no default.
         rand: source of secrets; leave it alone except to simulate the same round twice.
+
+    Raises:
+        ParameterError: rounds are not equal, and the history does not count against the goal.
     """
 
     def __init__(
@@ -133,6 +140,9 @@ class RoundClient:
         history: ClientHistory | None = None,
         rand: Rand = os_random,
     ) -> None:
+        uncounted = history is None or history.goal != policy.goal
+        if policy.goal is not None and not policy.equal_rounds and uncounted:
+            raise ParameterError("history", "none with the policy's goal", "one that counts for it")
         self._rand = rand
         self._identity = identity
         self._registry = registry

@@ -9,6 +9,7 @@ client that loses it must take a new identity, or trust the server's count.
 from __future__ import annotations
 
 import math
+from threading import Lock
 
 from dp import (
     Budget,
@@ -41,6 +42,13 @@ class ClientHistory:
         self._answered: set[tuple[bytes, int]] = set()
         self._goal = goal
         self._spent = DominationAccountant(goal.reserve if goal else None)
+        # Rounds may overlap, and each must see what the others have spent.
+        self._lock = Lock()
+
+    @property
+    def goal(self) -> PrivacyGoal | None:
+        """The most that this client will ever spend."""
+        return self._goal
 
     @property
     def epsilon(self) -> float:
@@ -55,10 +63,11 @@ class ClientHistory:
                 is entered.
         """
         pair = (setup.context.session_id, setup.context.round_number)
-        if pair in self._answered:
-            raise PolicyError("round_number", pair[1], "a number it has not answered before")
-        self._check(setup)
-        self._answered.add(pair)
+        with self._lock:
+            if pair in self._answered:
+                raise PolicyError("round_number", pair[1], "a number it has not answered before")
+            self._check(setup)
+            self._answered.add(pair)
 
     def charge(self, setup: RoundSetup) -> None:
         """Charge a round, before the client's masked update leaves.
@@ -66,9 +75,10 @@ class ClientHistory:
         Raises:
             PolicyError: other rounds have used up the goal in the meantime; nothing is charged.
         """
-        self._check(setup)
-        if self._goal:
-            self._spent.compose(_worst_case(setup))
+        with self._lock:
+            self._check(setup)
+            if self._goal:
+                self._spent.compose(_worst_case(setup))
 
     def _check(self, setup: RoundSetup) -> None:
         if self._goal is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass, field
-from functools import lru_cache
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -35,6 +35,10 @@ DIGEST_BYTES = 32
 ANNOUNCEMENT_VERSION = 2
 _DIGEST_LABEL = b"veilsum/round/1"
 _NUMBERS = struct.Struct("<dddQQQd")
+
+MAX_SKETCH_ROWS = 1 << 12
+"""Most rows of a round's sketch: each costs every client a pass over its update, about 2 ms for a
+million coordinates, and more than some dozens gain nothing."""
 
 MAX_L2_UNITS = 2.0**53
 """Largest sensitivity in integer units: beyond it doubles do not tell neighbouring integers apart.
@@ -100,6 +104,8 @@ class RoundParameters:
         probe = self.sketch.probe.size if self.sketch.probe else 0
         if max(self.sketch.main_size, probe) > self.sketch.dimension:
             raise ParameterError("sketch", self.sketch, "no larger than the update it compresses")
+        if self.sketch.total_rows > MAX_SKETCH_ROWS:
+            raise ParameterError("sketch", self.sketch, f"of at most {MAX_SKETCH_ROWS} rows")
         self._check_sensitivity()
 
     def _check_sensitivity(self) -> None:
@@ -200,7 +206,7 @@ class RoundEvents:
     sybil: Event
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RoundSetup:
     """A round as announced: the secure-aggregation context and what it carries.
 
@@ -316,19 +322,23 @@ class RoundSetup:
         """
         if not data or data[0] != ANNOUNCEMENT_VERSION or len(data) > MAX_ANNOUNCEMENT_BYTES:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
+        key = (bytes(data), model_digest)
+        setup = _SETUPS.get(key)
+        if setup is not None:
+            return setup
         try:
-            return _read_announcement(data, model_digest)
+            announced = msgspec.msgpack.decode(memoryview(data)[1:], type=Announcement)
+            setup = announced.setup(model_digest)
         except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+        _SETUPS[key] = setup
+        return setup
 
 
-@lru_cache(maxsize=4)
-def _read_announcement(data: bytes, model_digest: bytes) -> RoundSetup:
-    """The setup in an announcement, once for all clients of a process: it never changes, and ten
-    thousand clients that each keep ten thousand keys would fill the memory.
-    """
-    announced = msgspec.msgpack.decode(memoryview(data)[1:], type=Announcement)
-    return announced.setup(model_digest)
+_SETUPS: WeakValueDictionary[tuple[bytes, bytes], RoundSetup] = WeakValueDictionary()
+"""Announcements that some client of this process is working on. A setup never changes, so they
+share it: ten thousand clients that each keep ten thousand keys would fill the memory. One that
+everybody refused is gone at once."""
 
 
 MAX_REMOVAL_DROPOUTS = 10_000

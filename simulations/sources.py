@@ -216,7 +216,7 @@ class CentralMean:
         after = self._controller.step(decision.state, stats)
         number = state.number + 1
         self._state = TrainingState(b"", number, number, after, update)
-        self._facts = self._told(decision, after, invitation, used, deviation)
+        self._facts = self._told(decision, invitation, used, deviation)
         return update
 
     def rate(self, server: Server, number: int, rounds: int) -> float:
@@ -228,9 +228,7 @@ class CentralMean:
         del invitation
         return self._facts
 
-    def _told(
-        self, sent: Decision, after: Decision, invitation: Invitation, used: int, deviation: float
-    ) -> Facts:
+    def _told(self, sent: Decision, invitation: Invitation, used: int, deviation: float) -> Facts:
         config, kept = self._config, uploaders(invitation)
         rounds = math.ceil(self._state.number * config.cohort.size / config.task.population)
         outsider = gaussian_epsilon(math.sqrt(rounds) / self._z, config.privacy.delta)
@@ -243,8 +241,8 @@ class CentralMean:
             "bytes_per_client": 4.0 * sent.spec.size,
             "noise_variance": deviation**2,
             "epsilons": {"server": "inf", "outsider": outsider},
-            "rationale": after.rationale.words,
-            "figures": dict(after.rationale.numbers),
+            "rationale": sent.rationale.words,
+            "figures": dict(sent.rationale.numbers),
             "lost": _lost(invitation, kept),
             "refused": len(kept) - used,
         }

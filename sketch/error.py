@@ -66,7 +66,9 @@ def sketched_norm_variance(size: int, norm_squared: float, fourth_power: float) 
         fourth_power: |mu|_4^4, at most |mu|_2^4; 0 gives the safe upper bound.
     """
     size = _checks.integer("size", size, 1)
-    squared = _checks.real("norm_squared", norm_squared, 0.0) ** 2
+    norm = _checks.real("norm_squared", norm_squared, 0.0)
+    # A product overflows to infinity; a power of floats would raise.
+    squared = norm * norm
     # The slack lets a one-coordinate vector pass, whose two powers differ by rounding only.
     fourth = _checks.real("fourth_power", fourth_power, 0.0, squared * (1.0 + 1e-9))
     return 2.0 / size * max(squared - fourth, 0.0)
@@ -88,7 +90,7 @@ def norm_estimate_variance(
     """
     noise = _checks.real("noise_variance", noise_variance, 0.0)
     hashing = sketched_norm_variance(size, norm_squared, fourth_power)
-    return hashing + 4.0 * noise * norm_squared + 2.0 * size * noise**2
+    return hashing + 4.0 * noise * norm_squared + 2.0 * size * noise * noise
 
 
 def size_for_error_ratio(norm_squared: float, noise_variance: float, ratio: float) -> float:

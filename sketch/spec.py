@@ -93,6 +93,11 @@ class SketchSpec:
         return self.copies * self.rows * self.columns
 
     @property
+    def total_rows(self) -> int:
+        """Rows of all copies: encoding passes over an update once for each."""
+        return self.copies * self.rows
+
+    @property
     def size(self) -> int:
         """The number of coordinates that a client sends: both sketches."""
         return self.main_size + (self.probe.size if self.probe else 0)

@@ -77,29 +77,50 @@ class AdaptNorm:
         """The norm, then the mean."""
         means.require_releases(2, self.gauged)
         size = self.norm_size or self.smallest_size(means.task)
+        share = means.share_left(self.norm_share)
+        # Before anything is paid for: a size that cannot be had is no use afterwards.
+        longest = self._longest(means, share)
         reading = means.norm(size, self.norm_share, self.failure)
         read = {"norm": reading.value, "slack": reading.slack}
         first = step(reading, "Only the second sketch, for the length of the mean.", read)
-        share = means.share_left(self.norm_share)
-        spec, numbers = self._decide(means, reading, share)
+        spec, numbers = self._decide(means, reading, longest)
         released = means.mean(spec, share)
         words = "Large enough that compression adds no more than noise or sampling do."
         return finished(means, released.update, [first, step(released, words, numbers)])
 
+    def _longest(self, means: NoisyMeans, share: float) -> tuple[SketchSpec, float]:
+        """The longest sketch that a share of the budget can pay for, and its noise variance.
+
+        The uncompressed vector, as a rule; it may need more coins than there can be.
+
+        Raises:
+            ParameterError: not even the shortest can be had.
+        """
+        d = means.task.dimension
+        size = d
+        while True:
+            spec = spec_for_size(d, size, self.rows)
+            try:
+                return spec, means.noise_variance(spec, share)
+            except ParameterError:
+                size //= 2
+                if size < self.rows:
+                    raise
+
     def _decide(
-        self, means: NoisyMeans, reading: NormReading, share: float
+        self, means: NoisyMeans, reading: NormReading, longest: tuple[SketchSpec, float]
     ) -> tuple[SketchSpec, dict[str, float]]:
         task = means.task
         d, n, clip = task.dimension, task.clients, task.clip_l2
         sampling = self.sampling_constant * clip * math.sqrt(math.log(8 * d / self.failure) / n)
         bound = reading.value + reading.slack + sampling
-        # Of an uncompressed round: no sketch has less noise, so the size errs upward.
-        variance = means.noise_variance(SketchSpec.identity(d), share)
+        # Shorter sketches have no less noise, so the size errs upward.
+        limit, variance = longest
         precision = 1.0 / variance
         if self.sampling_constant:
             precision = min(precision, n * d / clip**2)
         wanted = max(float(self.smallest_size(task)), bound**2 * precision)
-        spec = spec_for_size(d, math.ceil(min(wanted, float(d))), self.rows)
+        spec = spec_for_size(d, math.ceil(min(wanted, float(limit.size))), self.rows)
         numbers = {
             "norm": reading.value,
             "slack": reading.slack,

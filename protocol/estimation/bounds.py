@@ -11,11 +11,11 @@ from functools import lru_cache
 from scipy import integrate, special
 
 _JL_FACTOR = 16.0
-"""1 - 2 sqrt(t / L) is 1/2 at L = 16 t: Laurent and Massart's bound for a distortion of half."""
+"""Laurent and Massart at L = 16 t: 1 - 2 sqrt(t / L) = 1/2, 1 + 2 sqrt(t / L) + 2 t / L = 13/8."""
 
 
 def jl_size(vectors: int, failure: float) -> int:
-    """Coordinates of a sketch that keeps the squared length of so many vectors within a half.
+    """Coordinates of a sketch that keeps so many squared lengths within 1/2 .. 13/8 of their own.
 
     L = 16 ln(8 vectors / failure): the paper's O(log) with the constant of a chi-square law of L
     degrees, which the squared length of a sketch has the variance of at most.

@@ -195,11 +195,16 @@ class DistributedMeans:
         charge = self._records.prepare(setup, self._number, {"share": share})
         # A number that was announced is used up, or a client would answer one round twice.
         self._number += 1
+
+        def pay(survivors: int) -> None:
+            charge(survivors)
+            # A round that fails from here on has been paid for all the same.
+            self._account.compose(setup.events(survivors).server)
+
         outcome = self._aggregator.run(
-            setup, self._task.updates, self._dropouts, before_release=charge
+            setup, self._task.updates, self._dropouts, before_release=pay
         )
         charge.settle(len(outcome.total.survivors))
-        self._account.compose(setup.events(len(outcome.total.survivors)).server)
         return _Round(setup, Pipeline(setup).decode(outcome.total))
 
     def _parameters(self, spec: SketchSpec, share: float, seed: PublicSeed) -> RoundParameters:

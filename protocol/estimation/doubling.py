@@ -85,7 +85,10 @@ class Doubling:
         specs = [spec_for_size(task.dimension, size, self.rows)]
         while specs[-1].size < task.dimension:
             size *= 2
-            specs.append(spec_for_size(task.dimension, size, self.rows))
+            longer = spec_for_size(task.dimension, size, self.rows)
+            # Sizes below that of one bucket a row all give the same sketch.
+            if longer != specs[-1]:
+                specs.append(longer)
         return specs
 
 

@@ -77,10 +77,10 @@ class Checkpoint:
             # From memory: NumPy would leave a damaged file open.
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
                 public = json.loads(arrays["public"].tobytes())
+                if public["format"] != FORMAT:
+                    raise ValueError(f"format {public['format']}, not {FORMAT}")
                 state = ModelState(arrays["model"], arrays["velocity"], arrays["squares"])
                 previous = arrays["previous"] if arrays["previous"].size else None
-            if public["format"] != FORMAT:
-                raise ValueError(f"format {public['format']}")
             training = public["training"]
             return cls(
                 number=int(public["number"]),

@@ -70,7 +70,7 @@ class _Kept:
     @property
     def norm_variance(self) -> float:
         """Variance of the norm estimate: `norm_estimate_variance` without |mu|_4 is 2 L s^4."""
-        return 2.0 * self.size * self.spread**2
+        return 2.0 * self.size * self.spread * self.spread
 
     @classmethod
     def of(cls, released: ReleasedStats) -> _Kept:

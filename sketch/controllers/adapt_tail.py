@@ -119,9 +119,9 @@ class AdaptTail:
     def initial(self, dimension: int) -> Decision:
         """The first shape, at the first rate."""
         size = size_at_rate(dimension, self.first_rate)
-        spec = spec_for_size(dimension, size, self.rows, self._probe)
+        spec = spec_for_size(dimension, size, self.rows, self._probe(dimension))
         state = ControllerState(dimension, spec.main_size)
-        numbers = {"size": float(spec.main_size), "probe_size": float(self.probe_size)}
+        numbers = {"size": float(spec.main_size), "probe_size": float(spec.size - spec.main_size)}
         return Decision(state, spec, Rationale("The first rate is given.", numbers))
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
@@ -141,7 +141,7 @@ class AdaptTail:
         factor = self.update.factor(gap, self.eta)
         wanted = state.size * min(factor, self.step_factor)
         size = clamp_size(wanted, state, self.rows, self.step_factor)
-        spec = spec_for_size(state.dimension, size, self.rows, self._probe)
+        spec = spec_for_size(state.dimension, size, self.rows, self._probe(state.dimension))
         numbers = {
             "error_squared": estimate,
             # The second sketch keeps a squared norm within sqrt(2 / L2), beside its noise.
@@ -149,15 +149,14 @@ class AdaptTail:
             "target_squared": target**2,
             "factor": min(factor, self.step_factor),
             "size": float(spec.main_size),
-            "probe_size": float(self.probe_size),
+            "probe_size": float(spec.size - spec.main_size),
         }
         words = "above" if gap > 0.0 else "at or below"
         after = ControllerState(state.dimension, spec.main_size, released.round_number)
         return Decision(after, spec, Rationale(f"The seen error is {words} its target.", numbers))
 
-    @property
-    def _probe(self) -> Probe:
-        return Probe(self.probe_size, self.probe_share)
+    def _probe(self, dimension: int) -> Probe:
+        return Probe(min(self.probe_size, dimension), self.probe_share)
 
 
 def _bounded(exponent: float) -> float:

@@ -44,24 +44,31 @@ def released_stats(
     decoded = _checks.vector("update", update, spec.dimension)
     inner = None
     if previous is not None:
-        inner = float(decoded @ _checks.vector("previous", previous, spec.dimension))
+        inner = _dot(decoded, _checks.vector("previous", previous, spec.dimension))
     probe = None
     if spec.probe is not None and second is not None:
         missed = spec.probe.build(spec.dimension, seed).encode(decoded) - second
         probe = ReleasedProbe(
             size=spec.probe.size,
-            norm_squared=float(second @ second),
+            norm_squared=_dot(second, second),
             noise_variance=noise_variance / spec.probe.weight**2,
-            error_squared=float(missed @ missed),
+            error_squared=_dot(missed, missed),
         )
     return ReleasedStats(
         round_number=round_number,
         dimension=spec.dimension,
         size=spec.main_size,
-        sketch_norm_squared=float(main @ main),
+        sketch_norm_squared=_dot(main, main),
         noise_variance=noise_variance / spec.main_weight**2,
         survivors=survivors,
-        update_norm_squared=float(decoded @ decoded),
+        update_norm_squared=_dot(decoded, decoded),
         previous_inner=inner,
         probe=probe,
     )
+
+
+def _dot(left: Floats, right: Floats) -> float:
+    """The inner product, added up in one order whatever the machine: a run that goes on elsewhere
+    has to decide on the same sizes.
+    """
+    return float(np.einsum("i,i->", left, right))

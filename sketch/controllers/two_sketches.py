@@ -75,7 +75,7 @@ class AdaptNormTwoSketches:
     def initial(self, dimension: int) -> Decision:
         """The first shape: both sketches at their first sizes."""
         size = size_at_rate(dimension, self.first_rate)
-        probe = Probe(self.probe_size, self.probe_share)
+        probe = Probe(min(self.probe_size, dimension), self.probe_share)
         spec = spec_for_size(dimension, size, self.rows, probe)
         state = ControllerState(dimension, spec.main_size)
         numbers = {"size": float(spec.main_size), "probe_size": float(probe.size)}
@@ -96,7 +96,8 @@ class AdaptNormTwoSketches:
         norm_squared = average(memory)
         wanted = size_for_error_ratio(norm_squared, released.noise_variance, self.gamma)
         size = clamp_size(wanted, state, self.rows, self.step_factor)
-        probe = Probe(best_probe_size(norm_squared, seen.noise_variance), self.probe_share)
+        best = best_probe_size(norm_squared, seen.noise_variance)
+        probe = Probe(min(best, state.dimension), self.probe_share)
         spec = spec_for_size(state.dimension, size, self.rows, probe)
         variance = norm_estimate_variance(seen.size, norm_squared, 0.0, seen.noise_variance)
         numbers = {

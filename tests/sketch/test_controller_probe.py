@@ -294,3 +294,28 @@ class TestAdaptTail:
         mean_check(np.array(seen), noise + compression)
         with pytest.raises(AssertionError, match="mean off"):
             mean_check(np.array(seen), noise)
+
+
+@pytest.mark.parametrize("controller", [AdaptNormTwoSketches(first_rate=2.0), AdaptTail()])
+def test_the_second_sketch_never_outgrows_the_update(controller):
+    """Rounds with a sketch longer than the update are refused, and a run would end for good."""
+    dimension, noise = 300, 1e-6
+    decision = controller.initial(dimension)
+    for number in range(4):
+        spec = decision.spec
+        assert spec.probe is not None
+        assert spec.probe.size <= dimension
+        probe = ReleasedProbe(
+            size=spec.probe.size, norm_squared=1e6, noise_variance=noise, error_squared=1e6
+        )
+        stats = ReleasedStats(
+            round_number=number,
+            dimension=dimension,
+            size=spec.main_size,
+            sketch_norm_squared=1e6,
+            noise_variance=noise,
+            survivors=5,
+            update_norm_squared=1e6,
+            probe=probe,
+        )
+        decision = controller.step(decision.state, stats)

@@ -24,7 +24,7 @@ from protocol.estimation import (
 )
 from protocol.estimation.shares import largest_mu, round_goal
 from secagg import Identity, ParameterError, TooFewSurvivorsError
-from sketch import PublicSeed, spec_for_size
+from sketch import PublicSeed, SketchSpec, spec_for_size
 
 TASK = task_of(table(6, 64, np.zeros(64)))
 
@@ -225,3 +225,46 @@ def test_clients_who_expect_equal_rounds_refuse_unequal_ones(tmp_path):
 def test_the_largest_shift_leaves_room_for_failures():
     goal = PrivacyGoal(2.0, DELTA, 5)
     assert 0 < largest_mu(goal) < largest_mu(PrivacyGoal(2.0, DELTA * 1.01, 5))
+
+
+def test_a_round_that_was_paid_for_and_failed_is_counted(tmp_path):
+    class FailsOnce(IdealAggregator):
+        failed = False
+
+        def run(self, *arguments, **options):
+            outcome = super().run(*arguments, **options)
+            if not self.failed:
+                self.failed = True
+                raise TooFewSurvivorsError("unmask", 1, 2)
+            return outcome
+
+    plan = plan_for(TASK, Doubling(), 2.0)
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        means = DistributedMeans(TASK, plan, keys(TASK.clients), FailsOnce(), ledger)
+        with pytest.raises(TooFewSurvivorsError):
+            means.mean(spec_for_size(64, 30), 0.5)
+        after_one = means.epsilon
+        assert after_one > 0.5
+        means.mean(spec_for_size(64, 30), 0.5)
+        assert after_one < means.epsilon <= 2.0
+
+
+def test_a_size_that_cannot_be_had_is_found_before_anything_is_paid(tmp_path):
+    """Uncompressed, 20,000 coordinates would need more coins than a client may have."""
+    vector = np.full(20_000, 1e-4)
+    task = MeanTask(dimension=20_000, clients=12, clip_l2=1.0, updates=lambda _: vector)
+    algorithm = AdaptNorm(sampling_constant=0.0)
+    plan = plan_for(task, algorithm, 0.5, tolerated_dropouts=1, tolerated_colluders=1)
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        means = DistributedMeans(task, plan, keys(12), IdealAggregator(), ledger)
+        with pytest.raises(ParameterError, match="coins"):
+            means.noise_variance(SketchSpec.identity(20_000), 0.9)
+        done = algorithm.run(means)
+        assert len(ledger.entries()) == 2
+        assert done.specs[-1].size < 20_000
+
+
+def test_doubling_never_asks_for_one_sketch_twice():
+    specs = Doubling(first_size=1)._specs(task_of(np.zeros((5, 500))))
+    assert len(set(specs)) == len(specs)
+    assert [spec.size for spec in specs[:3]] == [15, 30, 60]

@@ -1,0 +1,170 @@
+"""What one announcement may cost a client in time, and who counts when rounds are not equal."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from dp import NonFiniteUpdateError
+from protocol import setup as setups
+from protocol.aggregators import IdealAggregator, RealAggregator
+from protocol.calibration import PrivacyGoal
+from protocol.client import ClientPolicy, RoundClient
+from protocol.errors import PolicyError
+from protocol.history import ClientHistory, epsilon_of_rounds
+from protocol.setup import MAX_SKETCH_ROWS, RoundSetup
+from secagg import ParameterError
+from sketch import SketchKind, SketchSpec
+
+GOAL = PrivacyGoal(epsilon=5.0, delta=1e-6, rounds=2)
+
+
+@pytest.fixture
+def registry(identities):
+    return frozenset(identity.public for identity in identities)
+
+
+class TestRows:
+    """Every row of a sketch is a pass over the update, and a server names the rows."""
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            SketchSpec(SketchKind.COUNT_MEAN, 100_000, MAX_SKETCH_ROWS + 1, 1),
+            SketchSpec(SketchKind.COUNT_MEDIAN, 100_000, 1, 1, copies=MAX_SKETCH_ROWS + 1),
+            SketchSpec(SketchKind.COUNT_MEDIAN, 100_000, 99, 2, copies=99),
+        ],
+    )
+    def test_no_round_has_more_than_some_thousand(self, make_setup, spec):
+        with pytest.raises(ParameterError, match=r"sketch = .*at most 4096 rows"):
+            make_setup(sketch=spec)
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            SketchSpec(SketchKind.COUNT_MEAN, 200, 30, 2),
+            SketchSpec(SketchKind.COUNT_MEDIAN, 200, 2, 2, copies=15),
+        ],
+    )
+    def test_a_client_takes_fewer(self, make_setup, identities, registry, spec):
+        announcement = make_setup(sketch=spec).announce()
+        for rows, accepted in ((30, True), (29, False)):
+            policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_rows=rows)
+            client = RoundClient(identities[0], registry, policy)
+            if accepted:
+                client.join(announcement, bytes(32))
+                continue
+            with pytest.raises(PolicyError, match=r"sketch_rows = 30, .* at most 29"):
+                client.join(announcement, bytes(32))
+
+    def test_the_default_is_far_above_what_helps(self):
+        assert 15 < ClientPolicy(minimum_noise_multiplier=0.0).largest_rows < MAX_SKETCH_ROWS
+
+
+class TestUnequalRounds:
+    """Without a policy for equal rounds, the history alone keeps the goal."""
+
+    POLICY = ClientPolicy(minimum_noise_multiplier=0.0, goal=GOAL, equal_rounds=False)
+
+    @pytest.mark.parametrize(
+        "history",
+        [None, ClientHistory(), ClientHistory(dataclasses.replace(GOAL, epsilon=50.0))],
+        ids=["none", "counts nothing", "another goal"],
+    )
+    def test_somebody_must_count(self, identities, registry, history):
+        with pytest.raises(ParameterError, match="history"):
+            RoundClient(identities[0], registry, self.POLICY, history)
+
+    def test_who_counts_is_taken(self, identities, registry):
+        RoundClient(identities[0], registry, self.POLICY, ClientHistory(GOAL))
+
+    def test_equal_rounds_need_no_history(self, identities, registry):
+        policy = dataclasses.replace(self.POLICY, equal_rounds=True)
+        RoundClient(identities[0], registry, policy)
+
+
+class TestOverlap:
+    """Rounds of one client that overlap each see what the others spent."""
+
+    def test_charges_in_threads_stay_within_the_goal(self, make_setup, monkeypatch):
+        rounds = [make_setup(coins=3000, round_number=number) for number in range(8)]
+        one = epsilon_of_rounds(rounds[0], PrivacyGoal(1.0, 1e-6, 1))
+        goal = PrivacyGoal(2.5 * one, 1e-6, 2)
+        history = ClientHistory(goal)
+        check = ClientHistory._check
+
+        def slowly(self, setup):
+            check(self, setup)
+            # Whoever does not wait for the others passes the check now.
+            time.sleep(0.02)
+
+        monkeypatch.setattr(ClientHistory, "_check", slowly)
+
+        def charge(setup):
+            try:
+                history.charge(setup)
+            except PolicyError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            paid = sum(pool.map(charge, rounds))
+        assert 0 < paid < 8
+        assert history.epsilon <= goal.epsilon
+
+    def test_one_round_is_answered_once(self, make_setup, monkeypatch):
+        history, setup = ClientHistory(), make_setup()
+        check = ClientHistory._check
+        monkeypatch.setattr(
+            ClientHistory, "_check", lambda self, one: (time.sleep(0.02), check(self, one))
+        )
+
+        def answer(_):
+            try:
+                history.answer(setup)
+            except PolicyError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(answer, range(4))) == 1
+
+
+class TestSharedReading:
+    """Clients of one process read an announcement once, and forget it with the last of them."""
+
+    def test_the_same_object_while_somebody_uses_it(self, make_setup):
+        data = make_setup().announce()
+        first = RoundSetup.from_announcement(data, bytes(32))
+        assert RoundSetup.from_announcement(bytearray(data), bytes(32)) is first
+        with pytest.raises(ParameterError, match="digest"):
+            RoundSetup(first.context, dataclasses.replace(first.parameters, coins=7))
+        other = RoundSetup.from_announcement(data, bytes([1]) * 32)
+        assert other.parameters.model_digest != first.parameters.model_digest
+
+    def test_nothing_is_kept_of_what_was_refused(self, make_setup, identities, registry):
+        gc.collect()
+        before = len(setups._SETUPS)
+        policy = ClientPolicy(minimum_noise_multiplier=1e9)
+        with pytest.raises(PolicyError):
+            RoundClient(identities[0], registry, policy).join(make_setup().announce(), bytes(32))
+        gc.collect()
+        assert len(setups._SETUPS) == before
+
+
+def test_a_source_that_refuses_loses_its_client_in_both_aggregators(make_setup, identities):
+    def source(index: int) -> np.ndarray:
+        if index == 2:
+            raise NonFiniteUpdateError("3 of 200 coordinates are NaN or infinite")
+        return np.zeros(200)
+
+    policy = ClientPolicy(minimum_noise_multiplier=0.0)
+    for aggregator in (IdealAggregator(), RealAggregator(identities, policy)):
+        outcome = aggregator.run(make_setup(), source, {})
+        assert list(outcome.refused) == [2]
+        assert outcome.total.survivors == (0, 1, 3, 4, 5)
