@@ -128,6 +128,9 @@ def autotune_command(
     gamma: Annotated[
         list[float] | None, typer.Option(help="Of adapt_norm; may be repeated.", min=0.0001)
     ] = None,
+    budget_gamma: Annotated[
+        list[float] | None, typer.Option(help="Of adapt_budget; may be repeated.", min=0.0001)
+    ] = None,
     controller: Annotated[
         list[str] | None, typer.Option(help="A further controller; may be repeated.")
     ] = None,
@@ -152,6 +155,7 @@ def autotune_command(
         noise=noise or usual.noise,
         rates=rate or usual.rates,
         gammas=gamma or usual.gammas,
+        budgets=budget_gamma or usual.budgets,
         others=controller or usual.others,
         seeds=tuple(range(1, seeds + 1)),
         rounds=rounds,

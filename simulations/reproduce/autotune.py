@@ -63,6 +63,7 @@ class Plan:
         noise: noise multipliers.
         rates: of the Genie; 1, which is no compression, is always among them.
         gammas: of Adapt Norm.
+        budgets: gammas of Adapt Budget.
         others: further controllers, with their defaults.
         first_rate: at which all tuning controllers begin: from no compression, in steps of a
             factor of two, a short run would spend most of its bytes on the way.
@@ -73,6 +74,7 @@ class Plan:
     noise: Sequence[float] = (0.1, 0.3, 0.5)
     rates: Sequence[float] = (4.0, 16.0, 64.0, 256.0)
     gammas: Sequence[float] = (0.25, 0.1, 0.05, 0.01)
+    budgets: Sequence[float] = ()
     others: Sequence[str] = ()
     first_rate: float = 8.0
     seeds: Sequence[int] = (1,)
@@ -85,16 +87,17 @@ class Plan:
             Arm("genie", rate, ((sketch, "fixed"), ("sketch.rate", float(rate))))
             for rate in sorted({1.0, *self.rates})
         ]
-        norm = [
-            Arm("adapt_norm", gamma, ((sketch, "adapt_norm"), ("sketch.gamma", gamma), *start))
-            for gamma in self.gammas
+        tuned = [
+            Arm(name, gamma, ((sketch, name), ("sketch.gamma", gamma), *start))
+            for name, gammas in (("adapt_norm", self.gammas), ("adapt_budget", self.budgets))
+            for gamma in gammas
         ]
         others = [
             # Two stages begin uncompressed by their nature.
             Arm(name, None, ((sketch, name), *(start if name != "two_stage" else ())))
             for name in self.others
         ]
-        return [*fixed, *norm, *others]
+        return [*fixed, *tuned, *others]
 
     def points(self) -> Iterator[tuple[float, Arm, int]]:
         """Noise, arm and seed of every run; all of the first seed come first."""
