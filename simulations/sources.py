@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,7 +22,6 @@ from dp import PrivacyError
 from dp.accounting import gaussian_epsilon
 from dp.clipping import clip_l2
 from protocol.adapters.memory import Stage
-from protocol.aggregators import ENCODED_AHEAD
 from protocol.parallel import in_order
 from protocol.training import PrivateTraining, RoundResult, TrainingState
 from secagg import Identity
@@ -33,6 +33,13 @@ from sketch.hashing import SEED_BYTES
 
 Floats = NDArray[np.float64]
 Facts = dict[str, Any]
+
+
+GROUP = 8
+"""Clients whose updates are sketched together, so that hashes are expanded once for all of them."""
+
+GROUPS_AHEAD = 4
+"""Groups in an executor's hands at once."""
 
 
 class RecordedSource(MeanSource, Protocol):
@@ -192,12 +199,16 @@ class CentralMean:
         spec, seed = decision.spec, PublicSeed(rng.bytes(SEED_BYTES))
         sketch, clip = spec.build(seed), self._config.privacy.clip_l2
         kept = uploaders(invitation)
+        groups = (kept[first : first + GROUP] for first in range(0, len(kept), GROUP))
         encoded = in_order(
-            (partial(_encode, invitation.updates(i), sketch, clip) for i in kept),
+            (partial(_add_group, list(map(invitation.updates, g)), sketch, clip) for g in groups),
             self._executor,
-            ENCODED_AHEAD,
+            GROUPS_AHEAD,
         )
-        total, used = _add_up(encoded, sketch.size)
+        total, used = np.zeros(sketch.size), 0
+        for result in encoded:
+            part, count = result()
+            total, used = total + part, used + count
         if not used:
             raise PrivacyError("no client sent an update of finite numbers")
         deviation = self._z * clip / used
@@ -255,21 +266,19 @@ def uploaders(invitation: Invitation) -> list[int]:
     return [i for i in everybody if dropouts.get(i, Stage.UNMASK) > Stage.INPUT]
 
 
-def _encode(update: NDArray[Any], sketch: LinearSketch, clip: float) -> Floats:
-    """Clip, sketch, clip: what a client would send to a server that it trusts."""
-    return clip_l2(sketch.encode(clip_l2(update, clip).values), clip, take=True).values
-
-
-def _add_up(encoded: Iterable[Callable[[], Floats]], size: int) -> tuple[Floats, int]:
-    """The sum of what could be encoded, and of how many."""
-    total, used = np.zeros(size), 0
-    for result in encoded:
-        try:
-            total += result()
-        except PrivacyError:
-            continue
-        used += 1
-    return total, used
+def _add_group(
+    updates: Sequence[NDArray[Any]], sketch: LinearSketch, clip: float
+) -> tuple[Floats, int]:
+    """Clip, sketch, clip and add up: what a trusted server does; also how many were finite."""
+    clipped = []
+    for update in updates:
+        with suppress(PrivacyError):
+            clipped.append(clip_l2(update, clip).values)
+    total = np.zeros(sketch.size)
+    if clipped:
+        for row in sketch.encode_many(clipped):
+            total += clip_l2(row, clip).values
+    return total, len(clipped)
 
 
 def _lost(invitation: Invitation, survivors: Iterable[int]) -> dict[str, int]:
