@@ -158,7 +158,8 @@ class MeanRelease:
     """What a round releases; everything here is already private.
 
     Attributes:
-        update: float64[d], the unbiased mean update over the survivors.
+        update: float64[d], the mean update over the survivors: an estimate without bias, but for
+            what the clips of updates, sketches and coordinates cut off, and conditional rounding.
         mean_sketch: float64[size], the noisy mean of what clients sent, from which it was decoded;
             `SketchSpec.split` takes two sketches apart.
         noise_variance: variance per coordinate of `mean_sketch` from coins and rounding, as
