@@ -1,0 +1,1 @@
+"""The untrusted server: attacks, games, and checks of what the protocol promises."""

@@ -1,0 +1,180 @@
+"""The exhaustive check: no schedule yields more than the one sum that was promised.
+
+A schedule is broken if the server can solve for two combinations of honest inputs, for one that is
+not a plain sum, or for a sum over fewer than minimum_survivors - n_C honest clients. For the
+product's clients it is broken, too, if that sum is not the one over the honest members of the
+survivor set that every answering client was told; a mutant has to be caught without that.
+
+Source: Bonawitz et al. 2017 (ia.cr/2017/281), Theorem 6.5, states what is checked here for every n;
+the check is of the clients that are implemented, for small n.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secagg import Mode
+from simulations.threats.span.counterexample import Counterexample
+from simulations.threats.span.equations import NOT_A_SUM, Layout, Views, views
+from simulations.threats.span.mutants import Mutant, parameters_of, rules_of
+from simulations.threats.span.parameters import Parameters
+from simulations.threats.span.schedules import Batch, Flags, Reduction, Space, spaces
+
+LARGEST_SIZE = 5
+"""A system's number has 60 bits for five clients and two passes."""
+_SCHEDULES_AT_ONCE = 1 << 17
+
+Progress = Callable[[Parameters, int], None]
+"""Called after each choice of parameters, with the number of schedules explored so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanReport:
+    """What was explored, and the first broken schedule.
+
+    Attributes:
+        size: n.
+        mode: what the server may do.
+        mutant: the defence that was taken away; None for the product's clients.
+        reduction: which schedules were left out by argument.
+        parameters: choices of n_C, t and minimum_survivors gone through.
+        schedules: schedules that the clients accept; those of the last batch included.
+        systems: different systems of equations solved.
+        opened: schedules in which the server gets a sum.
+        broken: the first broken schedule, with which the check stops; None if every one held.
+        seconds: wall time.
+    """
+
+    size: int
+    mode: Mode
+    mutant: Mutant | None
+    reduction: Reduction
+    parameters: int
+    schedules: int
+    systems: int
+    opened: int
+    broken: Counterexample | None
+    seconds: float
+
+    @property
+    def held(self) -> bool:
+        """Whether no schedule is broken."""
+        return self.broken is None
+
+
+def span_check(
+    n: int,
+    mode: Mode,
+    mutant: Mutant | None = None,
+    progress: Progress | None = None,
+    reduction: Reduction = Reduction.SYMMETRIC,
+) -> SpanReport:
+    """Go through all schedules of a round of `n` clients on the complete graph.
+
+    Every n_C, every t from the lowest that the product accepts, every minimum_survivors and every
+    set of at most n_C colluders. A mutant's check stops where it should: at the first broken
+    schedule.
+
+    Raises:
+        ValueError: n is not in 2 .. 5, or the mutant lacks a defence that the mode does not have.
+    """
+    if not 2 <= n <= LARGEST_SIZE:
+        raise ValueError(f"n: {n} is not in 2 .. {LARGEST_SIZE}")
+    if mutant is not None and not mutant.applies(mode):
+        raise ValueError(f"mutant: {mutant.value!r} says nothing about mode {mode.value!r}")
+    search = _Search(reduction, strict=mutant is None)
+    started = time.perf_counter()
+    explored = 0
+    for p in parameters_of(n, mode, mutant):
+        explored += 1
+        for space in spaces(p, rules_of(mutant), reduction):
+            search.walk(space)
+            if search.broken is not None:
+                break
+        if progress is not None:
+            progress(p, search.schedules)
+        if search.broken is not None:
+            break
+    return SpanReport(
+        size=n,
+        mode=mode,
+        mutant=mutant,
+        reduction=reduction,
+        parameters=explored,
+        schedules=search.schedules,
+        systems=sum(map(len, search.solved.values())),
+        opened=search.opened,
+        broken=search.broken,
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Search:
+    """Counts, and the systems that are solved already."""
+
+    def __init__(self, reduction: Reduction, strict: bool) -> None:
+        self.strict = strict
+        self.simplify = reduction is not Reduction.NONE
+        self.schedules = 0
+        self.opened = 0
+        self.broken: Counterexample | None = None
+        self.solved: dict[Layout, dict[int, int]] = {}
+
+    def walk(self, space: Space) -> None:
+        """All schedules of a space, until one is broken."""
+        for start in range(0, space.size, _SCHEDULES_AT_ONCE):
+            batch = space.batch(start, min(start + _SCHEDULES_AT_ONCE, space.size))
+            held = views(space, batch)
+            self.schedules += int(np.count_nonzero(held.valid))
+            outcome = self._outcomes(space, batch, held)
+            self.opened += int(np.count_nonzero((outcome != 0) & held.valid))
+            broken = held.valid & _is_too_much(space, outcome)
+            if self.strict:
+                broken |= held.valid & _is_unexpected(space, batch, held, outcome)
+            if broken.any():
+                self.broken = Counterexample.of(space, batch, held, int(broken.argmax()))
+                return
+
+    def _outcomes(self, space: Space, batch: Batch, held: Views) -> NDArray[np.int64]:
+        layout = Layout(len(space.honest), space.rules.passes, space.rules.self_mask)
+        numbers = layout.numbers(space, batch, held)
+        if self.simplify:
+            numbers = layout.simplified(numbers)
+        known = self.solved.setdefault(layout, {})
+        different, where = np.unique(numbers, return_inverse=True)
+        new = np.array([x for x in different.tolist() if x not in known], np.int64)
+        known.update(zip(new.tolist(), layout.outcomes(new).tolist(), strict=True))
+        return np.array([known[x] for x in different.tolist()], np.int64)[where]
+
+
+def _is_too_much(space: Space, outcome: NDArray[np.int64]) -> Flags:
+    """Whether more is learned than one sum in each pass, or a sum over too few."""
+    broken: Flags = outcome == NOT_A_SUM
+    for opened in _opened(space, outcome):
+        broken |= (opened != 0) & (np.bitwise_count(opened) < space.parameters.fewest)
+    return broken
+
+
+def _is_unexpected(space: Space, batch: Batch, held: Views, outcome: NDArray[np.int64]) -> Flags:
+    """Whether a sum is not over the set that every client which answered was told."""
+    broken = np.zeros(len(outcome), np.bool_)
+    for j, opened in enumerate(_opened(space, outcome)):
+        told = np.zeros((len(space.honest), len(outcome)), np.int64)
+        for position, client in enumerate(space.honest):
+            told |= (batch.survivors[:, j].astype(np.int64) >> client & 1) << position
+        answered = held.released[:, j]
+        wrong = (answered & (told != opened)).any(axis=0) | ~answered.any(axis=0)
+        broken |= (opened != 0) & wrong
+    return broken
+
+
+def _opened(space: Space, outcome: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """For each pass, the honest clients in the sum that is learned, by position; 0 for none."""
+    honest = len(space.honest)
+    for j in range(space.rules.passes):
+        yield outcome >> j * honest & (1 << honest) - 1

@@ -1,0 +1,96 @@
+"""The modelled client: which lists it accepts at which stage, and which shares it gives up.
+
+These few functions are all that the model knows of an honest client. A test compares each of them
+with a real `secagg.ClientSession` that is fed validly signed messages for every choice of lists,
+so that the model cannot drift from the product. Mutants change the fields of `ClientRules`, here
+and nowhere else.
+
+Source: the checks of `secagg/client.py` and `secagg/roster.py` on the complete graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from simulations.threats.span.parameters import Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRules:
+    """One version of the honest client; the defaults are the product's.
+
+    Sets are bit masks. `kept_seeds` and `kept_keys` take integers or arrays of them.
+
+    Attributes:
+        self_mask: whether an upload carries a mask of the client's own.
+        consistency: whether shares wait for a quorum's signatures on the survivor set. The
+            product's client skips them in semi-honest mode only, where nobody splits views.
+        one_kind: whether a reply holds one kind of share for each neighbour. Otherwise it holds
+            both for the first other party.
+        passes: how often one session can be answered from its shares onwards, with the same masks.
+    """
+
+    self_mask: bool = True
+    consistency: bool = True
+    one_kind: bool = True
+    passes: int = 1
+
+    def accepts_roster(self, p: Parameters, client: int, roster: int) -> bool:
+        """Whether a client deals shares to the members of a roster, U1, that it is shown.
+
+        All advertisements that it is shown are taken to be signed, and the proof of its own to be
+        right: the server can arrange that for every set, and nothing else passes.
+        """
+        return bool(roster >> client & 1) and roster.bit_count() >= p.minimum
+
+    def accepts_participants(
+        self, p: Parameters, client: int, roster: int, sealed: int, participants: int
+    ) -> bool:
+        """Whether a client uploads its vector, masked with the members of U2.
+
+        Args:
+            sealed: the parties whose shares open: colluders, and honest clients with this roster.
+        """
+        inside = participants & ~(roster & (sealed | 1 << client)) == 0
+        return inside and self._holds(p, client, participants)
+
+    def accepts_survivors(
+        self, p: Parameters, client: int, participants: int, survivors: int
+    ) -> bool:
+        """Whether a client signs U3 (active) or answers it with shares (semi-honest)."""
+        return survivors & ~participants == 0 and self._holds(p, client, survivors)
+
+    def accepts_confirmations(
+        self, p: Parameters, roster: int, survivors: int, confirmers: int
+    ) -> bool:
+        """Whether a client releases shares when shown these signatures on its own U3.
+
+        Args:
+            confirmers: parties whose signatures on this roster's hash and this U3 are valid.
+        """
+        inside = confirmers & ~(survivors & roster) == 0
+        return inside and self.is_quorum(p, confirmers.bit_count())
+
+    def is_quorum(self, p: Parameters, confirmers: Any) -> Any:
+        """Whether so many signatures convince; a number or an array of numbers."""
+        return confirmers >= p.threshold
+
+    def kept_seeds(self, client: Any, participants: Any, survivors: Any) -> Any:
+        """The parties for which a reply holds a share of the self-mask seed."""
+        extra = 0 if self.one_kind else self._first_other(client, participants)
+        return participants & survivors | extra
+
+    def kept_keys(self, client: Any, participants: Any, survivors: Any) -> Any:
+        """The parties for which a reply holds a share of the masking key."""
+        extra = 0 if self.one_kind else self._first_other(client, participants)
+        return participants & ~survivors | extra
+
+    @staticmethod
+    def _holds(p: Parameters, client: int, announced: int) -> bool:
+        return bool(announced >> client & 1) and announced.bit_count() >= p.minimum
+
+    @staticmethod
+    def _first_other(client: Any, participants: Any) -> Any:
+        others = participants & ~(1 << client)
+        return others & -others
