@@ -1,0 +1,147 @@
+"""What an audit looks at, what it is held against, and what it reports.
+
+An audit measures from outside. It runs a mechanism in two worlds that differ by one client, and
+compares what comes out with what was claimed. It can refute a claim and never prove one.
+
+Every check runs twice: on the real system, where the claim must survive, and on a twin with one
+known mistake, where it must not. A check whose twin passes has shown nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import Event, NoiseSeed
+from dp.accounting import Accountant, DominationAccountant
+from secagg import ParameterError
+
+ALPHA: Final = 1e-6
+"""Probability with which a check may reject a system that is as claimed."""
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+Figures: TypeAlias = dict[str, float | int | str | bool]
+"""What one run of a check found, by name."""
+
+
+class AuditedRelease(Protocol):
+    """A mechanism under audit. Anything with this method can be audited."""
+
+    def release(self, world: int, count: int, seed: int) -> NDArray[Any]:
+        """Run the mechanism ``count`` times, independently, in one of two neighbouring worlds.
+
+        Args:
+            world: 0 (without the client) or 1 (with it).
+            count: number of runs.
+            seed: fixes all randomness; different seeds give independent runs.
+
+        Returns:
+            float or integer [count] or [count, k]: one output for each run.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a mechanism is said to satisfy.
+
+    Attributes:
+        epsilon: >= 0.
+        delta: in (0, 1).
+
+    Raises:
+        ParameterError: a figure is out of range.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check both figures."""
+        if not 0.0 <= self.epsilon < math.inf:
+            raise ParameterError("epsilon", self.epsilon, "finite and not negative")
+        if not 0.0 < self.delta < 1.0:
+            raise ParameterError("delta", self.delta, "strictly between 0 and 1")
+
+    @classmethod
+    def of_event(cls, event: Event, delta: float, accountant: Accountant | None = None) -> Claim:
+        """Return what an accountant says about an event; domination unless told otherwise."""
+        accountant = accountant or DominationAccountant()
+        accountant.compose(event)
+        return cls(accountant.epsilon(delta), delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One promise, tried twice.
+
+    Attributes:
+        id: short, stable name.
+        title: the promise in words.
+        with_defence: what the real system did; ``rejected`` must be false.
+        without_defence: what its broken twin did; ``rejected`` must be true.
+        held: whether both were as they must be.
+    """
+
+    id: str
+    title: str
+    with_defence: Figures
+    without_defence: Figures
+    held: bool
+
+    @classmethod
+    def of(cls, name: str, title: str, real: Figures, twin: Figures) -> Check:
+        """Build a check from both runs; each has a figure ``rejected``."""
+        return cls(name, title, real, twin, not real["rejected"] and bool(twin["rejected"]))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; an infinite figure becomes the string "inf"."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "with_defence": _plain(self.with_defence),
+            "without_defence": _plain(self.without_defence),
+            "held": self.held,
+        }
+
+
+def _plain(figures: Mapping[str, float | int | str | bool]) -> dict[str, Any]:
+    """Replace what JSON does not have."""
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in figures.items()
+    }
+
+
+def derived_bytes(seed: int, *labels: object) -> bytes:
+    """Return 32 bytes that follow from a seed and labels, for runs that repeat exactly."""
+    return hashlib.sha256(repr(("veilsum/audit/1", seed, *labels)).encode()).digest()
+
+
+def derived_seed(seed: int, *labels: object) -> int:
+    """Return a non-negative integer that follows from a seed and labels."""
+    return int.from_bytes(derived_bytes(seed, *labels)[:8], "big")
+
+
+def noise_seed(seed: int, *labels: object) -> NoiseSeed:
+    """Return a noise seed for an audit. Predictable on purpose: never use it for real inputs."""
+    return NoiseSeed(derived_bytes(seed, *labels))
+
+
+def require_count(name: str, value: int, smallest: int) -> None:
+    """Raise ``ParameterError`` unless an integer is at least ``smallest``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
+        raise ParameterError(name, value, f"an int of at least {smallest}")
+
+
+def require_probability(name: str, value: float) -> None:
+    """Raise ``ParameterError`` unless a number lies strictly between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise ParameterError(name, value, "strictly between 0 and 1")

@@ -1,0 +1,200 @@
+"""Is the noise that was released distributed as accounted?
+
+Two tests share the level. Chi-square looks at the whole law, in at most ``CELLS`` cells that the
+law fixes beforehand. The variance test looks where noise that is too thin shows first, and its
+power has a closed form: the smallest wrong variance that it finds with probability ``POWER`` is
+printed beside every result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from scipy import stats
+
+from secagg import ParameterError
+from simulations.audits.base import (
+    ALPHA,
+    Figures,
+    Floats,
+    Integers,
+    require_count,
+    require_probability,
+)
+
+CELLS: Final = 64
+MIN_EXPECTED: Final = 20.0
+"""Smallest expected count of a cell: below it, chi-square is a poor approximation."""
+
+LATTICE_SLACK: Final = 1e-3
+POWER: Final = 0.999
+FEWEST_SAMPLES: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LawTest:
+    """Released noise held against Bin(coins, 1/2) - coins/2.
+
+    Attributes:
+        samples: N.
+        coins: of the law that was claimed.
+        p_value: of chi-square; 0 for a value that the law never takes.
+        variance_ratio: mean square over the claimed variance.
+        tolerance: how far from 1 the ratio may be.
+        power_below: the largest ratio below 1 found with probability ``POWER``.
+        power_above: the smallest ratio above 1 found with probability ``POWER``.
+        alpha: level of both tests together.
+    """
+
+    samples: int
+    coins: int
+    p_value: float
+    variance_ratio: float
+    tolerance: float
+    power_below: float
+    power_above: float
+    alpha: float
+
+    @property
+    def rejected(self) -> bool:
+        """Whether either test, each at half the level, refutes the law."""
+        wide = abs(self.variance_ratio - 1.0) > self.tolerance
+        return wide or self.p_value < self.alpha / 2.0
+
+    def figures(self) -> Figures:
+        """Return the figures for a check."""
+        return {
+            "samples": self.samples,
+            "claimed_coins": self.coins,
+            "chi_square_p_value": self.p_value,
+            "variance_ratio": self.variance_ratio,
+            "variance_tolerance": self.tolerance,
+            "ratio_found_below": self.power_below,
+            "ratio_found_above": self.power_above,
+            "rejected": self.rejected,
+        }
+
+
+def binomial_noise_test(noise: Floats, coins: int, alpha: float = ALPHA) -> LawTest:
+    """Hold noise against the exact law of ``coins`` fair coins, less their mean.
+
+    The variance of z^2 is (2 - 2/N) sigma^4 for N coins, exactly, so the mean of n squares lies
+    within zq sqrt((2 - 2/N)/n) sigma^2 of sigma^2 except with probability alpha/2 (central limit).
+    A true ratio r moves and widens that by r, whence both figures of power.
+
+    Args:
+        noise: float64[N], integers or, for odd coins, integers and a half; N >= 200.
+        coins: of the claimed law, >= 2.
+        alpha: level of the test.
+
+    Raises:
+        ParameterError: too few samples or coins, or a level out of range.
+    """
+    require_count("noise", int(noise.size), FEWEST_SAMPLES)
+    require_count("coins", coins, 2)
+    require_probability("alpha", alpha)
+    spread = math.sqrt((2.0 - 2.0 / coins) / noise.size)
+    tolerance = float(stats.norm.isf(alpha / 4.0)) * spread
+    reach = float(stats.norm.ppf(POWER)) * spread
+    return LawTest(
+        samples=int(noise.size),
+        coins=coins,
+        p_value=chi_square(noise + coins / 2.0, coins),
+        variance_ratio=float(np.mean(np.square(noise))) / (coins / 4.0),
+        tolerance=tolerance,
+        power_below=max(0.0, (1.0 - tolerance) / (1.0 + reach)),
+        power_above=(1.0 + tolerance) / (1.0 - reach) if reach < 1.0 else math.inf,
+        alpha=alpha,
+    )
+
+
+def chi_square(heads: Floats, coins: int) -> float:
+    """Return the p-value of numbers of heads against Bin(coins, 1/2).
+
+    It is 0 if a value is impossible: below 0, above ``coins``, or not within 1e-3 of an integer,
+    which is far more than the floating-point part of a decode moves it.
+
+    Args:
+        heads: float64[N].
+        coins: >= 2.
+    """
+    nearest = np.rint(heads)
+    if not np.max(np.abs(heads - nearest)) <= LATTICE_SLACK:  # NaN too
+        return 0.0
+    if nearest.min() < 0 or nearest.max() > coins:
+        return 0.0
+    cells = _cells_of_law(coins, int(heads.size))
+    inside = np.clip(nearest.astype(np.int64) - cells.first, 0, cells.cell.size - 1)
+    observed = np.bincount(cells.cell[inside], minlength=cells.expected.size)
+    if cells.expected.size < 2:
+        return 1.0
+    statistic = float(np.sum((observed - cells.expected) ** 2 / cells.expected))
+    return float(stats.chi2.sf(statistic, cells.expected.size - 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """The cell of each outcome from ``first`` on, and how many samples each cell expects."""
+
+    first: int
+    cell: Integers
+    expected: Floats
+
+
+@lru_cache(maxsize=64)
+def _cells_of_law(coins: int, samples: int) -> _Cells:
+    """Cut the law of heads into cells; what lies farther out than 20 deviations is no mass."""
+    reach = math.ceil(20.0 * math.sqrt(coins / 4.0))
+    first, last = max(0, coins // 2 - reach), min(coins, coins // 2 + reach + 1)
+    masses = stats.binom.pmf(np.arange(first, last + 1), coins, 0.5)
+    cell = _cells(masses, samples)
+    expected = np.asarray(np.bincount(cell, weights=masses) * samples, np.float64)
+    return _Cells(first, cell, expected)
+
+
+def _cells(masses: Floats, samples: int) -> Integers:
+    """Number the cell of each outcome: in order, of near equal mass, none too thin."""
+    share = max(1.0 / CELLS, MIN_EXPECTED / samples)
+    cells = np.zeros(masses.size, np.int64)
+    current, held, left = 0, 0.0, float(masses.sum())
+    # A loop over outcomes of the law, not over samples: at most 40 standard deviations.
+    for index, mass in enumerate(masses.tolist()):
+        if held >= share and left >= share:
+            current, held = current + 1, 0.0
+        cells[index] = current
+        held += mass
+        left -= mass
+    return cells
+
+
+def independence_test(first: Floats, second: Floats, alpha: float = ALPHA) -> Figures:
+    """Hold two vectors of noise against independence, by their correlation.
+
+    Without correlation r sqrt(N) is close to N(0, 1), so |r| stays below zq(alpha/2)/sqrt(N). The
+    smallest correlation found with probability ``POWER`` is that plus zq(POWER)/sqrt(N).
+
+    Args:
+        first: float64[N].
+        second: float64[N].
+        alpha: level of the test.
+
+    Raises:
+        ParameterError: unequal lengths, too few samples, or a level out of range.
+    """
+    require_count("noise", int(first.size), FEWEST_SAMPLES)
+    require_probability("alpha", alpha)
+    if first.shape != second.shape:
+        raise ParameterError("second", f"shape {second.shape}", f"shape {first.shape}")
+    correlation = float(np.corrcoef(first, second)[0, 1])
+    tolerance = float(stats.norm.isf(alpha / 2.0)) / math.sqrt(first.size)
+    return {
+        "samples": int(first.size),
+        "correlation": correlation,
+        "tolerance": tolerance,
+        "correlation_found": tolerance + float(stats.norm.ppf(POWER)) / math.sqrt(first.size),
+        "rejected": abs(correlation) > tolerance,
+    }

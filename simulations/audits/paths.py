@@ -1,0 +1,330 @@
+"""Whole rounds as an auditor sees them: calibrated, encoded, summed, opened, decoded.
+
+``WholePath`` runs rounds of the real parts with seeds that repeat, and gives back what was
+released in integer units. An adversary with colluders subtracts their noise, which it knows.
+
+The mistakes of the broken twins are made here, from outside: other parameters for the clients, a
+noise source that repeats itself, a sum to which a batch was added again. The product has no switch
+for any of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import BinomialRelease, NoiseSeed, batch_noise, removed_noise, residual_offset
+from dp.coins import sample_binomial
+from protocol import (
+    ClientPolicy,
+    Dropouts,
+    IdealAggregator,
+    Pipeline,
+    PrivacyGoal,
+    RealAggregator,
+    RoundParameters,
+    RoundSetup,
+    Stage,
+    TrainingPlan,
+    bits_for,
+    calibrate,
+)
+from secagg import FieldSum, FieldVector, Identity, ParameterError, lift
+from secagg.field import add_into
+from secagg.shamir import Rand
+from simulations.audits.base import Floats, derived_bytes, noise_seed
+from sketch import PublicSeed, Rotation, SketchSpec
+
+MODEL_DIGEST: Final = bytes(32)
+FAR_BEYOND: Final = 50.0
+"""How many times the clip the update of a client is that a missing clip would let through."""
+
+
+class Mistake(enum.Enum):
+    """What a twin does wrong."""
+
+    NONE = "nothing"
+    HALF_COINS = "every client adds half its coins"
+    BATCH_STAYS = "one removable batch is not removed"
+    NO_MARGIN = "the noise has no margin for colluders"
+    SHARED_SEED = "two clients use the same noise seed"
+    SEED_AGAIN = "every round uses the same noise seeds"
+    NO_CLIP = "clients do not clip"
+    TENTH = "every client adds a tenth of its noise"
+
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    """A round to audit.
+
+    Attributes:
+        sketch: the compression; also says how long updates are.
+        goal: what the noise is calibrated for.
+        cohort: clients invited.
+        tolerated_dropouts: clients whose loss the noise is made for.
+        tolerated_colluders: clients whose noise the server may know.
+        exact_noise: whether surplus batches are taken off.
+        error_share: see ``protocol.calibrate``; large here, so that integers stay small.
+        clip_l2: C.
+    """
+
+    sketch: SketchSpec
+    goal: PrivacyGoal
+    cohort: int = 8
+    tolerated_dropouts: int = 2
+    tolerated_colluders: int = 1
+    exact_noise: bool = True
+    error_share: float = 0.5
+    clip_l2: float = 1.0
+
+    @property
+    def plan(self) -> TrainingPlan:
+        """The plan that such rounds belong to."""
+        return TrainingPlan(
+            goal=self.goal,
+            cohort=self.cohort,
+            tolerated_dropouts=self.tolerated_dropouts,
+            tolerated_colluders=self.tolerated_colluders,
+            clip_l2=self.clip_l2,
+            exact_noise=self.exact_noise,
+            error_share=self.error_share,
+        )
+
+    def parameters(self, seed: int) -> RoundParameters:
+        """Calibrated parameters; the public seed follows from ``seed``."""
+        return calibrate(
+            self.goal,
+            fewest_honest=self.plan.minimum_survivors - self.tolerated_colluders,
+            sketch=self.sketch,
+            clip_l2=self.clip_l2,
+            tolerated_dropouts=self.tolerated_dropouts,
+            model_digest=MODEL_DIGEST,
+            public_seed=PublicSeed(derived_bytes(seed, "public")),
+            error_share=self.error_share,
+        )
+
+
+def repeatable(seed: int, *labels: object) -> Rand:
+    """Return a source of bytes for everything that is random in a client but its noise."""
+    calls = 0
+
+    def rand(size: int) -> bytes:
+        nonlocal calls
+        calls += 1
+        blocks = (derived_bytes(seed, *labels, calls, i) for i in range(-(-size // 32)))
+        return b"".join(blocks)[:size]
+
+    return rand
+
+
+@dataclass(frozen=True)
+class WholePath:
+    """Rounds of one setting, with or without a mistake.
+
+    Attributes:
+        settings: of the rounds.
+        seed: fixes everything: identities, public seed, masks, noise.
+        mistake: of the clients or of the sum.
+        real: whether every round runs the whole protocol with its cryptography.
+        noise_seed_of: fixes the noise alone; ``seed`` if left out.
+    """
+
+    settings: PathSettings
+    seed: int
+    mistake: Mistake = Mistake.NONE
+    real: bool = False
+    noise_seed_of: int | None = None
+    identities: Sequence[Identity] = field(init=False, repr=False)
+    _setups: dict[int, RoundSetup] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the identities, which a real cohort keeps over all rounds."""
+        made = [
+            Identity.from_private_bytes(derived_bytes(self.seed, "identity", i))
+            for i in range(self.settings.cohort)
+        ]
+        object.__setattr__(self, "identities", made)
+
+    @property
+    def _noise_origin(self) -> int:
+        """What noise seeds follow from."""
+        return self.seed if self.noise_seed_of is None else self.noise_seed_of
+
+    @cached_property
+    def claimed(self) -> RoundSetup:
+        """The round as announced and accounted, without any mistake, in a field with room."""
+        return self._setup(self.settings, self.settings.parameters(self.seed), 0)
+
+    def claimed_coins(self, survivors: int, colluders: bool) -> int:
+        """Coins that a sum is accounted with, for a server with colluders or for an outsider."""
+        events = self.claimed.events(survivors)
+        event = events.server if colluders else events.outsider
+        if not isinstance(event, BinomialRelease):
+            raise ParameterError("settings", event, "a round with coins")
+        return event.coins
+
+    def setup(self, number: int) -> RoundSetup:
+        """The round that clients really take part in.
+
+        Only real clients look at the number, so in the ideal functionality all rounds share one.
+        """
+        number = number if self.real else 0
+        if number not in self._setups:
+            self._setups[number] = self._announced(number)
+        return self._setups[number]
+
+    def _announced(self, number: int) -> RoundSetup:
+        """Make the setup, with the mistake of the clients in it."""
+        settings, parameters = self.settings, self.settings.parameters(self.seed)
+        if self.mistake is Mistake.HALF_COINS:
+            parameters = replace(parameters, coins=parameters.coins // 2)
+        elif self.mistake is Mistake.TENTH:
+            parameters = replace(parameters, coins=max(1, parameters.coins // 100))
+        elif self.mistake is Mistake.NO_CLIP:
+            parameters = _unclipped(parameters)
+        elif self.mistake is Mistake.NO_MARGIN:
+            settings = replace(settings, tolerated_colluders=0)
+            parameters = settings.parameters(self.seed)
+        return self._setup(settings, parameters, number)
+
+    def _setup(
+        self, settings: PathSettings, parameters: RoundParameters, number: int
+    ) -> RoundSetup:
+        """Join parameters and context; the field also holds the sum of unclipped updates."""
+        public = [identity.public for identity in self.identities]
+        session = derived_bytes(self.seed, "session")[:16]
+        setup = settings.plan.setup(parameters, public, session, number)
+        room = bits_for(
+            _unclipped(self.settings.parameters(self.seed)), settings.cohort, setup.context.seeds
+        )
+        bits = max(room, setup.context.bits)
+        return RoundSetup(replace(setup.context, bits=bits), parameters)
+
+    def noise(self, number: int, index: int) -> NoiseSeed:
+        """The noise seed of a client in a round."""
+        if self.mistake is Mistake.SHARED_SEED and index == 1:
+            index = 0
+        if self.mistake is Mistake.SEED_AGAIN:
+            number = 0
+        return noise_seed(self._noise_origin, "noise", number, index)
+
+    def removable(self, number: int, index: int, count: int) -> list[NoiseSeed]:
+        """The seeds of a client's removable batches, in the ideal functionality."""
+        if self.mistake is Mistake.SEED_AGAIN:
+            number = 0
+        return [noise_seed(self._noise_origin, "removable", number, index, i) for i in range(count)]
+
+    def total(self, number: int, updates: NDArray[Any], dropouts: Dropouts) -> FieldSum:
+        """Run one round up to its opened sum.
+
+        Args:
+            number: of the round; no real cohort answers one twice.
+            updates: float64[cohort, d] or float64[d], then the same for all.
+            dropouts: who vanishes, and when.
+        """
+        setup = self.setup(number)
+        table = np.broadcast_to(updates, (self.settings.cohort, self.settings.sketch.dimension))
+        if self.real:
+            outcome = RealAggregator(
+                self.identities,
+                ClientPolicy(minimum_noise_multiplier=0.0),
+                noise=lambda index: self.noise(number, index),
+                rand_of=lambda index: repeatable(self.seed, "client", number, index),
+            ).run(setup, table.__getitem__, dropouts)
+        else:
+            outcome = IdealAggregator(
+                removable=lambda index, count: self.removable(number, index, count),
+                noise=lambda index: self.noise(number, index),
+            ).run(setup, table.__getitem__, dropouts)
+        if self.mistake is Mistake.BATCH_STAYS:
+            return _with_a_batch_again(setup, outcome.total)
+        return outcome.total
+
+    def released(
+        self, number: int, updates: NDArray[Any], dropouts: Dropouts | None = None
+    ) -> tuple[Floats, int]:
+        """Run one round and return what it released, in integer units, and the survivors.
+
+        The sum over the survivors as float64[L]: rotated, before division and scale, which is the
+        unit that the accountant's event is in.
+        """
+        total = self.total(number, updates, dropouts or {})
+        setup = self.setup(number)
+        # Decoded by the parties' own setup: the server believes its own announcement.
+        release = Pipeline(setup).decode(total)
+        rotated = Rotation(setup.parameters.length, setup.parameters.public_seed).forward(
+            release.mean_sketch
+        )
+        return rotated * (release.survivors * setup.parameters.scale), release.survivors
+
+    def noise_of(
+        self, number: int, dropouts: Dropouts | None = None, colluders: Sequence[int] = ()
+    ) -> tuple[Floats, int]:
+        """Run one round of zero updates; return its noise, less that of colluders, and survivors.
+
+        Zero is an integer after any rotation and scale, so rounding adds nothing: what is
+        released is the coins that stayed, less their mean.
+
+        Args:
+            number: of the round.
+            dropouts: who vanishes, and when.
+            colluders: survivors whose seeds the adversary knows; the ideal functionality only,
+                unless no noise is removable.
+        """
+        dimension = self.settings.sketch.dimension
+        released, survivors = self.released(number, np.zeros(dimension), dropouts)
+        for index in colluders:
+            released = released - self._known_noise(number, index, survivors)
+        return released, survivors
+
+    def _known_noise(self, number: int, index: int, survivors: int) -> Floats:
+        """What a colluder's noise left in the sum, from its seeds."""
+        setup = self.setup(number)
+        length, coins = setup.parameters.length, setup.parameters.coins
+        first = self.noise(number, index)
+        if setup.schedule is None:
+            drawn = sample_binomial(first, coins, length) - coins // 2
+            return np.asarray(drawn - residual_offset(coins), np.float64)
+        schedule, lost = setup.schedule, setup.context.size - survivors
+        seeds = [first, *self.removable(number, index, setup.context.seeds)]
+        given = {batch: seeds[batch] for batch in schedule.removed(lost)}
+        kept = batch_noise(seeds, schedule, length) - removed_noise(given, schedule, lost, length)
+        return np.asarray(kept - schedule.residual_offset(lost), np.float64)
+
+
+def _unclipped(parameters: RoundParameters) -> RoundParameters:
+    """Return the parameters of clients that let everything through."""
+    return replace(
+        parameters,
+        clip_l2=FAR_BEYOND * parameters.clip_l2,
+        sketch_clip_l2=FAR_BEYOND * parameters.sketch_clip_l2,
+        linf_bound=int(FAR_BEYOND) * parameters.linf_bound,
+    )
+
+
+def _with_a_batch_again(setup: RoundSetup, total: FieldSum) -> FieldSum:
+    """Return the sum with the largest batch that was to be removed still in it."""
+    schedule, survivors = setup.schedule, total.survivors
+    if schedule is None or not total.removed:
+        return total
+    removed = schedule.removed(setup.context.size - len(survivors))
+    which = max(range(len(removed)), key=lambda i: schedule.batches[removed[i]])
+    coins = schedule.batches[removed[which]]
+    length = setup.parameters.length
+    again = np.zeros(length, np.int64)
+    for survivor in survivors:
+        seed = NoiseSeed(total.removed[survivor][which])
+        again += sample_binomial(seed, coins, length) - coins // 2
+    elements = total.vector.elements.copy()
+    add_into(elements, lift(again, setup.context.field))
+    return replace(total, vector=FieldVector(setup.context.field, elements))
+
+
+LOST_EARLY_AND_LATE: Final[Dropouts] = {2: Stage.INPUT, 5: Stage.UNMASK}
+"""One client never sends its update, another sends it and vanishes before the sum is opened."""

@@ -1,0 +1,74 @@
+"""How far one client can move a sum: measured along the direction that it pushes in.
+
+A client sends an update far longer than the clip, through sketch and rotation. In integer units
+its share of the released sum has at most the length that the event states, so the projection of
+the sum on the client's own direction has a mean of at most that, and the variance of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from scipy import stats
+
+from protocol import PrivacyGoal
+from simulations.audits.base import ALPHA, Check, Figures, derived_seed, require_count
+from simulations.audits.paths import FAR_BEYOND, Mistake, PathSettings, WholePath
+from sketch import Rotation, spec_for_size
+
+_GOAL: Final = PrivacyGoal(4.4, 1e-5, 1)
+_DIMENSION: Final = 400
+_SIZE: Final = 120
+
+
+def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = ALPHA) -> Figures:
+    """Measure the projection of sums on the direction of a client that sends far too much.
+
+    With R rounds of noise variance N/4, and at most 1/4 from the rounding of the one vector that
+    is not zero, the mean projection passes the stated length by more than
+    zq(alpha) sqrt((N + 1)/(4 R)) with probability alpha at most (central limit).
+
+    Args:
+        path: with or without a mistake.
+        rounds: R >= 1.
+        seed: fixes the update.
+        alpha: level.
+    """
+    require_count("rounds", rounds, 1)
+    settings, parameters = path.settings, path.claimed.parameters
+    update = np.random.default_rng(derived_seed(seed, "update")).normal(
+        size=settings.sketch.dimension
+    )
+    update *= FAR_BEYOND * settings.clip_l2 / np.linalg.norm(update)
+    sketched = settings.sketch.build(parameters.public_seed).encode(update)
+    direction = Rotation(parameters.length, parameters.public_seed).forward(sketched)
+    direction /= np.linalg.norm(direction)
+    table = np.zeros((settings.cohort, settings.sketch.dimension))
+    table[0] = update
+    shifts = [float(path.released(number, table)[0] @ direction) for number in range(rounds)]
+    coins = path.claimed_coins(settings.cohort, colluders=False)
+    tolerance = float(stats.norm.isf(alpha)) * math.sqrt((coins + 1.0) / (4.0 * rounds))
+    mean = float(np.mean(shifts))
+    return {
+        "rounds": rounds,
+        "update_over_clip": FAR_BEYOND,
+        "stated_l2_sensitivity": parameters.l2_bound,
+        "measured_shift": mean,
+        "tolerance": tolerance,
+        "rejected": mean > parameters.l2_bound + tolerance,
+    }
+
+
+def check_clip(rounds: int, seed: int) -> Check:
+    """No client moves a sum by more than the event says."""
+    settings = PathSettings(spec_for_size(_DIMENSION, _SIZE, 5), _GOAL)
+    path = WholePath(settings, seed)
+    return Check.of(
+        "privacy-sensitivity",
+        f"No client moves a sum further than accounted (twin: {Mistake.NO_CLIP.value})",
+        sensitivity_figures(path, rounds, seed),
+        sensitivity_figures(replace(path, mistake=Mistake.NO_CLIP), rounds, seed),
+    )

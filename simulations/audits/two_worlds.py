@@ -1,0 +1,286 @@
+"""Two worlds: run a mechanism with and without one client, and try to tell which world it was.
+
+Whoever guesses with false positive rate a and false negative rate b refutes every (epsilon, delta)
+with a + e^epsilon b < 1 - delta or b + e^epsilon a < 1 - delta (Kairouz, Oh and Viswanath 2015,
+arXiv 1311.0776). With Clopper-Pearson bounds of the rates that is a lower bound of epsilon that
+holds with the stated confidence, for *any* mechanism. It can never pass a ceiling that the number
+of runs sets, because rates of zero cannot be shown.
+
+The Gaussian route takes the same two rates and reports
+
+    mu = zq(a / (1 - delta)) + zq(b / (1 - delta)),        zq(q) = -Phi^{-1}(q),
+
+the smallest mu for which a Gaussian N(0, 1) against N(mu, 1), that fails openly with probability
+delta, is no harder to tell apart. It refutes every claim of domination by a Gaussian of smaller
+mu, which is what our accountants claim, whatever the noise is. Its epsilon is that of this
+Gaussian: a lower bound of the mechanism's own epsilon only if the mechanism is Gaussian, or nearly
+so. Source: Nasr et al. 2023 (arXiv 2302.07956), section 5; Dong, Roth and Su (arXiv 1905.02383).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dp.accounting import gaussian_epsilon
+from secagg import ParameterError
+from simulations.audits.base import (
+    ALPHA,
+    AuditedRelease,
+    Claim,
+    Figures,
+    Floats,
+    Integers,
+    derived_seed,
+    require_count,
+    require_probability,
+)
+from simulations.audits.intervals import lower_bound, upper_bound
+
+THRESHOLDS: Final = 512
+"""Thresholds tried on the runs held out."""
+
+HELD_OUT: Final = 0.2
+"""Share of the runs that chooses the threshold; the rest, which it never saw, measures the rates.
+The choice is easy and the bound narrows with the square root of what is left, so not a half."""
+
+FEWEST_RUNS: Final = 20
+
+Statistic: TypeAlias = Callable[[NDArray[Any]], Floats]
+"""From outputs [count] or [count, k] to one score for each run, larger in world 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoWorldsBound:
+    """What N runs in each world certify.
+
+    Attributes:
+        runs: N, in each world, those that chose the threshold included.
+        confidence: with which each bound holds.
+        delta: that both epsilons are stated at.
+        epsilon: Clopper-Pearson bound, for any mechanism.
+        epsilon_ceiling: the most that it could have been with N runs.
+        mu: bound of the Gaussian route.
+        gaussian_epsilon: epsilon of a Gaussian with that mu.
+        gaussian_ceiling: the most that it could have been with N runs.
+        false_positives: measured rate at the threshold of the Gaussian route.
+        false_negatives: likewise.
+    """
+
+    runs: int
+    confidence: float
+    delta: float
+    epsilon: float
+    epsilon_ceiling: float
+    mu: float
+    gaussian_epsilon: float
+    gaussian_ceiling: float
+    false_positives: float
+    false_negatives: float
+
+    def figures(self, claimed: float) -> Figures:
+        """Return the figures for a check of a claimed epsilon at the same delta.
+
+        Refuted if a bound is above the claim. That the second one counts is right for claims of
+        domination by a Gaussian, as those of ``DominationAccountant``.
+        """
+        return {
+            "runs_in_each_world": self.runs,
+            "confidence": self.confidence,
+            "claimed_epsilon": claimed,
+            "epsilon_at_least": self.epsilon,
+            "epsilon_ceiling": self.epsilon_ceiling,
+            "gaussian_epsilon_at_least": self.gaussian_epsilon,
+            "gaussian_ceiling": self.gaussian_ceiling,
+            "false_positive_rate": self.false_positives,
+            "false_negative_rate": self.false_negatives,
+            "rejected": max(self.epsilon, self.gaussian_epsilon) > claimed,
+        }
+
+
+def two_worlds(
+    mechanism: AuditedRelease,
+    runs: int,
+    seed: int,
+    delta: float,
+    confidence: float = 0.95,
+    statistic: Statistic | None = None,
+    held_out: float = HELD_OUT,
+) -> TwoWorldsBound:
+    """Run a mechanism in both worlds and bound its epsilon from below.
+
+    Args:
+        mechanism: whatever is audited.
+        runs: N, in each world, >= 20.
+        seed: fixes all randomness.
+        delta: in (0, 1).
+        confidence: of each of the two bounds, in (0, 1).
+        statistic: scores the outputs; left out, they are projected on the difference of the mean
+            outputs of both worlds, as measured on the runs held out. That is the best there is for
+            noise that is alike in all directions.
+        held_out: share of the runs that chooses direction and threshold, in (0, 1).
+
+    Raises:
+        ParameterError: an argument is out of range, or the mechanism returned another shape.
+    """
+    return scored_runs(mechanism, runs, seed, statistic, held_out).bound(delta, confidence)
+
+
+def scored_runs(
+    mechanism: AuditedRelease,
+    runs: int,
+    seed: int,
+    statistic: Statistic | None = None,
+    held_out: float = HELD_OUT,
+) -> ScoredRuns:
+    """Run a mechanism in both worlds, for bounds at several levels.
+
+    Args and Raises: as for ``two_worlds``.
+    """
+    require_count("runs", runs, FEWEST_RUNS)
+    require_probability("held_out", held_out)
+    outputs = [_outputs(mechanism, world, runs, seed) for world in (0, 1)]
+    chosen = min(max(1, round(held_out * runs)), runs - 1)
+    score = statistic or _projection(outputs[0][:chosen], outputs[1][:chosen])
+    scores = [np.asarray(score(output), np.float64) for output in outputs]
+    if any(each.shape != (runs,) for each in scores):
+        raise ParameterError("statistic", f"shape {scores[0].shape}", f"one score a run, ({runs},)")
+    return ScoredRuns(
+        _Scores(np.sort(scores[0][:chosen]), np.sort(scores[1][:chosen])),
+        _Scores(np.sort(scores[0][chosen:]), np.sort(scores[1][chosen:])),
+    )
+
+
+def two_worlds_figures(
+    mechanism: AuditedRelease, runs: int, seed: int, claim: Claim, alpha: float = ALPHA
+) -> Figures:
+    """Hold a mechanism against a claim at level ``alpha``, with the usual 95 % bounds beside."""
+    scored = scored_runs(mechanism, runs, seed)
+    usual = scored.bound(claim.delta, 0.95)
+    return {
+        **scored.bound(claim.delta, 1.0 - alpha).figures(claim.epsilon),
+        "epsilon_at_least_95": usual.epsilon,
+        "gaussian_epsilon_at_least_95": usual.gaussian_epsilon,
+    }
+
+
+def _outputs(mechanism: AuditedRelease, world: int, runs: int, seed: int) -> NDArray[Any]:
+    """Return checked outputs of one world."""
+    output = np.asarray(mechanism.release(world, runs, derived_seed(seed, "world", world)))
+    if output.ndim not in (1, 2) or output.shape[0] != runs:
+        raise ParameterError("release", f"shape {output.shape}", f"shape ({runs},) or ({runs}, k)")
+    if not np.all(np.isfinite(output)):
+        raise ParameterError("release", "a NaN or an infinity", "finite outputs")
+    return output
+
+
+def _projection(without: NDArray[Any], with_client: NDArray[Any]) -> Statistic:
+    """Return the inner product with the difference of the means."""
+    direction = np.asarray(with_client.mean(axis=0) - without.mean(axis=0))
+    if direction.ndim == 0:
+        sign = math.copysign(1.0, float(direction))
+        return lambda output: np.asarray(output, np.float64) * sign
+    return lambda output: np.asarray(output @ direction, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Sorted scores of both worlds, the same number of each."""
+
+    without: Floats
+    with_client: Floats
+
+    def errors(self, thresholds: Floats) -> tuple[Integers, Integers]:
+        """Count false positives and false negatives of "world 1 iff score > threshold"."""
+        positives = self.without.size - np.searchsorted(self.without, thresholds, side="right")
+        negatives = np.searchsorted(self.with_client, thresholds, side="right")
+        return positives.astype(np.int64), negatives.astype(np.int64)
+
+    def thresholds(self) -> Floats:
+        """Return thresholds to try: few errors of either kind matter most, so close to the ends."""
+        ranks = np.unique(np.geomspace(1, self.without.size, THRESHOLDS // 4).astype(np.int64)) - 1
+        both = (self.without, self.with_client)
+        ends = [part for sorted_ in both for part in (sorted_[ranks], sorted_[-1 - ranks])]
+        return np.unique(np.concatenate(ends))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRuns:
+    """The runs of both worlds as scores, those that choose thresholds and those that measure.
+
+    Attributes:
+        held_out: choose.
+        fresh: measure.
+    """
+
+    held_out: _Scores
+    fresh: _Scores
+
+    def bound(self, delta: float, confidence: float) -> TwoWorldsBound:
+        """Choose thresholds on the runs held out and measure rates on the others.
+
+        Args and Raises: as for ``two_worlds``.
+        """
+        require_probability("delta", delta)
+        require_probability("confidence", confidence)
+        # Two rates are bounded for each bound: half of what may go wrong for each of them.
+        alpha, trials = (1.0 - confidence) / 2.0, self.fresh.without.size
+        none = np.zeros(1, np.int64)
+        swapped, tail, middle = self._chosen(delta, alpha)
+        first, second = self.fresh.errors(tail)[:: -1 if swapped else 1]
+        positives, negatives = self.fresh.errors(middle)
+        mu = float(_gaussian(positives, negatives, trials, delta, alpha)[0])
+        largest_mu = float(_gaussian(none, none, trials, delta, alpha)[0])
+        return TwoWorldsBound(
+            runs=self.held_out.without.size + trials,
+            confidence=confidence,
+            delta=delta,
+            epsilon=float(_clopper_pearson(first, second, trials, delta, alpha)[0]),
+            epsilon_ceiling=float(_clopper_pearson(none, none, trials, delta, alpha)[0]),
+            mu=mu,
+            gaussian_epsilon=gaussian_epsilon(mu, delta),
+            gaussian_ceiling=gaussian_epsilon(largest_mu, delta),
+            false_positives=float(positives[0]) / trials,
+            false_negatives=float(negatives[0]) / trials,
+        )
+
+    def _chosen(self, delta: float, alpha: float) -> tuple[bool, Floats, Floats]:
+        """Return which inequality to use, a threshold for it, and one for the Gaussian route."""
+        thresholds, trials = self.held_out.thresholds(), self.held_out.without.size
+        # Many thresholds are tried: at the plain level the luckiest would win, not the best.
+        strict = alpha / thresholds.size
+        positives, negatives = self.held_out.errors(thresholds)
+        plain = _clopper_pearson(positives, negatives, trials, delta, strict)
+        swapped = _clopper_pearson(negatives, positives, trials, delta, strict)
+        better = bool(swapped.max() > plain.max())
+        tail = int(np.argmax(swapped if better else plain))
+        middle = int(np.argmax(_gaussian(positives, negatives, trials, delta, strict)))
+        return better, thresholds[[tail]], thresholds[[middle]]
+
+
+def _clopper_pearson(
+    positives: Integers, negatives: Integers, trials: int, delta: float, alpha: float
+) -> Floats:
+    """Return ln((TPR - delta) / FPR) with TPR from below and FPR from above; at least 0."""
+    found = lower_bound(trials - negatives, trials, alpha)
+    false = upper_bound(positives, trials, alpha)
+    return np.log(np.maximum(found - delta, false) / false)
+
+
+def _gaussian(
+    positives: Integers, negatives: Integers, trials: int, delta: float, alpha: float
+) -> Floats:
+    """Return mu with both rates from above; at least 0."""
+    open_failure = 1.0 - delta
+    false_positive = np.minimum(upper_bound(positives, trials, alpha) / open_failure, 1.0)
+    false_negative = np.minimum(upper_bound(negatives, trials, alpha) / open_failure, 1.0)
+    # A rate of one together with one of zero is the guess that never looks: no information.
+    useless = (false_positive >= 1.0) | (false_negative >= 1.0)
+    mu = -special.ndtri(false_positive) - special.ndtri(false_negative)
+    return np.where(useless, 0.0, np.maximum(mu, 0.0))

@@ -1,0 +1,179 @@
+"""Whole rounds under audit: real and ideal agree, and every mistake is the one it is named for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from protocol import PrivacyGoal
+from secagg import ParameterError
+from simulations.audits.base import Check, Claim, derived_seed, noise_seed
+from simulations.audits.paths import (
+    FAR_BEYOND,
+    LOST_EARLY_AND_LATE,
+    Mistake,
+    PathSettings,
+    WholePath,
+    repeatable,
+)
+from simulations.audits.released_noise import (
+    check_clients,
+    check_colluders,
+    check_colluders_of_real_rounds,
+    check_law,
+    check_law_of_real_rounds,
+    check_removal,
+    check_rounds,
+    noise_figures,
+    noise_settings,
+)
+from simulations.audits.sensitivity import check_clip
+from sketch import spec_for_size
+
+SKETCHED = PathSettings(spec_for_size(300, 90, 5), PrivacyGoal(4.4, 1e-5, 1), exact_noise=False)
+
+
+@pytest.mark.parametrize("dropouts", [{}, LOST_EARLY_AND_LATE])
+def test_real_rounds_release_what_ideal_ones_do(dropouts: dict) -> None:
+    """Without removable noise all noise comes from the audit's own seeds."""
+    updates = np.random.default_rng(3).normal(size=(8, 300))
+    real, ideal = (WholePath(SKETCHED, 7, real=real) for real in (True, False))
+    assert real.released(0, updates, dropouts)[1] == 8 - bool(dropouts)
+    # The public seed is the same, so the rotation is; the session's masks are not in the sum.
+    assert np.array_equal(
+        real.released(1, updates, dropouts)[0], ideal.released(1, updates, dropouts)[0]
+    )
+
+
+def test_a_release_is_in_the_units_of_the_event() -> None:
+    """The same noise twice, with and without a client: what differs is its integer vector."""
+    path = WholePath(SKETCHED, 1)
+    parameters = path.claimed.parameters
+    table = np.zeros((8, 300))
+    without, _ = path.released(0, table)
+    table[2, 5] = 0.9
+    difference = path.released(0, table)[0] - without
+    assert np.max(np.abs(difference - np.rint(difference))) < 1e-6
+    length = float(np.linalg.norm(difference))
+    assert length <= parameters.l2_bound
+    # Rounding moves no coordinate by more than one.
+    assert abs(length - 0.9 * parameters.scale) <= np.sqrt(parameters.length)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_law,
+        check_law_of_real_rounds,
+        check_removal,
+        check_colluders,
+        check_colluders_of_real_rounds,
+        check_clients,
+    ],
+)
+def test_the_law_of_released_noise(check: object) -> None:
+    found = check(20_000, 1, 11)  # type: ignore[operator]
+    assert found.held, found
+    ratio = found.without_defence["variance_ratio"]
+    # Every twin is further off than the ratio that is found with probability 0.999.
+    below = found.without_defence["ratio_found_below"]
+    above = found.without_defence["ratio_found_above"]
+    assert not below < ratio < above
+
+
+@pytest.mark.statistical
+def test_rounds_are_independent() -> None:
+    assert check_rounds(5000, 1).held
+
+
+@pytest.mark.statistical
+def test_the_clip_holds() -> None:
+    check = check_clip(8, 1)
+    assert check.held, check
+    # With the clip the shift is as long as a vector on the clip, not nothing.
+    figures = check.with_defence
+    assert abs(figures["measured_shift"] - figures["stated_l2_sensitivity"]) < figures["tolerance"]
+    longer = check.without_defence["measured_shift"] / figures["stated_l2_sensitivity"]
+    assert longer > 0.5 * FAR_BEYOND
+
+
+@pytest.mark.statistical
+def test_noise_behind_a_count_mean_sketch_has_the_same_law() -> None:
+    settings = replace(noise_settings(1), sketch=spec_for_size(12_000, 4000, 5))
+    path = WholePath(settings, 3)
+    assert not noise_figures(path, 2, {}, (0,))["rejected"]
+    assert noise_figures(replace(path, mistake=Mistake.HALF_COINS), 2, {}, (0,))["rejected"]
+
+
+@pytest.mark.statistical
+def test_noise_of_a_colluder_left_in_is_too_much() -> None:
+    """The subtraction itself: without it the sum has the outsider's noise, not the server's."""
+    path = WholePath(noise_settings(20_000), 3)
+    noise, survivors = path.noise_of(0)
+    kept, _ = path.noise_of(0, colluders=(0,))
+    known = noise - kept
+    coins = path.claimed.coins_left(survivors)
+    assert known.var() == pytest.approx(coins / 4, rel=0.1)
+    assert abs(np.corrcoef(known, kept)[0, 1]) < 5 / np.sqrt(20_000)
+
+
+def test_the_twins_differ_from_the_real_path_in_one_thing() -> None:
+    path = WholePath(noise_settings(50), 5)
+    honest = path.setup(0).parameters
+
+    def changed(mistake: Mistake) -> set[str]:
+        other = replace(path, mistake=mistake).setup(0).parameters
+        names = type(honest).__slots__
+        return {name for name in names if getattr(other, name) != getattr(honest, name)}
+
+    assert changed(Mistake.NONE) == set()
+    assert changed(Mistake.HALF_COINS) == {"coins"}
+    assert changed(Mistake.TENTH) == {"coins"}
+    assert changed(Mistake.NO_CLIP) == {"clip_l2", "sketch_clip_l2", "linf_bound"}
+    assert changed(Mistake.SHARED_SEED) == changed(Mistake.SEED_AGAIN) == set()
+    assert "coins" in changed(Mistake.NO_MARGIN)
+    assert replace(path, mistake=Mistake.NO_MARGIN).setup(0).context.tolerated_colluders == 0
+
+
+def test_a_round_without_coins_has_no_law() -> None:
+    path = WholePath(noise_settings(50), 5)
+    silent = replace(path.claimed.parameters, coins=0)
+    path.__dict__["claimed"] = path._setup(path.settings, silent, 0)
+    with pytest.raises(ParameterError, match="a round with coins"):
+        path.claimed_coins(8, colluders=False)
+
+
+def test_derived_randomness_repeats_and_differs() -> None:
+    assert noise_seed(1, "a", 2) == noise_seed(1, "a", 2)
+    assert noise_seed(1, "a", 2) != noise_seed(1, "a", 3)
+    assert noise_seed(1, "a", 2) != noise_seed(2, "a", 2)
+    assert derived_seed(1, "ab") != derived_seed(1, "a", "b")
+    first, second = repeatable(1, "x"), repeatable(1, "x")
+    drawn = [first(40), first(40), first(3)]
+    assert drawn == [second(40), second(40), second(3)]
+    assert drawn[0] != drawn[1]
+    assert [len(each) for each in drawn] == [40, 40, 3]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(-1.0, 0.1), (float("nan"), 0.1), (1.0, 0.0), (1.0, 1.0)]
+)
+def test_a_claim_is_in_range(epsilon: float, delta: float) -> None:
+    with pytest.raises(ParameterError):
+        Claim(epsilon, delta)
+
+
+@pytest.mark.parametrize(
+    ("real", "twin", "held"),
+    [(False, True, True), (True, True, False), (False, False, False), (True, False, False)],
+)
+def test_a_check_holds_only_if_its_twin_is_rejected(real: bool, twin: bool, held: bool) -> None:
+    check = Check.of("x", "X", {"rejected": real}, {"rejected": twin, "epsilon": float("inf")})
+    assert check.held is held
+    plain = json.loads(json.dumps(check.as_json(), allow_nan=False))
+    assert set(plain) == {"id", "title", "with_defence", "without_defence", "held"}
+    assert plain["without_defence"]["epsilon"] == "inf"
