@@ -37,7 +37,13 @@ from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from sketch import PublicSeed
-from sketch.controllers import Controller, Decision, Rationale, released_stats
+from sketch.controllers import (
+    Controller,
+    Decision,
+    Rationale,
+    ReleasedStats,
+    released_stats,
+)
 from sketch.hashing import SEED_BYTES
 
 
@@ -302,16 +308,7 @@ class PrivateTraining:
     def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
         release = Pipeline(setup).decode(outcome.total)
         number, rationale = self._number, self._decision.rationale
-        stats = released_stats(
-            setup.parameters.sketch,
-            setup.parameters.public_seed,
-            release.mean_sketch,
-            release.update,
-            previous=self._previous,
-            round_number=number,
-            noise_variance=release.noise_variance,
-            survivors=release.survivors,
-        )
+        stats = measure(setup, release, number, self._previous)
         self._decision = self._controller.step(self._decision.state, stats)
         self._previous = release.update
         self._number += 1
@@ -341,3 +338,27 @@ class PrivateTraining:
             wrap_probability=plan.wrap_probability,
         )
         return plan.setup(parameters, cohort, self._session_id, self._attempts)
+
+
+def measure(
+    setup: RoundSetup,
+    release: MeanRelease,
+    number: int,
+    previous: NDArray[np.float64] | None,
+) -> ReleasedStats:
+    """What a controller may know of a round.
+
+    Args:
+        number: of the round, from 0.
+        previous: float64[d], the update that was released before; None in the first round.
+    """
+    return released_stats(
+        setup.parameters.sketch,
+        setup.parameters.public_seed,
+        release.mean_sketch,
+        release.update,
+        previous=previous,
+        round_number=number,
+        noise_variance=release.noise_variance,
+        survivors=release.survivors,
+    )

@@ -6,6 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 from dp import Ledger
 from protocol.aggregators import RealAggregator
 from protocol.calibration import PrivacyGoal
-from protocol.training import PrivateTraining, RoundResult, TrainingPlan
+from protocol.training import PrivateTraining, RoundResult, TrainingPlan, measure
 from secagg import Identity
 from simulations.bench.timing import Figures
-from sketch.controllers import AdaptNormTwoSketches, ReleasedStats, released_stats
+from sketch.controllers import AdaptNormTwoSketches
 
 CLIP = 1.0
 T = TypeVar("T")
@@ -68,11 +69,9 @@ def bench_controller(clients: int, dim: int, rate: float, rounds: int) -> Figure
                 continue
             second = _second_sketch(result, update, clients)
             stats, released = _timed(
-                lambda r=result, p=before.previous: _released(r, p)  # type: ignore[misc]
+                partial(measure, result.setup, result.release, result.number, before.previous)
             )
-            deciding, _ = _timed(
-                lambda s=before.decision.state, r=released: controller.step(s, r)  # type: ignore[misc]
-            )
+            deciding, _ = _timed(partial(controller.step, before.decision.state, released))
             # Measuring the release encodes the decoded mean with the second sketch, once.
             taken["controller"].append(max(stats - second / (clients + 1), 0.0) + deciding)
             taken["second"].append(second)
@@ -106,18 +105,3 @@ def _second_sketch(result: RoundResult, update: NDArray[np.float64], clients: in
     probe = parameters.sketch.probe.build(update.size, parameters.public_seed)
     seconds, _ = _timed(lambda: [probe.encode(update) for _ in range(clients + 1)])
     return seconds
-
-
-def _released(result: RoundResult, previous: NDArray[np.float64] | None) -> ReleasedStats:
-    """Measure a release once more."""
-    parameters, release = result.setup.parameters, result.release
-    return released_stats(
-        parameters.sketch,
-        parameters.public_seed,
-        release.mean_sketch,
-        release.update,
-        previous=previous,
-        round_number=result.number,
-        noise_variance=release.noise_variance,
-        survivors=release.survivors,
-    )

@@ -38,8 +38,8 @@ from sketch.controllers.sizing import (
     average,
     check_common,
     clamp_size,
+    first_decision,
     norm_estimate,
-    size_at_rate,
 )
 from sketch.error import size_for_error_ratio
 from sketch.spec import DEFAULT_ROWS, spec_for_size
@@ -142,10 +142,7 @@ class AdaptProgress:
 
     def initial(self, dimension: int) -> Decision:
         """The first shape, at the first rate."""
-        spec = spec_for_size(dimension, size_at_rate(dimension, self.first_rate), self.rows)
-        state = ControllerState(dimension, spec.main_size)
-        numbers = {"size": float(spec.main_size)}
-        return Decision(state, spec, Rationale("The first rate is given.", numbers))
+        return first_decision(dimension, self.first_rate, self.rows)
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """The next shape from one more release.

@@ -34,8 +34,8 @@ from sketch.controllers.sizing import (
     check_common,
     check_probe,
     clamp_size,
+    first_decision,
     probe_of,
-    size_at_rate,
 )
 from sketch.probed import PROBE_SHARE, Probe
 from sketch.spec import DEFAULT_ROWS, spec_for_size
@@ -118,11 +118,7 @@ class AdaptTail:
 
     def initial(self, dimension: int) -> Decision:
         """The first shape, at the first rate."""
-        size = size_at_rate(dimension, self.first_rate)
-        spec = spec_for_size(dimension, size, self.rows, self._probe(dimension))
-        state = ControllerState(dimension, spec.main_size)
-        numbers = {"size": float(spec.main_size), "probe_size": float(spec.size - spec.main_size)}
-        return Decision(state, spec, Rationale("The first rate is given.", numbers))
+        return first_decision(dimension, self.first_rate, self.rows, probe=self._probe(dimension))
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """The next shape from one more release. No memory but the size.

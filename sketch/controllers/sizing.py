@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 
 from sketch import _checks
-from sketch.controllers.base import ControllerState, ReleasedProbe, ReleasedStats
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Rationale,
+    ReleasedProbe,
+    ReleasedStats,
+)
 from sketch.hashing import MAX_ROWS
+from sketch.probed import Probe
+from sketch.spec import spec_for_size
 
 SMALLEST_PROBE = 64
 """Below, the hashes alone make a squared norm uncertain by more than sqrt(2 / 64) = 18 %."""
@@ -62,6 +70,31 @@ def probe_of(released: ReleasedStats) -> ReleasedProbe:
 def size_at_rate(dimension: int, rate: float) -> int:
     """The size d / rate, rounded down, at least 1."""
     return max(1, int(dimension / rate))
+
+
+def first_decision(
+    dimension: int,
+    first_rate: float,
+    rows: int,
+    *,
+    probe: Probe | None = None,
+    memory: tuple[float, ...] = (),
+) -> Decision:
+    """The first shape of a controller that is given the rate of the first round.
+
+    Args:
+        dimension: number d of coordinates of an update.
+        first_rate: compression rate of the first sketch.
+        rows: number R of its rows.
+        probe: the second sketch, if the controller has one.
+        memory: what the controller begins with.
+    """
+    spec = spec_for_size(dimension, size_at_rate(dimension, first_rate), rows, probe)
+    state = ControllerState(dimension, spec.main_size, memory=memory)
+    numbers = {"size": float(spec.main_size)}
+    if probe is not None:
+        numbers["probe_size"] = float(probe.size)
+    return Decision(state, spec, Rationale("The first rate is given.", numbers))
 
 
 def norm_estimate(released: ReleasedStats) -> float:

@@ -30,8 +30,8 @@ from sketch.controllers.sizing import (
     check_probe,
     clamp_size,
     clamp_words,
+    first_decision,
     probe_of,
-    size_at_rate,
 )
 from sketch.error import norm_estimate_variance, size_for_error_ratio
 from sketch.probed import PROBE_SHARE, Probe
@@ -74,12 +74,8 @@ class AdaptNormTwoSketches:
 
     def initial(self, dimension: int) -> Decision:
         """The first shape: both sketches at their first sizes."""
-        size = size_at_rate(dimension, self.first_rate)
         probe = Probe(min(self.probe_size, dimension), self.probe_share)
-        spec = spec_for_size(dimension, size, self.rows, probe)
-        state = ControllerState(dimension, spec.main_size)
-        numbers = {"size": float(spec.main_size), "probe_size": float(probe.size)}
-        return Decision(state, spec, Rationale("The first rate is given.", numbers))
+        return first_decision(dimension, self.first_rate, self.rows, probe=probe)
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """The next shape from one more release. Memory: the last norm estimates.

@@ -299,23 +299,10 @@ class TestAdaptTail:
 @pytest.mark.parametrize("controller", [AdaptNormTwoSketches(first_rate=2.0), AdaptTail()])
 def test_the_second_sketch_never_outgrows_the_update(controller):
     """Rounds with a sketch longer than the update are refused, and a run would end for good."""
-    dimension, noise = 300, 1e-6
-    decision = controller.initial(dimension)
+    decision = controller.initial(300)
     for number in range(4):
         spec = decision.spec
         assert spec.probe is not None
-        assert spec.probe.size <= dimension
-        probe = ReleasedProbe(
-            size=spec.probe.size, norm_squared=1e6, noise_variance=noise, error_squared=1e6
-        )
-        stats = ReleasedStats(
-            round_number=number,
-            dimension=dimension,
-            size=spec.main_size,
-            sketch_norm_squared=1e6,
-            noise_variance=noise,
-            survivors=5,
-            update_norm_squared=1e6,
-            probe=probe,
-        )
+        assert spec.probe.size <= 300
+        stats = release(spec, number, norm_squared=1e6, error_squared=1e6)
         decision = controller.step(decision.state, stats)
