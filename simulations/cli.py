@@ -26,7 +26,7 @@ from simulations.bench.simulate_command import simulate_command
 from simulations.plan_command import plan_command
 from simulations.reproduce_command import reproduce_app
 from simulations.run_command import run_command, sweep_command
-from simulations.tables import readable
+from simulations.tables import readable, show
 
 if TYPE_CHECKING:
     from simulations.config import RunConfig
@@ -368,17 +368,6 @@ def show_campaign(
             text = ", ".join(f"{outcome}: {count:,}" for outcome, count in sorted(ends.items()))
             table.add_row(escape(name), escape(text))
         Console().print(table)
-
-
-def show(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
-    """Print figures as one JSON object, or as a table for people."""
-    if as_json:
-        typer.echo(json.dumps(figures))
-        return
-    table = Table("figure", "value", title=title)
-    for name, value in figures.items():
-        table.add_row(name, readable(value))
-    Console().print(table)
 
 
 def exit_if_wrong(figures: Mapping[str, Any]) -> None:

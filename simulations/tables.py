@@ -1,10 +1,13 @@
-"""Figures as tables for people."""
+"""Figures as tables for people, or as JSON for scripts."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+import typer
+from rich.console import Console
 from rich.table import Table
 
 
@@ -17,6 +20,17 @@ def figures_table(title: str, figures: Mapping[str, Any]) -> Table:
             label = f"{name}, {part}" if part else name
             table.add_row(label.replace("_", " "), readable(figure))
     return table
+
+
+def show(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
+    """Print a benchmark's figures: one JSON object, or a table under the same names."""
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return
+    table = Table("figure", "value", title=title)
+    for name, value in figures.items():
+        table.add_row(name, readable(value))
+    Console().print(table)
 
 
 def readable(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from enum import Enum
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+
+from simulations.tables import show
 
 
 class ModelName(Enum):
@@ -77,10 +77,4 @@ def simulate_command(
         peers=peers,
         progress=Console(stderr=True).print,
     )
-    if as_json:
-        typer.echo(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="simulate")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.4g}" if isinstance(value, float) else str(value))
-    Console().print(table)
+    show("simulate", figures, as_json)
