@@ -108,6 +108,8 @@ def test_a_charged_round_is_released_again_at_no_cost(cohort, tmp_path, kind):
         assert result.epsilons == expected.epsilons
         assert again.state == whole.state
         assert np.array_equal(again.state.previous, whole.state.previous)
+        going_on = training(ledger, aggregator(kind, cohort, secrets), secrets, again.state)
+        assert np.array_equal(going_on.state.previous, whole.state.previous)
         # The next round is charged like any other.
         secrets.attempt = 1
         following = again.run_round(cohort, update, MODEL, gone)
