@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -79,6 +79,28 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Exhibit:
+    """A picture for a report.
+
+    Attributes:
+        title: what it shows.
+        text: the same in words, for those who do not see it.
+        media_type: "image/png" or "image/svg+xml".
+        data: the file.
+    """
+
+    title: str
+    text: str
+    media_type: str
+    data: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the type."""
+        if self.media_type not in ("image/png", "image/svg+xml"):
+            raise ParameterError("media_type", self.media_type, "image/png or image/svg+xml")
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """One promise, tried twice.
 
@@ -88,6 +110,7 @@ class Check:
         with_defence: what the real system did; ``rejected`` must be false.
         without_defence: what its broken twin did; ``rejected`` must be true.
         held: whether both were as they must be.
+        exhibits: pictures for a report; not part of the figures.
     """
 
     id: str
@@ -95,6 +118,7 @@ class Check:
     with_defence: Figures
     without_defence: Figures
     held: bool
+    exhibits: tuple[Exhibit, ...] = ()
 
     @classmethod
     def of(cls, name: str, title: str, real: Figures, twin: Figures) -> Check:

@@ -31,7 +31,8 @@ from secagg.messages import SeedRequest
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.shamir import LIMBS
 from secagg.tags import Usage
-from simulations.bench.faults import (
+from simulations.cli import app
+from simulations.threats.faults import (
     FAMILIES,
     FAULTS,
     PLAYS,
@@ -40,8 +41,7 @@ from simulations.bench.faults import (
     run_campaign,
     run_schedule,
 )
-from simulations.bench.faults.contexts import no_hang
-from simulations.cli import app
+from simulations.threats.faults.tally import no_hang
 
 Patch = pytest.MonkeyPatch
 
@@ -145,7 +145,7 @@ def agrees_with_anything(patch: Patch) -> None:
             super().__init__(context)
             self._probe = type("Probe", (), {"agree": no_check})()  # type: ignore[assignment]
 
-    patch.setattr("simulations.bench.faults.rounds.ServerSession", Session)
+    patch.setattr("simulations.threats.faults.rounds.ServerSession", Session)
 
 
 def takes_repeated_keys(patch: Patch) -> None:
@@ -219,7 +219,7 @@ def low_threshold(patch: Patch) -> None:
     def lowest(size: int, colluders: int, mode: Any, degree: int = 0) -> int:
         return max(colluders + 1, 2)
 
-    for module in ("secagg.context", "simulations.bench.faults.contexts"):
+    for module in ("secagg.context", "simulations.threats.contexts"):
         patch.setattr(f"{module}.lowest_threshold", lowest)
     patch.setattr(context.SessionContext, "_check_committee", lambda self: None, raising=False)
 
@@ -436,7 +436,7 @@ def test_a_hang_is_a_failure(monkeypatch: Patch) -> None:
         return no_hang(1)
 
     monkeypatch.setattr(ServerSession, "close_round", endless)
-    monkeypatch.setattr("simulations.bench.faults.campaign.no_hang", soon)
+    monkeypatch.setattr("simulations.threats.faults.campaign.no_hang", soon)
     found = run_campaign(1, 1, 0.0, names=["wire"])
     assert "HangError" in found.failures[0]
 

@@ -44,10 +44,6 @@ from secagg.messages import (
 from secagg.shamir import decode_share, encode_share
 from secagg.storage import StoredStateError, resume, suspend
 from secagg.transitions import ClientPhase, ServerPhase
-from simulations.bench.faults.contexts import Tally, cohort_keys, identity_of
-from simulations.bench.faults.encoded import random_setup
-from simulations.bench.faults.rounds import HonestParty, Round, honest_parties, random_inputs
-from simulations.bench.faults.wire import Sent, Wire
 from simulations.bench.fuzz.engine import Decoder
 from simulations.bench.fuzz.mutation import (
     Rng,
@@ -57,6 +53,11 @@ from simulations.bench.fuzz.mutation import (
     pick,
 )
 from simulations.config import RunConfig, demo_config
+from simulations.threats.contexts import cohort_keys, identity_of, random_inputs
+from simulations.threats.faults.encoded import random_setup
+from simulations.threats.faults.rounds import HonestParty, Round, honest_parties
+from simulations.threats.faults.tally import Tally
+from simulations.threats.faults.wire import Sent, Wire
 from sketch import SketchSpec, spec_for_size
 
 CLIENTS, LISTENER = 5, 0

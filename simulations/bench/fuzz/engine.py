@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from simulations.bench.faults.contexts import no_hang
 from simulations.bench.fuzz.mutation import Mutation, mutate_bytes, pick
+from simulations.threats.faults.tally import no_hang
 
 CASE_SECONDS = 20
 """A case that takes longer is a hang: most take some microseconds."""

@@ -19,9 +19,10 @@ from protocol import Pipeline, RoundParameters, RoundSetup, bits_for
 from protocol.setup import coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
 from secagg.context import lowest_threshold
-from simulations.bench.faults.contexts import LARGEST, MOST_LOST, Tally, cohort_keys
-from simulations.bench.faults.rounds import HonestParty, Round, Verdict, new_session
-from simulations.bench.faults.wire import Wire
+from simulations.threats.contexts import LARGEST, MOST_LOST, cohort_keys, new_session
+from simulations.threats.faults.rounds import HonestParty, Round, Verdict
+from simulations.threats.faults.tally import Tally
+from simulations.threats.faults.wire import Wire
 from sketch import PublicSeed, Rotation, SketchSpec, spec_for_size
 
 Integers = NDArray[np.int64]

@@ -37,8 +37,9 @@ from secagg.messages import (
 )
 from secagg.roster import RoundRoster, commitment
 from secagg.transitions import ServerPhase
-from simulations.bench.faults.contexts import Tally, counter_rand, identity_of
-from simulations.bench.faults.wire import Sent, Wire
+from simulations.threats.contexts import new_session
+from simulations.threats.faults.tally import Tally
+from simulations.threats.faults.wire import Sent, Wire
 
 Integers = NDArray[Any]
 
@@ -50,6 +51,9 @@ class Verdict:
     outcome: str
     problem: str | None = None
 
+
+ServerMaker = Callable[[SessionContext], ServerSession]
+"""The product's server, or one with a defence missing."""
 
 InputMaker = Callable[[ClientSession], FieldVector]
 
@@ -128,6 +132,7 @@ class Round:
         liars: the other clients.
         wire: between them.
         tally: counts refusals.
+        server: makes the server; the product's if None.
     """
 
     def __init__(
@@ -138,6 +143,7 @@ class Round:
         liars: Mapping[int, LyingParty],
         wire: Wire,
         tally: Tally,
+        server: ServerMaker | None = None,
     ) -> None:
         self.context = context
         self.total: FieldSum | None = None
@@ -147,7 +153,7 @@ class Round:
         self._inputs = inputs
         self._wire = wire
         self._tally = tally
-        self._server = ServerSession(context)
+        self._server = (server or ServerSession)(context)
         self._accepted: dict[type, dict[int, Any]] = {}
 
     def run(self) -> FieldSum:
@@ -254,18 +260,6 @@ class Round:
     def _roster(self) -> RoundRoster:
         """The round's roster, made again from the advertisements that were accepted."""
         return RoundRoster.build(self.context, self._accepted[Advertisement])
-
-
-def random_inputs(rng: np.random.Generator, context: SessionContext) -> Integers:
-    """One vector for each client: `field.dtype`[size, length]."""
-    shape = (context.size, context.length)
-    drawn = rng.integers(0, context.field.modulus, shape, np.uint64)
-    return drawn.astype(context.field.dtype)
-
-
-def new_session(context: SessionContext, u: int, salt: bytes) -> ClientSession:
-    """A session of client u with repeatable secrets, other ones for another salt."""
-    return ClientSession(context, u, identity_of(u), counter_rand(b"%d|" % u + salt))
 
 
 def honest_parties(

@@ -8,37 +8,61 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from secagg import Mode, SessionContext
+from secagg import Mode
 from secagg.keys import AgreementKey
-from secagg.messages import ADVERTISEMENT_ENTRY_BYTES, Advertisement, Roster, context_tag
+from secagg.messages import (
+    ADVERTISEMENT_ENTRY_BYTES,
+    Advertisement,
+    Roster,
+    SeedShares,
+    UnmaskShares,
+    context_tag,
+)
 from secagg.roster import RoundRoster, advertisement_parts
 from secagg.sealing import unseal
 from secagg.tags import Usage
-from simulations.bench.faults.contexts import (
-    Tally,
+from simulations.threats.adversary import Adversary
+from simulations.threats.contexts import (
+    Members,
     Wanted,
     changed_context,
     identity_of,
     random_context,
+    random_inputs,
 )
-from simulations.bench.faults.crowd import Crowd, Members
-from simulations.bench.faults.loot import LOW_ORDER
-from simulations.bench.faults.rounds import Verdict
+from simulations.threats.faults.loot import LOW_ORDER, Loot
+from simulations.threats.faults.rounds import Verdict
+from simulations.threats.faults.tally import Tally
+from simulations.threats.victims import Victims
 
 _ACTIVE = Wanted(mode=Mode.ACTIVE, spare=1)
 
 
-class _Hostile(Crowd):
-    """A hostile server; `wanted` is what it needs of its session."""
+class _Hostile(Adversary):
+    """A hostile server; `wanted` is what it needs of its session, `loot` says what it broke."""
 
     wanted = _ACTIVE
 
-    def __init__(
-        self, context: SessionContext, rng: np.random.Generator, salt: bytes, tally: Tally
-    ) -> None:
-        super().__init__(context, rng, salt, tally)
-        self.spare = context.size - context.minimum_survivors
+    def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
+        super().__init__(victims, rng)
+        self.spare = self.context.size - self.context.minimum_survivors
+        self.loot = Loot(self.context, self.colluders, self.advertised)
         self._common: RoundRoster | None = None
+
+    def took_answer(self, u: int, message: UnmaskShares) -> None:
+        """Count it."""
+        self.loot.take(message, self.answered(message))
+        super().took_answer(u, message)
+
+    def took_seeds(self, u: int, message: SeedShares, missing: Members) -> None:
+        """Count them."""
+        self.loot.take_seeds(message, missing, self.told(u)[-1])
+
+    def ask_colluder(self, u: int, roster: RoundRoster) -> None:
+        """Count the shares that it holds."""
+        super().ask_colluder(u, roster)
+        for owner in self.victims.look_into(u).held:
+            self.loot.know(u, owner)
 
     @property
     def common(self) -> RoundRoster:
@@ -142,10 +166,8 @@ class SplitsParticipants(_Hostile):
 class AsksTwice(_Hostile):
     """At one stage, and after the last one, every client is asked again, for another set."""
 
-    def __init__(
-        self, context: SessionContext, rng: np.random.Generator, salt: bytes, tally: Tally
-    ) -> None:
-        super().__init__(context, rng, salt, tally)
+    def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
+        super().__init__(victims, rng)
         self._again = str(rng.choice(["roster", "shares", "survivors", "confirmations", "never"]))
 
     def show_roster(self, u: int) -> None:
@@ -305,7 +327,9 @@ class ReplaysConfirmations(SplitsSurvivors):
         if story not in self._known:
             number = self.context.round_number + 1 + len(self._known)
             context = changed_context(self.context, {"round_number": number})
-            other = _ToldOnce(context, np.random.default_rng(number), b"another", Tally())
+            drawn = np.random.default_rng(number)
+            inputs = random_inputs(drawn, context)
+            other = _ToldOnce(Victims(context, inputs, self.colluders, b"another"), drawn)
             other.story = story
             for stage in (other.advertise, other.collect_bundles, other.deliver, other.announce):
                 stage()
@@ -313,7 +337,7 @@ class ReplaysConfirmations(SplitsSurvivors):
         return self._known[story]
 
 
-class _ToldOnce(Crowd):
+class _ToldOnce(Adversary):
     """An honest server of another round, in which just these clients survive."""
 
     story: Members = ()
@@ -415,7 +439,11 @@ def play_server(
 ) -> Verdict:
     """One session with a hostile server; it delivers all of its messages, so `rate` is not used."""
     context = random_context(rng, number, kind.wanted)
-    server = kind(context, rng, rng.bytes(4), tally)
+    chosen = rng.permutation(context.size)[: context.tolerated_colluders]
+    inputs = random_inputs(rng, context)
+    colluders = [int(u) for u in chosen]
+    victims = Victims(context, inputs, colluders, rng.bytes(4), refused=tally.refused)
+    server = kind(victims, rng)
     server.run()
     problem = server.loot.broken()
     if problem is not None:

@@ -35,9 +35,8 @@ from secagg.messages import (
 from secagg.roster import RoundRoster, advertisement_parts, masked_input_parts
 from secagg.shamir import LIMBS, PRIME
 from secagg.tags import Usage, encode_index
-from simulations.bench.faults.contexts import Wanted, counter_rand, identity_of
-from simulations.bench.faults.rounds import new_session
-from simulations.bench.faults.wire import Sent
+from simulations.threats.contexts import Wanted, counter_rand, identity_of, new_session
+from simulations.threats.faults.wire import Sent
 
 Integers = NDArray[Any]
 Shares = NDArray[np.uint32]

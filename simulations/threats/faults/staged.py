@@ -7,23 +7,35 @@ from dataclasses import replace
 import numpy as np
 
 from secagg import SessionContext
-from simulations.bench.faults.contexts import Tally, Wanted, random_context
-from simulations.bench.faults.liars import Liar, Lie
-from simulations.bench.faults.rounds import Round, Verdict, honest_parties, random_inputs
-from simulations.bench.faults.wire import Wire
+from simulations.threats.contexts import Wanted, random_context, random_inputs
+from simulations.threats.faults.liars import Liar, Lie
+from simulations.threats.faults.rounds import Round, ServerMaker, Verdict, honest_parties
+from simulations.threats.faults.tally import Tally
+from simulations.threats.faults.wire import Wire
 
 
-def play_wire(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
+def play_wire(
+    rng: np.random.Generator,
+    number: int,
+    rate: float,
+    tally: Tally,
+    server: ServerMaker | None = None,
+) -> Verdict:
     """Honest clients on a hostile wire."""
     context = random_context(rng, number)
     inputs = random_inputs(rng, context)
     honest = honest_parties(context, inputs, list(range(context.size)), rng.bytes(4))
     wire = Wire(rng, rate, tally)
-    return Round(context, honest, dict(enumerate(inputs)), {}, wire, tally).verdict()
+    return Round(context, honest, dict(enumerate(inputs)), {}, wire, tally, server).verdict()
 
 
 def play_liar(
-    lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
+    lie: Lie,
+    rng: np.random.Generator,
+    number: int,
+    rate: float,
+    tally: Tally,
+    server: ServerMaker | None = None,
 ) -> Verdict:
     """One or two liars among honest clients; on half of the schedules the wire is hostile too."""
     context = random_context(rng, number, _needs(lie))
@@ -37,7 +49,8 @@ def play_liar(
         honest[leaver].leaves_before = lie.company_leaves_before
     known = {u: inputs[u] for u in honest}
     lying = {u: Liar(context, u, lie, inputs[u], salt, rng) for u in liars}
-    verdict = Round(context, honest, known, lying, Wire(rng, rate, tally), tally).verdict()
+    wire = Wire(rng, rate, tally)
+    verdict = Round(context, honest, known, lying, wire, tally, server).verdict()
     # A liar that is refused at the door is one client less, and every round here can spare one.
     if lie.at_the_door and not rate and verdict.outcome != "exact sum" and not verdict.problem:
         return replace(verdict, problem=f"one liar ended the round: {verdict.outcome}")

@@ -32,9 +32,9 @@ from secagg.roster import commitment
 from secagg.sealing import seal
 from secagg.shamir import SHARE_BYTES, decode_share, encode_share, split
 from secagg.tags import Usage
-from simulations.bench.faults.contexts import Wanted, counter_rand
-from simulations.bench.faults.liars import Edit, Liar, Lie
-from simulations.bench.faults.loot import LOW_ORDER
+from simulations.threats.contexts import Wanted, counter_rand
+from simulations.threats.faults.liars import Edit, Liar, Lie
+from simulations.threats.faults.loot import LOW_ORDER
 
 _SELF_MASK, _MASKING_KEY, _FIRST_SEED = 0, 1, 2
 """Order of the shared secrets inside a share."""

@@ -9,12 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from simulations.bench.faults.contexts import Tally, no_hang
-from simulations.bench.faults.encoded import play_encoded
-from simulations.bench.faults.lies import LIES
-from simulations.bench.faults.rounds import Verdict
-from simulations.bench.faults.servers import SERVERS, play_server
-from simulations.bench.faults.staged import play_liar, play_wire
+from simulations.threats.faults.encoded import play_encoded
+from simulations.threats.faults.lies import LIES
+from simulations.threats.faults.rounds import Verdict
+from simulations.threats.faults.servers import SERVERS, play_server
+from simulations.threats.faults.staged import play_liar, play_wire
+from simulations.threats.faults.tally import Tally, no_hang
 
 Play = Callable[[np.random.Generator, int, float, Tally], Verdict]
 """Runs one schedule: (rng, number, rate of faults on the wire, counts)."""

@@ -1,4 +1,4 @@
-"""Random rounds for the campaign: who takes part, under which parameters, with which secrets.
+"""Rounds to attack: who takes part, under which parameters, with which secrets and inputs.
 
 Everything follows from the numbers of a schedule, so that a schedule can be run again by itself.
 None of it is secret: identities and randomness are hashes of public numbers.
@@ -7,30 +7,31 @@ None of it is secret: identities and randomness are hashes of public numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from types import FrameType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from secagg import Identity, Mode, ParameterError, SessionContext, lowest_threshold
+from secagg import (
+    ClientSession,
+    Identity,
+    Mode,
+    ParameterError,
+    SessionContext,
+    lowest_threshold,
+)
 from secagg.shamir import Rand
+
+Integers = NDArray[Any]
+Members = tuple[int, ...]
 
 LARGEST = 11
 """Most clients of a random round: few enough that the search for wrong shares tries all choices."""
 MOST_LOST = 3
 """Most clients that a random round may lose: rounds are small."""
-
-HANG_SECONDS = 120
-"""A schedule that takes longer is a hang. An honest one takes some hundredths of a second, the very
-first of a process some seconds, for compiled kernels."""
-
-
-class HangError(Exception):
-    """A schedule or a decoder did not come to an end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,29 +49,6 @@ class Wanted:
     removable: bool | None = None
     colluders: int = 0
     spare: int = 0
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts of one campaign, filled while it runs.
-
-    Attributes:
-        refusals: messages refused, by reason.
-        faults: faults injected on the wire, by kind.
-    """
-
-    refusals: dict[str, int] = field(default_factory=dict)
-    faults: dict[str, int] = field(default_factory=dict)
-
-    def refused(self, error: Exception) -> None:
-        """Count a refusal by its reason, or by its type if it has none."""
-        reason = getattr(error, "reason", None)
-        name = reason.name if reason else type(error).__name__
-        self.refusals[name] = self.refusals.get(name, 0) + 1
-
-    def injected(self, kind: str) -> None:
-        """Count a fault."""
-        self.faults[kind] = self.faults.get(kind, 0) + 1
 
 
 @lru_cache(maxsize=64)
@@ -143,29 +121,13 @@ def changed_context(context: SessionContext, changes: Mapping[str, Any]) -> Sess
     return SessionContext(**{**{name: getattr(context, name) for name in names}, **changes})
 
 
-@contextmanager
-def no_hang(seconds: int = HANG_SECONDS) -> Iterator[None]:
-    """Interrupt what does not end.
+def random_inputs(rng: np.random.Generator, context: SessionContext) -> Integers:
+    """One vector for each client: `field.dtype`[size, length]."""
+    shape = (context.size, context.length)
+    drawn = rng.integers(0, context.field.modulus, shape, np.uint64)
+    return drawn.astype(context.field.dtype)
 
-    Raises:
-        HangError: after so many seconds. Where a process has no alarm signal, or this is not its
-            main thread, nothing is watched.
-    """
-    import signal
-    import threading
 
-    watched = hasattr(signal, "SIGALRM") and (threading.current_thread() is threading.main_thread())
-    if not watched:
-        yield
-        return
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise HangError(f"no end within {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+def new_session(context: SessionContext, u: int, salt: bytes) -> ClientSession:
+    """A session of client u with repeatable secrets, other ones for another salt."""
+    return ClientSession(context, u, identity_of(u), counter_rand(b"%d|" % u + salt))

@@ -13,7 +13,7 @@ schedule is fixed by its number, the seed and the choice of behaviours, so that 
 again by itself.
 """
 
-from simulations.bench.faults.campaign import (
+from simulations.threats.faults.campaign import (
     FAMILIES,
     PLAYS,
     Campaign,
@@ -21,7 +21,7 @@ from simulations.bench.faults.campaign import (
     run_campaign,
     run_schedule,
 )
-from simulations.bench.faults.wire import FAULTS
+from simulations.threats.faults.wire import FAULTS
 
 __all__ = [
     "FAMILIES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulations.bench.faults.contexts import Tally
+from simulations.threats.faults.tally import Tally
 
 FAULTS = ("drop", "double", "delay", "flip", "cut", "extend", "exchange")
 

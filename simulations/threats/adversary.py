@@ -1,26 +1,27 @@
-"""A server that may tell every client something else, and the clients that it talks to.
+"""A server that may tell every client something else.
 
-Without changes it follows the protocol, message by message, and never touches a server session: a
-hostile server is free to send anything. Behaviours override what a client is told; what honest
-clients answer goes to `Loot`, which says what it breaks.
+Left as it is, it follows the protocol message by message, and reads along. It never touches a
+server session: a hostile server is free to send anything. An attack is a subclass that overrides
+what clients are told, stage by stage; what they answer goes into `Knowledge`, and what can be
+opened with that is what the attack claims.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from secagg import ClientSession, FieldVector, ProtocolError, SessionContext
+from secagg import Mode, SessionContext
 from secagg.client import held_by
+from secagg.keys import signature_is_valid
 from secagg.messages import (
     Advertisement,
-    AnyMessage,
     Confirmation,
     ConfirmationSet,
     DeliveredShares,
+    MaskedInput,
     Roster,
     SeedRequest,
     SeedShares,
@@ -28,52 +29,57 @@ from secagg.messages import (
     SurvivorSet,
     UnmaskShares,
     context_tag,
-    decode_from_client,
-    encode_message,
     encode_set,
     sealed_share_bytes,
 )
 from secagg.roster import RoundRoster
-from secagg.tags import Usage
+from secagg.tags import Usage, encode_index
 from secagg.transitions import ClientPhase
-from simulations.bench.faults.contexts import Tally, identity_of
-from simulations.bench.faults.loot import Loot, View
-from simulations.bench.faults.rounds import new_session, random_inputs
-
-Members = tuple[int, ...]
+from simulations.threats.contexts import Integers, Members
+from simulations.threats.knowledge import MASKING_KEY, SELF_MASK, Knowledge, View
+from simulations.threats.victims import Victims
 
 
-class Crowd:
-    """All clients of a session, and a server that talks to each of them alone.
+class Adversary:
+    """All stages of one session, under the control of whoever inherits from this.
 
     Args:
-        context: of the session, active mode. As many clients collude as it tolerates.
-        rng: fixes inputs, colluders and what the server does.
-        salt: fixes the clients' secrets.
-        tally: counts what clients refuse.
+        victims: the clients.
+        rng: fixes what the server does.
+
+    Attributes:
+        context: of the session.
+        everybody: indices of the cohort.
+        colluders: clients that work for the server.
+        target: an honest client, for attacks on one.
+        advertised: what every client advertised.
+        rosters, shown, participants, stories: what each client was told, in order: its roster, the
+            message that showed it, U2 and U3.
+        bundles: sealed shares by client.
+        uploaded: clients whose masked vectors arrived.
+        uploads: these vectors.
+        signatures: on each survivor set under each roster, by signer.
+        knowledge: what all this gives away.
     """
 
-    def __init__(
-        self, context: SessionContext, rng: np.random.Generator, salt: bytes, tally: Tally
-    ) -> None:
-        self.context = context
+    def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
+        self.victims = victims
+        self.context: SessionContext = victims.context
         self.rng = rng
-        self.everybody = tuple(range(context.size))
-        chosen = rng.permutation(context.size)[: context.tolerated_colluders]
-        self.colluders = frozenset(int(u) for u in chosen)
+        self.everybody: Members = tuple(range(self.context.size))
+        self.colluders = victims.colluders
+        self.target = self.some_honest(self.everybody, 1)[0]
         self.advertised: dict[int, Advertisement] = {}
-        self.loot = Loot(context, self.colluders, self.advertised)
         self.rosters: dict[int, list[RoundRoster]] = {u: [] for u in self.everybody}
         self.shown: dict[int, list[Roster]] = {u: [] for u in self.everybody}
         self.participants: dict[int, list[Members]] = {u: [] for u in self.everybody}
         self.stories: dict[int, list[Members]] = {u: [] for u in self.everybody}
         self.bundles: dict[int, ShareBundle] = {}
+        self.uploads: dict[int, MaskedInput] = {}
         self.uploaded: set[int] = set()
         self.signatures: dict[tuple[bytes, Members], dict[int, bytes]] = {}
-        self._tag = context_tag(context)
-        self._tally = tally
-        self._inputs = random_inputs(rng, context)
-        self._sessions = {u: new_session(context, u, salt) for u in self.everybody}
+        self.knowledge = Knowledge(self.context)
+        self.tag = context_tag(self.context)
 
     def run(self) -> None:
         """All rounds; clients that refuse are left out of what follows."""
@@ -84,7 +90,15 @@ class Crowd:
         self.convince()
         self.recover()
 
-    # -- what a behaviour may change ----------------------------------------------------------
+    def claims(self) -> dict[int, Integers]:
+        """Inputs of single honest clients that the server says it has: `field.dtype`[length]."""
+        return {
+            opened.members[0]: opened.vector
+            for opened in self.knowledge.sums()
+            if len(opened.members) == 1 and opened.members[0] not in self.colluders
+        }
+
+    # -- what an attack may change ------------------------------------------------------------
 
     def roster_for(self, u: int) -> RoundRoster:
         """The roster that client u is shown."""
@@ -112,15 +126,26 @@ class Crowd:
         """Survivors whose seeds client u is asked for."""
         return tuple(v for v in self.stories[u][-1] if v != u)[:1]
 
+    def took_answer(self, u: int, message: UnmaskShares) -> None:
+        """An honest client gave up shares: note what they are."""
+        self.knowledge.learn_answer(self.answered(message), message)
+
+    def took_seeds(self, u: int, message: SeedShares, missing: Members) -> None:
+        """An honest client gave up shares of others' seeds."""
+
+    def ask_colluder(self, u: int, roster: RoundRoster) -> None:
+        """A colluder tells its own secrets and the shares that it holds."""
+        state = self.victims.look_into(u)
+        self.knowledge.learn_secret(roster, u, SELF_MASK, state.seed.expose())
+        self.knowledge.learn_secret(roster, u, MASKING_KEY, state.masking.expose())
+        self.knowledge.learn_held(roster, u, state.held)
+
     # -- rounds -------------------------------------------------------------------------------
 
     def advertise(self) -> None:
         """Round 0, up."""
-        for u, session in self._sessions.items():
-            data = session.begin_bytes()
-            message = decode_from_client(data, u, len(data))
-            assert isinstance(message, Advertisement)  # noqa: S101 - made by an honest session
-            self.advertised[u] = message
+        for u in self.everybody:
+            self.advertised[u] = self.victims.advertise(u)
 
     def collect_bundles(self) -> None:
         """Round 0 down, round 1 up."""
@@ -133,7 +158,7 @@ class Crowd:
         message = self.message_of(u, roster)
         self.rosters[u].append(roster)
         self.shown[u].append(message)
-        _, answer = self.ask(u, message)
+        answer = self.victims.ask(u, message).message
         if isinstance(answer, ShareBundle):
             self.bundles[u] = answer
 
@@ -144,52 +169,58 @@ class Crowd:
 
     def deliver_to(self, u: int) -> None:
         """Hand client u its shares and take its upload."""
-        participants = self.participants_for(u)
+        participants, roster = self.participants_for(u), self.rosters[u][-1]
         self.participants[u].append(participants)
-        owners = held_by(u, set(participants), self.rosters[u][-1].graph, include_self=False)
+        owners = held_by(u, set(participants), roster.graph, include_self=False)
         sealed = b"".join(self.sealed_for(owner, u) for owner in owners)
         bitmap = encode_set(participants, self.context.size)
-        accepted, _ = self.ask(u, DeliveredShares(self._tag, bitmap, sealed))
-        session = self._sessions[u]
-        if not accepted or session.phase is not ClientPhase.READY:
+        accepted = self.victims.ask(u, DeliveredShares(self.tag, bitmap, sealed)).accepted
+        if not accepted or self.victims.phase(u) is not ClientPhase.READY:
             return
         if u in self.colluders:
-            for owner in self.look_into(u).held:
-                self.loot.know(u, owner)
-        vector = FieldVector(self.context.field, self._inputs[u].copy())
-        self._sessions[u].submit_bytes(vector)
-        self.uploaded.add(u)
+            self.ask_colluder(u, roster)
+        upload = self.victims.upload(u)
+        if upload is not None:
+            self.uploads[u] = upload
+            self.uploaded.add(u)
+            self.knowledge.learn_upload(roster, participants, upload)
 
     def announce(self) -> None:
-        """Round 2 down, round 3 up."""
+        """Round 2 down, round 3 up: everybody who is in the set that it would be told."""
         for u in sorted(self.uploaded):
-            self.tell(u, self.survivors_for(u))
+            story = self.survivors_for(u)
+            if u in story:
+                self.tell(u, story)
 
     def tell(self, u: int, story: Members) -> None:
-        """Tell client u who survived, and keep its signature. Colluders sign every story."""
+        """Tell client u who survived, and keep its answer. Colluders sign every story."""
         self.stories[u].append(story)
         roster, bitmap = self.rosters[u][-1], encode_set(story, self.context.size)
         signers = self.signatures.setdefault((roster.hash, story), {})
         for colluder in self.colluders & set(story):
-            identity = identity_of(colluder)
+            identity = self.victims.identity(colluder)
             signers[colluder] = identity.sign(Usage.CONFIRM, roster.hash, bitmap)
-        _, answer = self.ask(u, SurvivorSet(self._tag, bitmap))
+        answer = self.victims.ask(u, SurvivorSet(self.tag, bitmap)).message
         if isinstance(answer, Confirmation):
             signers[u] = answer.signature
+        elif isinstance(answer, UnmaskShares) and u not in self.colluders:
+            self.took_answer(u, answer)
 
     def convince(self) -> None:
-        """Round 3 down, round 4 up."""
-        for u in sorted(self.uploaded):
-            self.persuade(u)
+        """Round 3 down, round 4 up; without the consistency round there is nothing to do."""
+        if self.context.mode is Mode.ACTIVE:
+            for u in sorted(self.uploaded):
+                if self.stories[u]:
+                    self.persuade(u)
 
     def persuade(self, u: int) -> None:
         """Show client u signatures, and take what it gives up."""
         signatures = dict(sorted(self.signatures_for(u).items()))
         joined = b"".join(signatures.values())
         bitmap = encode_set(signatures, self.context.size)
-        _, answer = self.ask(u, ConfirmationSet(self._tag, bitmap, joined))
+        answer = self.victims.ask(u, ConfirmationSet(self.tag, bitmap, joined)).message
         if isinstance(answer, UnmaskShares) and u not in self.colluders:
-            self.loot.take(answer, self.told(u))
+            self.took_answer(u, answer)
 
     def recover(self) -> None:
         """Round 4 down, round 5 up."""
@@ -198,30 +229,36 @@ class Crowd:
 
     def ask_for_seeds(self, u: int) -> None:
         """Ask client u for shares of others' seeds."""
-        if not self.context.seeds or self._sessions[u].phase is not ClientPhase.RELEASED:
+        if not self.context.seeds or self.victims.phase(u) is not ClientPhase.RELEASED:
             return
         missing = self.missing_for(u)
-        message = SeedRequest(self._tag, encode_set(missing, self.context.size))
-        _, answer = self.ask(u, message)
+        message = SeedRequest(self.tag, encode_set(missing, self.context.size))
+        answer = self.victims.ask(u, message).message
         if isinstance(answer, SeedShares) and u not in self.colluders:
-            self.loot.take_seeds(answer, missing, self.told(u)[-1])
+            self.took_seeds(u, answer, missing)
 
     # -- helpers ------------------------------------------------------------------------------
 
-    def ask(self, u: int, message: AnyMessage) -> tuple[bool, AnyMessage | None]:
-        """Send client u a message: whether it took it, and its answer."""
-        try:
-            data = self._sessions[u].receive_bytes(encode_message(message))
-        except ProtocolError as error:
-            self._tally.refused(error)
-            return False, None
-        return True, None if data is None else decode_from_client(data, u, len(data))
-
     def told(self, u: int) -> list[View]:
-        """Every story that client u was told."""
+        """Everything that client u was told, in all combinations."""
         rosters = zip(self.rosters[u], self.shown[u], strict=True)
         told = product(rosters, self.participants[u], self.stories[u])
         return [View(roster, shown, *sets) for (roster, shown), *sets in told]
+
+    def answered(self, message: UnmaskShares) -> View:
+        """What the signature on an answer says that its sender was told.
+
+        Raises:
+            ValueError: it is a signature on something else.
+        """
+        public = self.context.cohort[message.sender]
+        for view in reversed(self.told(message.sender)):
+            survivors = encode_set(view.survivors, self.context.size)
+            bound = (view.roster.hash, encode_index(message.sender), survivors)
+            signed = (*bound, message.shares, message.seeds)
+            if signature_is_valid(public, message.signature, Usage.UNMASK, *signed):
+                return view
+        raise ValueError(f"client {message.sender} signed a set that it was never told")
 
     def on_story(self, roster: RoundRoster, story: Members) -> dict[int, bytes]:
         """The signatures on one story that count."""
@@ -239,12 +276,6 @@ class Crowd:
             return self.rng.bytes(size)
         place = holders.index(recipient)
         return bundle.sealed[place * size : (place + 1) * size]
-
-    def look_into(self, u: int) -> Any:
-        """What a colluder's session knows; it goes on as if nobody had looked."""
-        party, state = self._sessions[u].hand_over()
-        self._sessions[u] = ClientSession.from_state(party, state)
-        return state
 
     def some_honest(self, among: Members, count: int) -> Members:
         """Some honest clients of these."""

@@ -8,24 +8,20 @@ shares for different sets, or for a set that no honest client may answer.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from secagg import SessionContext
 from secagg.client import held_by
-from secagg.keys import KEY_BYTES, signature_is_valid
+from secagg.keys import KEY_BYTES
 from secagg.merkle import proof_is_valid
 from secagg.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
-    Roster,
     SeedShares,
     UnmaskShares,
-    encode_set,
 )
-from secagg.roster import RoundRoster
 from secagg.shamir import SHARE_BYTES
-from secagg.tags import Usage, encode_index
+from simulations.threats.knowledge import View
 
 LOW_ORDER = (bytes(32), b"\1" + bytes(31))
 """Two of the X25519 public keys with which everybody agrees on the same constant."""
@@ -34,23 +30,6 @@ SELF_MASK, MASKING_KEY, SEED = "self-mask seed", "masking key", "removable seed"
 
 Kind = tuple[str, int]
 """Which secret of a client a share is of; the number counts removable seeds."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One story that a client was told: who is on the roster, who shared, who is in the sum.
-
-    Attributes:
-        roster: its members, graph and hash.
-        shown: the roster as it was sent, with the root, proof and keys that the client saw.
-        participants: U2.
-        survivors: U3.
-    """
-
-    roster: RoundRoster
-    shown: Roster
-    participants: tuple[int, ...]
-    survivors: tuple[int, ...]
 
 
 class Loot:
@@ -86,15 +65,8 @@ class Loot:
         for number in range(self._context.seeds):
             self._shares[owner, (SEED, number)].add(holder)
 
-    def take(self, message: UnmaskShares, told: Sequence[View]) -> None:
-        """Count an honest client's answer under the story that it signed."""
-        index = encode_index(message.sender)
-        for view in reversed(told):
-            signed = (view.roster.hash, index, self._set(view), message.shares, message.seeds)
-            if self._is_signed(message.sender, message.signature, Usage.UNMASK, signed):
-                break
-        else:
-            raise ValueError(f"client {message.sender} signed a set that it was never told")
+    def take(self, message: UnmaskShares, view: View) -> None:
+        """Count an honest client's answer to what it was told."""
         self._stories.setdefault(message.sender, []).append(view)
         owners = held_by(message.sender, set(view.participants), view.roster.graph)
         if len(message.shares) != SHARE_BYTES * len(owners):
@@ -182,18 +154,10 @@ class Loot:
     def _honest(self) -> list[int]:
         return [u for u in range(self._context.size) if u not in self._colluders]
 
-    def _set(self, view: View) -> bytes:
-        return encode_set(view.survivors, self._context.size)
-
     def _is_in_tree(self, u: int, view: View) -> bool:
         members, shown = view.roster.members, view.shown
         entry, place = self._own[u].entry(), members.index(u)
         return proof_is_valid(shown.root, entry, place, len(members), shown.proof)
-
-    def _is_signed(
-        self, signer: int, signature: bytes, usage: Usage, parts: tuple[bytes, ...]
-    ) -> bool:
-        return signature_is_valid(self._context.cohort[signer], signature, usage, *parts)
 
 
 def _keys_in(entries: bytes) -> list[bytes]:

@@ -1,0 +1,78 @@
+"""One attack: what it tries, what stops it, and how both runs of it are reported.
+
+Every attack runs twice: on the product, where it must fail, and on a victim with the one defence
+missing, where it must succeed. Victims without a defence are built in `simulations.threats`; the
+product has no switch for any of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from secagg import ParameterError
+from simulations.audits.base import Check, Exhibit, Figures
+from simulations.threats.rates import CONFIDENCE, rate
+from simulations.threats.victims import refusal
+
+__all__ = ["CONFIDENCE", "Attack", "AttackRun", "Effort", "Findings", "rate", "refusal"]
+
+
+AttackRun: TypeAlias = "Callable[[Effort, int], Findings]"
+
+
+class Effort(enum.Enum):
+    """How much of everything: seconds for tests, minutes for reports."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+    def choose(self, quick: int, full: int) -> int:
+        """One of two numbers of trials."""
+        return quick if self is Effort.QUICK else full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """An entry of the catalogue.
+
+    Attributes:
+        id: "A1" to "A25".
+        title: the promise that it tries to break, in words.
+        stopped_by: the defence that its twin lacks, in words.
+        run: takes an effort and a seed that fixes everything but the victims' own secrets.
+    """
+
+    id: str
+    title: str
+    stopped_by: str
+    run: AttackRun
+
+    def check(self, effort: Effort, seed: int) -> Check:
+        """Run it with and without the defence."""
+        found = self.run(effort, seed)
+        held = not found.real["succeeded"] and bool(found.twin["succeeded"])
+        return Check(self.id, self.title, found.real, found.twin, held, found.exhibits)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What both runs of an attack came to.
+
+    Attributes:
+        real: figures of the product; ``succeeded`` must be false. Where a typed error stopped the
+            attack, ``refused_with`` names it: its type, and its reason if it has one.
+        twin: figures of the victim without the defence; ``succeeded`` must be true.
+        exhibits: pictures for the report.
+    """
+
+    real: Figures
+    twin: Figures
+    exhibits: tuple[Exhibit, ...] = ()
+
+    def __post_init__(self) -> None:
+        for side in (self.real, self.twin):
+            if type(side.get("succeeded")) is not bool:
+                raise ParameterError("succeeded", side.get("succeeded"), "a bool on both sides")

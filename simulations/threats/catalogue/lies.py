@@ -1,0 +1,129 @@
+"""A17 and A18: clients that lie about shares, and a wire that damages what it carries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from secagg import ServerSession
+from secagg.messages import (
+    Advertisement,
+    Confirmation,
+    MaskedInput,
+    SeedShares,
+    ShareBundle,
+    UnmaskShares,
+)
+from secagg.server import _RECEIVERS
+from simulations.audits.base import Figures
+from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.faults.lies import LIES
+from simulations.threats.faults.rounds import ServerMaker
+from simulations.threats.faults.staged import play_liar, play_wire
+from simulations.threats.faults.tally import Tally, no_hang
+
+_LIES = (
+    "shares another self-mask seed",
+    "shares another masking key",
+    "deals wrong shares to some",
+    "masks with another seed than it shares",
+    "answers with wrong shares",
+    "answers with too few shares",
+    "answers with doubled shares",
+    "answers with shares of the other kind",
+    "answers with shares of other owners",
+)
+"""The lies of clients that are about shares of masks, by their names in the fault campaign."""
+
+
+class TrustingServer(ServerSession):
+    """Compares no rebuilt secret with what its owner committed to."""
+
+    def _is_committed(self, owner: int, secret: bytes) -> bool:
+        """It is, no doubt."""
+        return True
+
+
+_KINDS = {
+    1: Advertisement,
+    3: ShareBundle,
+    5: MaskedInput,
+    7: Confirmation,
+    9: UnmaskShares,
+    11: SeedShares,
+}
+"""Messages to the server by their number on the wire."""
+
+
+class CarelessServer(ServerSession):
+    """Reads what a message should have, and looks at neither lengths, types nor the sender."""
+
+    def receive_bytes(self, sender: int, data: bytes) -> None:
+        """Unpack and use."""
+        number, *values = msgspec.msgpack.decode(data[1:])
+        kind = _KINDS[number]
+        message: Any = SimpleNamespace(**dict(zip(kind.__struct_fields__, values, strict=False)))
+        _RECEIVERS[self._phase, kind](self, message)
+
+
+def _lying(trials: int, seed: int, server: ServerMaker | None) -> Figures:
+    """Rounds with liars that end in a wrong sum."""
+    wrong = 0
+    ends: Counter[str] = Counter()
+    for number in range(trials):
+        lie = LIES[_LIES[number % len(_LIES)]]
+        rng = np.random.default_rng([seed, number])
+        verdict = play_liar(lie, rng, number, 0.0, Tally(), server)
+        ends[verdict.outcome] += 1
+        wrong += (verdict.problem or "").startswith("wrong sum")
+    return {**rate(wrong, trials), "exact_sums": ends["exact sum"]}
+
+
+def _share_tampering(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(5, 100) * len(_LIES)
+    return Findings(_lying(trials, seed, None), _lying(trials, seed, TrustingServer))
+
+
+def _damaged(trials: int, seed: int, server: ServerMaker | None) -> Figures:
+    """Rounds on a hostile wire that end in a wrong sum, or in anything but a typed error."""
+    broken, faults = 0, 0
+    refusals: Counter[str] = Counter()
+    for number in range(trials):
+        tally = Tally()
+        rng = np.random.default_rng([seed, number])
+        play = partial(play_wire, rng, number, 0.1, tally, server)
+        try:
+            with no_hang():
+                broken += play().problem is not None
+        except Exception:  # whatever else comes out is what this attack is after
+            broken += 1
+        refusals.update(tally.refusals)
+        faults += sum(tally.faults.values())
+    stopped = {"refused_with": refusals.most_common(1)[0][0]} if refusals else {}
+    return {**rate(broken, trials), **stopped, "faults": faults}
+
+
+def _damage(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(30, 1000)
+    return Findings(_damaged(trials, seed, None), _damaged(trials, seed, CarelessServer))
+
+
+ATTACKS = (
+    Attack(
+        id="A17",
+        title="Wrong shares never make a wrong sum",
+        stopped_by="commitments, key checks and surplus shares",
+        run=_share_tampering,
+    ),
+    Attack(
+        id="A18",
+        title="Damaged, doubled, late and reordered messages end in the exact sum or a typed error",
+        stopped_by="a strict decoder with bounds, and state machines that refuse what is not due",
+        run=_damage,
+    ),
+)

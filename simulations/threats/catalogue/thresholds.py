@@ -1,0 +1,67 @@
+"""A1 and A13: too few clients between the server and an input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from secagg import ClientSession, Mode
+from simulations.threats.adversary import Adversary
+from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.contexts import Members
+from simulations.threats.games import Setting, all_games, exact
+from simulations.threats.knowledge import Knowledge
+from simulations.threats.victims import Victims
+from simulations.threats.weak_clients import low_threshold, no_minimum
+
+_COLLUDERS = 3
+
+
+class PoolsShares(Adversary):
+    """Follows the protocol; combines the shares of its colluders alone."""
+
+    def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
+        super().__init__(victims, rng)
+        self.knowledge = Knowledge(self.context, threshold=_COLLUDERS)
+
+
+class NamesOneSurvivor(Adversary):
+    """Tells everybody that only the target and the colluders have survived."""
+
+    def survivors_for(self, u: int) -> Members:
+        """The thinnest set that the target is in."""
+        return tuple(sorted({self.target, *self.colluders}))
+
+
+def _collusion(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(15, 300)
+    setting = Setting(size=8, colluders=_COLLUDERS, mode=Mode.SEMI_HONEST)
+    return Findings(
+        all_games(PoolsShares, setting, trials, seed),
+        all_games(PoolsShares, setting, trials, seed, low_threshold(_COLLUDERS)),
+    )
+
+
+def _thin_sets(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(20, 500)
+    # The lowest threshold of a curious server: the consistency round stops this on its own.
+    setting = Setting(mode=Mode.SEMI_HONEST)
+    return Findings(
+        exact(NamesOneSurvivor, setting, trials, seed, ClientSession).figures(),
+        exact(NamesOneSurvivor, setting, trials, seed, no_minimum).figures(),
+    )
+
+
+ATTACKS = (
+    Attack(
+        id="A1",
+        title="A curious server with as many colluders as tolerated learns no single input",
+        stopped_by="a threshold above the number of colluders",
+        run=_collusion,
+    ),
+    Attack(
+        id="A13",
+        title="No sum is opened over fewer clients than agreed",
+        stopped_by="the client's own minimum for every announced set",
+        run=_thin_sets,
+    ),
+)

@@ -1,0 +1,82 @@
+"""A4 and A9: masked vectors that are read although nobody opened them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from secagg import ClientSession, SessionContext
+from simulations.threats.adversary import Adversary
+from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.contexts import Integers, Members, random_inputs
+from simulations.threats.games import Setting, exact
+from simulations.threats.victims import Victims
+from simulations.threats.weak_clients import NoSelfMask, weakened
+
+_SETTING = Setting()
+
+
+class LateUpload(Adversary):
+    """Says that the target is lost, and reads its upload when it arrives after all."""
+
+    def survivors_for(self, u: int) -> Members:
+        """Everybody but the target."""
+        return tuple(v for v in super().survivors_for(u) if v != self.target)
+
+    def claims(self) -> dict[int, Integers]:
+        """The target's upload without its pairwise masks."""
+        left = self.knowledge.peeled(self.target)
+        return {} if left is None else {self.target: left}
+
+
+def _late_upload(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(20, 500)
+    return Findings(
+        exact(LateUpload, _SETTING, trials, seed, ClientSession).figures(),
+        exact(LateUpload, _SETTING, trials, seed, NoSelfMask).figures(),
+    )
+
+
+def _mask_reuse(effort: Effort, seed: int) -> Findings:
+    """Two rounds of clients whose source of randomness repeats, as after a restored snapshot."""
+    trials = effort.choose(10, 250)
+    real = sum(_difference_is_open(_SETTING, seed, number, bound=True) for number in range(trials))
+    twin = sum(_difference_is_open(_SETTING, seed, number, bound=False) for number in range(trials))
+    return Findings(rate(real, trials), rate(twin, trials))
+
+
+def _difference_is_open(setting: Setting, seed: int, number: int, *, bound: bool) -> bool:
+    """Whether two uploads of a client differ by what its two inputs differ by."""
+    rng = np.random.default_rng([seed, number])
+    inputs, uploads = [], []
+    salt = rng.bytes(8)
+    for round_number in (2 * number, 2 * number + 1):
+        context = _context(setting, round_number, bound)
+        inputs.append(random_inputs(rng, context))
+        adversary = Adversary(Victims(context, inputs[-1], [], salt), rng)
+        adversary.run()
+        uploads.append({each.sender: each.vector for each in adversary.knowledge.uploads})
+    modulus = context.field.modulus
+    before, after = (each[0].astype(object) for each in inputs)
+    first, second = (each[0].astype(object) for each in uploads)
+    return np.array_equal((second - first) % modulus, (after - before) % modulus)
+
+
+def _context(setting: Setting, number: int, bound: bool) -> SessionContext:
+    context = setting.context(number)
+    return context if bound else weakened(context, hash=bytes(32))
+
+
+ATTACKS = (
+    Attack(
+        id="A4",
+        title="A late upload of a client that was declared lost stays masked",
+        stopped_by="the self mask",
+        run=_late_upload,
+    ),
+    Attack(
+        id="A9",
+        title="Two rounds never use the same masks, even if a client's randomness repeats",
+        stopped_by="the round's hash in every derivation of a mask key",
+        run=_mask_reuse,
+    ),
+)

@@ -1,0 +1,305 @@
+"""The games that an adversary plays: Exact, IND-sum and Span.
+
+Each plays many rounds against fresh victims and says how often the adversary won. What an adversary
+claims is compared with what the victims really put in; a wrong claim wins nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from secagg import ClientSession, Mode, SessionContext, lowest_threshold
+from simulations.audits.base import Figures
+from simulations.threats.adversary import Adversary
+from simulations.threats.contexts import Integers, cohort_keys, random_inputs
+from simulations.threats.rates import rate
+from simulations.threats.victims import SessionMaker, Victims, refusal
+
+AdversaryMaker = Callable[[Victims, np.random.Generator], Adversary]
+"""A subclass of `Adversary`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The round that an attack takes place in.
+
+    Attributes:
+        size: clients of the cohort.
+        colluders: of them, how many work for the server; as many as the round tolerates.
+        lost: clients that the round can lose.
+        mode: what the server is trusted with.
+        threshold: t; the lowest that is accepted if None.
+        removal: which removable seeds are given up when 0, 1, ... clients are lost, as bit masks.
+        degree: of the graph; 0 for the complete one.
+        bits: of a field element.
+        length: of the vectors.
+
+    Raises:
+        ParameterError: `context` does, if these do not go together.
+    """
+
+    size: int = 6
+    colluders: int = 1
+    lost: int = 2
+    mode: Mode = Mode.ACTIVE
+    threshold: int | None = None
+    removal: tuple[int, ...] = ()
+    degree: int = 0
+    bits: int = 16
+    length: int = 8
+
+    def context(self, number: int) -> SessionContext:
+        """The context of round `number`."""
+        lowest = lowest_threshold(self.size, self.colluders, self.mode, self.degree)
+        return SessionContext(
+            session_id=bytes(16),
+            round_number=number,
+            cohort=cohort_keys(self.size),
+            threshold=lowest if self.threshold is None else self.threshold,
+            minimum_survivors=self.size - self.lost,
+            mode=self.mode,
+            tolerated_colluders=self.colluders,
+            degree=self.degree,
+            removal=self.removal,
+            bits=self.bits,
+            length=self.length,
+            application_digest=bytes(32),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a game.
+
+    Attributes:
+        trials: rounds played.
+        wins: of them.
+        chance: the share that guessing wins.
+        refusals: typed errors of clients, by type and reason.
+        seen: further figures of the attack.
+    """
+
+    trials: int
+    wins: int
+    chance: float
+    refusals: Counter[str]
+    seen: Figures = field(default_factory=dict)
+
+    def figures(self) -> Figures:
+        """The rate with its interval, and the most frequent refusal."""
+        stopped = {"refused_with": self.refusals.most_common(1)[0][0]} if self.refusals else {}
+        return {**rate(self.wins, self.trials, self.chance), **stopped, **self.seen}
+
+
+@dataclass(slots=True)
+class _Table:
+    """Deals rounds, one seed for all of them."""
+
+    attack: AdversaryMaker
+    setting: Setting
+    session: SessionMaker
+    seed: int
+    refusals: Counter[str] = field(default_factory=Counter)
+
+    def deal(self, number: int) -> tuple[np.random.Generator, SessionContext, Integers]:
+        """Randomness, context and inputs of one round."""
+        rng = np.random.default_rng([self.seed, number])
+        context = self.setting.context(number)
+        return rng, context, random_inputs(rng, context)
+
+    def seat(
+        self, rng: np.random.Generator, context: SessionContext, inputs: Integers
+    ) -> Adversary:
+        """An adversary and its victims, before the round."""
+        drawn = rng.permutation(context.size)[: context.tolerated_colluders]
+        victims = Victims(
+            context,
+            inputs,
+            [int(u) for u in drawn],
+            rng.bytes(8),
+            self.session,
+            lambda error: self.refusals.update([refusal(error)]),
+        )
+        return self.attack(victims, rng)
+
+
+def play(
+    attack: AdversaryMaker,
+    setting: Setting,
+    trials: int,
+    seed: int,
+    session: SessionMaker,
+    won: Callable[[Adversary, Integers], bool],
+) -> Outcome:
+    """A game of one's own.
+
+    Args:
+        attack: the adversary.
+        setting: of every round.
+        trials: rounds to play.
+        seed: fixes everything.
+        session: what honest clients run.
+        won: whether the adversary has won, given what all clients put in.
+    """
+    table = _Table(attack, setting, session, seed)
+    wins = 0
+    for number in range(trials):
+        rng, context, inputs = table.deal(number)
+        adversary = table.seat(rng, context, inputs)
+        adversary.run()
+        wins += won(adversary, inputs)
+    return Outcome(trials, wins, 0.0, table.refusals)
+
+
+def exact(
+    attack: AdversaryMaker,
+    setting: Setting,
+    trials: int,
+    seed: int,
+    session: SessionMaker = ClientSession,
+) -> Outcome:
+    """The adversary has to say what one honest client put in, all coordinates of it.
+
+    Inputs are uniform, so a right claim is no accident.
+
+    Args:
+        attack: the adversary; its `claims` are what counts.
+        setting, trials, seed, session: as in `play`.
+    """
+    return play(attack, setting, trials, seed, session, _claims_an_input)
+
+
+def ind_sum(
+    attack: AdversaryMaker,
+    setting: Setting,
+    trials: int,
+    seed: int,
+    session: SessionMaker = ClientSession,
+) -> Outcome:
+    """Two honest inputs that the adversary knows are swapped or not; it has to say which.
+
+    The adversary knows all other inputs, too. A sum over as many honest clients as promised is its
+    to have, whoever is in it; one over fewer that has exactly one of the two tells. Without such a
+    sum it guesses.
+
+    Args:
+        attack, setting, trials, seed, session: as in `play`.
+    """
+    table = _Table(attack, setting, session, seed)
+    wins = 0
+    for number in range(trials):
+        rng, context, inputs = table.deal(number)
+        swapped = bool(rng.integers(2))
+        coin = bool(rng.integers(2))
+        dealt = inputs.copy()
+        adversary = table.seat(rng, context, dealt)
+        one = adversary.target
+        other = next(v for v in adversary.everybody if v not in adversary.colluders | {one})
+        if swapped:
+            dealt[[one, other]] = inputs[[other, one]]
+        adversary.run()
+        known = _tell_apart(adversary, dealt, inputs, one, other)
+        wins += (coin if known is None else known) == swapped
+    return Outcome(trials, wins, 0.5, table.refusals)
+
+
+def span(
+    attack: AdversaryMaker,
+    setting: Setting,
+    trials: int,
+    seed: int,
+    session: SessionMaker = ClientSession,
+) -> Outcome:
+    """The adversary has to open a sum over fewer honest clients than promised, or two sums.
+
+    Args:
+        attack, setting, trials, seed, session: as in `play`.
+
+    Returns:
+        With `smallest`, the fewest honest clients of any sum that was opened (-1: none was), and
+        `promised`, the fewest that there may be.
+    """
+    promised = setting.size - setting.lost - setting.colluders
+    sizes: list[int] = []
+
+    def too_much(adversary: Adversary, inputs: Integers) -> bool:
+        opened = [len(members) for members in honest_sums(adversary, inputs)]
+        sizes.extend(opened)
+        return len(opened) > 1 or min(opened, default=promised) < promised
+
+    outcome = play(attack, setting, trials, seed, session, too_much)
+    outcome.seen.update(smallest=min(sizes, default=-1), promised=promised)
+    return outcome
+
+
+def all_games(
+    attack: AdversaryMaker,
+    setting: Setting,
+    trials: int,
+    seed: int,
+    session: SessionMaker = ClientSession,
+) -> Figures:
+    """One attack in all three games: it succeeds if it wins one of them.
+
+    Args:
+        attack, setting, trials, seed, session: as in `play`.
+
+    Returns:
+        The figures of Exact; ``ind_sum_successes``, ``ind_sum_lower``; ``span_successes``,
+        ``smallest``, ``promised``.
+    """
+    guessed = ind_sum(attack, setting, trials, seed, session).figures()
+    opened = span(attack, setting, trials, seed, session).figures()
+    figures = exact(attack, setting, trials, seed, session).figures()
+    figures.update(
+        ind_sum_successes=guessed["successes"],
+        ind_sum_lower=guessed["lower"],
+        span_successes=opened["successes"],
+        smallest=opened["smallest"],
+        promised=opened["promised"],
+    )
+    figures["succeeded"] = any(bool(each["succeeded"]) for each in (figures, guessed, opened))
+    return figures
+
+
+def honest_sums(adversary: Adversary, inputs: Integers) -> set[frozenset[int]]:
+    """Sets of honest clients over which the adversary opened the right sum."""
+    modulus = adversary.context.field.modulus
+    found = set()
+    for opened in adversary.knowledge.sums():
+        right = inputs[list(opened.members)].astype(object).sum(axis=0) % modulus
+        honest = frozenset(opened.members) - adversary.colluders
+        if honest and np.array_equal(right, opened.vector):
+            found.add(honest)
+    return found
+
+
+def _claims_an_input(adversary: Adversary, inputs: Integers) -> bool:
+    claimed = adversary.claims().items()
+    return any(np.array_equal(vector, inputs[u]) for u, vector in claimed)
+
+
+def _tell_apart(
+    adversary: Adversary, dealt: Integers, inputs: Integers, one: int, other: int
+) -> bool | None:
+    """Whether the inputs of two clients were swapped, if a sum that must not be opened tells."""
+    context = adversary.context
+    modulus = context.field.modulus
+    promised = context.minimum_survivors - context.tolerated_colluders
+    for opened in adversary.knowledge.sums():
+        if len(set(opened.members) - adversary.colluders) >= promised:
+            continue
+        inside = {one, other} & set(opened.members)
+        if len(inside) == 1:
+            (u,) = inside
+            rest = [v for v in opened.members if v != u]
+            left = opened.vector.astype(object) - dealt[rest].astype(object).sum(axis=0)
+            own, swapped = inputs[u], inputs[other if u == one else one]
+            for answer, candidate in ((False, own), (True, swapped)):
+                if np.array_equal(left % modulus, candidate.astype(object) % modulus):
+                    return answer
+    return None

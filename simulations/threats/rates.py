@@ -1,0 +1,41 @@
+"""Success rates of attacks, with their intervals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from secagg import ParameterError
+from simulations.audits.base import Figures, require_count
+from simulations.audits.intervals import lower_bound, upper_bound
+
+CONFIDENCE: Final = 0.999
+"""Of every interval of a success rate, each side."""
+
+
+def rate(successes: int, trials: int, chance: float = 0.0) -> Figures:
+    """A success rate with its interval.
+
+    Args:
+        successes: in 0..trials.
+        trials: >= 1.
+        chance: the rate that mere guessing has.
+
+    Returns:
+        ``trials``, ``successes``, ``lower`` and ``upper`` bounds of Clopper and Pearson at
+        `CONFIDENCE` each, ``chance``, and ``succeeded``: the lower bound is above chance.
+
+    Raises:
+        ParameterError: the counts do not fit.
+    """
+    require_count("trials", trials, 1)
+    if not 0 <= successes <= trials:
+        raise ParameterError("successes", successes, f"an int in 0 .. {trials}")
+    lower = float(lower_bound(successes, trials, 1.0 - CONFIDENCE))
+    return {
+        "trials": trials,
+        "successes": successes,
+        "lower": lower,
+        "upper": float(upper_bound(successes, trials, 1.0 - CONFIDENCE)),
+        "chance": chance,
+        "succeeded": lower > chance,
+    }

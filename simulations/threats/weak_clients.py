@@ -1,0 +1,126 @@
+"""Clients with one defence missing, for attacks that must then succeed. Never use them.
+
+Most defences are checks of what the server says against the context. A client without such a check
+runs the product's code on a context that says something else, under the same hash: `weakened`. The
+others change one answer of the product's session.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from secagg import ClientSession, FieldVector, Identity, Mode, SessionContext
+from secagg.client import held_by
+from secagg.client_states import Masked, Party, Ready
+from secagg.field import pack, unpack
+from secagg.masks import self_key
+from secagg.messages import (
+    AnyMessage,
+    MaskedInput,
+    SurvivorSet,
+    UnmaskShares,
+    shared_secrets,
+)
+from secagg.prg import accumulate_masks
+from secagg.roster import masked_input_parts
+from secagg.shamir import Rand, decode_share, encode_share
+from secagg.tags import Usage, encode_index
+from secagg.transitions import Local
+from simulations.threats.victims import SessionMaker
+
+
+def weakened(context: SessionContext, **changes: Any) -> SessionContext:
+    """The same context, hash included, with fields that no check has seen."""
+    weak = object.__new__(SessionContext)
+    for name in SessionContext.__dataclass_fields__:
+        object.__setattr__(weak, name, changes.get(name, getattr(context, name)))
+    return weak
+
+
+def believing(**changes: Any) -> SessionMaker:
+    """A client that believes other parameters than those it has agreed on."""
+
+    def make(context: SessionContext, u: int, identity: Identity, rand: Rand) -> ClientSession:
+        return ClientSession(weakened(context, **changes), u, identity, rand)
+
+    return make
+
+
+no_minimum = believing(minimum_survivors=1)
+"""Takes part in any sum, however small."""
+
+no_consistency = believing(mode=Mode.SEMI_HONEST)
+"""Gives up shares for the survivor set that it is told, and asks nobody what the others were."""
+
+
+def low_threshold(threshold: int) -> SessionMaker:
+    """Deals shares of which so many rebuild a secret, and counts on no colluders."""
+    return believing(threshold=threshold, tolerated_colluders=0)
+
+
+class NoSelfMask(ClientSession):
+    """Puts pairwise masks on its input, and none of its own."""
+
+    def submit(self, vector: FieldVector) -> AnyMessage:
+        """The upload, with the self mask taken off again."""
+        state, party = self._state, self._party
+        message = super().submit(vector)
+        if not isinstance(state, Ready) or not isinstance(message, MaskedInput):
+            return message
+        field = party.context.field
+        total = unpack(message.vector, party.context.length, field).elements.copy()
+        key = self_key(state.seed, state.roster.hash, party.index)
+        accumulate_masks(total, field, [key], [True])
+        packed = pack(FieldVector(field, total))
+        return _signed_upload(party, state, message, packed)
+
+
+class BothShares(ClientSession):
+    """Asked for shares, gives up both kinds for everybody, as if a request could name both."""
+
+    def receive(self, message: AnyMessage) -> AnyMessage | None:
+        """The answer, with shares of all secrets in place of one for each client."""
+        state = self._state
+        answer = super().receive(message)
+        if not isinstance(answer, UnmaskShares) or not isinstance(state, Masked):
+            return answer
+        party = self._party
+        owners = held_by(party.index, set(state.participants), state.roster.graph)
+        secrets = shared_secrets(party.context)
+        shares = b"".join(
+            encode_share(decode_share(state.held[owner], secrets)[:2]) for owner in owners
+        )
+        survivors = message.survivors if isinstance(message, SurvivorSet) else b""
+        signed = (state.roster.hash, encode_index(party.index), survivors, shares, answer.seeds)
+        signature = party.identity.sign(Usage.UNMASK, *signed)
+        return msgspec.structs.replace(answer, shares=shares, signature=signature)
+
+
+class ReusableSession(ClientSession):
+    """Answers one survivor set after another from the same state."""
+
+    def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
+        """The product's step; once its input is masked, the state stays as it was."""
+        state = self._state
+        answer = super()._step(event, payload)
+        if isinstance(state, Masked):
+            self._state = state
+        return answer
+
+
+class AbortsOnZero(ClientSession):
+    """Leaves the round if it has nothing to say: what it sends depends on its input."""
+
+    def submit(self, vector: FieldVector) -> AnyMessage:
+        """The upload, of inputs that are not zero."""
+        if not vector.elements.any():
+            self.abort()
+        return super().submit(vector)
+
+
+def _signed_upload(party: Party, state: Ready, message: MaskedInput, packed: bytes) -> MaskedInput:
+    parts = masked_input_parts(state.roster.hash, party.index, packed)
+    signature = party.identity.sign(Usage.INPUT, *parts)
+    return msgspec.structs.replace(message, vector=packed, signature=signature)
