@@ -1,10 +1,11 @@
 """Joins secagg, dp and sketch into rounds; still without sockets, threads or clocks."""
 
-from protocol.adapters.memory import Dropouts, MemoryRound, RoundOutcome, Stage
+from protocol.adapters.memory import Dropouts, MemoryRound
 from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate
 from protocol.capacity import bits_for
 from protocol.client import ClientPolicy, RoundClient
+from protocol.conduct import RoundOutcome, Stage
 from protocol.deployment import DeploymentPlan, PredictedError, plan_deployment
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.history import ClientHistory

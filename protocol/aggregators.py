@@ -15,20 +15,9 @@ from typing import Any, NoReturn, Protocol
 from numpy.typing import NDArray
 
 from dp import NoiseSeed
-from protocol.adapters.memory import (
-    PEER_ERRORS,
-    Clock,
-    Dropouts,
-    MemoryRound,
-    ReleaseHook,
-    RoundOutcome,
-    Stage,
-    explained,
-    left_after,
-    no_hook,
-    stages_of,
-)
+from protocol.adapters.memory import PEER_ERRORS, Dropouts, MemoryRound, left_after
 from protocol.client import ClientPolicy, RoundClient
+from protocol.conduct import Clock, ReleaseHook, RoundOutcome, Stage, explained, no_hook, stages_of
 from protocol.history import ClientHistory
 from protocol.parallel import in_order
 from protocol.pipeline import Pipeline

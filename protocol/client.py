@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from numpy.typing import NDArray
 
 from dp import NoiseSeed, PrivacyError
@@ -21,9 +22,20 @@ from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup
-from secagg import ClientSession, Identity, LocalProtocolError, Mode, ParameterError
+from secagg import (
+    ClientSession,
+    Identity,
+    LocalProtocolError,
+    Mode,
+    ParameterError,
+    RemoteProtocolError,
+)
 from secagg.keys import os_random
 from secagg.shamir import Rand
+from secagg.storage import ConsumedTokens, StoredStateError
+from secagg.storage import resume as resume_session
+from secagg.storage import suspend as suspend_session
+from secagg.transitions import ClientPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +126,11 @@ def noise_multiplier(setup: RoundSetup) -> float:
     """Standard deviation of the noise of the fewest honest survivors over the sensitivity."""
     coins = setup.fewest_honest * setup.parameters.coins
     return math.sqrt(coins / 4.0) / setup.parameters.l2_bound
+
+
+_STORED_VERSION = 1
+_Stored = tuple[int, bytes, bytes, bytes]
+"""Version, announcement, model digest, sealed session."""
 
 
 class RoundClient:
@@ -207,7 +224,68 @@ class RoundClient:
             raise
         return masked
 
+    def suspend(self) -> bytes:
+        """Take the round out of this object, for a host that restarts between messages.
+
+        What is stored holds secrets, sealed under a key that follows from our identity; `resume`
+        goes on from it, once. This object is of no use afterwards.
+
+        Raises:
+            LocalProtocolError: no round was joined, or it is over.
+        """
+        session, _, setup = self._joined()
+        digest = setup.parameters.model_digest
+        stored = (_STORED_VERSION, setup.announce(), digest, suspend_session(session))
+        return msgspec.msgpack.encode(stored)
+
+    def resume(self, stored: bytes, consumed: ConsumedTokens) -> None:
+        """Go on with a round that was suspended. The history is that of this object.
+
+        Args:
+            stored: what `suspend` returned.
+            consumed: the host's memory of what was resumed; see `secagg.storage`.
+
+        Raises:
+            LocalProtocolError: this object has a round already.
+            StoredStateError: nothing that `suspend` made for this identity, or resumed before.
+        """
+        if self._joined_round is not None:
+            raise LocalProtocolError("this client has already joined a round; make a new one")
+        setup, sealed = _stored_round(stored)
+        context = setup.context
+        if self._identity.public not in context.cohort:
+            raise StoredStateError("a stored round is that of another client")
+        index = context.cohort.index(self._identity.public)
+        # The announcement is not sealed; the context hash, which it has to give, is in the seal.
+        session = resume_session(sealed, context, index, self._identity, consumed, self._rand)
+        self._joined_round = session, Pipeline(setup), setup
+
+    @property
+    def setup(self) -> RoundSetup:
+        """Of the round that was joined.
+
+        Raises:
+            LocalProtocolError: none was.
+        """
+        return self._joined()[2]
+
+    @property
+    def phase(self) -> ClientPhase:
+        """Where the round is; `FRESH` before one is joined."""
+        return self._joined_round[0].phase if self._joined_round else ClientPhase.FRESH
+
     def _joined(self) -> tuple[ClientSession, Pipeline, RoundSetup]:
         if self._joined_round is None:
             raise LocalProtocolError("join a round first")
         return self._joined_round
+
+
+def _stored_round(stored: bytes) -> tuple[RoundSetup, bytes]:
+    """The public setup and the sealed session of a stored round."""
+    try:
+        version, announcement, digest, sealed = msgspec.msgpack.decode(stored, type=_Stored)
+        if version != _STORED_VERSION:
+            raise StoredStateError("a stored round has an unknown version")
+        return RoundSetup.from_announcement(announcement, digest), sealed
+    except (msgspec.MsgspecError, RemoteProtocolError, ParameterError) as error:
+        raise StoredStateError(f"a stored round is damaged: {error}") from None

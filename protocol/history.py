@@ -59,15 +59,15 @@ class ClientHistory:
         """Enter a round as answered, before anything is sent.
 
         Raises:
-            PolicyError: it was answered before, or would take the client beyond its goal; nothing
-                is entered.
+            PolicyError: it would take the client beyond its goal, and is not entered; or it was
+                answered before.
         """
-        pair = (setup.context.session_id, setup.context.round_number)
+        context = setup.context
         with self._lock:
-            if pair in self._answered:
-                raise PolicyError("round_number", pair[1], "a number it has not answered before")
             self._check(setup)
-            self._answered.add(pair)
+            if not self._enter(context.session_id, context.round_number):
+                valid = "a number it has not answered before"
+                raise PolicyError("round_number", context.round_number, valid)
 
     def charge(self, setup: RoundSetup) -> None:
         """Charge a round, before the client's masked update leaves.
@@ -78,7 +78,18 @@ class ClientHistory:
         with self._lock:
             self._check(setup)
             if self._goal:
+                self._pay(_worst_case(setup), setup)
                 self._spent.compose(_worst_case(setup))
+
+    def _enter(self, session_id: bytes, round_number: int) -> bool:
+        """Enter a round as answered; False if it was before. Called with the lock held."""
+        pair = (session_id, round_number)
+        known = pair in self._answered
+        self._answered.add(pair)
+        return not known
+
+    def _pay(self, event: Event, setup: RoundSetup) -> None:
+        """What else has to happen before a round is charged; nothing here."""
 
     def _check(self, setup: RoundSetup) -> None:
         if self._goal is None:

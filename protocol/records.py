@@ -57,7 +57,7 @@ class Records:
         self._budget = Budget(goal.epsilon, goal.delta)
         self._accounts = ClientAccounts(goal.reserve)
         for entry in ledger.entries():
-            _check_goal(entry.metadata, goal)
+            check_goal(entry.metadata, goal)
             self._accounts.replay(replayed_events(entry), listed_cohort(entry.metadata))
 
     def prepare(self, setup: RoundSetup, number: int, notes: Notes | None) -> Charge:
@@ -236,7 +236,12 @@ def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
     }
 
 
-def _check_goal(metadata: Mapping[str, Any], goal: PrivacyGoal) -> None:
-    recorded, wanted = metadata.get("goal"), goal_entry(goal)
+def check_goal(metadata: Mapping[str, Any], goal: PrivacyGoal | None) -> None:
+    """See that an entry was written under this goal.
+
+    Raises:
+        ParameterError: it was not.
+    """
+    recorded, wanted = metadata.get("goal"), goal_entry(goal) if goal else None
     if recorded != wanted:
         raise ParameterError("goal", wanted, f"that of the ledger, {recorded}, or a new ledger")

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from dp import CoinSchedule, FourEpsilons, Ledger, noise_multiplier_for_epsilon
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from protocol.adapters.memory import Dropouts, RoundOutcome
+from protocol.adapters.memory import Dropouts
 from protocol.aggregators import Aggregator, UpdateSource
 from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate
 from protocol.capacity import WRAP_PROBABILITY, bits_for
 from protocol.client import ClientPolicy
+from protocol.conduct import RoundOutcome
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.plan import default_graph
 from protocol.records import Notes, Records
@@ -297,7 +298,25 @@ class PrivateTraining:
             LedgerError: the event could not be made durable; the round ended before any client
                 gave anything up.
         """
-        setup = self._setup([identity.public for identity in cohort], model_digest)
+        setup = self.next_setup([identity.public for identity in cohort], model_digest)
+        return self.run_setup(setup, updates, dropouts, notes)
+
+    def run_setup(
+        self,
+        setup: RoundSetup,
+        updates: UpdateSource,
+        dropouts: Dropouts,
+        notes: Notes | None = None,
+    ) -> RoundResult:
+        """The round of a setup that `next_setup` made; see `run_round`.
+
+        Raises:
+            ParameterError: another round has been announced since, or it is of another run.
+        """
+        turn = (setup.context.session_id, setup.context.round_number)
+        if turn != (self._session_id, self._attempts):
+            valid = f"that of the next round, number {self._attempts} of this session"
+            raise ParameterError("setup", f"round number {turn[1]}", valid)
         charge = self._records.prepare(setup, self._number, notes)
         # A number that was announced is used up, or a client would answer one round twice.
         self._attempts += 1
@@ -305,23 +324,16 @@ class PrivateTraining:
         charge.settle(len(outcome.total.survivors))
         return self._release(setup, outcome)
 
-    def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
-        release = Pipeline(setup).decode(outcome.total)
-        number, rationale = self._number, self._decision.rationale
-        stats = measure(setup, release, number, self._previous)
-        self._decision = self._controller.step(self._decision.state, stats)
-        self._previous = release.update
-        self._number += 1
-        return RoundResult(
-            number=number,
-            release=release,
-            setup=setup,
-            outcome=outcome,
-            rationale=rationale,
-            epsilons=self._records.epsilons(self._plan.tolerated_colluders),
-        )
+    def next_setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundSetup:
+        """The next round, with a public seed of its own; nothing is announced or charged yet.
 
-    def _setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundSetup:
+        Args:
+            cohort: identity keys, in the order of their indices.
+            model_digest: 32-byte hash of the model that is sent to the cohort.
+
+        Raises:
+            ParameterError: another number of clients than planned.
+        """
         plan = self._plan
         if len(cohort) != plan.cohort:
             raise ParameterError("cohort", f"{len(cohort)} clients", f"{plan.cohort}, as planned")
@@ -338,6 +350,22 @@ class PrivateTraining:
             wrap_probability=plan.wrap_probability,
         )
         return plan.setup(parameters, cohort, self._session_id, self._attempts)
+
+    def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
+        release = Pipeline(setup).decode(outcome.total)
+        number, rationale = self._number, self._decision.rationale
+        stats = measure(setup, release, number, self._previous)
+        self._decision = self._controller.step(self._decision.state, stats)
+        self._previous = release.update
+        self._number += 1
+        return RoundResult(
+            number=number,
+            release=release,
+            setup=setup,
+            outcome=outcome,
+            rationale=rationale,
+            epsilons=self._records.epsilons(self._plan.tolerated_colluders),
+        )
 
 
 def measure(

@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protocol.adapters.memory import Dropouts, Stage, stages_of
+from protocol.adapters.memory import Dropouts
+from protocol.conduct import Stage, stages_of
 from protocol.errors import ConfigurationError
 from secagg import Mode
 from simulations.config import RunConfig, Server

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dp import PrivacyError
 from dp.accounting import gaussian_epsilon
 from dp.clipping import clip_l2
-from protocol.adapters.memory import Stage
+from protocol.conduct import Stage
 from protocol.parallel import in_order
 from protocol.training import PrivateTraining, RoundResult, TrainingState
 from secagg import Identity

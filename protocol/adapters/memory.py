@@ -1,74 +1,36 @@
-"""The wire of one round inside one process: delivers bytes, counts them, loses clients on schedule.
+"""The wire of one round inside one process: delivers bytes and loses clients on schedule.
 
-It also serves as the example of how a transport drives the sans-I/O parts: every byte that a
-network would carry passes through here as bytes. Two rules of it belong into any transport. A peer
-whose message is refused, or that refuses, is lost, and the round goes on without it. And the caller
-hears who survived *before* any client hears it: from then on clients give up what opens the sum, so
-its privacy must be paid for at that moment, whatever becomes of the round.
+It also serves as the example of a transport: every byte that a network would carry passes through
+here as bytes.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from dp import PrivacyError
-from protocol.errors import PolicyError
-from secagg import (
-    FieldSum,
-    Mode,
-    ProtocolError,
-    RemoteProtocolError,
-    ServerSession,
-    TooFewSurvivorsError,
+from protocol.conduct import (
+    Clock,
+    NoClock,
+    Outbound,
+    Refusal,
+    ReleaseHook,
+    RoundOutcome,
+    Stage,
+    conduct,
+    no_hook,
 )
-
-T = TypeVar("T")
-SERVER_PARTY = -1
-
-
-class Stage(enum.IntEnum):
-    """The message that a lost client never sends; it sent all before."""
-
-    ADVERTISE = 0
-    SHARE = 1
-    INPUT = 2
-    CONFIRM = 3
-    UNMASK = 4
-    RECOVER = 5
-
-    def __str__(self) -> str:
-        return self.name.lower()
-
+from protocol.errors import PolicyError
+from secagg import Mode, ProtocolError, ServerSession
 
 Dropouts = Mapping[int, Stage]
 """For each lost party, the first message that it does not send."""
 
-ReleaseHook = Callable[[int], None]
-"""Told the number of survivors once it is decided and before any message of the next stage is
-delivered. If it raises, the round ends there, and nobody has given anything up."""
-
 PEER_ERRORS = (ProtocolError, PrivacyError, PolicyError)
 """What a peer may raise and be lost for. Anything else is a mistake in the program."""
-
-
-MOST_REASONS = 3
-"""Reasons told with an error: usually they are all the same."""
-
-
-def no_hook(survivors: int) -> None:
-    """For sums that nobody accounts for."""
-
-
-def stages_of(mode: Mode) -> tuple[Stage, ...]:
-    """The stages of a round, in order."""
-    return tuple(stage for stage in Stage if mode is Mode.ACTIVE or stage is not Stage.CONFIRM)
 
 
 class Peer(Protocol):
@@ -82,44 +44,6 @@ class Peer(Protocol):
 
     def submit(self) -> bytes:
         """The masked input."""
-
-
-class Clock(Protocol):
-    """Measures who works; the caller owns time and may pass one in."""
-
-    def charge(self, party: int, work: Callable[[], T]) -> T:
-        """Do a piece of work on behalf of a party (`SERVER_PARTY` is the server)."""
-
-
-class NoClock:
-    """Measures nothing."""
-
-    def charge(self, party: int, work: Callable[[], T]) -> T:
-        """Just do the work."""
-        return work()
-
-
-@dataclass(frozen=True, slots=True)
-class RoundOutcome:
-    """The sum of a round and how it came about.
-
-    Attributes:
-        total: the exact sum in GF(p) and the survivors it is over.
-        bytes_up: bytes each party sent, by index.
-        bytes_down: bytes each party was sent, by index.
-        refused: parties lost because their message was refused or because they refused, and why.
-    """
-
-    total: FieldSum
-    bytes_up: dict[int, int] = field(default_factory=dict)
-    bytes_down: dict[int, int] = field(default_factory=dict)
-    refused: dict[int, str] = field(default_factory=dict)
-
-    def bytes_per_survivor(self) -> float:
-        """Mean bytes, sent and received, of a party whose input is in the sum."""
-        parties = self.total.survivors
-        total = sum(self.bytes_up.get(i, 0) + self.bytes_down.get(i, 0) for i in parties)
-        return total / len(parties)
 
 
 class MemoryRound:
@@ -152,72 +76,39 @@ class MemoryRound:
         self._dropouts = dropouts
         self._clock: Clock = clock or NoClock()
         self._before_release = before_release
-        self._up = dict.fromkeys(peers, 0)
-        self._down = dict.fromkeys(peers, 0)
-        self._refused: dict[int, str] = {}
+        self._gone: set[int] = set()
 
     def run(self, executor: Executor | None = None) -> RoundOutcome:
-        """All stages in order.
+        """All stages in order; raises what `conduct` does."""
+        return conduct(
+            self._server,
+            self._mode,
+            [(index, b"") for index in self._peers],
+            self._exchange,
+            self._before_release,
+            executor,
+            self._clock,
+        )
 
-        Raises:
-            TooFewSurvivorsError: with the reasons of refused parties in its notes.
-            RemoteProtocolError: the sum cannot be opened.
-        """
-        with explained(self._refused):
-            return self._run(executor)
-
-    def _run(self, executor: Executor | None) -> RoundOutcome:
-        for index, peer in self._peers.items():
-            if self._sends(index, Stage.ADVERTISE):
-                self._turn(index, peer.open)
-        for closed, stage in pairwise(stages_of(self._mode)):
-            outbound = self._charge_server(self._server.close_round_bytes)
-            if closed is Stage.INPUT:
-                self._before_release(len(self._server.survivors))
-            for index, data in outbound:
-                self._down[index] += len(data)
-                if self._sends(index, stage):
-                    self._turn(index, partial(_reply, self._peers[index], data))
-        total = self._charge_server(partial(self._server.unmask, executor))
-        return RoundOutcome(total, self._up, self._down, self._refused)
-
-    def _turn(self, index: int, work: Callable[[], bytes]) -> None:
-        """One party's work and the delivery of its message; either may be the end of it."""
-        try:
-            data = self._clock.charge(index, work)
-        except PEER_ERRORS as error:
-            self._refused[index] = str(error)
-            return
-        self._up[index] += len(data)
-        try:
-            self._charge_server(partial(self._server.receive_bytes, index, data))
-        except RemoteProtocolError as error:
-            self._refused[index] = str(error)
-
-    def _charge_server(self, work: Callable[[], T]) -> T:
-        return self._clock.charge(SERVER_PARTY, work)
-
-    def _sends(self, index: int, stage: Stage) -> bool:
-        return index not in self._refused and self._dropouts.get(index, len(Stage)) > stage
+    def _exchange(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
+        for index, data in messages:
+            if index in self._gone or self._dropouts.get(index, len(Stage)) <= stage:
+                continue
+            try:
+                answer = self._clock.charge(index, partial(_reply, self._peers[index], data))
+            except PEER_ERRORS as error:
+                self._gone.add(index)
+                yield index, Refusal(str(error))
+            else:
+                yield index, answer
 
 
 def _reply(peer: Peer, data: bytes) -> bytes:
     """A peer's answer; its masked input, if that is what it waits to send."""
+    if not data:
+        return peer.open()
     answer = peer.receive(data)
     return peer.submit() if answer is None else answer
-
-
-@contextmanager
-def explained(refused: Mapping[int, str]) -> Iterator[None]:
-    """Add to an error about too few survivors why parties were refused."""
-    try:
-        yield
-    except TooFewSurvivorsError as error:
-        for index, reason in list(refused.items())[:MOST_REASONS]:
-            error.add_note(f"party {index} was lost: {reason}")
-        if len(refused) > MOST_REASONS:
-            error.add_note(f"... and {len(refused) - MOST_REASONS} more were lost")
-        raise
 
 
 def left_after(size: int, dropouts: Dropouts, stage: Stage) -> tuple[int, ...]:

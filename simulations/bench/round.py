@@ -8,7 +8,8 @@ import statistics
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.adapters.memory import SERVER_PARTY, MemoryRound, Peer, Stage
+from protocol.adapters.memory import MemoryRound, Peer
+from protocol.conduct import SERVER_PARTY, Stage
 from protocol.plan import COMPLETE_UP_TO, GraphPlan, plan_graph
 from protocol.setup import RoundParameters, RoundSetup
 from secagg import (

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.client import ClientPolicy
+from protocol.conduct import Stage
 from protocol.pipeline import Pipeline
 from secagg import Mode, TooFewSurvivorsError
 

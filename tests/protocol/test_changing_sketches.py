@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dp import Ledger
-from protocol.adapters.memory import stages_of
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy, RoundClient
+from protocol.conduct import stages_of
 from protocol.pipeline import Pipeline
 from protocol.training import PrivateTraining, TrainingPlan
 from secagg import RemoteProtocolError, ServerSession

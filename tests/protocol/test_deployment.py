@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from dp import Ledger
-from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal
+from protocol.conduct import Stage
 from protocol.deployment import plan_deployment
 from protocol.training import PrivateTraining, TrainingPlan
 from secagg import Identity, ParameterError

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dp import Ledger, NoiseSeed
-from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal
+from protocol.conduct import Stage
 from protocol.training import PrivateTraining, TrainingPlan
 from secagg import Identity, LocalProtocolError
 from sketch.controllers import AdaptNorm

@@ -20,9 +20,9 @@ from dp import (
     replay,
 )
 from protocol.accounts import ClientAccounts
-from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal, calibrate, noise_excess
+from protocol.conduct import Stage
 from protocol.errors import PolicyError
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundEvents, RoundSetup, coin_schedule, removal_table

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dp import Ledger
-from protocol.adapters.memory import Stage
 from protocol.aggregators import IdealAggregator
+from protocol.conduct import Stage
 from protocol.config import build_plan
 from protocol.training import PrivateTraining
 from secagg import Identity

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dp import PrivacyError
 from dp.clipping import clip_l2
-from protocol.adapters.memory import Stage
+from protocol.conduct import Stage
 from simulations.config import RunConfig, demo_config
 from simulations.federated import CohortUpdates, Invitation
 from simulations.run.overrides import changed

@@ -1,0 +1,192 @@
+"""One round as its server sees it, stage after stage, whatever carries the messages.
+
+Two rules belong into every transport, and are kept here for all of them. A client whose message is
+refused, or that refuses, is lost, and the round goes on without it. And the caller hears who
+survived *before* any client hears it: from then on clients give up what opens the sum, so its
+privacy must be paid for at that moment, whatever becomes of the round.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar
+
+from secagg import FieldSum, Mode, RemoteProtocolError, ServerSession, TooFewSurvivorsError
+
+T = TypeVar("T")
+SERVER_PARTY = -1
+
+MOST_REASONS = 3
+"""Reasons told with an error: usually they are all the same."""
+
+
+class Stage(enum.IntEnum):
+    """The message that a lost client never sends; it sent all before."""
+
+    ADVERTISE = 0
+    SHARE = 1
+    INPUT = 2
+    CONFIRM = 3
+    UNMASK = 4
+    RECOVER = 5
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+def stages_of(mode: Mode) -> tuple[Stage, ...]:
+    """The stages of a round, in order."""
+    return tuple(stage for stage in Stage if mode is Mode.ACTIVE or stage is not Stage.CONFIRM)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What comes in place of a client's message if it leaves the round, and why it does."""
+
+    reason: str
+
+
+Outbound = Sequence[tuple[int, bytes]]
+"""A message for each client, by its index in the cohort."""
+
+Exchange = Callable[[Stage, Outbound], Iterable[tuple[int, bytes | Refusal]]]
+"""Delivers the messages of a stage and yields what comes back, in any order, until everybody has
+answered or the stage's time is up. A client that does not answer is lost. Answers are used as they
+are yielded: a transport that does not collect them keeps the server's memory at one vector."""
+
+ReleaseHook = Callable[[int], None]
+"""Told the number of survivors once it is decided and before any message of the next stage is
+delivered. If it raises, the round ends there, and nobody has given anything up."""
+
+
+def no_hook(survivors: int) -> None:
+    """For sums that nobody accounts for."""
+
+
+class Clock(Protocol):
+    """Measures who works; the caller owns time and may pass one in."""
+
+    def charge(self, party: int, work: Callable[[], T]) -> T:
+        """Do a piece of work on behalf of a party (`SERVER_PARTY` is the server)."""
+
+
+class NoClock:
+    """Measures nothing."""
+
+    def charge(self, party: int, work: Callable[[], T]) -> T:
+        """Just do the work."""
+        return work()
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutcome:
+    """The sum of a round and how it came about.
+
+    Attributes:
+        total: the exact sum in GF(p) and the survivors it is over.
+        bytes_up: bytes each party sent, by index.
+        bytes_down: bytes each party was sent, by index.
+        refused: parties lost because their message was refused or because they refused, and why.
+    """
+
+    total: FieldSum
+    bytes_up: dict[int, int] = field(default_factory=dict)
+    bytes_down: dict[int, int] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+
+    def bytes_per_survivor(self) -> float:
+        """Mean bytes, sent and received, of a party whose input is in the sum."""
+        parties = self.total.survivors
+        total = sum(self.bytes_up.get(i, 0) + self.bytes_down.get(i, 0) for i in parties)
+        return total / len(parties)
+
+
+def conduct(
+    server: ServerSession,
+    mode: Mode,
+    opening: Outbound,
+    exchange: Exchange,
+    before_release: ReleaseHook = no_hook,
+    executor: Executor | None = None,
+    clock: Clock | None = None,
+) -> RoundOutcome:
+    """Run all stages of a round.
+
+    Args:
+        server: fresh.
+        mode: whether there is a consistency round.
+        opening: what clients are sent first, and answer with their advertisements.
+        exchange: the transport.
+        before_release: told the number of survivors before any client is.
+        executor: optional, for unmasking.
+        clock: optional, for measurement.
+
+    Raises:
+        TooFewSurvivorsError: with the reasons of refused parties in its notes.
+        RemoteProtocolError: the sum cannot be opened.
+    """
+    books = _Books(dict.fromkeys(dict(opening), 0))
+    charge = partial((clock or NoClock()).charge, SERVER_PARTY)
+    messages = opening
+
+    def receive(index: int, data: bytes) -> None:
+        charge(partial(server.receive_bytes, index, data))
+
+    with explained(books.refused):
+        for stage in stages_of(mode):
+            books.sent(messages)
+            for index, answer in exchange(stage, messages) if messages else ():
+                books.took(
+                    index, answer, lambda i, data: charge(partial(server.receive_bytes, i, data))
+                )
+            if stage is Stage.RECOVER:
+                break
+            messages = charge(server.close_round_bytes)
+            if stage is Stage.INPUT:
+                before_release(len(server.survivors))
+        total = charge(partial(server.unmask, executor))
+    return RoundOutcome(total, books.up, books.down, books.refused)
+
+
+class _Books:
+    """Bytes and refusals of a round."""
+
+    def __init__(self, nothing: Mapping[int, int]) -> None:
+        self.up, self.down = dict(nothing), dict(nothing)
+        self.refused: dict[int, str] = {}
+
+    def sent(self, messages: Outbound) -> None:
+        """Count what goes down."""
+        for index, data in messages:
+            self.down[index] += len(data)
+
+    def took(
+        self, index: int, answer: bytes | Refusal, receive: Callable[[int, bytes], None]
+    ) -> None:
+        """Count what came up, and hand it to the server; either side may refuse."""
+        if isinstance(answer, Refusal):
+            self.refused[index] = answer.reason
+            return
+        self.up[index] = self.up.get(index, 0) + len(answer)
+        try:
+            receive(index, answer)
+        except RemoteProtocolError as error:
+            self.refused[index] = str(error)
+
+
+@contextmanager
+def explained(refused: Mapping[int, str]) -> Iterator[None]:
+    """Add to an error about too few survivors why parties were refused."""
+    try:
+        yield
+    except TooFewSurvivorsError as error:
+        for index, reason in list(refused.items())[:MOST_REASONS]:
+            error.add_note(f"party {index} was lost: {reason}")
+        if len(refused) > MOST_REASONS:
+            error.add_note(f"... and {len(refused) - MOST_REASONS} more were lost")
+        raise

@@ -1,0 +1,150 @@
+"""Rounds with clients elsewhere: what a transport has to carry, and nothing about how it does.
+
+The server calls an `Exchange` once for each stage. The client answers one message at a time, in one
+process or in a new one for each message. What travels is one byte string down and one up for each
+stage: five round trips with the consistency round, four without, one more if a client goes away
+after its upload and the noise has a surplus. The first message down is the round's announcement, so
+a model can travel with it and be trained on before the masked update is due, two stages later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+from numpy.typing import NDArray
+
+from protocol.adapters.memory import PEER_ERRORS, Dropouts
+from protocol.aggregators import NoiseSource, UpdateSource
+from protocol.client import RoundClient
+from protocol.conduct import (
+    Exchange,
+    Outbound,
+    Refusal,
+    ReleaseHook,
+    RoundOutcome,
+    Stage,
+    conduct,
+    no_hook,
+)
+from protocol.setup import RoundSetup
+from secagg import LocalProtocolError, ParameterError, ServerSession
+from secagg.transitions import ClientPhase
+
+_MESSAGE, _REFUSAL = b"\0", b"\1"
+MAX_REASON_BYTES = 200
+"""Of a client's reason for leaving: a stranger's words go into error messages."""
+
+UpdateMaker = Callable[[RoundSetup], NDArray[Any]]
+"""Makes a client's update when it is due: float32|float64[d]."""
+
+
+def own_updates(_: int) -> NDArray[Any]:
+    """In place of an update source: clients elsewhere have updates of their own."""
+    raise LocalProtocolError("clients elsewhere make their own updates")
+
+
+class RemoteAggregator:
+    """The server's side of rounds with clients elsewhere. An `Aggregator` for `PrivateTraining`.
+
+    Args:
+        exchange: the transport; it bounds the time of every stage.
+        executor: optional, for unmasking.
+    """
+
+    def __init__(self, exchange: Exchange, executor: Executor | None = None) -> None:
+        self._exchange = exchange
+        self._executor = executor
+
+    def run(
+        self,
+        setup: RoundSetup,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts | None = None,
+        noise: NoiseSource | None = None,
+        before_release: ReleaseHook = no_hook,
+    ) -> RoundOutcome:
+        """See `Aggregator.run`; updates and noise are the clients' own.
+
+        Raises:
+            ParameterError: dropouts are scheduled. Clients elsewhere get lost by themselves.
+        """
+        if dropouts:
+            raise ParameterError("dropouts", dict(dropouts), "empty: clients elsewhere just leave")
+        announcement = setup.announce()
+        return conduct(
+            ServerSession(setup.context),
+            setup.context.mode,
+            [(index, announcement) for index in range(setup.context.size)],
+            self._opened,
+            before_release,
+            self._executor,
+        )
+
+    def _opened(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
+        asked = {index for index, _ in messages}
+        for index, answer in self._exchange(stage, messages):
+            # A transport that mixes up its clients would have one lost for another.
+            if index not in asked:
+                raise LocalProtocolError(f"client {index} answered and was not asked")
+            yield index, open_answer(answer) if isinstance(answer, bytes) else answer
+
+
+class RemoteClient:
+    """The client's side: answers the server's messages of one round, one by one.
+
+    Args:
+        client: ours, fresh or resumed.
+        model_digest: 32-byte hash of the model that we received for this round.
+        update: called once, when the update is due.
+    """
+
+    def __init__(self, client: RoundClient, model_digest: bytes, update: UpdateMaker) -> None:
+        self._client = client
+        self._model_digest = model_digest
+        self._update = update
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be answered."""
+        return self._client.phase in (ClientPhase.FINISHED, ClientPhase.ABORTED)
+
+    def answer(self, data: bytes) -> bytes:
+        """What to send back.
+
+        Raises:
+            ProtocolError, PolicyError, PrivacyError: we leave the round. Send `refuse(error)`, so
+                that the server need not wait, and tell whoever runs this client.
+        """
+        if self._client.phase is ClientPhase.FRESH:
+            return _MESSAGE + self._client.join(data, self._model_digest)
+        reply = self._client.receive(data)
+        if reply is None:
+            reply = self._client.submit(self._update(self._client.setup))
+        return _MESSAGE + reply
+
+
+def refuse(error: Exception) -> bytes:
+    """The answer of a client that leaves: the type of its error and no more.
+
+    An error's words may depend on what the client holds; its own operator reads them, and nobody
+    else.
+    """
+    return _REFUSAL + type(error).__name__.encode()
+
+
+def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exception | None]:
+    """An answer for the server, and the error if we left the round."""
+    try:
+        return client.answer(data), None
+    except PEER_ERRORS as error:
+        return refuse(error), error
+
+
+def open_answer(data: bytes) -> bytes | Refusal:
+    """A client's message, or its refusal; anything else is left to the server to refuse."""
+    if data[:1] == _REFUSAL:
+        reason = data[1 : 1 + MAX_REASON_BYTES].decode("ascii", "replace")
+        return Refusal("".join(c if c.isprintable() else "?" for c in reason))
+    return data[1:] if data[:1] == _MESSAGE else Refusal("sent something that is no answer")
