@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from secagg import ParameterError
-from simulations.audits.base import Figures, require_count
+from simulations.audits.base import ALPHA, Figures, require_count
 from simulations.audits.intervals import lower_bound, upper_bound
 
 CONFIDENCE: Final = 0.999
@@ -22,7 +22,8 @@ def rate(successes: int, trials: int, chance: float = 0.0) -> Figures:
 
     Returns:
         ``trials``, ``successes``, ``lower`` and ``upper`` bounds of Clopper and Pearson at
-        `CONFIDENCE` each, ``chance``, and ``succeeded``: the lower bound is above chance.
+        `CONFIDENCE` each, ``chance``, and ``succeeded``: the rate is above chance, beyond what luck
+        does once in a million times. So a product at chance is accused once in a million runs.
 
     Raises:
         ParameterError: the counts do not fit.
@@ -30,12 +31,11 @@ def rate(successes: int, trials: int, chance: float = 0.0) -> Figures:
     require_count("trials", trials, 1)
     if not 0 <= successes <= trials:
         raise ParameterError("successes", successes, f"an int in 0 .. {trials}")
-    lower = float(lower_bound(successes, trials, 1.0 - CONFIDENCE))
     return {
         "trials": trials,
         "successes": successes,
-        "lower": lower,
+        "lower": float(lower_bound(successes, trials, 1.0 - CONFIDENCE)),
         "upper": float(upper_bound(successes, trials, 1.0 - CONFIDENCE)),
         "chance": chance,
-        "succeeded": lower > chance,
+        "succeeded": float(lower_bound(successes, trials, ALPHA)) > chance,
     }

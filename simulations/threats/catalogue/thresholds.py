@@ -33,7 +33,7 @@ class NamesOneSurvivor(Adversary):
 
 
 def _collusion(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(15, 300)
+    trials = effort.choose(20, 300)
     setting = Setting(size=8, colluders=_COLLUDERS, mode=Mode.SEMI_HONEST)
     return Findings(
         all_games(PoolsShares, setting, trials, seed),

@@ -118,7 +118,7 @@ def _exactly(attack: type[Adversary], setting: Setting, weak: SessionMaker) -> A
 
 
 def _split_view(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(15, 300)
+    trials = effort.choose(20, 300)
     return Findings(
         all_games(SplitsTheView, _ACTIVE, trials, seed),
         # The twin is the product itself where it trusts the server to tell everybody the same.

@@ -138,7 +138,10 @@ def test_a_rate_says_what_was_counted():
     assert figures["successes"] == 3
     assert figures["lower"] < 0.3 < figures["upper"]
     assert figures["succeeded"] is False
-    assert rate(10, 10, 0.5)["succeeded"] is True
+    # Ten right guesses in a row happen once in a thousand times, twenty once in a million.
+    assert rate(10, 10, 0.5)["lower"] > 0.5
+    assert rate(10, 10, 0.5)["succeeded"] is False
+    assert rate(20, 20, 0.5)["succeeded"] is True
     with pytest.raises(ParameterError, match="successes = 11"):
         rate(11, 10)
     with pytest.raises(ParameterError, match="trials = 0"):

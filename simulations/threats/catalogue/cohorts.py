@@ -1,0 +1,130 @@
+"""Who else is in the cohort: clients of the server's (A6), or the same ones as before (A10)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from protocol import ClientPolicy, PolicyError
+from simulations.audits.base import derived_seed
+from simulations.audits.paths import WholePath
+from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
+from simulations.threats.rounds.differencing import Differencing, smallest_difference
+from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
+from simulations.threats.rounds.parties import identities_of, public_keys
+from simulations.threats.rounds.released import GOAL, LENGTH, SMALL, BareRounds, play
+from simulations.threats.rounds.sybils import (
+    SYBIL_SETTINGS,
+    SYBILS,
+    SybilCohort,
+    scores_of_victim,
+)
+
+_JOINED: Final = "joined"
+
+# -- A6 ---------------------------------------------------------------------------------------
+
+
+def sybils(effort: Effort, seed: int) -> Findings:
+    """A6: see the module."""
+    crowd = SybilCohort.draw(seed)
+    policy = SYBIL_SETTINGS.plan.client_policy(LENGTH)
+    answers = _answers(crowd, policy, seed)
+    trials = effort.choose(1500, 20_000)
+    honest = crowd.setup.events(SYBILS + 1)
+    allowed = allowed_accuracy(honest.server)
+    worlds = np.random.default_rng(derived_seed(seed, "worlds")).integers(0, 2, trials)
+    # A client that refuses tells nothing, whatever its update: all scores are alike.
+    joined = sum(answer == _JOINED for answer in answers.values())
+    silent = guessing_rate(np.zeros(trials), worlds, 0.5, allowed)
+    rounds = effort.choose(3, 30)
+    exact = sum(crowd.recovered(derived_seed(seed, "round", i)) for i in range(rounds))
+    scores, middle = scores_of_victim(crowd, worlds, seed)
+    twin = guessing_rate(scores, worlds, middle, allowed)
+    full = _told(crowd.refuses(crowd.setup.context.cohort, policy))
+    return Findings(
+        {
+            **silent,
+            "succeeded": bool(silent["succeeded"]) or joined > 0,
+            "refused_with": "; ".join(f"{who}: {how}" for who, how in answers.items()),
+            "registered Sybils, a full cohort": full,
+            "accounted_epsilon": epsilon_of(honest.server, GOAL.delta),
+            "own_noise_epsilon": epsilon_of(honest.sybil, GOAL.delta),
+            "delta": GOAL.delta,
+            "own_noise_accuracy": allowed_accuracy(honest.sybil),
+        },
+        {
+            **twin,
+            "succeeded": bool(twin["succeeded"]) and exact == rounds,
+            "uploads_recovered": exact,
+            "real_rounds": rounds,
+        },
+    )
+
+
+def _answers(crowd: SybilCohort, policy: ClientPolicy, seed: int) -> dict[str, str]:
+    """How the victim answers where a registry or a policy protects it."""
+    known = [crowd.victim.public, *public_keys(identities_of(seed, SYBILS, "registered"))]
+    pair = SybilCohort.draw(seed, sybils=1)
+    everybody = crowd.setup.context.cohort
+    wary = replace(policy, minimum_colluders=SYBILS)
+    return {
+        "strangers": _told(crowd.refuses(known, policy)),
+        "registered Sybils, a cohort of two": _told(pair.refuses(everybody, policy)),
+        "registered Sybils, a policy that expects them": _told(crowd.refuses(everybody, wary)),
+    }
+
+
+def _told(error: PolicyError | None) -> str:
+    return f"{refusal(error)} ({error.parameter})" if error else _JOINED
+
+
+# -- A10 --------------------------------------------------------------------------------------
+
+
+def differencing(effort: Effort, seed: int) -> Findings:
+    """A10: see the module."""
+    pairs, differences = effort.choose(200, 5_000), effort.choose(10, 200)
+    found = []
+    for path in (WholePath(SMALL, seed), BareRounds(SMALL, seed)):
+        game = Differencing.draw(path, seed)
+        middle = float(game.integers @ game.integers) / 2.0
+        exact = sum(game.is_exact(pairs + number) for number in range(differences))
+        found.append(
+            {
+                **play(path, game.score, middle, pairs, derived_seed(seed, "worlds")),
+                "smallest_difference_set": smallest_difference(game.survivors()),
+                "exact_updates": exact,
+                "of_differences": differences,
+            }
+        )
+    real, twin = found
+    return Findings(
+        {**real, "succeeded": bool(real["succeeded"]) or real["exact_updates"] != 0},
+        {
+            **twin,
+            "succeeded": bool(twin["succeeded"])
+            and twin["exact_updates"] == twin["of_differences"],
+        },
+    )
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A6",
+        title="A client refuses cohorts of strangers, of too few, or of too many colluders",
+        stopped_by=(
+            "not by cryptography: the client's registry and its policy for cohorts; if the "
+            "operator registers Sybils, the client's own coins alone"
+        ),
+        run=sybils,
+    ),
+    Attack(
+        id="A10",
+        title="Sums over sets that differ in one client do not give its update",
+        stopped_by="noise in every sum; sets that differ in one client are not prevented",
+        run=differencing,
+    ),
+)

@@ -1,0 +1,126 @@
+"""Attacks on the noise: clients add none (A15) or tell theirs (A16); lone coordinates (A22)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from protocol import Pipeline
+from simulations.audits.base import Figures, Floats, derived_seed
+from simulations.audits.paths import Mistake, WholePath
+from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.rounds.released import LENGTH, SMALL, BareRounds, play
+from simulations.threats.rounds.thinning import (
+    COLLUDERS,
+    EARLY,
+    cheated_figures,
+    cheated_setup,
+    noise_left_figures,
+    thinning_settings,
+    without_margin,
+)
+
+
+def _thin(figures: Figures) -> Figures:
+    """A twin is caught only if guesses and the law both find its noise too thin."""
+    caught = float(figures["lower"]) > float(figures["chance"]) and bool(figures["law_rejected"])
+    return {**figures, "succeeded": caught}
+
+
+def missing_noise(effort: Effort, seed: int) -> Findings:
+    """A15: see the module."""
+    settings = thinning_settings(effort.choose(20_000, 400_000), exact_noise=True)
+    claimed = cheated_setup(settings.parameters(seed), settings, seed)
+    plain = replace(settings, exact_noise=False)
+    hopeful = cheated_setup(without_margin(plain, seed), plain, seed)
+    return Findings(
+        cheated_figures(claimed, claimed, seed),
+        _thin(cheated_figures(hopeful, claimed, seed)),
+    )
+
+
+def known_noise(effort: Effort, seed: int) -> Findings:
+    """A16: see the module."""
+    settings = thinning_settings(effort.choose(20_000, 400_000), exact_noise=False)
+    real = WholePath(settings, seed, real=True)
+    twin = replace(real, mistake=Mistake.NO_MARGIN)
+    return Findings(_less_colluders(real, seed), _thin(_less_colluders(twin, seed)))
+
+
+def _less_colluders(path: WholePath, seed: int) -> Figures:
+    """Subtract the noise of all colluders, and look at what is left."""
+    noise, survivors = path.noise_of(0, EARLY, COLLUDERS)
+    coins = path.claimed_coins(survivors, colluders=True)
+    return noise_left_figures(noise, coins, derived_seed(seed, "worlds"))
+
+
+# -- A22 --------------------------------------------------------------------------------------
+
+_TARGET: Final = 0
+_COORDINATE: Final = 3
+
+
+@dataclass(frozen=True)
+class LoneCoordinate:
+    """Rounds in which the target alone may touch one coordinate, as with the row of a rare word.
+
+    Attributes:
+        path: the product's rounds, or bare ones.
+        others: float64[n, d], updates that are zero there.
+    """
+
+    path: WholePath
+    others: Floats
+
+    @classmethod
+    def draw(cls, path: WholePath, seed: int) -> LoneCoordinate:
+        """Random inputs of the others, as long as the clip."""
+        rng = np.random.default_rng(derived_seed(seed, "others"))
+        others = rng.normal(size=(path.settings.cohort, LENGTH))
+        others[:, _COORDINATE] = 0.0
+        others *= path.settings.clip_l2 / np.linalg.norm(others, axis=1, keepdims=True)
+        others[_TARGET] = 0.0
+        return cls(path, others)
+
+    def score(self, number: int, world: int) -> float:
+        """The coordinate of the released mean; the target moves it as far as the clip allows."""
+        table = self.others.copy()
+        table[_TARGET, _COORDINATE] = world * self.path.settings.clip_l2
+        total = self.path.total(number, table, {})
+        return float(Pipeline(self.path.setup(number)).decode(total).update[_COORDINATE])
+
+
+def lone_coordinate(effort: Effort, seed: int) -> Findings:
+    """A22: see the module."""
+    rounds = effort.choose(300, 10_000)
+    middle = SMALL.clip_l2 / SMALL.cohort / 2.0
+
+    def play_on(path: WholePath) -> Figures:
+        score = LoneCoordinate.draw(path, seed).score
+        return play(path, score, middle, rounds, derived_seed(seed, "worlds"))
+
+    return Findings(play_on(WholePath(SMALL, seed)), play_on(BareRounds(SMALL, seed)))
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A15",
+        title="Clients that add no noise, and clients that vanish, leave the noise as accounted",
+        stopped_by="each client's coins are made for the fewest honest survivors",
+        run=missing_noise,
+    ),
+    Attack(
+        id="A16",
+        title="Less the noise of its colluders, the server's sum is as noisy as accounted",
+        stopped_by="the margin for tolerated colluders in every client's coins",
+        run=known_noise,
+    ),
+    Attack(
+        id="A22",
+        title="Whether a client touches a coordinate that nobody else does stays in doubt",
+        stopped_by="noise in every coordinate, touched or not",
+        run=lone_coordinate,
+    ),
+)

@@ -1,0 +1,174 @@
+"""Clients that are told different things about one round: models (A11) and parameters (A12)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from protocol import PolicyError, RoundSetup
+from secagg import Identity, centre
+from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
+from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
+from simulations.threats.rounds.lies import (
+    COINS,
+    OTHER_SHAPE,
+    Told,
+    high_digits,
+    lies,
+    strict_policy,
+    worse_rounds,
+)
+from simulations.threats.rounds.parties import TRUSTING, edited, identities_of, unbound
+from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
+from simulations.threats.rounds.suppression import ReluLayer, Suppression
+
+NO_MODEL: Final = hashlib.sha256(b"whatever the model is").digest()
+"""What victims hash that leave the model out."""
+
+# -- A11 --------------------------------------------------------------------------------------
+
+
+def inconsistent_models(effort: Effort, seed: int) -> Findings:
+    """A11: see the module."""
+    rounds = effort.choose(4, 40)
+    outcomes = [_split_models(seed, number, story) for number in range(rounds) for story in Story]
+    real = sum(outcome.involves(TARGET) for outcome in outcomes)
+    exact = sum(_suppressed_sum(seed, number) for number in range(rounds))
+    return Findings(
+        {
+            **rate(real, len(outcomes)),
+            "refused_with": _reasons(outcomes),
+            "sums_without_target": sum(len(outcome.sums) for outcome in outcomes),
+        },
+        {**rate(exact, rounds), "recovered": "every integer of the target's update"},
+    )
+
+
+def _split_models(seed: int, number: int, story: Story) -> SplitOutcome:
+    """One story, told to clients that hash the model they received."""
+    drawn = Suppression.draw(seed, number)
+    people = drawn.people(ReluLayer.digest)
+    return run_split(people, dict(enumerate(drawn.identities)), story)
+
+
+def _suppressed_sum(seed: int, number: int) -> bool:
+    """Whether the sum over victims is what the target put in, integer by integer."""
+    people = Suppression.draw(seed, number).people(lambda _: NO_MODEL)
+    outcome, target = SplitOutcome(), people[TARGET]
+    open_sum(people, target.setup.context, outcome)
+    own = target.sent()
+    # A target with nothing to hide would prove nothing.
+    return bool(own.any()) and any(np.array_equal(centre(t.vector), own) for t in outcome.sums)
+
+
+# -- A12 --------------------------------------------------------------------------------------
+
+
+def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
+    """A12: see the module."""
+    identities = identities_of(seed, COHORT)
+    setup = announced_round(identities, NO_MODEL, COINS, seed)
+    reasons: dict[str, list[str]] = {}
+    got = tried = 0
+    for name, lie in lies(seed).items():
+        told = Told(identities, setup, lie, seed)
+        outcomes = [_real_round(told, story) for story in Story]
+        reasons.setdefault(_reasons(outcomes), []).append(name)
+        got += sum(outcome.involves(TARGET) for outcome in outcomes)
+        tried += len(outcomes)
+    opened = _unbound_sums(identities, setup, seed)
+    accepted, refused = _policies(setup, seed)
+    rounds = effort.choose(5, 50)
+    exact = sum(_digits_stand_out(identities, seed, number) for number in range(rounds))
+    return Findings(
+        {
+            **rate(got + accepted, tried + accepted + len(refused)),
+            "refused_with": "; ".join(f"{why} ({', '.join(of)})" for why, of in reasons.items()),
+            "told_to_all": "; ".join(refused),
+            "policies_passed": accepted,
+        },
+        {
+            **rate(exact, rounds),
+            "recovered": "every integer of the target's update at the scale of all others",
+            "sums_opened": len(opened),
+            "of_lies": len(lies(seed)) - len(OTHER_SHAPE),
+            "lies_not_noticed": ", ".join(opened),
+        },
+    )
+
+
+def _real_round(told: Told, story: Story) -> SplitOutcome:
+    """One story about one lie, with clients of the product."""
+    return run_split(told.people(product=True), dict(enumerate(told.identities)), story)
+
+
+def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) -> list[str]:
+    """Lies under which the sum of victims opens with the target in it."""
+    opened = []
+    for name, lie in lies(seed).items():
+        if name in OTHER_SHAPE:
+            continue
+        outcome = SplitOutcome()
+        people = Told(identities, setup, lie, seed).people(product=False)
+        open_sum(people, unbound(setup.context), outcome)
+        if outcome.involves(TARGET):
+            opened.append(name)
+    return opened
+
+
+def _digits_stand_out(identities: Sequence[Identity], seed: int, number: int) -> bool:
+    """Whether rounding the sum of victims to the target's scale gives the target's integers."""
+    setup = announced_round(identities, NO_MODEL, 0, seed, number)
+    people = Told(identities, setup, lies(seed)["scale"], seed).people(product=False)
+    outcome = SplitOutcome()
+    open_sum(people, unbound(setup.context), outcome)
+    own = high_digits(people[TARGET].sent())
+    sums = (high_digits(centre(total.vector)) for total in outcome.sums)
+    return bool(own.any()) and any(np.array_equal(found, own) for found in sums)
+
+
+# -- what a policy refuses, told to all -------------------------------------------------------
+
+
+def _policies(setup: RoundSetup, seed: int) -> tuple[int, list[str]]:
+    """How many worse rounds a strict policy accepts, and how it refuses the others.
+
+    A policy that refuses everything would pass as well: the round itself and, without the policy,
+    every worse one must be accepted.
+    """
+    policy, accepted, refused = strict_policy(setup), 0, []
+    policy.check(setup)
+    for name, changes in worse_rounds(seed).items():
+        worse = RoundSetup.from_announcement(edited(setup.announce(), **changes), NO_MODEL)
+        TRUSTING.check(worse)
+        try:
+            policy.check(worse)
+            accepted += 1
+        except PolicyError as error:
+            refused.append(f"{name}: {refusal(error)} ({error.parameter})")
+    return accepted, refused
+
+
+def _reasons(outcomes: Sequence[SplitOutcome]) -> str:
+    """How the target left, in the order of the stories; once each."""
+    errors = (outcome.refusals.get(TARGET) for outcome in outcomes)
+    return ", ".join(dict.fromkeys(refusal(error) for error in errors if error is not None))
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A11",
+        title="A server that sends different models gets no client's update",
+        stopped_by="the model's hash is in the context of every signature, seal and mask",
+        run=inconsistent_models,
+    ),
+    Attack(
+        id="A12",
+        title="A server that announces different parameters gets no client's update",
+        stopped_by="the parameters' hash is in the context; the client's policy sees the rest",
+        run=inconsistent_parameters,
+    ),
+)

@@ -1,0 +1,80 @@
+"""Rounds whose released sums an adversary looks at: with the product's noise, and without any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from protocol import PrivacyGoal, RoundParameters, RoundSetup
+from simulations.audits.base import Figures, Floats, Integers
+from simulations.audits.paths import PathSettings, WholePath
+from simulations.threats.rounds.games import allowed_accuracy, guessing_rate
+from sketch import Rotation, SketchSpec
+
+GOAL: Final = PrivacyGoal(1.0, 1e-5, 1)
+LENGTH: Final = 8
+
+SMALL: Final = PathSettings(
+    SketchSpec.identity(LENGTH), GOAL, cohort=4, tolerated_dropouts=1, tolerated_colluders=0
+)
+"""A round that is run hundreds of times."""
+
+
+@dataclass(frozen=True)
+class BareRounds(WholePath):
+    """The same rounds by clients that add no coins."""
+
+    @cached_property
+    def _bare(self) -> RoundSetup:
+        parameters = replace(self.settings.parameters(self.seed), coins=0)
+        keys = [identity.public for identity in self.identities]
+        return self.settings.plan.setup(parameters, keys, bytes(16), 0)
+
+    def setup(self, number: int) -> RoundSetup:
+        """See `WholePath.setup`; one and the same for all rounds, so only for the ideal sum."""
+        return self._bare
+
+
+def on_grid(parameters: RoundParameters, integers: Integers) -> Floats:
+    """Updates that turn into these integers without any rounding.
+
+    Args:
+        parameters: of the round; the sketch is the identity.
+        integers: int64[L] or int64[n, L] in integer units, of norm at most clip times scale.
+    """
+    rotation = Rotation(parameters.length, parameters.public_seed)
+    rows = np.atleast_2d(integers) / parameters.scale
+    updates = np.stack([rotation.inverse(row) for row in rows])
+    return updates.reshape(integers.shape)
+
+
+def long_vector(norm: float) -> Integers:
+    """int64[LENGTH]: an integer vector that is nearly as long as the norm, and not longer."""
+    vector = np.zeros(LENGTH, np.int64)
+    # Coordinate by coordinate, as large as the coordinate clip of such short vectors allows.
+    for index in range(LENGTH):
+        left = norm**2 - float(np.sum(vector**2))
+        vector[index] = int(min(np.sqrt(max(left, 0.0)), norm / np.sqrt(LENGTH) * 1.5))
+    return vector
+
+
+def play(
+    path: WholePath, score: Callable[[int, int], float], middle: float, rounds: int, seed: int
+) -> Figures:
+    """A guessing game over rounds: a fair coin decides the world of each.
+
+    Args:
+        path: what the rounds are accounted with, whatever its clients do.
+        score: runs round `number` in a world and scores what was released, larger in world 1.
+        middle: threshold of the guess.
+        rounds: how many.
+        seed: of the coins.
+    """
+    worlds = np.random.default_rng(seed).integers(0, 2, rounds)
+    scores = np.array([score(number, int(world)) for number, world in enumerate(worlds)])
+    event = path.claimed.events(path.settings.cohort).server
+    return guessing_rate(scores, worlds, middle, allowed_accuracy(event))

@@ -1,0 +1,170 @@
+"""How much noise is left in a sum once clients that cheat, collude or vanish are counted out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from dp import BinomialRelease, NoiseSeed, removed_noise
+from protocol import Dropouts, MemoryRound, PrivacyGoal, RoundParameters, RoundSetup, Stage
+from protocol.adapters.memory import Peer
+from secagg import FieldSum, ServerSession, centre
+from simulations.audits.base import Figures, Floats, derived_seed, noise_seed
+from simulations.audits.distribution import binomial_noise_test
+from simulations.audits.paths import PathSettings, repeatable
+from simulations.threats.rounds.games import allowed_accuracy, guessing_rate
+from simulations.threats.rounds.parties import (
+    OwnClient,
+    Participant,
+    identities_of,
+    public_keys,
+    real_client,
+)
+from sketch import SketchSpec
+
+GOAL: Final = PrivacyGoal(1.0, 1e-5, 1)
+COHORT: Final = 12
+LOST: Final = 3
+COLLUDERS: Final = (0, 1, 3)
+"""Clients that work for the server, as many as the rounds tolerate."""
+
+SHIFT: Final = 2.0
+"""What the adversary tries to see in one coordinate, in deviations of the accounted noise: where a
+thinner noise changes its accuracy most."""
+
+
+def thinning_settings(length: int, exact_noise: bool) -> PathSettings:
+    """Rounds of twelve clients: three may vanish, and three may work for the server."""
+    return PathSettings(
+        SketchSpec.identity(length),
+        GOAL,
+        cohort=COHORT,
+        tolerated_dropouts=LOST,
+        tolerated_colluders=len(COLLUDERS),
+        exact_noise=exact_noise,
+    )
+
+
+def noise_left_figures(noise: Floats, coins: int, seed: int) -> Figures:
+    """Whether the noise that is left hides as much as it is accounted with.
+
+    Every coordinate is a game of its own: in world 1 it is moved by `SHIFT` deviations. How often
+    that may be noticed follows from the coins that are accounted for; and the law of the noise is
+    held against theirs.
+
+    Args:
+        noise: float64[N], centred, integer units; what the server has not taken off.
+        coins: that the round's event for the server counts.
+        seed: of the worlds.
+
+    Returns:
+        The rate of right guesses, and the figures of the law test; ``succeeded`` if either finds
+        less noise than accounted.
+    """
+    shift = round(SHIFT * math.sqrt(coins / 4.0))
+    worlds = np.random.default_rng(seed).integers(0, 2, noise.size)
+    allowed = allowed_accuracy(BinomialRelease(coins, float(shift), shift, 1))
+    law = binomial_noise_test(noise, coins)
+    guessed = guessing_rate(noise + worlds * float(shift), worlds, shift / 2.0, allowed)
+    return {
+        **guessed,
+        "shift": shift,
+        "claimed_coins": coins,
+        "variance_ratio": law.variance_ratio,
+        "variance_tolerance": law.tolerance,
+        "chi_square_p_value": law.p_value,
+        "law_rejected": law.rejected,
+        "succeeded": bool(guessed["succeeded"]) or law.rejected,
+    }
+
+
+@dataclass(frozen=True)
+class CheatedRound:
+    """A real round in which some clients submit zeros without noise, and others vanish.
+
+    Attributes:
+        setup: what all take part in.
+        seed: fixes identities and the noise of the honest.
+        dropouts: who vanishes, and when.
+        cheaters: who adds no noise.
+    """
+
+    setup: RoundSetup
+    seed: int
+    dropouts: Dropouts
+    cheaters: Collection[int] = COLLUDERS
+
+    def noise(self) -> tuple[Floats, int]:
+        """float64[L] and the survivors: what is left in the sum, surplus batches taken off."""
+        total = self._run()
+        honest = [i for i in total.survivors if i not in self.cheaters]
+        return _honest_noise(self.setup, total, honest), len(total.survivors)
+
+    def _run(self) -> FieldSum:
+        setup, zeros = self.setup, np.zeros(self.setup.context.length, np.int64)
+        peers: dict[int, Peer] = {}
+        for index, identity in enumerate(identities_of(self.seed, COHORT, "cheated")):
+            rand = repeatable(self.seed, "cheated", index)
+            if index in self.cheaters:
+                peers[index] = OwnClient(setup, identity, zeros, rand)
+                continue
+            peers[index] = Participant(
+                real_client(identity, setup.context.cohort, rand=rand),
+                setup.announce(),
+                setup.parameters.model_digest,
+                zeros.astype(np.float64),
+                noise_seed(self.seed, "cheated", index),
+            )
+        server = ServerSession(setup.context)
+        return MemoryRound(server, setup.context.mode, peers, self.dropouts).run().total
+
+
+def cheated_setup(parameters: RoundParameters, settings: PathSettings, seed: int) -> RoundSetup:
+    """A round of these settings with these parameters."""
+    cohort = public_keys(identities_of(seed, COHORT, "cheated"))
+    return settings.plan.setup(parameters, cohort, bytes(16), 0)
+
+
+def without_margin(settings: PathSettings, seed: int) -> RoundParameters:
+    """Parameters whose noise is right if nobody cheats and nobody vanishes."""
+    hopeful = replace(settings, tolerated_dropouts=0, tolerated_colluders=0)
+    return replace(hopeful.parameters(seed), tolerated_dropouts=settings.tolerated_dropouts)
+
+
+def _honest_noise(setup: RoundSetup, total: FieldSum, honest: list[int]) -> Floats:
+    """Take off what honest survivors gave up; cheaters never added what they gave up."""
+    left, lost = centre(total.vector), setup.context.size - len(total.survivors)
+    schedule = setup.schedule
+    if schedule is None:
+        return np.asarray(left - len(honest) * (setup.parameters.coins % 2) / 2.0, np.float64)
+    for survivor in honest:
+        seeds = map(NoiseSeed, total.removed.get(survivor, ()))
+        given = dict(zip(schedule.removed(lost), seeds, strict=True))
+        left = left - removed_noise(given, schedule, lost, left.size)
+    return np.asarray(left - len(honest) * schedule.residual_offset(lost), np.float64)
+
+
+EARLY_AND_LATE: Final[Dropouts] = {2: Stage.INPUT, 5: Stage.INPUT, 7: Stage.UNMASK}
+"""Two never send their update; a third sends it and vanishes before the sum is opened."""
+
+EARLY: Final[Dropouts] = {2: Stage.INPUT, 5: Stage.INPUT, 7: Stage.INPUT}
+"""As many as the rounds tolerate: with fewer, noise that is not removable is more than needed."""
+
+
+def cheated_figures(setup: RoundSetup, claimed: RoundSetup, seed: int) -> Figures:
+    """Run a round with cheaters and dropouts, and hold it against what is accounted.
+
+    Args:
+        setup: what takes place.
+        claimed: what the accountant was told of it.
+        seed: fixes everything.
+    """
+    noise, survivors = CheatedRound(setup, seed, EARLY_AND_LATE).noise()
+    event = claimed.events(survivors).server
+    if not isinstance(event, BinomialRelease):
+        raise TypeError(f"a round without coins is accounted as {event}")
+    return noise_left_figures(noise, event.coins, derived_seed(seed, "worlds"))

@@ -1,0 +1,121 @@
+"""Sums in a field that may be too small, of clients that agree in one coordinate.
+
+The largest sums there are: every update is on the clip in one and the same rotated coordinate, so
+that all values before noise add up. Half of the rounds push upwards, the others downwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from protocol import MemoryRound, Pipeline, RoundParameters, RoundSetup
+from protocol.adapters.memory import Peer
+from secagg import FieldVector, PrimeField, ServerSession, centre, lift
+from secagg.field import add_into
+from simulations.audits.base import Floats, Integers, derived_bytes, noise_seed
+from simulations.audits.paths import PathSettings
+from simulations.threats.rounds.parties import (
+    Participant,
+    identities_of,
+    public_keys,
+    real_client,
+)
+from simulations.threats.rounds.released import GOAL, LENGTH, on_grid
+from sketch import PublicSeed, SketchSpec
+
+SETTINGS: Final = PathSettings(
+    SketchSpec.identity(LENGTH),
+    GOAL,
+    cohort=8,
+    tolerated_dropouts=0,
+    tolerated_colluders=0,
+    exact_noise=False,
+)
+LINF_BOUND: Final = 128
+"""Eight clients that agree reach 1024: no more fits a field of eleven bits, and noise comes on
+top."""
+COINS: Final = 64
+
+
+@dataclass(frozen=True)
+class ExtremeRounds:
+    """Rounds of the largest sums.
+
+    Attributes:
+        seed: fixes identities, public seed and noise.
+    """
+
+    seed: int
+
+    @cached_property
+    def setup(self) -> RoundSetup:
+        """The product's round, in the smallest field that its capacity proof allows."""
+        parameters = RoundParameters(
+            model_digest=bytes(32),
+            clip_l2=1.0,
+            sketch=SETTINGS.sketch,
+            sketch_clip_l2=1.0,
+            public_seed=PublicSeed(derived_bytes(self.seed, "public")),
+            scale=2.0 * LINF_BOUND,
+            linf_bound=LINF_BOUND,
+            coins=COINS,
+            tolerated_dropouts=0,
+        )
+        plan = replace(SETTINGS.plan, wrap_probability=0.0)
+        keys = public_keys(identities_of(self.seed, SETTINGS.cohort))
+        return plan.setup(parameters, keys, bytes(16), 0)
+
+    @cached_property
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(self.setup)
+
+    def update(self, number: int) -> Floats:
+        """float64[d]: on the clip, and beyond the bound of the one coordinate that it is in."""
+        pushed = np.zeros(LENGTH, np.int64)
+        pushed[number % LENGTH] = 2 * LINF_BOUND * (-1) ** (number // LENGTH)
+        return on_grid(self.setup.parameters, pushed)
+
+    def integers(self, number: int) -> Integers:
+        """int64[n, L]: what the clients of one round put behind their masks."""
+        update, cohort = self.update(number), self.setup.context.size
+        seeds = (noise_seed(self.seed, "wrap", number, index) for index in range(cohort))
+        return np.stack([centre(self._pipeline.encode(update, seed)) for seed in seeds])
+
+    def in_field(self, integers: Integers, bits: int) -> Integers:
+        """int64[L]: what a field of so many bits makes of their sum."""
+        field = PrimeField(bits)
+        total = field.zeros(integers.shape[1])
+        for row in integers:
+            add_into(total, lift(row, field))
+        return centre(FieldVector(field, total))
+
+    def in_real_round(self, number: int) -> bool:
+        """Whether the product's clients and server get the right sum of a round."""
+        setup = self.setup
+        identities = identities_of(self.seed, setup.context.size)
+        people = {
+            index: Participant(
+                real_client(identity, setup.context.cohort),
+                setup.announce(),
+                setup.parameters.model_digest,
+                self.update(number),
+                noise_seed(self.seed, "wrap", number, index),
+            )
+            for index, identity in enumerate(identities)
+        }
+        total = _opened(setup, people)
+        return bool(np.array_equal(total, self.integers(number).sum(axis=0)))
+
+    def smaller(self, bits: int) -> RoundSetup:
+        """The same round announced with another field; `CapacityError` if it is too small."""
+        return RoundSetup(replace(self.setup.context, bits=bits), self.setup.parameters)
+
+
+def _opened(setup: RoundSetup, people: Mapping[int, Peer]) -> Integers:
+    outcome = MemoryRound(ServerSession(setup.context), setup.context.mode, people, {}).run()
+    return centre(outcome.total.vector)

@@ -1,0 +1,149 @@
+"""Attacks on whole private rounds: the product holds, the twin falls, and a weakened product falls.
+
+Every attack is run by its own name; what it reports is looked at, not only whether it held.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from protocol import ClientPolicy, RoundSetup
+from simulations.audits.paths import WholePath
+from simulations.threats.catalogue import capacity, cohorts, noise, parameters
+from simulations.threats.catalogue.base import Effort
+from simulations.threats.rounds import thinning
+from simulations.threats.rounds.lies import lies, worse_rounds
+from simulations.threats.rounds.released import BareRounds
+from simulations.threats.rounds.suppression import ReluLayer
+
+ATTACKS = {
+    attack.id: attack
+    for module in (cohorts, parameters, noise, capacity)
+    for attack in module.ATTACKS
+}
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def checks():
+    """Every attack once."""
+    return {name: attack.check(Effort.QUICK, SEED) for name, attack in ATTACKS.items()}
+
+
+def test_the_list_is_complete():
+    assert set(ATTACKS) == {"A6", "A10", "A11", "A12", "A15", "A16", "A19", "A22"}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_the_product_holds_and_the_twin_falls(checks, name):
+    assert checks[name].held, checks[name].as_json()
+
+
+@pytest.mark.parametrize("name", ["A6", "A10", "A15", "A16", "A22"])
+def test_a_seed_gives_the_same_figures(checks, name):
+    assert ATTACKS[name].check(Effort.QUICK, SEED).as_json() == checks[name].as_json()
+
+
+class TestReports:
+    """What is told beside the rates."""
+
+    def test_sybils(self, checks):
+        real, twin = checks["A6"].with_defence, checks["A6"].without_defence
+        for parameter in ("cohort", "minimum_survivors", "tolerated_colluders"):
+            assert f"PolicyError ({parameter})" in real["refused_with"]
+        # Honest about what is left: registered Sybils are let in, and then few coins hide much.
+        assert real["registered Sybils, a full cohort"] == "joined"
+        assert real["own_noise_epsilon"] > 2.0 * real["accounted_epsilon"]
+        assert twin["chance"] < twin["accuracy"] < real["own_noise_accuracy"] + 0.03
+        assert twin["uploads_recovered"] == twin["real_rounds"]
+
+    def test_differencing(self, checks):
+        real, twin = checks["A10"].with_defence, checks["A10"].without_defence
+        assert real["smallest_difference_set"] == twin["smallest_difference_set"] == 1
+        assert real["exact_updates"] == 0
+        assert twin["exact_updates"] == twin["of_differences"]
+
+    def test_models(self, checks):
+        real = checks["A11"].with_defence
+        for reason in ("BAD_SIGNATURE", "SET_TOO_SMALL", "BAD_SEAL"):
+            assert f"RemoteProtocolError {reason}" in real["refused_with"]
+        # The others have a round of their own; the target is in none of them.
+        assert real["sums_without_target"] == real["trials"] // 3
+
+    def test_parameters(self, checks):
+        real, twin = checks["A12"].with_defence, checks["A12"].without_defence
+        for name in lies(SEED):
+            assert name in real["refused_with"]
+        for name in worse_rounds(SEED):
+            assert f"{name}: PolicyError" in real["told_to_all"]
+        assert twin["sums_opened"] == twin["of_lies"] == 11
+
+    @pytest.mark.parametrize(("name", "ratio"), [("A15", 7 / 12), ("A16", 6 / 9)])
+    def test_noise(self, checks, name, ratio):
+        real, twin = checks[name].with_defence, checks[name].without_defence
+        assert abs(real["variance_ratio"] - 1.0) < real["variance_tolerance"]
+        assert abs(twin["variance_ratio"] / ratio - 1.0) < twin["variance_tolerance"]
+
+    def test_capacity(self, checks):
+        real, twin = checks["A19"].with_defence, checks["A19"].without_defence
+        assert real["refused_with"].count("CapacityError") == 3
+        assert twin["bits"] == real["bits"] - 1
+        # Two bits are missing: eight times the bound alone is beyond the field.
+        assert twin[f"wrong_sums_at_{real['bits'] - 2}_bits"] == twin["trials"]
+
+
+class TestWeakenedProduct:
+    """With the defence taken from the product itself, the very same check does not hold."""
+
+    def test_a_hash_without_the_model(self, monkeypatch):
+        monkeypatch.setattr(ReluLayer, "digest", lambda self: parameters.NO_MODEL)
+        found = parameters.inconsistent_models(Effort.QUICK, SEED)
+        assert found.real["succeeded"]
+
+    def test_a_policy_that_accepts_everything(self, monkeypatch):
+        monkeypatch.setattr(parameters, "strict_policy", lambda setup: parameters.TRUSTING)
+        found = parameters.inconsistent_parameters(Effort.QUICK, SEED)
+        assert found.real["policies_passed"] == len(worse_rounds(SEED))
+        assert found.real["succeeded"]
+
+    @pytest.mark.parametrize("name", ["A10", "A22"])
+    def test_rounds_without_noise(self, monkeypatch, name):
+        module = {"A10": cohorts, "A22": noise}[name]
+        monkeypatch.setattr(module, "WholePath", BareRounds)
+        assert ATTACKS[name].run(Effort.QUICK, SEED).real["succeeded"]
+
+    def test_coins_without_a_margin(self, monkeypatch):
+        right = noise.cheated_setup
+
+        def thin(parameters, settings, seed):
+            fewer = dataclasses.replace(parameters, coins=parameters.coins * 7 // 12)
+            return right(fewer, settings, seed)
+
+        # The claim stays that of the right coins.
+        settings = thinning.thinning_settings(20_000, exact_noise=True)
+        claimed = right(settings.parameters(SEED), settings, SEED)
+        made = thin(settings.parameters(SEED), settings, SEED)
+        assert thinning.cheated_figures(made, claimed, SEED)["succeeded"]
+        assert not thinning.cheated_figures(claimed, claimed, SEED)["succeeded"]
+
+    def test_a_client_without_a_policy(self, monkeypatch):
+        monkeypatch.setattr(ClientPolicy, "check", lambda self, setup: None)
+        assert cohorts.sybils(Effort.QUICK, SEED).real["succeeded"]
+
+    def test_a_setup_without_the_capacity_proof(self, monkeypatch):
+        monkeypatch.setattr("protocol.setup.bits_for", lambda *_: 2)
+        assert capacity.wrap_around(Effort.QUICK, SEED).real["succeeded"]
+
+
+def test_the_claims_are_about_the_round_that_is_played():
+    """A game held against the event of another round would prove nothing."""
+    path = WholePath(cohorts.SMALL, SEED)
+    bare = BareRounds(cohorts.SMALL, SEED)
+    assert isinstance(path.claimed, RoundSetup)
+    assert path.claimed.parameters == bare.claimed.parameters
+    assert path.setup(0).parameters.coins == path.claimed.parameters.coins > 0
+    assert bare.setup(0).parameters.coins == 0
+    assert np.array_equal(path.setup(0).context.cohort, bare.setup(0).context.cohort)
