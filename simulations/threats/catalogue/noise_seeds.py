@@ -1,0 +1,116 @@
+"""A21: noise that can be predicted.
+
+* The product: `NoiseSeed.fresh`, 256 bits from the operating system.
+* The twin: the same coins from a Mersenne Twister under a 32-bit seed, which is what
+  `numpy.random.RandomState(seed)` and `numpy.random.seed` make of a seed. Two ways to choose it are
+  attacked: at random, with some bits told so that the search stays short and with the cost of all
+  2^32 worked out from a timed search; and the second at which the round ran, with nothing told but
+  the day.
+
+The adversary, and how it knows a right guess: `simulations.threats.seed_search.noise`.
+
+A second attack needs no victim. It counts seeds that occur twice among many: of N seeds of 32 bits
+none do with probability exp(-N^2 / 2^33). This would also find a product whose seeds are stretched
+from few bits, whatever makes them.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from dp import NoiseSeed
+from simulations.audits.base import ALPHA, Figures, derived_seed
+from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.seed_search.noise import (
+    SEED_BITS,
+    WEAK_BITS,
+    search_ours,
+    search_time_stamp,
+    search_weak,
+    told_window,
+)
+
+SEEDS_DRAWN: Final = math.ceil(math.sqrt(2.0 * (1 << WEAK_BITS) * -math.log(ALPHA)))
+"""So many that seeds of 32 bits are all different with probability `ALPHA` at most."""
+
+
+def repeated(seeds: Sequence[bytes] | Sequence[int]) -> int:
+    """How many seeds occurred before."""
+    return len(seeds) - len(set(seeds))
+
+
+def attack_ours(trials: int, tried_bits: int, rng: np.random.Generator) -> Figures:
+    """Both attacks on the product's seeds.
+
+    Args:
+        trials: rounds.
+        tried_bits: the adversary tries 2^tried_bits seeds, and is told as many bits as it is told
+            of the twin's.
+        rng: fixes the updates.
+    """
+    told_bits = WEAK_BITS - tried_bits
+    exact = rate(sum(search_ours(rng, told_bits, tried_bits) for _ in range(trials)), trials)
+    again = repeated([NoiseSeed.fresh().material for _ in range(SEEDS_DRAWN)])
+    return {
+        **exact,
+        "seed_bits": SEED_BITS,
+        "repeated_seeds": again,
+        "succeeded": bool(exact["succeeded"]) or again > 0,
+    }
+
+
+def attack_weak(trials: int, tried_bits: int, rng: np.random.Generator) -> Figures:
+    """Both attacks on seeds of 32 bits, and on time stamps."""
+    numbers = [secrets.randbits(WEAK_BITS) for _ in range(trials)]
+    played = [search_weak(rng, each, told_window(each, tried_bits)) for each in numbers]
+    exact = rate(sum(success for success, _ in played), trials)
+    few = np.frombuffer(secrets.token_bytes(WEAK_BITS // 8 * SEEDS_DRAWN), "<u4")
+    again = repeated(few.tolist())
+    stamp_found, stamp = search_time_stamp(rng)
+    return {
+        **exact,
+        "seed_bits": WEAK_BITS,
+        "repeated_seeds": again,
+        "time_stamp_found": stamp_found,
+        "time_stamp_candidates": stamp.tried,
+        "time_stamp_core_seconds": stamp.core_seconds,
+        "succeeded": bool(exact["succeeded"]) and again > 0 and stamp_found,
+    }
+
+
+def timed_search(tried_bits: int, rng: np.random.Generator) -> Figures:
+    """A larger search of the twin's seeds, and what all of them would cost."""
+    number = secrets.randbits(WEAK_BITS)
+    found, search = search_weak(rng, number, told_window(number, tried_bits))
+    return {**search.cost(1 << WEAK_BITS), "timed_search_found_it": found}
+
+
+def _run(effort: Effort, seed: int) -> Findings:
+    """A21."""
+    trials, tried_bits = effort.choose(5, 20), effort.choose(11, 14)
+    rng = np.random.default_rng(derived_seed(seed, "A21"))
+    common: Figures = {
+        "candidates_each": 1 << tried_bits,
+        "bits_told": WEAK_BITS - tried_bits,
+        "seeds_drawn": SEEDS_DRAWN,
+    }
+    real = attack_ours(trials, tried_bits, rng)
+    twin = attack_weak(trials, tried_bits, rng)
+    timed = timed_search(effort.choose(20, 26), rng)
+    succeeded = bool(twin["succeeded"]) and bool(timed["timed_search_found_it"])
+    return Findings(common | real, common | twin | timed | {"succeeded": succeeded})
+
+
+ATTACKS: tuple[Attack, ...] = (
+    Attack(
+        id="A21",
+        title="the seed of a client's noise is guessed, and the noise subtracted",
+        stopped_by="seeds of 256 bits from the operating system",
+        run=_run,
+    ),
+)

@@ -1,0 +1,112 @@
+"""An upload of ours with one mask left on it, under the same search as Flower's.
+
+The mask's key has 128 bits, so the server is told some: as many as in the search of the twin, which
+has 28. With all but a few of them told the search does find the key; a test shows that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from numpy.typing import NDArray
+
+from secagg import PrimeField
+from secagg.client_states import Ready
+from secagg.field import unpack
+from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
+from secagg.messages import MaskedInput, decode_from_client
+from secagg.prg import MASK_KEY_BYTES, accumulate_masks, expand_mask
+from simulations.audits.base import Integers
+from simulations.threats.flower.masks import LARGEST
+from simulations.threats.flower.our_round import BITS, COLLUDER, HONEST, LOST, VICTIM, OurRound
+from simulations.threats.seed_search import LOOKED_AT, Numbers, Peeled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OurUpload:
+    """The victim's upload with one mask left, and what is told about that mask's key.
+
+    Attributes:
+        peeled: what the server is left with.
+        plain: int64[length], the victim's vector.
+        told_bits: how many bits of the key the server is told.
+        told: those bits: the low ones of the key as a little-endian number.
+        tried_bits: the server tries so many of the bits that are left.
+    """
+
+    peeled: Peeled
+    plain: Integers
+    told_bits: int
+    told: int
+    tried_bits: int
+
+    def candidates(self) -> range:
+        """The first ones among all that agree with what is told."""
+        return range(1 << self.tried_bits)
+
+    def key(self, number: int) -> bytes:
+        """The key of a numbered candidate: what was told, and a guess of the rest."""
+        return (number << self.told_bits | self.told).to_bytes(MASK_KEY_BYTES, "little")
+
+    def first_elements(self, numbers: Numbers) -> NDArray[np.uint32]:
+        """The first elements of candidates' masks: one block of keystream for each.
+
+        A word that is no element is refused and drawn again elsewhere. That is left out here: it
+        makes a search miss the right key with probability 4 * 5 / 2^32.
+        """
+        blocks = b"".join(_first_block(self.key(number)) for number in numbers.tolist())
+        words = np.frombuffer(blocks, "<u4").reshape(-1, LOOKED_AT)
+        return np.ascontiguousarray(words.T, np.uint32)
+
+    def mask(self, number: int) -> Integers:
+        """The whole mask of a candidate: int64[length]."""
+        mask = expand_mask(PrimeField(BITS), self.key(number), self.plain.size)
+        return mask.astype(np.int64)
+
+
+def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits: int) -> OurUpload:
+    """A real round up to the uploads, and all masks taken off the victim's that can be.
+
+    An honest recovery rebuilds the victim's self-mask seed and the lost client's masking key, and
+    the colluder tells its own. Those secrets are read from the victim's session here: the same
+    keys, without the rest of the round.
+
+    Args:
+        length: coordinates, at least `LOOKED_AT`.
+        rng: fixes the inputs.
+        told_bits: how many bits of the last mask's key the server is told.
+        tried_bits: how many of the others it tries; told_bits + tried_bits <= 128.
+    """
+    round_ = OurRound(length, rng)
+    round_.until_shared()
+    state = round_.look_into(VICTIM)
+    upload = decode_from_client(data := round_.until_masked()[VICTIM], VICTIM, len(data))
+    if not isinstance(upload, MaskedInput):
+        raise TypeError(f"uploaded a {type(upload).__name__}")
+    field = round_.context.field
+    words = np.array(unpack(upload.vector, length, field).elements)
+    keys = [self_key(state.seed, state.roster.hash, VICTIM)]
+    keys += [_pair_key(state, peer) for peer in (COLLUDER, LOST)]
+    signs = [False, *(pairwise_is_subtracted(VICTIM, peer) for peer in (COLLUDER, LOST))]
+    accumulate_masks(words, field, keys, [not sign for sign in signs])
+    last = int.from_bytes(_pair_key(state, HONEST), "little")
+    subtracted = pairwise_is_subtracted(VICTIM, HONEST)
+    peeled = Peeled(words.astype(np.int64), subtracted, field.modulus, LARGEST)
+    told = last & ((1 << told_bits) - 1)
+    return OurUpload(peeled, round_.inputs[VICTIM], told_bits, told, tried_bits)
+
+
+def _pair_key(state: Ready, peer: int) -> bytes:
+    """Key of the mask that the victim shares with a peer."""
+    public = state.roster.advertisements[peer].masking_key
+    return pairwise_key(state.masking, public, state.roster.hash, VICTIM, peer)
+
+
+def _first_block(key: bytes) -> bytes:
+    """Counter block zero under a mask key: the first words of stream 0."""
+    # One block under one key, as in `secagg.prg`.
+    return Cipher(AES(key), ECB()).encryptor().update(bytes(16))  # noqa: S305

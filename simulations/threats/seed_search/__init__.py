@@ -1,0 +1,17 @@
+"""Searching the seeds of a generator whose seeds are too few."""
+
+from simulations.threats.seed_search.mersenne import mersenne_outputs
+from simulations.threats.seed_search.peeled import LOOKED_AT, Peeled, PeeledUpload, recovers, unmask
+from simulations.threats.seed_search.search import Numbers, Search, search_seeds
+
+__all__ = [
+    "LOOKED_AT",
+    "Numbers",
+    "Peeled",
+    "PeeledUpload",
+    "Search",
+    "mersenne_outputs",
+    "recovers",
+    "search_seeds",
+    "unmask",
+]

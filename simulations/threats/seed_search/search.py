@@ -1,0 +1,71 @@
+"""Trying candidates for a seed, block by block, and how long that takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulations.audits.base import Figures
+
+Numbers: TypeAlias = NDArray[np.uint64]
+"""Candidates by number: uint64[N]."""
+Expand: TypeAlias = Callable[[Numbers], NDArray[np.uint32]]
+"""The first words that candidates give: uint32[count, N] from uint64[N]."""
+Accept: TypeAlias = Callable[[NDArray[np.uint32]], NDArray[np.bool_]]
+"""Which candidates may be right, by their first words: bool[N]."""
+
+BLOCK = 1 << 15
+"""Candidates at a time: their first words stay in the second cache level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search found.
+
+    Attributes:
+        found: numbers of the accepted candidates, ascending.
+        tried: how many candidates there were.
+        core_seconds: what it took of one core; others may have used the machine meanwhile.
+    """
+
+    found: tuple[int, ...]
+    tried: int
+    core_seconds: float
+
+    def cost(self, seeds: int) -> Figures:
+        """What was measured, and what follows for all seeds.
+
+        Args:
+            seeds: how many there are.
+        """
+        rate = self.tried / self.core_seconds
+        return {
+            "timed_candidates": self.tried,
+            "timed_core_seconds": self.core_seconds,
+            "candidates_per_core_second": rate,
+            "all_seeds": seeds,
+            "core_seconds_for_all_seeds": seeds / rate,
+        }
+
+
+def search_seeds(candidates: range, expand: Expand, accept: Accept) -> Search:
+    """Try every candidate.
+
+    Args:
+        candidates: numbers, in steps of 1.
+        expand: makes the words to look at.
+        accept: looks at them.
+    """
+    found: list[int] = []
+    # One candidate that is not counted: compiling, and filling the caches, is no part of the rate.
+    accept(expand(np.array([candidates.start], np.uint64)))
+    start = time.process_time()
+    for first in range(candidates.start, candidates.stop, BLOCK):
+        numbers = np.arange(first, min(first + BLOCK, candidates.stop), dtype=np.uint64)
+        found += numbers[accept(expand(numbers))].tolist()
+    return Search(tuple(found), len(candidates), time.process_time() - start)
