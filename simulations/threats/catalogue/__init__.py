@@ -1,5 +1,41 @@
-"""The attack catalogue, A1 to A25: each with its defence and without."""
+"""The attack catalogue, A1 to A25: each with its defence and without.
 
+Source: the attacks that papers on secure aggregation and private federated learning describe; which
+ones, and what stops them, is in docs/threat-model.md.
+"""
+
+from simulations.threats.catalogue import (
+    aborts,
+    capacity,
+    cohorts,
+    inversion,
+    keys,
+    lies,
+    mask_generators,
+    membership,
+    noise,
+    noise_seeds,
+    parameters,
+    replays,
+    thresholds,
+    uploads,
+    views,
+)
 from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
 
-__all__ = ["Attack", "Effort", "Findings", "rate", "refusal"]
+CATALOGUE: tuple[Attack, ...] = tuple(
+    sorted(
+        (
+            attack
+            for topic in (
+                *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
+                *(noise, noise_seeds, parameters, replays, thresholds, uploads, views),
+            )
+            for attack in topic.ATTACKS
+        ),
+        key=lambda attack: int(attack.id[1:]),
+    )
+)
+"""All attacks, by number."""
+
+__all__ = ["CATALOGUE", "Attack", "Effort", "Findings", "rate", "refusal"]

@@ -1,0 +1,1 @@
+"""Gradient inversion: private pictures from updates, from sums, and from noised sums."""

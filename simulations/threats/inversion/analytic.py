@@ -1,0 +1,37 @@
+"""The input of a dense layer from its gradient, by one division.
+
+For y = W x + b and any loss, dL/dW_k = (dL/dy_k) x and dL/db_k = dL/dy_k. So for one example every
+row with dL/db_k != 0 gives x = (dL/dW_k) / (dL/db_k), whatever the rest of the network is, and
+whatever factor the gradient was scaled by: a clip does not help. For several examples the quotient
+is their mean weighted by dL/dy_k.
+
+Source: Phong et al. 2018 (IEEE TIFS 13(5)), section 3; Geiping et al. 2020 (arXiv 2003.14053),
+Proposition 3.1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulations.audits.base import Floats
+
+
+def row_ratio(weight: Floats, bias: Floats) -> Floats:
+    """Return the layer's input as the row with the largest bias gradient has it.
+
+    Args:
+        weight: dL/dW, float64[k, features].
+        bias: dL/db, float64[k].
+
+    Returns:
+        float64[1, features]; empty, float64[0, features], if all of dL/db is zero.
+    """
+    row = int(np.abs(bias).argmax())
+    if bias[row] == 0.0:
+        return np.empty((0, weight.shape[1]))
+    return np.asarray(weight[row] / bias[row])[None]
+
+
+def to_pixels(values: Floats) -> Floats:
+    """Undo the models' centring: values in [-1, 1] to pixels in [0, 1], cut off beyond."""
+    return np.clip((values + 1.0) / 2.0, 0.0, 1.0)

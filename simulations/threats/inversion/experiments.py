@@ -1,0 +1,166 @@
+"""The attacks, run on real models and pictures, each on a plain update, a sum and a noised sum.
+
+The attacker of a sum takes the mean update for what one client sent. The imprint is after the
+pictures of all clients, the others after those of client 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from protocol import PrivacyGoal
+from secagg import ParameterError
+from simulations.audits.base import derived_seed
+from simulations.models import DataShape, Task, Vector, build_task
+from simulations.models.convolutional import image_sides
+from simulations.threats.inversion.analytic import row_ratio, to_pixels
+from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
+from simulations.threats.inversion.labels import leaked_label
+from simulations.threats.inversion.optimisation import Search, invert
+from simulations.threats.inversion.pictures import Gallery, Recognition, distinct, drawn, flat
+from simulations.threats.inversion.results import Collected, Labels, Reconstructions
+from simulations.threats.inversion.views import Round, View, named
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Whose pictures are attacked, and behind what.
+
+    Attributes:
+        gallery: the pictures.
+        clients: n of every sum.
+        goal: of the noised sum.
+        seed: fixes everything.
+    """
+
+    gallery: Gallery
+    clients: int
+    goal: PrivacyGoal
+    seed: int
+
+    @property
+    def shape(self) -> DataShape:
+        """What a model has to know of the pictures."""
+        return DataShape.of(self.gallery.data)
+
+    def own(self, *labels: object) -> int:
+        """A seed for a part."""
+        return derived_seed(self.seed, self.gallery.data.name, *labels)
+
+    def honest_model(self, name: str) -> tuple[Task, Vector]:
+        """A model as it is before training."""
+        task = build_task(name, self.shape)
+        generator = torch.Generator().manual_seed(self.own("model", name) % 2**63)
+        return task, task.initial(generator)
+
+    def recognition(self, guesses: int) -> Recognition:
+        """When a picture counts as recovered by so many guesses."""
+        return Recognition.of(self.gallery.public, guesses, self.own("blind", guesses))
+
+    def result(self, attack: str, title: str, guesses: int, found: Collected) -> Reconstructions:
+        """Label what an attack found."""
+        _, height, width = image_sides(self.gallery.data.shape)
+        return Reconstructions(
+            attack,
+            title,
+            self.gallery.data.name,
+            (height, width),
+            self.recognition(guesses),
+            found.originals,
+            found.guesses,
+        )
+
+
+def rounds_of(
+    setting: Setting, task: Task, model: Vector, examples: int, count: int, about: str
+) -> Iterator[tuple[Round, list[np.ndarray], int]]:
+    """Yield rounds whose clients hold so many examples each, their positions, and a noise seed."""
+    rng = np.random.default_rng(setting.own(about))
+    for number in range(count):
+        held = drawn(setting.gallery.private, setting.clients * examples, rng)
+        members = list(held.reshape(setting.clients, examples))
+        yield (
+            Round.of(task, model, setting.gallery.private, members),
+            members,
+            setting.own(about, number),
+        )
+
+
+def attack_first_layer(setting: Setting, rounds: int) -> tuple[Reconstructions, Labels]:
+    """Picture by row ratio and label by sign, from clients with one example each.
+
+    On the perceptron of two hidden layers, untrained.
+    """
+    task, model = setting.honest_model("mlp60")
+    private, found = setting.gallery.private, Collected()
+    right = dict.fromkeys(View, 0)
+    for played, members, seed in rounds_of(setting, task, model, 1, rounds, "first layer"):
+        target = members[0]
+        for view in View:
+            gradient = named(task, played.gradient(view, setting.goal, seed))
+            first = [gradient[f"layer0.{part}"].numpy() for part in ("weight", "bias")]
+            found.add(view, flat(private, target), to_pixels(row_ratio(*first)))
+            label = leaked_label(gradient["layer2.bias"].numpy())
+            right[view] += int(label == private.labels[target[0]])
+    classes = setting.gallery.data.classes
+    labels = Labels(
+        setting.gallery.data.name, right, rounds, classes, permitted(setting.goal, 1.0 / classes)
+    )
+    return setting.result("row_ratio", "row ratio of the first layer", 1, found), labels
+
+
+def attack_by_search(setting: Setting, rounds: int, examples: int, steps: int) -> Reconstructions:
+    """Pictures by search, from clients with a few examples each; on the CNN, untrained."""
+    task, model = setting.honest_model("cnn")
+    private, found, about = setting.gallery.private, Collected(), f"search {examples}"
+    for played, members, seed in rounds_of(setting, task, model, examples, rounds, about):
+        target, search = members[0], Search(steps=steps, seed=seed % 2**63)
+        for view in View:
+            gradient = played.gradient(view, setting.goal, seed)
+            guesses = invert(
+                task,
+                model,
+                gradient,
+                private.labels[target],
+                setting.gallery.data.shape,
+                search,
+            )
+            found.add(view, flat(private, target), guesses)
+    many = "one picture" if examples == 1 else f"{examples} pictures"
+    return setting.result(f"search_{examples}", f"gradient matching, {many}", examples, found)
+
+
+def attack_by_imprint(setting: Setting, rounds: int, examples: int, bins: int) -> Reconstructions:
+    """Pictures by a malicious model, from clients with some examples each, all distinct."""
+    task = imprint_task(setting.shape, bins)
+    model = imprint_model(task, setting.gallery.public, setting.own("imprint model"))
+    private, found = setting.gallery.private, Collected()
+    rng = np.random.default_rng(setting.own("imprint"))
+    for number in range(rounds):
+        held = distinct(private, setting.clients * examples, rng)
+        members = list(held.reshape(setting.clients, examples))
+        played = Round.of(task, model, private, members)
+        for view in View:
+            gradient = played.gradient(view, setting.goal, setting.own("imprint", number))
+            wanted = members[0] if view is View.PLAIN else held
+            found.add(view, flat(private, wanted), read_bins(task, gradient))
+    return setting.result("imprint", f"malicious model with {bins} bins", bins, found)
+
+
+def permitted(goal: PrivacyGoal, chance: float) -> float:
+    """Share of right guesses at most, if without the client's update it is ``chance``.
+
+    P[right] <= e^epsilon P[right without the update] + delta, by the definition of (epsilon,
+    delta) for contributions replaced by zero. One round is all the goal is for.
+
+    Raises:
+        ParameterError: the goal is for several rounds.
+    """
+    if goal.rounds != 1:
+        raise ParameterError("goal", goal, "for one round")
+    return min(1.0, math.exp(goal.epsilon) * chance + goal.delta)

@@ -1,0 +1,73 @@
+"""A malicious model that sorts the pictures of a whole round into bins and hands them back.
+
+The server sends a network of the ordinary form, one ReLU layer and an output layer, with chosen
+parameters. All K hidden units measure the same h(x) = <w, x>, unit k with bias -c_k, and all feed
+the output alike. So dL/da_k = g_x is the same for all units that x activates, those with
+c_k < h(x), and
+
+    dL/dW_k - dL/dW_{k+1} = sum of g_x x,    dL/db_k - dL/db_{k+1} = sum of g_x
+
+over the pictures with c_k < h(x) <= c_{k+1}. If there is only one, the quotient is that picture,
+exactly. The c_k are quantiles of h over pictures that the server knows, so that bins fill evenly.
+
+Sums over clients are sums over more pictures: with bins enough, secure aggregation does not stop
+this. Clipping scales the pictures of one client alike and cancels in the quotient. The layer is
+made so small, and the output so steep, that almost the whole length of an update, all that the
+clip lets through, lies in the gradients that carry pictures.
+
+Source: Fowl et al. 2022 (arXiv 2110.13057), "Robbing the Fed", section 4.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import torch
+
+from simulations.audits.base import Floats
+from simulations.data import Split
+from simulations.models import DataShape, ReluMlpTask, Vector
+from simulations.threats.inversion.analytic import to_pixels
+from simulations.threats.inversion.views import named
+
+SHRINK: Final = 1e-4
+"""How small the first layer is: what it puts out enters the gradient of the second, and is lost."""
+
+NOTHING: Final = 1e-9
+"""A bin whose dL/db is at most this share of the largest is taken for empty."""
+
+
+def imprint_task(shape: DataShape, bins: int) -> ReluMlpTask:
+    """An ordinary network with one hidden layer of so many units."""
+    return ReluMlpTask(features=shape.features, width=bins, layers=1, classes=shape.classes)
+
+
+def imprint_model(task: ReluMlpTask, known: Split, seed: int) -> Vector:
+    """Malicious parameters float32[d] for pictures like those that are known."""
+    rng = np.random.default_rng(seed)
+    pixels = 2.0 * known.inputs.reshape(len(known), -1).astype(np.float64) - 1.0
+    direction = rng.standard_normal(task.features)
+    direction /= (pixels @ direction).std()
+    bins = np.quantile(pixels @ direction, np.arange(task.width) / task.width)
+    # Each label is as far from the uniform prediction as any other: g_x never vanishes.
+    signs = np.where(np.arange(task.classes) % 2, 1.0, -1.0)
+    steep = 1.0 / (SHRINK * task.width)
+    parameters = {
+        "layer0.weight": np.tile(SHRINK * direction, (task.width, 1)),
+        "layer0.bias": -SHRINK * bins,
+        "layer1.weight": np.tile(steep * signs[:, None], (1, task.width)),
+        "layer1.bias": np.zeros(task.classes),
+    }
+    return task.layout.flatten({name: torch.tensor(value) for name, value in parameters.items()})
+
+
+def read_bins(task: ReluMlpTask, gradient: Floats) -> Floats:
+    """Return what the bins hold as pictures float64[k, pixels], those that are not empty."""
+    parameters = named(task, gradient)
+    weight, bias = (parameters[name].numpy() for name in ("layer0.weight", "layer0.bias"))
+    # The last unit has nobody above it.
+    pictures = weight - np.concatenate([weight[1:], np.zeros_like(weight[:1])])
+    amounts = bias - np.append(bias[1:], 0.0)
+    full = np.abs(amounts) > NOTHING * np.abs(amounts).max()
+    return to_pixels(pictures[full] / amounts[full, None])

@@ -1,0 +1,85 @@
+"""How much noise it takes: one client's picture with everything in the attacker's favour.
+
+The malicious model has a single hidden unit that every picture activates, so nearly the whole
+length that the clip allows a client lies in one row: (x, 1), scaled. The attacker knows what all
+others sent and subtracts it. What is left is that row and the noise of the round. The scale of the
+row is read off its last entry, or estimated by the mean row of pictures that are known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from dp.clipping import clip_l2
+from simulations.audits.base import Floats
+from simulations.data import Split
+from simulations.models import ReluMlpTask
+from simulations.threats.inversion.analytic import to_pixels
+from simulations.threats.inversion.experiments import Setting
+from simulations.threats.inversion.imprint import imprint_model, imprint_task
+from simulations.threats.inversion.pictures import distinct, flat, psnr
+from simulations.threats.inversion.views import CLIP_L2, Round, View, named
+
+GUESSES: Final = 2
+"""At each picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noised:
+    """One round.
+
+    Attributes:
+        epsilon: that its noise was calibrated for; infinite for none.
+        psnr: of every client's picture, each attacked on its own, float64[n], dB.
+    """
+
+    epsilon: float
+    psnr: Floats
+
+    def recovered(self, threshold: float) -> int:
+        """How many pictures are beyond a threshold in dB."""
+        return int((self.psnr > threshold).sum())
+
+
+def pictures_by_epsilon(setting: Setting, epsilons: Sequence[float]) -> list[Noised]:
+    """Attack the pictures of one round behind different noise; one picture for each client.
+
+    The delta is that of the setting's goal.
+    """
+    task, public, private = imprint_task(setting.shape, 1), setting.gallery.public, setting.gallery
+    model = imprint_model(task, public, setting.own("one unit"))
+    rng = np.random.default_rng(setting.own("one each"))
+    held = distinct(private.private, setting.clients, rng)
+    played = Round.of(task, model, private.private, list(held.reshape(-1, 1)))
+    own = -np.stack([clip_l2(update, CLIP_L2).values for update in played.updates])
+    originals, found = flat(private.private, held), []
+    for epsilon in epsilons:
+        noise = setting.clients * _mean(setting, played, epsilon) - own.sum(axis=0)
+        guesses = [_pictures(task, each + noise, public) for each in own]
+        reached = [
+            psnr(each[None], guess)[0] for each, guess in zip(originals, guesses, strict=True)
+        ]
+        found.append(Noised(epsilon, np.array(reached)))
+    return found
+
+
+def _mean(setting: Setting, played: Round, epsilon: float) -> Floats:
+    """The mean gradient as released, with noise for an epsilon or none."""
+    seed = setting.own("by epsilon", epsilon)
+    if math.isinf(epsilon):
+        return played.gradient(View.SUM, setting.goal, seed)
+    return played.gradient(View.NOISED, replace(setting.goal, epsilon=epsilon), seed)
+
+
+def _pictures(task: ReluMlpTask, seen: Floats, public: Split) -> Floats:
+    """Read a row whose scale is unknown in two ways: float64[2, pixels]."""
+    parameters = named(task, seen)
+    row = np.append(parameters["layer0.weight"].numpy()[0], parameters["layer0.bias"].numpy())
+    usual = np.append((2.0 * flat(public) - 1.0).mean(axis=0), 1.0)
+    scales = np.array([row[-1], (row @ usual) / (usual @ usual)])
+    return to_pixels(row[:-1] / scales[:, None])

@@ -1,0 +1,155 @@
+"""What an attack on pictures or labels came to, for each of the three views.
+
+May use numpy only; must not know how the guesses come about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from simulations.audits.base import Figures, Floats
+from simulations.threats.inversion.pictures import Recognition, best_guesses, psnr
+from simulations.threats.inversion.views import View
+from simulations.threats.rates import rate
+
+
+class Result(Protocol):
+    """What one attack came to on each view."""
+
+    def rate(self, view: View) -> Figures:
+        """The share of successes, with its interval and ``succeeded``."""
+
+    def figures(self, view: View) -> Figures:
+        """Everything measured, under names of its own."""
+
+
+@dataclass(frozen=True)
+class Reconstructions:
+    """Pictures that one attack was after, and what it came up with.
+
+    Attributes:
+        attack: short name, as figures have it.
+        title: the same in words.
+        data: name of the data set.
+        side: rows and columns of a picture.
+        recognition: when a picture counts as recovered by this attack.
+        originals: float64[m, pixels] for each view; m may differ.
+        guesses: likewise, the best guess at each of them.
+    """
+
+    attack: str
+    title: str
+    data: str
+    side: tuple[int, int]
+    recognition: Recognition
+    originals: Mapping[View, Floats]
+    guesses: Mapping[View, Floats]
+
+    @property
+    def name(self) -> str:
+        """Data set and attack: unique among results."""
+        return f"{self.data.replace('-', '_')}_{self.attack}"
+
+    @cached_property
+    def psnr(self) -> dict[View, Floats]:
+        """PSNR of each picture, dB."""
+        return {
+            view: np.array(
+                [
+                    psnr(original[None], guess[None])[0]
+                    for original, guess in zip(
+                        self.originals[view], self.guesses[view], strict=True
+                    )
+                ]
+            )
+            for view in self.originals
+        }
+
+    def counts(self, view: View) -> tuple[int, int]:
+        """How many pictures were recovered, and of how many."""
+        reached = self.psnr[view]
+        return int((reached > self.recognition.threshold).sum()), len(reached)
+
+    def rate(self, view: View) -> Figures:
+        """The share of recovered pictures, against that of a blind attacker."""
+        return rate(*self.counts(view), self.recognition.chance)
+
+    def figures(self, view: View) -> Figures:
+        """PSNR and rate, each under the name of the result."""
+        reached, share = self.psnr[view], self.rate(view)
+        found: Figures = {
+            "mean_psnr_db": float(reached.mean()),
+            "best_psnr_db": float(reached.max()),
+            "threshold_db": self.recognition.threshold,
+            "recovered": share["successes"],
+            "pictures": share["trials"],
+            "lower": share["lower"],
+            "upper": share["upper"],
+            "chance": share["chance"],
+        }
+        return {f"{self.name}_{key}": value for key, value in found.items()}
+
+
+class Collected:
+    """Collects guesses at pictures, view by view."""
+
+    def __init__(self) -> None:
+        self._originals: dict[View, list[Floats]] = {view: [] for view in View}
+        self._guesses: dict[View, list[Floats]] = {view: [] for view in View}
+
+    def add(self, view: View, originals: Floats, guesses: Floats) -> None:
+        """Match guesses float64[k, pixels] in any order to originals float64[m, pixels]."""
+        self._originals[view].append(originals)
+        self._guesses[view].append(best_guesses(originals, guesses))
+
+    @property
+    def originals(self) -> dict[View, Floats]:
+        """All that were added."""
+        return {view: np.concatenate(parts) for view, parts in self._originals.items()}
+
+    @property
+    def guesses(self) -> dict[View, Floats]:
+        """The best guess at each."""
+        return {view: np.concatenate(parts) for view, parts in self._guesses.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Guesses at the label of one client's one example.
+
+    Attributes:
+        data: name of the data set.
+        right: how many guesses were right, for each view.
+        trials: rounds.
+        classes: labels, all as likely.
+        allowed: share of right guesses that the (epsilon, delta) of the noised round permits.
+    """
+
+    data: str
+    right: Mapping[View, int]
+    trials: int
+    classes: int
+    allowed: float
+
+    def rate(self, view: View) -> Figures:
+        """The share of right guesses; a success is more than (epsilon, delta) permits."""
+        share = rate(self.right[view], self.trials, self.allowed)
+        return {**share, "chance": 1.0 / self.classes}
+
+    def figures(self, view: View) -> Figures:
+        """Accuracy, its interval, chance, and what is permitted."""
+        share = self.rate(view)
+        found: Figures = {
+            "accuracy": self.right[view] / self.trials,
+            "guesses": self.trials,
+            "lower": share["lower"],
+            "upper": share["upper"],
+            "chance": share["chance"],
+            "allowed": self.allowed,
+        }
+        return {f"{self.data.replace('-', '_')}_label_{key}": value for key, value in found.items()}

@@ -1,0 +1,1 @@
+"""Membership inference: was a client in the sum, was an example in the training of the model."""

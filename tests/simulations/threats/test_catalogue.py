@@ -1,0 +1,52 @@
+"""The quick run of the whole catalogue: every attack fails on the product, and not without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from secagg import ParameterError
+from simulations.threats.catalogue import CATALOGUE, Attack, Effort, Findings
+from simulations.threats.catalogue.lies import _LIES
+from simulations.threats.faults.lies import LIES
+
+BY_ID = {attack.id: attack for attack in CATALOGUE}
+
+# What stops the attack on the product. Others are stopped by noise, masks or numbers.
+REFUSALS = {
+    "A3": "RemoteProtocolError MISSING_SIGNATURES",
+    "A5": "RemoteProtocolError BAD_SIGNATURE",
+    "A7": "RemoteProtocolError BAD_SIGNATURE",
+    "A8": "SessionAbortedError",
+    "A13": "RemoteProtocolError SET_TOO_SMALL",
+}
+
+
+def test_the_catalogue_is_whole_and_in_order():
+    assert list(BY_ID) == [f"A{number}" for number in range(1, 26)]
+    assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
+
+
+@pytest.mark.parametrize("attack", CATALOGUE, ids=lambda attack: attack.id)
+def test_an_attack_fails_and_succeeds_where_its_defence_is_missing(attack):
+    check = attack.check(Effort.QUICK, 1)
+    assert check.with_defence["succeeded"] is False, check.with_defence
+    assert check.without_defence["succeeded"] is True, check.without_defence
+    assert check.held
+    if attack.id in REFUSALS:
+        assert check.with_defence["refused_with"] == REFUSALS[attack.id]
+
+
+@pytest.mark.parametrize(("real", "twin"), [(True, True), (False, False), (True, False)])
+def test_a_check_does_not_hold_if_either_side_is_not_as_it_must_be(real, twin):
+    found = Findings({"succeeded": real}, {"succeeded": twin})
+    attack = Attack(id="A0", title="t", stopped_by="s", run=lambda effort, seed: found)
+    assert not attack.check(Effort.QUICK, 1).held
+
+
+def test_findings_say_on_both_sides_whether_the_attack_succeeded():
+    with pytest.raises(ParameterError, match="succeeded = None"):
+        Findings({"succeeded": True}, {})
+
+
+def test_the_lies_about_shares_are_those_of_the_fault_campaign():
+    assert set(_LIES) <= set(LIES)
