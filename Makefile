@@ -7,8 +7,16 @@ STAMP := $(VENV)/.installed
 # on common mirrors; set TORCH to any requirement you prefer (TORCH=torch==2.13.0+cu130, say).
 TORCH ?= torch==2.13.0
 PYTEST_WORKERS ?= auto
+# pfl needs Python before 3.13 and a dp-accounting before 0.6, so it has an environment of its own.
+PFL_PYTHON ?= $(PYTHON)
+PFL_VENV := .venv-pfl
+PFL_STAMP := $(PFL_VENV)/.installed
+FLOWER_VENV := .venv-flower
+FLOWER_STAMP := $(FLOWER_VENV)/.installed
+NVFLARE_VENV := .venv-nvflare
+NVFLARE_STAMP := $(NVFLARE_VENV)/.installed
 
-.PHONY: demo test lint types unit format clean
+.PHONY: demo test test-flower test-nvflare test-pfl lint types unit format clean
 
 demo: $(STAMP)
 	$(BIN)/veilsum demo --out demo-report
@@ -36,5 +44,45 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[sim,dev]"
 	touch $(STAMP)
 
+test-pfl: $(PFL_STAMP)
+	$(PFL_VENV)/bin/python -m pytest tests/protocol/adapters/test_pfl.py
+	$(PFL_VENV)/bin/python examples/pfl/digits.py
+
+# One call of pip, so that it looks for versions that suit both pfl and this project.
+$(PFL_STAMP): pyproject.toml
+	$(PFL_PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 13) and \
+		"pfl needs Python 3.11 or 3.12: make test-pfl PFL_PYTHON=python3.12")'
+	test -x $(PFL_VENV)/bin/python || $(PFL_PYTHON) -m venv $(PFL_VENV)
+	$(PFL_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(PFL_VENV)/bin/python -m pip install --quiet \
+		"$(TORCH)" --editable ".[pfl]" "scikit-learn>=1.5" "pytest>=8.3" "hypothesis>=6.120"
+	$(PFL_VENV)/bin/python -m pip check
+	touch $(PFL_STAMP)
+
+# Simulations need ray, which flwr brings with its own extra.
+test-flower: $(FLOWER_STAMP)
+	$(FLOWER_VENV)/bin/python -m pytest tests/protocol/adapters/flower
+
+$(FLOWER_STAMP): pyproject.toml
+	test -x $(FLOWER_VENV)/bin/python || $(PYTHON) -m venv $(FLOWER_VENV)
+	$(FLOWER_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(FLOWER_VENV)/bin/python -m pip install --quiet \
+		--editable ".[flower]" "flwr[simulation]>=1.41,<2" "scikit-learn>=1.5" "pytest>=8.3" \
+		"hypothesis>=6.120"
+	$(FLOWER_VENV)/bin/python -m pip check
+	touch $(FLOWER_STAMP)
+
+# Its test runs the example in NVFlare's simulator.
+test-nvflare: $(NVFLARE_STAMP)
+	$(NVFLARE_VENV)/bin/python -m pytest tests/protocol/adapters/test_nvflare.py
+
+$(NVFLARE_STAMP): pyproject.toml
+	test -x $(NVFLARE_VENV)/bin/python || $(PYTHON) -m venv $(NVFLARE_VENV)
+	$(NVFLARE_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(NVFLARE_VENV)/bin/python -m pip install --quiet \
+		--editable ".[nvflare]" "scikit-learn>=1.5" "pytest>=8.3" "hypothesis>=6.120"
+	$(NVFLARE_VENV)/bin/python -m pip check
+	touch $(NVFLARE_STAMP)
+
 clean:
-	rm -rf $(VENV) demo-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER_VENV) $(NVFLARE_VENV) $(PFL_VENV) demo-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dp import CoinSchedule, FourEpsilons, Ledger, noise_multiplier_for_epsilon
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from protocol.adapters.memory import Dropouts
+from protocol.adapters.memory import NOBODY, Dropouts
 from protocol.aggregators import Aggregator, UpdateSource
 from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate
 from protocol.capacity import WRAP_PROBABILITY, bits_for
@@ -25,9 +25,9 @@ from protocol.conduct import RoundOutcome
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.plan import default_graph
 from protocol.records import Notes, Records
+from protocol.remote import own_updates
 from protocol.setup import RoundParameters, RoundSetup, coin_schedule, removal_table
 from secagg import (
-    Identity,
     Mode,
     ParameterError,
     SessionContext,
@@ -232,7 +232,7 @@ class PrivateTraining:
         plan: what stays the same.
         dimension: d, length of an update.
         controller: chooses the sketch from released values.
-        aggregator: real or ideal.
+        aggregator: real, remote or ideal.
         ledger: open; events already in it are counted.
         state: of an interrupted run, to go on from; a new run if left out. A round that the ledger
             shows as charged, and that never came to its end, may be run again at no cost if it
@@ -275,19 +275,19 @@ class PrivateTraining:
 
     def run_round(
         self,
-        cohort: Sequence[Identity],
-        updates: UpdateSource,
+        cohort: Sequence[bytes],
         model_digest: bytes,
-        dropouts: Dropouts,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts = NOBODY,
         notes: Notes | None = None,
     ) -> RoundResult:
         """One round, from calibration to release.
 
         Args:
-            cohort: the clients' identities, in the order of their indices.
-            updates: gives a party's update when its turn comes.
+            cohort: the clients' identity keys (`Identity.public`), in the order of their indices.
             model_digest: 32-byte hash of the model that was sent to the cohort.
-            dropouts: who gets lost, and when.
+            updates: gives a party's update when its turn comes; left out for clients elsewhere.
+            dropouts: who gets lost, and when; nobody but those who really do if left out.
             notes: public remarks for the ledger.
 
         Raises:
@@ -298,14 +298,14 @@ class PrivateTraining:
             LedgerError: the event could not be made durable; the round ended before any client
                 gave anything up.
         """
-        setup = self.next_setup([identity.public for identity in cohort], model_digest)
+        setup = self.next_setup(cohort, model_digest)
         return self.run_setup(setup, updates, dropouts, notes)
 
     def run_setup(
         self,
         setup: RoundSetup,
-        updates: UpdateSource,
-        dropouts: Dropouts,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts = NOBODY,
         notes: Notes | None = None,
     ) -> RoundResult:
         """The round of a setup that `next_setup` made; see `run_round`.

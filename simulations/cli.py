@@ -20,6 +20,7 @@ from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
 from protocol.errors import ConfigurationError
 from secagg import Mode
 from simulations.account_command import account_command
+from simulations.audit_command import audit_command
 from simulations.bench.peers import Peer
 from simulations.bench.sampler import SampledLaw
 from simulations.bench.simulate_command import simulate_command
@@ -42,6 +43,7 @@ bench = typer.Typer(help="Measure speed beside its physical limit.", no_args_is_
 app.add_typer(bench, name="bench")
 bench.command("simulate")(simulate_command)
 app.command("account")(account_command)
+app.command("audit")(audit_command)
 app.command("plan")(plan_command)
 app.command("run")(run_command)
 app.command("sweep")(sweep_command)
@@ -144,7 +146,7 @@ def bench_faults_command(
     """Rounds with hostile wires, clients and servers; exit status 1 if one breaks a promise."""
     from rich.progress import Progress
 
-    from simulations.bench.faults import behaviours_named, run_campaign
+    from simulations.threats.faults import behaviours_named, run_campaign
 
     names = play or []
     try:

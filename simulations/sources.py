@@ -116,9 +116,9 @@ class PrivateMean:
         """The released mean update."""
         self._before(self._training.state.attempts)
         self.last = self._training.run_round(
-            [self._identities[client] for client in invitation.clients],
-            invitation.updates,
+            [self._identities[client].public for client in invitation.clients],
             model_digest(invitation.model),
+            invitation.updates,
             invitation.dropouts,
         )
         return self.last.release.update

@@ -45,6 +45,7 @@ def bench_controller(clients: int, dim: int, rate: float, rounds: int) -> Figure
         clients and at the server.
     """
     identities = [Identity.generate() for _ in range(clients)]
+    cohort = [identity.public for identity in identities]
     plan = TrainingPlan(
         goal=PrivacyGoal(8.0, 1e-6, rounds + 1),
         cohort=clients,
@@ -62,9 +63,7 @@ def bench_controller(clients: int, dim: int, rate: float, rounds: int) -> Figure
         training = PrivateTraining(plan, dim, controller, aggregator, ledger)
         for number in range(rounds + 1):
             before = training.state
-            total, result = _timed(
-                lambda: training.run_round(identities, lambda _: update, bytes(32), {})
-            )
+            total, result = _timed(lambda: training.run_round(cohort, bytes(32), lambda _: update))
             if number == 0:
                 continue
             second = _second_sketch(result, update, clients)

@@ -1,0 +1,196 @@
+"""The promises in words, and which checks try each of them; docs/threat-model.md has the same list.
+
+What is not promised is here too, in short: the page has to say it, and an installed package has no
+documentation beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from simulations.audits.base import Check
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One promise.
+
+    Attributes:
+        name: "P1" and on.
+        title: in a few words.
+        text: in full.
+        attacks: ids of the catalogue that try to break it.
+        prefixes: with which the ids of its other checks begin.
+    """
+
+    name: str
+    title: str
+    text: str
+    attacks: tuple[str, ...]
+    prefixes: tuple[str, ...] = ()
+
+    def covers(self, check: Check) -> bool:
+        """Whether a check is about this promise."""
+        return check.id in self.attacks or check.id.startswith(self.prefixes)
+
+
+PROMISES: Final = (
+    Promise(
+        "P1",
+        "One sum, and nothing below it",
+        "From one round a server with up to the tolerated number of colluding clients learns one "
+        "sum over at least minimum_survivors less those colluders, and no other combination of "
+        "honest inputs, whatever it tells to whom, and in whatever order.",
+        ("A1", "A2", "A3", "A4", "A8", "A9", "A13"),
+        ("span ",),
+    ),
+    Promise(
+        "P2",
+        "Nobody speaks for another, and nothing counts twice",
+        "Every message is signed for one session, round, context and roster by a registered key. "
+        "Substituted keys and messages of other rounds are refused.",
+        ("A5", "A7"),
+    ),
+    Promise(
+        "P3",
+        "All clients of a sum hold the same model and parameters",
+        "A client that was told another model, clip, scale, sketch or threshold than the others "
+        "does not stand out of the sum: its masks cancel with nobody's, and the round yields no "
+        "sum. What no client should accept, its own policy refuses.",
+        ("A11", "A12"),
+    ),
+    Promise(
+        "P4",
+        "The stated noise is in the sum",
+        "Released sums carry exactly the coins that the accountant counts, after dropouts, after "
+        "the removal of what is surplus, and after colluders take off their own.",
+        ("A14", "A15", "A16"),
+        ("privacy-noise-",),
+    ),
+    Promise(
+        "P5",
+        "Nobody can predict masks or noise",
+        "Masks are uniform field elements, noise has the law that is stated, and both follow from "
+        "256 bits that the operating system drew.",
+        ("A20", "A21"),
+    ),
+    Promise(
+        "P6",
+        "The printed epsilon bounds what is learned about one client",
+        "No attack on released sums, on differences of them, or on models made from them "
+        "distinguishes a client's contribution from zero better than the accounted epsilon allows.",
+        ("A10", "A22", "A24"),
+        ("privacy-exact-", "privacy-sensitivity", "privacy-two-worlds", "privacy-one-run"),
+    ),
+    Promise(
+        "P7",
+        "The exact sum or a typed error",
+        "Wrong shares, malformed messages and values too large for the field end in a typed error "
+        "or in the loss of the client that sent them, never in a wrong sum.",
+        ("A17", "A18", "A19"),
+    ),
+    Promise(
+        "P8",
+        "What is sent when does not depend on the input",
+        "Whether and in what order a client sends, aborts or fails is the same for every input "
+        "that it accepts.",
+        ("A25",),
+    ),
+    Promise(
+        "P9",
+        "Said, rather than prevented",
+        "Cryptography cannot tell a cohort of pretenders from one of people, and a sum of updates "
+        "says something about the data behind it. A client's policy limits the first, aggregation "
+        "and noise the second; what is left is shown here.",
+        ("A6", "A23"),
+    ),
+    Promise(
+        "P10",
+        "What other secure aggregation gets wrong is not repeated",
+        "Weaknesses that were found in Flower's secure aggregation, each tried on it and on this "
+        "protocol.",
+        (),
+        ("F",),
+    ),
+)
+
+OTHERS: Final = Promise(
+    "P0", "Further checks", "Checks that belong to none of the promises above.", ()
+)
+
+ATTACKS: Final = {
+    "A1": "curious server and colluders",
+    "A2": "both shares from one client",
+    "A3": "split view of who is alive",
+    "A4": "upload after being declared lost",
+    "A5": "substituted keys",
+    "A6": "cohort of pretenders",
+    "A7": "replayed messages",
+    "A8": "second survivor set",
+    "A9": "masks used in two rounds",
+    "A10": "differences of sums",
+    "A11": "different models",
+    "A12": "different parameters",
+    "A13": "tiny survivor set",
+    "A14": "invented dropouts",
+    "A15": "missing noise",
+    "A16": "colluders' own noise taken off",
+    "A17": "tampered shares",
+    "A18": "malformed messages",
+    "A19": "sum too large for the field",
+    "A20": "weak mask generator",
+    "A21": "predictable noise",
+    "A22": "coordinate of one client",
+    "A23": "gradient inversion",
+    "A24": "membership inference",
+    "A25": "aborts that depend on inputs",
+}
+"""What an attack of the catalogue does, in a few words."""
+
+NOT_PROMISED: Final = (
+    (
+        "Sybil majorities",
+        "If most of a cohort belong to the server, only a client's own noise protects it.",
+    ),
+    (
+        "One bad model for everybody",
+        "Clients can tell that they all hold the same model, not that it is an honest one.",
+    ),
+    ("Valid inputs", "A malicious client may spoil the sum. It learns no more from it by that."),
+    (
+        "A right result from a malicious server",
+        "What opens is the noisy sum; what the server then publishes is its own word.",
+    ),
+    ("Guaranteed output", "Enough clients leaving, or wrong shares, end a round without a sum."),
+    (
+        "Side channels of the platform",
+        "Python and NumPy are not constant-time, and memory is not wiped.",
+    ),
+    (
+        "Hidden participation",
+        "Epsilon is for a contribution replaced by zero. That a client took part is plain to see.",
+    ),
+    (
+        "Lost memory",
+        "A client that loses its history counts from zero, and may be asked for a round again.",
+    ),
+    (
+        "A policy that the server wrote",
+        "A client that lets the server choose its policy has asked for nothing.",
+    ),
+    (
+        "A proof",
+        "Attacks that failed here are those that were tried. An audit refutes, it never proves; "
+        "only the schedules of small rounds are gone through completely.",
+    ),
+)
+"""What an audit does not show and the system does not promise."""
+
+
+def by_promise(checks: Sequence[Check]) -> list[tuple[Promise, list[Check]]]:
+    """Return the checks of each promise; promises without any are left out."""
+    found = [(promise, [c for c in checks if promise.covers(c)]) for promise in PROMISES]
+    rest = [c for c in checks if not any(promise.covers(c) for promise in PROMISES)]
+    return [(promise, group) for promise, group in [*found, (OTHERS, rest)] if group]
