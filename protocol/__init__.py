@@ -10,7 +10,9 @@ from protocol.deployment import DeploymentPlan, PredictedError, plan_deployment
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.history import ClientHistory
 from protocol.pipeline import MeanRelease, Pipeline
+from protocol.remote import RemoteAggregator, RemoteClient
 from protocol.setup import RoundParameters, RoundSetup
+from protocol.stored_history import StoredHistory
 from protocol.training import PrivateTraining, RoundResult, TrainingPlan
 
 __all__ = [
@@ -29,12 +31,15 @@ __all__ = [
     "PrivacyGoal",
     "PrivateTraining",
     "RealAggregator",
+    "RemoteAggregator",
+    "RemoteClient",
     "RoundClient",
     "RoundOutcome",
     "RoundParameters",
     "RoundResult",
     "RoundSetup",
     "Stage",
+    "StoredHistory",
     "TrainingPlan",
     "bits_for",
     "calibrate",

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
-from dp import NoiseSeed, PrivacyError
+from dp import NoiseSeed
 from dp.coins import MAX_COINS
 from protocol.calibration import PrivacyGoal
 from protocol.errors import PolicyError
@@ -219,10 +219,15 @@ class RoundClient:
             masked = session.submit_bytes(vector)
             # Charged before the bytes leave, and only if there are bytes.
             self._history.charge(setup)
-        except (PrivacyError, PolicyError, LocalProtocolError, TypeError, ValueError):
+        except BaseException:  # also if the disk is full or the host is interrupted
             session.abort()
             raise
         return masked
+
+    def abort(self) -> None:
+        """Leave the round for good; what it held is forgotten."""
+        if self._joined_round is not None:
+            self._joined_round[0].abort()
 
     def suspend(self) -> bytes:
         """Take the round out of this object, for a host that restarts between messages.
@@ -240,6 +245,9 @@ class RoundClient:
 
     def resume(self, stored: bytes, consumed: ConsumedTokens) -> None:
         """Go on with a round that was suspended. The history is that of this object.
+
+        The round was held against the policy when it was joined, and no parameter of it can have
+        changed since; a policy that has become stricter counts from the next round on.
 
         Args:
             stored: what `suspend` returned.

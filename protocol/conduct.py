@@ -57,7 +57,10 @@ Outbound = Sequence[tuple[int, bytes]]
 Exchange = Callable[[Stage, Outbound], Iterable[tuple[int, bytes | Refusal]]]
 """Delivers the messages of a stage and yields what comes back, in any order, until everybody has
 answered or the stage's time is up. A client that does not answer is lost. Answers are used as they
-are yielded: a transport that does not collect them keeps the server's memory at one vector."""
+are yielded: a transport that does not collect them keeps the server's memory at one vector.
+
+It delivers nothing before the first answer is asked for, bounds the time and the size of every
+answer, and yields answers to this stage's messages only: one that comes too late is dropped."""
 
 ReleaseHook = Callable[[int], None]
 """Told the number of survivors once it is decided and before any message of the next stage is
@@ -92,6 +95,7 @@ class RoundOutcome:
         bytes_up: bytes each party sent, by index.
         bytes_down: bytes each party was sent, by index.
         refused: parties lost because their message was refused or because they refused, and why.
+            Not those that were understood in the same stage: anybody on the wire may send more.
     """
 
     total: FieldSum
@@ -141,9 +145,7 @@ def conduct(
         for stage in stages_of(mode):
             books.sent(messages)
             for index, answer in exchange(stage, messages) if messages else ():
-                books.took(
-                    index, answer, lambda i, data: charge(partial(server.receive_bytes, i, data))
-                )
+                books.took(index, answer, receive)
             if stage is Stage.RECOVER:
                 break
             messages = charge(server.close_round_bytes)
@@ -159,9 +161,11 @@ class _Books:
     def __init__(self, nothing: Mapping[int, int]) -> None:
         self.up, self.down = dict(nothing), dict(nothing)
         self.refused: dict[int, str] = {}
+        self._understood: set[int] = set()
 
     def sent(self, messages: Outbound) -> None:
         """Count what goes down."""
+        self._understood.clear()
         for index, data in messages:
             self.down[index] += len(data)
 
@@ -169,14 +173,24 @@ class _Books:
         self, index: int, answer: bytes | Refusal, receive: Callable[[int, bytes], None]
     ) -> None:
         """Count what came up, and hand it to the server; either side may refuse."""
+        reason = self._reason(index, answer, receive)
+        if reason is None:
+            self._understood.add(index)
+            self.refused.pop(index, None)
+        elif index not in self._understood:
+            self.refused[index] = reason
+
+    def _reason(
+        self, index: int, answer: bytes | Refusal, receive: Callable[[int, bytes], None]
+    ) -> str | None:
         if isinstance(answer, Refusal):
-            self.refused[index] = answer.reason
-            return
+            return answer.reason
         self.up[index] = self.up.get(index, 0) + len(answer)
         try:
             receive(index, answer)
         except RemoteProtocolError as error:
-            self.refused[index] = str(error)
+            return str(error)
+        return None
 
 
 @contextmanager

@@ -77,8 +77,8 @@ class ClientHistory:
         """
         with self._lock:
             self._check(setup)
+            self._pay(_worst_case(setup), setup)
             if self._goal:
-                self._pay(_worst_case(setup), setup)
                 self._spent.compose(_worst_case(setup))
 
     def _enter(self, session_id: bytes, round_number: int) -> bool:
@@ -89,7 +89,7 @@ class ClientHistory:
         return not known
 
     def _pay(self, event: Event, setup: RoundSetup) -> None:
-        """What else has to happen before a round is charged; nothing here."""
+        """What has to happen before a round is charged; nothing here. Called with the lock held."""
 
     def _check(self, setup: RoundSetup) -> None:
         if self._goal is None:

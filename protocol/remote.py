@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from protocol.adapters.memory import PEER_ERRORS, Dropouts
+from protocol.adapters.memory import NOBODY, PEER_ERRORS, Dropouts
 from protocol.aggregators import NoiseSource, UpdateSource
 from protocol.client import RoundClient
 from protocol.conduct import (
@@ -28,13 +28,17 @@ from protocol.conduct import (
     conduct,
     no_hook,
 )
+from protocol.errors import PolicyError
 from protocol.setup import RoundSetup
-from secagg import LocalProtocolError, ParameterError, ServerSession
+from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
 from secagg.transitions import ClientPhase
 
 _MESSAGE, _REFUSAL = b"\0", b"\1"
 MAX_REASON_BYTES = 200
 """Of a client's reason for leaving: a stranger's words go into error messages."""
+
+OTHER = "OwnReasons"
+"""Why a client left that does not say."""
 
 UpdateMaker = Callable[[RoundSetup], NDArray[Any]]
 """Makes a client's update when it is due: float32|float64[d]."""
@@ -61,17 +65,23 @@ class RemoteAggregator:
         self,
         setup: RoundSetup,
         updates: UpdateSource = own_updates,
-        dropouts: Dropouts | None = None,
+        dropouts: Dropouts = NOBODY,
         noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
-        """See `Aggregator.run`; updates and noise are the clients' own.
+        """See `Aggregator.run`.
 
         Raises:
-            ParameterError: dropouts are scheduled. Clients elsewhere get lost by themselves.
+            ParameterError: updates, dropouts or noise are given. They are the clients' own, and
+                what is passed here would be ignored.
+            LocalProtocolError: the transport delivered the answer of a client that was not asked.
         """
+        if updates is not own_updates:
+            raise ParameterError("updates", updates, "left out: clients elsewhere make their own")
         if dropouts:
             raise ParameterError("dropouts", dict(dropouts), "empty: clients elsewhere just leave")
+        if noise is not None:
+            raise ParameterError("noise", noise, "left out: clients elsewhere draw their own")
         announcement = setup.announce()
         return conduct(
             ServerSession(setup.context),
@@ -88,11 +98,13 @@ class RemoteAggregator:
             # A transport that mixes up its clients would have one lost for another.
             if index not in asked:
                 raise LocalProtocolError(f"client {index} answered and was not asked")
-            yield index, open_answer(answer) if isinstance(answer, bytes) else answer
+            yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
 
 
 class RemoteClient:
     """The client's side: answers the server's messages of one round, one by one.
+
+    It leaves the round for good with the first error, whatever raised it; the client is aborted.
 
     Args:
         client: ours, fresh or resumed.
@@ -104,11 +116,12 @@ class RemoteClient:
         self._client = client
         self._model_digest = model_digest
         self._update = update
+        self._left = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more will be answered."""
-        return self._client.phase in (ClientPhase.FINISHED, ClientPhase.ABORTED)
+        return self._left or self._client.phase in (ClientPhase.FINISHED, ClientPhase.ABORTED)
 
     def answer(self, data: bytes) -> bytes:
         """What to send back.
@@ -116,22 +129,34 @@ class RemoteClient:
         Raises:
             ProtocolError, PolicyError, PrivacyError: we leave the round. Send `refuse(error)`, so
                 that the server need not wait, and tell whoever runs this client.
+            LocalProtocolError: we left before.
         """
+        if self._left:
+            raise LocalProtocolError("this client has left the round")
+        try:
+            return _MESSAGE + self._reply(data)
+        except BaseException:
+            # The update maker is the caller's and may raise anything, with secrets still held.
+            self._left = True
+            self._client.abort()
+            raise
+
+    def _reply(self, data: bytes) -> bytes:
         if self._client.phase is ClientPhase.FRESH:
-            return _MESSAGE + self._client.join(data, self._model_digest)
+            return self._client.join(data, self._model_digest)
         reply = self._client.receive(data)
-        if reply is None:
-            reply = self._client.submit(self._update(self._client.setup))
-        return _MESSAGE + reply
+        return self._client.submit(self._update(self._client.setup)) if reply is None else reply
 
 
 def refuse(error: Exception) -> bytes:
-    """The answer of a client that leaves: the type of its error and no more.
+    """The answer of a client that leaves: whether for its policy, for what it was sent, or for
+    anything else, and no more.
 
-    An error's words may depend on what the client holds; its own operator reads them, and nobody
-    else.
+    What an error says, and which one it is, may depend on what the client holds: that its update
+    was not finite is nobody's business. Its own operator reads the error.
     """
-    return _REFUSAL + type(error).__name__.encode()
+    told = (PolicyError, RemoteProtocolError)
+    return _REFUSAL + next((k.__name__ for k in told if isinstance(error, k)), OTHER).encode()
 
 
 def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exception | None]:
@@ -143,8 +168,8 @@ def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exceptio
 
 
 def open_answer(data: bytes) -> bytes | Refusal:
-    """A client's message, or its refusal; anything else is left to the server to refuse."""
+    """A client's message, or its refusal; whatever is neither counts as one."""
     if data[:1] == _REFUSAL:
-        reason = data[1 : 1 + MAX_REASON_BYTES].decode("ascii", "replace")
-        return Refusal("".join(c if c.isprintable() else "?" for c in reason))
-    return data[1:] if data[:1] == _MESSAGE else Refusal("sent something that is no answer")
+        reason = bytes(data[1 : 1 + MAX_REASON_BYTES])
+        return Refusal("".join(chr(c) if 32 <= c < 127 else "?" for c in reason))
+    return bytes(data[1:]) if data[:1] == _MESSAGE else Refusal("sent something that is no answer")

@@ -35,6 +35,7 @@ class Usage(enum.Enum):
     SELF_MASK = b"self mask"
     STORE = b"store session"
     COMMIT = b"commit seed"
+    NODE = b"sign claim to a node"
 
 
 def encode_parts(*parts: bytes) -> bytes:

@@ -31,7 +31,7 @@ def test_the_readme_example_runs(tmp_path):
 
 def test_the_example_file_is_the_one_in_the_readme():
     (code,) = blocks(ROOT / "README.md", "python")
-    assert (ROOT / "examples" / "private_mean.py").read_text().endswith(code)
+    assert (ROOT / "examples" / "in_process.py").read_text().endswith(code)
 
 
 def test_every_command_in_the_readme_exists():

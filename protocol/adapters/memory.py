@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol
 
 from dp import PrivacyError
@@ -28,6 +29,9 @@ from secagg import Mode, ProtocolError, ServerSession
 
 Dropouts = Mapping[int, Stage]
 """For each lost party, the first message that it does not send."""
+
+NOBODY: Dropouts = MappingProxyType({})
+"""Nobody gets lost."""
 
 PEER_ERRORS = (ProtocolError, PrivacyError, PolicyError)
 """What a peer may raise and be lost for. Anything else is a mistake in the program."""

@@ -68,11 +68,12 @@ def test_rounds_of_a_run_have_the_shapes_that_were_decided(identities, tmp_path:
         clip_l2=1.0,
     )
     mean, controller = np.full(D, 0.5 / np.sqrt(D)), Scripted()
+    cohort = [identity.public for identity in identities]
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         real = RealAggregator(identities, plan.client_policy(D))
         training = PrivateTraining(plan, D, controller, real, ledger)
         for number, spec in enumerate(SPECS):
-            result = training.run_round(identities, lambda _: mean, bytes(32), {})
+            result = training.run_round(cohort, bytes(32), lambda _: mean, {})
             assert result.setup.parameters.sketch == spec
             assert result.setup.context.length == spec.size
             noise = result.release.noise_variance / spec.main_weight**2

@@ -36,6 +36,10 @@ def cohort():
     return [Identity.from_private_bytes(hashlib.sha256(b"d%d" % i).digest()) for i in range(N)]
 
 
+def keys(people):
+    return [person.public for person in people]
+
+
 def plan(**overrides):
     values = {
         "goal": PrivacyGoal(6.0, 1e-5, 12),
@@ -68,7 +72,7 @@ def errors(cohort, tmp_path, chosen, rate, lost, rounds=12):
         )
         gone = dict.fromkeys(range(lost), Stage.INPUT)
         for _ in range(rounds):
-            result = run.run_round(cohort, update, bytes(32), gone)
+            result = run.run_round(keys(cohort), bytes(32), update, gone)
             found.append(float(np.sum((result.release.update - true) ** 2)))
     return np.array(found), float(true @ true)
 
@@ -114,7 +118,7 @@ def test_the_plan_is_what_rounds_announce(cohort, tmp_path):
             aggregator=RealAggregator(cohort, chosen.client_policy(D)),
             controller=FixedRate(1.0),
         )
-        result = run.run_round(cohort, update, bytes(32), {})
+        result = run.run_round(keys(cohort), bytes(32), update, {})
     setup = result.setup
     placeholder = {
         "model_digest": deployment.parameters.model_digest,

@@ -19,6 +19,10 @@ N, D = 12, 300
 MODEL = bytes(32)
 
 
+def keys(people):
+    return [person.public for person in people]
+
+
 class Killed9Error(Exception):
     """The process was killed."""
 
@@ -93,16 +97,16 @@ def test_a_charged_round_is_released_again_at_no_cost(cohort, tmp_path, kind):
     secrets, gone = Secrets(), {2: Stage.INPUT}
     with Ledger.open(tmp_path / "whole.jsonl") as ledger:
         whole = training(ledger, aggregator(kind, cohort, secrets), secrets)
-        expected = whole.run_round(cohort, update, MODEL, gone)
+        expected = whole.run_round(keys(cohort), MODEL, update, gone)
     with Ledger.open(tmp_path / "cut.jsonl") as ledger:
         run = training(ledger, Killed(aggregator(kind, cohort, secrets)), secrets)
         state = run.state
         with pytest.raises(Killed9Error):
-            run.run_round(cohort, update, MODEL, gone)
+            run.run_round(keys(cohort), MODEL, update, gone)
         assert len(ledger.entries()) == 1
     with Ledger.open(tmp_path / "cut.jsonl") as ledger:
         again = training(ledger, aggregator(kind, cohort, secrets), secrets, state)
-        result = again.run_round(cohort, update, MODEL, gone)
+        result = again.run_round(keys(cohort), MODEL, update, gone)
         assert len(ledger.entries()) == 1
         assert np.array_equal(result.release.update, expected.release.update)
         assert result.epsilons == expected.epsilons
@@ -112,7 +116,7 @@ def test_a_charged_round_is_released_again_at_no_cost(cohort, tmp_path, kind):
         assert np.array_equal(going_on.state.previous, whole.state.previous)
         # The next round is charged like any other.
         secrets.attempt = 1
-        following = again.run_round(cohort, update, MODEL, gone)
+        following = again.run_round(keys(cohort), MODEL, update, gone)
         assert len(ledger.entries()) == 2
         assert following.epsilons.server > result.epsilons.server
 
@@ -123,10 +127,10 @@ def test_another_release_under_the_same_number_is_refused(cohort, tmp_path):
         run = training(ledger, Killed(aggregator("ideal", cohort, secrets)), secrets)
         state = run.state
         with pytest.raises(Killed9Error):
-            run.run_round(cohort, update, MODEL, {})
+            run.run_round(keys(cohort), MODEL, update, {})
         again = training(ledger, aggregator("ideal", cohort, secrets), secrets, state)
         with pytest.raises(LocalProtocolError, match="another release"):
-            again.run_round(cohort, update, MODEL, {1: Stage.INPUT})
+            again.run_round(keys(cohort), MODEL, update, {1: Stage.INPUT})
 
 
 def test_a_round_under_another_number_or_session_is_charged(cohort, tmp_path):
@@ -135,7 +139,7 @@ def test_a_round_under_another_number_or_session_is_charged(cohort, tmp_path):
         for session in range(2):
             secrets = Secrets(session)
             run = training(ledger, aggregator("ideal", cohort, secrets), secrets)
-            run.run_round(cohort, update, MODEL, {})
+            run.run_round(keys(cohort), MODEL, update, {})
             assert len(ledger.entries()) == session + 1
 
 
@@ -145,9 +149,9 @@ def test_a_state_without_the_secrets_of_its_round_does_not_release_it_for_free(c
         killed = PrivateTraining(plan(), D, AdaptNorm(), Killed(IdealAggregator()), ledger)
         state = killed.state
         with pytest.raises(Killed9Error):
-            killed.run_round(cohort, update, MODEL, {})
+            killed.run_round(keys(cohort), MODEL, update, {})
         again = PrivateTraining(plan(), D, AdaptNorm(), IdealAggregator(), ledger, state=state)
-        again.run_round(cohort, update, MODEL, {})
+        again.run_round(keys(cohort), MODEL, update, {})
         assert len(ledger.entries()) == 2
 
 
@@ -158,11 +162,11 @@ def test_the_last_round_of_a_budget_can_be_finished_after_a_kill(cohort, tmp_pat
         run = training(ledger, aggregator("ideal", cohort, secrets), secrets)
         lost = dict.fromkeys(range(3), Stage.INPUT)
         for secrets.attempt in range(2):
-            run.run_round(cohort, update, MODEL, lost)
+            run.run_round(keys(cohort), MODEL, update, lost)
         secrets.attempt, state = 2, run.state
         killed = training(ledger, Killed(aggregator("ideal", cohort, secrets)), secrets, state)
         with pytest.raises(Killed9Error):
-            killed.run_round(cohort, update, MODEL, lost)
+            killed.run_round(keys(cohort), MODEL, update, lost)
         again = training(ledger, aggregator("ideal", cohort, secrets), secrets, state)
-        assert again.run_round(cohort, update, MODEL, lost).epsilons.server <= 8.0
+        assert again.run_round(keys(cohort), MODEL, update, lost).epsilons.server <= 8.0
         assert len(ledger.entries()) == 3

@@ -55,6 +55,10 @@ def ledger(tmp_path):
         yield opened
 
 
+def keys(people):
+    return [person.public for person in people]
+
+
 def plan(rounds=3, **overrides):
     values = {
         "goal": PrivacyGoal(8.0, 1e-5, rounds),
@@ -109,7 +113,7 @@ class Watched:
 
 def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
     run = training(ledger)
-    results = [run.run_round(cohort, constant, MODEL, {}) for _ in range(3)]
+    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(3)]
     spent = [result.epsilons.server for result in results]
     assert spent == sorted(spent)
     assert 0 < spent[0] and spent[-1] <= 8.0
@@ -122,7 +126,7 @@ def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
 def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger):
     run = training(ledger)
     lost = dict.fromkeys(range(3), Stage.INPUT)
-    result = [run.run_round(cohort, constant, MODEL, lost) for _ in range(3)][-1]
+    result = [run.run_round(keys(cohort), MODEL, constant, lost) for _ in range(3)][-1]
     assert result.epsilons.server <= 8.0
     # ... and without slack to spare: the noise was not made for fewer.
     assert result.epsilons.server > 7.9
@@ -131,7 +135,7 @@ def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger):
 def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
     run = training(ledger)
     for _ in range(3):
-        run.run_round(cohort, constant, MODEL, dict.fromkeys(range(3), Stage.INPUT))
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(3), Stage.INPUT))
     asked = []
 
     def watched(index):
@@ -140,7 +144,7 @@ def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
 
     before = ledger.head
     with pytest.raises(BudgetExceededError):
-        run.run_round(cohort, watched, MODEL, {})
+        run.run_round(keys(cohort), MODEL, watched, {})
     assert asked == []
     assert ledger.head == before
 
@@ -148,14 +152,14 @@ def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(cohort, ledger, kind):
     run = training(ledger, aggregator_of(kind, cohort))
-    first = run.run_round(cohort, constant, MODEL, {})
+    first = run.run_round(keys(cohort), MODEL, constant, {})
     head, entries = ledger.head, ledger.entries()
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(cohort, constant, MODEL, dict.fromkeys(range(4), Stage.INPUT))
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(4), Stage.INPUT))
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(cohort, lambda _: np.full(D, np.inf), MODEL, {})
+        run.run_round(keys(cohort), MODEL, lambda _: np.full(D, np.inf), {})
     assert (ledger.head, ledger.entries()) == (head, entries)
-    second = run.run_round(cohort, constant, MODEL, {})
+    second = run.run_round(keys(cohort), MODEL, constant, {})
     assert (first.number, second.number) == (0, 1)
     assert second.epsilons.server > first.epsilons.server
 
@@ -168,11 +172,11 @@ def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
     """Some clients may have given up their shares, and whoever deviates may know the sum."""
     run = training(ledger, aggregator_of(kind, cohort))
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(cohort, constant, MODEL, dict.fromkeys(range(8), stage))
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), stage))
     (entry,) = ledger.entries()
     assert entry.metadata["survivors"] == 12
     paid = replay(ledger.events(), DominationAccountant(plan().goal.reserve))
-    result = run.run_round(cohort, constant, MODEL, {})
+    result = run.run_round(keys(cohort), MODEL, constant, {})
     assert result.number == 0
     assert len(ledger.entries()) == 2
     assert result.epsilons.server > 1.3 * paid.epsilon(1e-5)
@@ -183,9 +187,9 @@ def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
 def test_a_round_that_fails_before_costs_nothing(cohort, ledger, kind, stage):
     run = training(ledger, aggregator_of(kind, cohort))
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(cohort, constant, MODEL, dict.fromkeys(range(8), stage))
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), stage))
     assert ledger.entries() == ()
-    assert run.run_round(cohort, constant, MODEL, {}).epsilons.server < 5
+    assert run.run_round(keys(cohort), MODEL, constant, {}).epsilons.server < 5
 
 
 def test_a_round_that_fails_in_the_last_stage_is_paid_for(cohort, ledger):
@@ -195,7 +199,7 @@ def test_a_round_that_fails_in_the_last_stage_is_paid_for(cohort, ledger):
 
     run = training(ledger, Watched(instead=fail))
     with pytest.raises(TooFewSurvivorsError, match="recover"):
-        run.run_round(cohort, constant, MODEL, {})
+        run.run_round(keys(cohort), MODEL, constant, {})
     (entry,) = ledger.entries()
     assert entry.metadata["survivors"] == 11
 
@@ -211,7 +215,7 @@ def test_nothing_is_released_if_the_ledger_cannot_be_written(cohort, ledger, kin
     monkeypatch.setattr(Pipeline, "decode", lambda *_: pytest.fail("decoded"))
     ledger.close()
     with pytest.raises(LedgerError):
-        run.run_round(cohort, constant, MODEL, {})
+        run.run_round(keys(cohort), MODEL, constant, {})
     assert set(phases) <= {ClientPhase.ADVERTISED, ClientPhase.SHARED}
     assert (phases == []) == (kind == "ideal")
 
@@ -235,7 +239,7 @@ def test_the_ledger_is_written_before_the_sum_is_decoded(cohort, ledger, monkeyp
     monkeypatch.setattr(Pipeline, "decode", watched)
     run = training(ledger)
     for _ in range(2):
-        run.run_round(cohort, constant, MODEL, {})
+        run.run_round(keys(cohort), MODEL, constant, {})
     assert written == [1, 2]
 
 
@@ -249,15 +253,15 @@ def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(cohort
 
     for instead in (silent, another):
         with pytest.raises(LocalProtocolError, match="nothing is decoded"):
-            training(ledger, Watched(instead=instead)).run_round(cohort, constant, MODEL, {})
+            training(ledger, Watched(instead=instead)).run_round(keys(cohort), MODEL, constant, {})
 
 
 def test_no_round_is_announced_twice(cohort, ledger):
     watched = Watched(RealAggregator(cohort, plan().client_policy(D)))
     run = training(ledger, watched)
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(cohort, constant, MODEL, dict.fromkeys(range(8), Stage.SHARE))
-    results = [run.run_round(cohort, constant, MODEL, {}) for _ in range(2)]
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), Stage.SHARE))
+    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(2)]
     contexts = [setup.context for setup in watched.setups]
     assert [context.round_number for context in contexts] == [0, 1, 2]
     assert len({context.session_id for context in contexts}) == 1
@@ -269,7 +273,7 @@ def test_no_round_is_announced_twice(cohort, ledger):
 def test_bad_notes_stop_a_round_before_any_client_is_asked(cohort, ledger):
     watched = Watched()
     with pytest.raises(ParameterError, match="notes"):
-        training(ledger, watched).run_round(cohort, constant, MODEL, {}, notes={"x": [1]})
+        training(ledger, watched).run_round(keys(cohort), MODEL, constant, {}, notes={"x": [1]})
     assert watched.setups == []
     assert ledger.entries() == ()
 
@@ -277,14 +281,14 @@ def test_bad_notes_stop_a_round_before_any_client_is_asked(cohort, ledger):
 def test_clients_that_were_invited_and_dropped_out_pay_too(cohort, ledger):
     run = training(ledger, rounds=2, exact_noise=False)
     others = [Identity.from_private_bytes(hashlib.sha256(b"p%d" % i).digest()) for i in range(N)]
-    run.run_round(cohort, constant, MODEL, {0: Stage.ADVERTISE})
+    run.run_round(keys(cohort), MODEL, constant, {0: Stage.ADVERTISE})
     assert cohort[0].public[:8].hex() in ledger.entries()[-1].metadata["cohort"]
-    once = run.run_round([*others[1:], cohort[1]], constant, MODEL, {}).epsilons.server
-    twice = run.run_round([*others[1:], cohort[0]], constant, MODEL, {}).epsilons.server
+    once = run.run_round(keys([*others[1:], cohort[1]]), MODEL, constant, {}).epsilons.server
+    twice = run.run_round(keys([*others[1:], cohort[0]]), MODEL, constant, {}).epsilons.server
     # Others have two rounds behind them as well; the lost client's first one counts as much.
     assert once == twice
     with pytest.raises(BudgetExceededError):
-        run.run_round([others[0], cohort[0], *_strangers(10)], constant, MODEL, {})
+        run.run_round(keys([others[0], cohort[0], *_strangers(10)]), MODEL, constant, {})
 
 
 def _strangers(count):
@@ -294,7 +298,7 @@ def _strangers(count):
 def test_a_run_goes_on_with_its_own_goal_only(cohort, tmp_path):
     path = tmp_path / "ledger.jsonl"
     with Ledger.open(path) as first:
-        training(first).run_round(cohort, constant, MODEL, {})
+        training(first).run_round(keys(cohort), MODEL, constant, {})
     with Ledger.open(path) as second, pytest.raises(ParameterError, match="goal"):
         training(second, goal=PrivacyGoal(20.0, 1e-5, 3))
     with Ledger.open(path) as third:
@@ -306,7 +310,7 @@ class TestClientPolicy:
 
     def setup_of(self, cohort, ledger, **overrides):
         watched = Watched()
-        training(ledger, watched, **overrides).run_round(cohort, constant, MODEL, {})
+        training(ledger, watched, **overrides).run_round(keys(cohort), MODEL, constant, {})
         return watched.setups[0]
 
     def weaker(self, setup, **changes):
@@ -357,7 +361,7 @@ class TestClientPolicy:
                 rounds = 3 if number == 0 else 1
                 try:
                     for _ in range(rounds):
-                        run.run_round(cohort, constant, MODEL, {})
+                        run.run_round(keys(cohort), MODEL, constant, {})
                 except TooFewSurvivorsError as error:
                     assert number == 1
                     assert "epsilon" in error.__notes__[0]
@@ -368,15 +372,15 @@ class TestClientPolicy:
 def test_spending_before_a_restart_is_counted(cohort, tmp_path):
     path = tmp_path / "ledger.jsonl"
     with Ledger.open(path) as first:
-        one = training(first).run_round(cohort, constant, MODEL, {})
+        one = training(first).run_round(keys(cohort), MODEL, constant, {})
     with Ledger.open(path) as second:
-        two = training(second).run_round(cohort, constant, MODEL, {})
+        two = training(second).run_round(keys(cohort), MODEL, constant, {})
     assert two.epsilons.server > one.epsilons.server
 
 
 def test_the_event_on_record_has_the_coins_that_remained(cohort, ledger):
     run = training(ledger)
-    result = run.run_round(cohort, constant, MODEL, {0: Stage.SHARE, 5: Stage.UNMASK})
+    result = run.run_round(keys(cohort), MODEL, constant, {0: Stage.SHARE, 5: Stage.UNMASK})
     event = ledger.entries()[-1].event
     # Eleven survivors (a client lost at unmasking is in the sum), one of them a colluder, and
     # each keeps what is needed when one is lost: less than with three lost.
@@ -396,7 +400,7 @@ def test_noise_is_exact_however_many_are_lost(cohort, tmp_path, kind):
             chosen = IdealAggregator() if kind == "ideal" else real
             run = training(ledger, chosen, FixedRate(1.0))
             gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
-            result = run.run_round(cohort, constant, MODEL, gone)
+            result = run.run_round(keys(cohort), MODEL, constant, gone)
             target = result.setup.schedule.target_coins
             event = ledger.entries()[-1].event
             assert 0 <= event.coins - target < N - lost - 1
@@ -408,7 +412,7 @@ def test_noise_is_exact_however_many_are_lost(cohort, tmp_path, kind):
 
 def test_without_exact_noise_the_surplus_stays(cohort, ledger):
     run = training(ledger, exact_noise=False)
-    result = run.run_round(cohort, constant, MODEL, {})
+    result = run.run_round(keys(cohort), MODEL, constant, {})
     assert result.setup.schedule is None
     assert result.outcome.total.removed == {}
     assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.coins
@@ -416,7 +420,7 @@ def test_without_exact_noise_the_surplus_stays(cohort, ledger):
 
 def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):
     run = training(ledger, controller=FixedRate(1.0))
-    result = run.run_round(cohort, constant, MODEL, {})
+    result = run.run_round(keys(cohort), MODEL, constant, {})
     error = result.release.update - constant(0)
     expected = result.release.noise_variance * D
     # A chi-square variable with 300 degrees of freedom is within 50 % of its mean (p < 1e-6).
@@ -426,14 +430,14 @@ def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):
 def test_the_controller_changes_the_size_between_rounds(cohort, ledger):
     aggregator = RealAggregator(cohort, plan(rounds=4).client_policy(D))
     run = training(ledger, aggregator, Halving(), rounds=4)
-    results = [run.run_round(cohort, constant, MODEL, {}) for _ in range(4)]
+    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(4)]
     assert [result.setup.parameters.length for result in results] == [300, 150, 75, 35]
     assert len({result.setup.context.hash for result in results}) == 4
 
 
 def test_every_round_has_its_own_seed_and_context(cohort, ledger):
     run = training(ledger)
-    setups = [run.run_round(cohort, constant, MODEL, {}).setup for _ in range(2)]
+    setups = [run.run_round(keys(cohort), MODEL, constant, {}).setup for _ in range(2)]
     assert setups[0].parameters.public_seed != setups[1].parameters.public_seed
     assert setups[0].context.hash != setups[1].context.hash
 
@@ -457,12 +461,12 @@ def test_plans_that_leave_too_few_are_refused(overrides):
 def test_an_unsafe_threshold_is_refused_before_any_message(cohort, ledger, threshold):
     """2 t > n + n_C is broken by 6; 13 is above the cohort of 12."""
     with pytest.raises(ParameterError, match=r"threshold|tolerated"):
-        training(ledger, threshold=threshold).run_round(cohort, constant, MODEL, {})
+        training(ledger, threshold=threshold).run_round(keys(cohort), MODEL, constant, {})
 
 
 def test_a_cohort_of_another_size_is_refused(cohort, ledger):
     with pytest.raises(ParameterError, match="cohort"):
-        training(ledger).run_round(cohort[:-1], constant, MODEL, {})
+        training(ledger).run_round(keys(cohort[:-1]), MODEL, constant, {})
 
 
 @pytest.mark.parametrize(
@@ -588,9 +592,9 @@ def test_clients_that_sat_out_have_budget_left(cohort, ledger):
     run = training(ledger, rounds=2)
     lost = dict.fromkeys(range(3), Stage.INPUT)
     spent = [
-        run.run_round(half, constant, MODEL, lost).epsilons.server
+        run.run_round(keys(half), MODEL, constant, lost).epsilons.server
         for half in (cohort, others, cohort, others)
     ]
     assert spent[0] == spent[1] < spent[2] == spent[3] <= 8.0
     with pytest.raises(BudgetExceededError):
-        run.run_round(others, constant, MODEL, lost)
+        run.run_round(keys(others), MODEL, constant, lost)

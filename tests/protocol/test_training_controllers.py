@@ -42,12 +42,13 @@ def test_rounds_of_a_private_run(name: str, tmp_path: Path) -> None:
         clip_l2=1.0,
     )
     controller = Sketch(controller=name, rows=5, **FIRST[name]).build(20)  # type: ignore[arg-type]
+    cohort = [identity.public for identity in identities]
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         state = None
         for number in range(ROUNDS):
             training = PrivateTraining(plan, D, controller, IdealAggregator(), ledger, state)
             decided = training.state.decision.spec
-            result = training.run_round(identities, lambda _: np.full(D, 0.02), bytes(32), {})
+            result = training.run_round(cohort, bytes(32), lambda _: np.full(D, 0.02), {})
             assert result.setup.parameters.sketch == decided
             assert result.setup.context.length == decided.size
             assert (decided.probe is not None) == ("probe_size" in FIRST[name])

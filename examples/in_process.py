@@ -22,5 +22,6 @@ plan = TrainingPlan(
 with tempfile.TemporaryDirectory() as folder, Ledger.open(f"{folder}/ledger.jsonl") as ledger:
     real = RealAggregator(people, plan.client_policy(dimension=100))
     training = PrivateTraining(plan, 100, FixedRate(1.0), real, ledger)
-    result = training.run_round(people, lambda i: vectors[i], secrets.token_bytes(32), dropouts={})
+    cohort = [person.public for person in people]
+    result = training.run_round(cohort, secrets.token_bytes(32), lambda i: vectors[i])
 print(np.mean(result.release.update), "at epsilon", result.epsilons.server)

@@ -1,0 +1,373 @@
+"""What a client refuses, whoever asks: every check has a test that fails without it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.serverapp.strategy import FedAvg
+
+from protocol.adapters.flower import record
+from protocol.adapters.flower.client import REFUSED
+from protocol.adapters.flower.record import KEY, Request, Step
+
+
+def ask(world, content, message_type="train", partition=0):
+    """One message to one node, as any server could send it."""
+    node = world.node(partition)
+    (number,) = world.grid.push_messages([Message(content, node.number, message_type)])
+    (reply,) = world.grid.pull_messages([number])
+    return reply
+
+
+def run(world, parts, arrays=None, strategy=None):
+    strategy = strategy or FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure:
+        strategy.start(grid=secure, initial_arrays=arrays or parts.model(), num_rounds=1)
+    return secure.reports[0]
+
+
+class Trained:
+    """Training that counts its calls."""
+
+    def __init__(self, parts, answer=None):
+        self.parts, self.answer, self.calls, self.seen = parts, answer, 0, []
+
+    def __call__(self, message, context):
+        self.calls += 1
+        self.seen.append((sorted(message.content), dict(message.content["config"])))
+        if self.answer:
+            return self.answer(message)
+        (arrays,) = message.content.array_records.values()
+        content = {
+            "arrays": self.parts.shifted(arrays, 0.01),
+            "m": MetricRecord({"num-examples": 3}),
+        }
+        return Message(RecordDict(content), reply_to=message)
+
+
+def plain(parts):
+    return RecordDict({"arrays": parts.model(), "config": ConfigRecord({"server-round": 1})})
+
+
+@pytest.mark.parametrize("message_type", ["train", "train.default"])
+def test_a_plain_training_message_is_refused(make_world, parts, message_type):
+    """The most important check: without it the server simply asks for the plain update."""
+    trained = Trained(parts)
+    world = make_world(app=parts.make_app(trained))
+    reply = ask(world, plain(parts), message_type)
+    assert trained.calls == 0
+    assert reply.has_error() and reply.error.code == REFUSED == ErrorCode.MOD_FAILED_PRECONDITION
+    assert "PolicyError" in reply.error.reason and "plain update" in reply.error.reason
+
+
+def test_without_the_mod_the_same_message_gives_the_update_away(make_world, parts):
+    """The control: the message is one that a training function answers."""
+    trained = Trained(parts)
+    world = make_world(app=parts.make_app(trained, mods=[]))
+    reply = ask(world, plain(parts))
+    assert trained.calls == 1 and not reply.has_error() and reply.content.array_records
+
+
+@pytest.mark.parametrize("step", list(Step))
+def test_no_step_out_of_turn_trains(make_world, parts, step):
+    trained = Trained(parts)
+    world = make_world(app=parts.make_app(trained))
+    content = plain(parts)
+    content[KEY] = Request(step, b"anything", bytes(32)).record()
+    reply = ask(world, content)
+    assert trained.calls == 0
+    assert sorted(reply.content) == [KEY]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"version": 2, "step": "hello", "payload": b"", "digest": b""},
+        {"version": 1, "step": "goodbye", "payload": b"", "digest": b""},
+        {"version": 1, "step": "hello", "payload": "text", "digest": b""},
+        {"version": 1, "step": "hello", "payload": b""},
+        {},
+    ],
+)
+def test_a_malformed_request_is_refused(make_world, parts, fields):
+    trained = Trained(parts)
+    world = make_world(app=parts.make_app(trained))
+    content = plain(parts)
+    content[KEY] = ConfigRecord(fields)
+    reply = ask(world, content)
+    assert trained.calls == 0 and reply.has_error()
+    assert "RemoteProtocolError" in reply.error.reason
+
+
+def test_training_sees_the_strategy_s_message_and_not_ours(make_world, parts):
+    trained = Trained(parts)
+    world = make_world(app=parts.make_app(trained))
+    run(world, parts)
+    assert trained.seen == [(["arrays", "config"], {"server-round": 1})] * parts.N
+
+
+def changed_arrays(message, parts):
+    message.content["arrays"] = parts.shifted(message.content["arrays"], 1.0)
+
+
+def changed_config(message, parts):
+    message.content["config"]["lr"] = 0.0
+
+
+def another_record(message, parts):
+    message.content["more"] = ConfigRecord({"lr": 0.0})
+
+
+def another_group(message, parts):
+    message.metadata.group_id = "victim"
+
+
+def no_arrays(message, parts):
+    del message.content["arrays"]
+
+
+@pytest.mark.parametrize(
+    "change", [changed_arrays, changed_config, another_record, another_group, no_arrays]
+)
+def test_what_was_not_announced_is_not_trained_on(make_world, parts, caplog, change):
+    """With another model, or another learning rate, for one client, its update could be told from
+    the others' in the sum."""
+    trained = Trained(parts)
+    world = make_world(app=parts.make_app(trained))
+    victim = parts.FIRST_NODE
+
+    def spoil(message):
+        if message.metadata.dst_node_id == victim and parts.step_of(message) == "input":
+            change(message, parts)
+        return message
+
+    world.grid.spoil = spoil
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert trained.calls == parts.N - 1 == report.survivors
+    assert report.lost == {victim: "input: RemoteProtocolError"}
+    assert "not what was announced" in caplog.text
+
+
+def test_another_run_configuration_is_noticed(make_world, parts):
+    world = make_world()
+    world.node(0).run_config["lr"] = 0.2
+    report = run(world, parts)
+    assert report.lost == {parts.FIRST_NODE: "input: RemoteProtocolError"}
+
+
+def test_a_client_told_another_digest_is_alone(make_world, parts):
+    """It signs another context than the others, so the server can do nothing with its messages."""
+    world, victim = make_world(), parts.FIRST_NODE
+
+    def spoil(message):
+        if (message.metadata.dst_node_id, parts.step_of(message)) == (victim, "advertise"):
+            message.content[KEY]["digest"] = bytes(32)
+        return message
+
+    world.grid.spoil = spoil
+    report = run(world, parts)
+    assert report.survivors == parts.N - 1
+
+
+def raising(message):
+    raise RuntimeError("patient 17 has diabetes")
+
+
+def answering_an_error(message):
+    from flwr.app import Error
+
+    return Message(Error(99, "patient 17 has diabetes"), reply_to=message)
+
+
+def without_a_model(message):
+    return Message(RecordDict(), reply_to=message)
+
+
+def with_another_shape(message):
+    arrays = ArrayRecord({**message.content["arrays"], "bias": Array(np.zeros(9, np.float32))})
+    return Message(RecordDict({"arrays": arrays}), reply_to=message)
+
+
+def with_another_name(message):
+    arrays = ArrayRecord({**message.content["arrays"], "diabetes": Array(np.zeros(9))})
+    return Message(RecordDict({"arrays": arrays}), reply_to=message)
+
+
+def not_finite(message):
+    arrays = ArrayRecord({**message.content["arrays"], "bias": Array(np.full(4, np.nan))})
+    return Message(RecordDict({"arrays": arrays}), reply_to=message)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        raising,
+        answering_an_error,
+        without_a_model,
+        with_another_shape,
+        with_another_name,
+        not_finite,
+    ],
+)
+def test_what_goes_wrong_in_training_stays_at_the_client(make_world, parts, caplog, answer):
+    """Flower sends the text of an exception to the server."""
+    trained = Trained(parts)
+
+    def train(message, context):
+        if context.node_config["partition-id"] == 0:
+            return answer(message)
+        return trained(message, context)
+
+    world = make_world(app=parts.make_app(train))
+    heard = []
+
+    def look(reply):
+        heard.append(
+            str(reply.error.reason) if reply.has_error() else str(dict(reply.content[KEY]))
+        )
+        return reply
+
+    world.grid.answers = look
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert report.survivors == parts.N - 1
+    (reason,) = report.lost.values()
+    assert reason == "input: left for reasons that only its own log tells"
+    assert not any("diabetes" in each or "shape" in each for each in heard)
+    assert caplog.text
+
+
+def test_a_policy_of_the_client_s_own_is_held_against_the_server(make_world, parts, caplog):
+    world = make_world()
+    policy = world.home(0) / "policy.toml"
+    policy.write_text(policy.read_text().replace("clip_l2 = 1.0", "clip_l2 = 0.5"))
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert report.lost == {parts.FIRST_NODE: "advertise: PolicyError"}
+    assert "clip_l2 = 1.0" in caplog.text and "at most 0.5" in caplog.text
+
+
+def test_strangers_in_a_cohort_are_refused(make_world, parts):
+    world = make_world()
+    registry = world.home(0) / "registry.txt"
+    lines = registry.read_text().splitlines()
+    own = world_key(world, 0)
+    registry.write_text(
+        "\n".join(["# all but one", own, *[each for each in lines if each != own][1:]])
+    )
+    assert run(world, parts).lost == {parts.FIRST_NODE: "advertise: PolicyError"}
+
+
+def world_key(world, partition):
+    from protocol.adapters.flower.home import read_identity
+
+    return read_identity(world.home(partition) / "identity.key").public.hex()
+
+
+def test_a_round_is_answered_once_even_if_the_state_is_rolled_back(make_world, parts):
+    """The server, or a disk, brings back an old state and the same message: two answers to one
+    state would give away both secrets of a party."""
+    world = make_world()
+    kept = {}
+
+    def spoil(message):
+        step, node = parts.step_of(message), message.metadata.dst_node_id
+        if node == parts.FIRST_NODE and step == "unmask":
+            kept["message"], kept["state"] = message, world.node(0).state
+        return message
+
+    world.grid.spoil = spoil
+    run(world, parts)
+    world.grid.spoil = lambda message: message
+    world.node(0).state = kept["state"]
+    reply = world.node(0).handle(world.grid.app, kept["message"])
+    assert record.read_answer(reply)[:1] == b"\1"
+
+
+def test_an_announcement_is_answered_once_by_a_fresh_process(make_world, parts):
+    world, victim = make_world(), parts.FIRST_NODE
+    kept = []
+
+    def spoil(message):
+        if (message.metadata.dst_node_id, parts.step_of(message)) == (victim, "advertise"):
+            kept.append(message)
+        return message
+
+    world.grid.spoil = spoil
+    run(world, parts)
+    world.node(0).state = b""
+    reply = world.node(0).handle(world.grid.app, kept[0])
+    assert record.read_answer(reply)[:1] == b"\1"
+
+
+def test_clients_count_for_themselves(make_world, parts):
+    """Two rounds in all: a third is refused by every client, whatever the server's ledger says."""
+    from protocol.calibration import PrivacyGoal
+
+    world = make_world(goal=PrivacyGoal(200.0, 1e-5, 2))
+    strategy = FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure:
+        strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=2)
+    (world.root / "ledger.jsonl").unlink()
+    from secagg import TooFewSurvivorsError
+
+    with world.secure(strategy) as secure, pytest.raises(TooFewSurvivorsError) as caught:
+        strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=1)
+    assert any("advertise: PolicyError" in note for note in caught.value.__notes__)
+
+
+def test_other_messages_are_refused_if_the_client_says_so(make_world, parts):
+    world = make_world()
+    policy = world.home(0) / "policy.toml"
+    policy.write_text(policy.read_text().replace('"pass"', '"refuse"'))
+    content = RecordDict({"arrays": parts.model()})
+    refused = ask(world, content, "evaluate")
+    assert refused.has_error() and "training only" in refused.error.reason
+    assert not ask(world, content, "evaluate", partition=1).has_error()
+
+
+@pytest.mark.parametrize("name", ["identity.key", "registry.txt", "policy.toml"])
+@pytest.mark.parametrize("damage", ["missing", "wrong"])
+def test_a_damaged_folder_is_told_to_its_owner(make_world, parts, caplog, name, damage):
+    world = make_world()
+    path = world.home(0) / name
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_text("nonsense = [")
+        path.chmod(0o600)
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert report.survivors == parts.N - 1 and list(report.lost) == [parts.FIRST_NODE]
+    assert "ConfigurationError" in caplog.text and str(path) in caplog.text
+
+
+def test_a_key_that_others_can_read_is_refused(make_world, parts, caplog):
+    world = make_world()
+    (world.home(0) / "identity.key").chmod(0o644)
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert "own log" in report.lost[parts.FIRST_NODE] and "mode 600" in caplog.text
+
+
+def test_a_node_without_a_folder_says_so(make_world, parts, caplog):
+    world = make_world(nodes=7)
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert list(report.lost) == [parts.FIRST_NODE + 6] and "veilsum.home" in caplog.text
+
+
+def test_the_node_s_own_configuration_goes_before_the_run_s(make_world, parts):
+    """In a deployment the server must not choose the folder, and with it the policy."""
+    world = make_world()
+    world.node(0).node_config["veilsum.home"] = str(world.root / "nowhere")
+    report = run(world, parts)
+    assert list(report.lost) == [parts.FIRST_NODE]

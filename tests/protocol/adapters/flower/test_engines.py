@@ -1,0 +1,113 @@
+"""The example on Flower's own engines: simulated in Ray, and on a network of real processes.
+
+Deployed clients get a process of their own for every message, so a round costs seconds there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
+
+from dp import Ledger
+from protocol.adapters.flower.home import ClientRules
+from protocol.config import load
+from protocol.records import listed_cohort
+from protocol.stored_history import StoredHistory
+
+ROOT = Path(__file__).parents[4]
+EXAMPLE = ROOT / "examples" / "flower"
+CHANCE = 0.1
+"""Accuracy of somebody who guesses."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def network(monkeypatch):
+    """The example's own script; its processes find this checkout."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", path)
+    spec = importlib.util.spec_from_file_location("flower_network", EXAMPLE / "network.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="ray is not installed: flwr[simulation]"
+)
+def test_the_example_learns_in_the_simulation_engine(network, tmp_path):
+    with network.Network(tmp_path, clients=10, simulation=True) as engine:
+        settings = {"veilsum.simulation-dir": str(tmp_path / "homes"), "num-server-rounds": 3}
+        report = engine.run(settings, seconds=600.0)
+    assert report["survivors"] == [10] * 3 and report["lost"] == [[]] * 3
+    assert report["round trips"] == [6, 5, 5]
+    assert report["epsilon"] == sorted(report["epsilon"]) and report["epsilon"][-1] < 20.0
+    # 297 examples: guessing exceeds 0.25 with probability below 1e-12.
+    assert report["accuracy"][-1] > 0.25 > CHANCE
+    assert engine.processes.ended() == []
+
+
+def test_the_example_learns_over_a_network_and_loses_a_client(network, tmp_path):
+    """Four SuperNodes of a cohort of five: one never came up, and the round goes on without it."""
+    privacy = {
+        "epsilon": 50.0,
+        "delta": 1e-5,
+        "rounds": 2,
+        "clip-l2": 1.0,
+        "minimum-survivors": 4,
+        "tolerated-colluders": 0,
+    }
+    settings = {
+        "num-server-rounds": 1,
+        "veilsum.rounds": 2,
+        "veilsum.privacy.epsilon": 50.0,
+        "veilsum.privacy.clip-l2": 1.0,
+        "veilsum.connect-seconds": 10.0,
+        "veilsum.stage-seconds": 180.0,
+    }
+    with network.Network(tmp_path, clients=5, privacy=privacy) as engine:
+        engine.processes.stop("supernode-4")
+        given = network.deployment_settings(engine, 5, 1, **settings)
+        report = engine.run(given, seconds=1200.0)
+        assert engine.processes.ended() == []
+    assert report["survivors"] == [4] and report["round trips"] == [6]
+    assert len(report["accuracy"]) == 2 and 0.0 < report["epsilon"][0] <= 50.0
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        (entry,) = ledger.entries()
+    assert entry.metadata["survivors"] == 4 and len(listed_cohort(entry.metadata)) == 5
+    charged = [spent(tmp_path / f"client-{number:03d}") for number in range(5)]
+    # Everybody that gave something up has counted it, on its own disk; the absent one has not.
+    assert all(epsilon > 0.0 for epsilon in charged[:4])
+    assert charged[4] == 0.0
+
+
+def spent(home):
+    goal = load(home / "policy.toml", ClientRules).policy().goal
+    with StoredHistory(home / "state", goal) as history:
+        return history.epsilon
+
+
+def test_processes_are_ended_even_if_they_do_not_listen(network, tmp_path):
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1); "
+    processes = network.Processes(tmp_path)
+    processes.start("stubborn", [sys.executable, "-u", "-c", stubborn + "time.sleep(600)"])
+    while not (tmp_path / "stubborn.log").read_text():
+        assert processes.ended() == []
+    process = processes._running["stubborn"]
+    network._STOP_SECONDS = 1.0
+    processes.stop("stubborn")
+    assert process.returncode is not None and process.returncode < 0
+
+
+def test_a_run_that_comes_to_no_end_says_where_to_look(network, tmp_path):
+    engine = network.Network(tmp_path, clients=2)
+    with pytest.raises(RuntimeError, match="see the logs in"):
+        engine.run({}, seconds=120.0)
