@@ -1,0 +1,141 @@
+"""A client's half of rounds, one message after the other, through restarts of its process.
+
+Between two messages a round lies sealed in the client's folder, and no state of it is kept in
+memory: NVFlare may hand each task to a new process, and its simulator does when it has fewer
+threads than clients. A stored state can be resumed once. So a process that dies while it answers,
+or before its answer arrived, loses the round, and no more than that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from protocol.adapters.nvflare.messages import Assignment
+from protocol.adapters.nvflare.site import Site
+from protocol.client import RoundClient
+from protocol.conduct import Stage
+from protocol.errors import PolicyError
+from protocol.remote import RemoteClient, answer_or_refuse, refuse
+from protocol.setup import RoundSetup
+from protocol.stored_history import StoredHistory
+from secagg import LocalProtocolError
+from secagg.storage import TokenFolder
+
+Train = Callable[[Assignment], NDArray[Any]]
+"""Trains, and returns the update: float32|float64[d]."""
+Received = Callable[[], Assignment]
+"""Reads the model in the task that is being answered."""
+
+
+class ClientRounds:
+    """All rounds of one client in one job.
+
+    Args:
+        site: the client's own.
+        name: of the client.
+        train: called once a round, with a model that is the announced one.
+
+    Raises:
+        ConfigurationError: agreement, registry or identity cannot be used.
+        LedgerError: the history was altered, or another job of this client has it open.
+    """
+
+    def __init__(self, site: Site, name: str, train: Train) -> None:
+        self._identity = site.identity(name)
+        self._registry = frozenset(site.registry.values())
+        self._policy = site.agreement.policy
+        self._train = train
+        self._stored = site.client(name) / "round" / "state"
+        self._resumed = TokenFolder(site.client(name) / "round" / "resumed")
+        self._history = StoredHistory(site.client(name) / "history", self._policy.goal)
+        self._answered: tuple[bytes, bytes] | None = None
+
+    def close(self) -> None:
+        """Let another process act for this client."""
+        self._history.close()
+
+    def answer(
+        self, stage: Stage, message: bytes, digest: bytes, received: Received
+    ) -> tuple[bytes, Exception | None]:
+        """What to send back, and the error if we left the round.
+
+        A task may be delivered again if the server has not got its result. Only the very same bytes
+        are sent again: a second answer to one message could give secrets away.
+
+        Args:
+            stage: of the message.
+            message: of the server.
+            digest: of the model that the server announces for this round.
+            received: reads the model that came with the message.
+        """
+        task = hashlib.sha256(bytes([stage]) + message).digest()
+        if self._answered is None or self._answered[0] != task:
+            client = RoundClient(self._identity, self._registry, self._policy, self._history)
+            remote = RemoteClient(client, digest, partial(self._update, received))
+            answer, error = self._first_answer(remote, client, stage, message)
+            if error is not None:
+                return answer, error
+            if not remote.is_over:
+                _write_private(self._stored, client.suspend())
+            self._answered = task, answer
+        return self._answered[1], None
+
+    def _first_answer(
+        self, remote: RemoteClient, client: RoundClient, stage: Stage, message: bytes
+    ) -> tuple[bytes, Exception | None]:
+        if stage is Stage.ADVERTISE:
+            # A new round; one that was not finished never will be.
+            self._stored.unlink(missing_ok=True)
+        elif (stored := self._take()) is not None:
+            try:
+                client.resume(stored, self._resumed)
+            except LocalProtocolError as error:
+                return _refused(error)
+        else:
+            return _refused(LocalProtocolError("no round to go on with: it is over, or lost"))
+        return answer_or_refuse(remote, message)
+
+    def _take(self) -> bytes | None:
+        """The stored round, which is then gone."""
+        try:
+            stored = self._stored.read_bytes()
+        except FileNotFoundError:
+            return None
+        self._stored.unlink()
+        return stored
+
+    def _update(self, received: Received, setup: RoundSetup) -> NDArray[Any]:
+        """Train on the model that came, if it is the one that all others announced their keys for.
+
+        Raises:
+            PolicyError: it is another one.
+        """
+        assignment = received()
+        announced = setup.parameters.model_digest
+        if assignment.digest() != announced:
+            valid = f"{announced.hex()}, as it was announced"
+            raise PolicyError("model", assignment.digest().hex(), valid)
+        return self._train(assignment)
+
+
+def _refused(error: Exception) -> tuple[bytes, Exception]:
+    """The answer to a message that no round is there for."""
+    return refuse(error), error
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Replace a file in one step; nobody else may read it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    fresh.replace(path)

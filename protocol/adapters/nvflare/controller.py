@@ -1,0 +1,190 @@
+"""The server's controller: federated averaging in which the server sees noisy sums only.
+
+It takes the place of NVFlare's `FedAvg`: same model, same persistor, same events. The mean is over
+clients, not over samples: a count of samples is private, and so is its weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from secrets import SystemRandom
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_common.app_event_type import AppEventType
+from nvflare.app_common.workflows.model_controller import ModelController
+
+from dp import Ledger
+from protocol.adapters.nvflare.exchange import Answer, TaskExchange
+from protocol.adapters.nvflare.messages import Assignment, outgoing
+from protocol.adapters.nvflare.models import changed, dimension_of
+from protocol.adapters.nvflare.site import Agreement, Site
+from protocol.conduct import Outbound, Stage
+from protocol.config import Sketch, parse
+from protocol.errors import ConfigurationError
+from protocol.remote import RemoteAggregator
+from protocol.training import PrivateTraining, RoundResult
+from secagg import LocalProtocolError, RemoteProtocolError, TooFewSurvivorsError
+
+META = "veilsum"
+"""Of a model's meta data: what is public about the round that made it."""
+
+
+class PrivateAveraging(ModelController):
+    """Workflow: `num_rounds` private means, each added to the model and saved.
+
+    Privacy and cohort are those of the site's agreement (`protocol.adapters.nvflare.site`), which
+    clients hold as well; the job adds what needs no trust. Who is missing when a stage's time is up
+    is lost, so no round takes longer than its timeouts together.
+
+    Args:
+        num_rounds: at most as many as agreed.
+        sketch: the compression, as in the table `sketch` of a configuration; none if left out.
+        learning_rate: the mean update is multiplied with it.
+        stage_timeout: seconds for each message that needs no training, the start of a client's
+            process included.
+        train_timeout: seconds for the message that does.
+        failed_rounds: rounds in a row that may fail before the job ends with an error.
+        persistor_id: component that loads and saves the model.
+        task_check_period: seconds between two looks of NVFlare at its tasks.
+    """
+
+    def __init__(
+        self,
+        num_rounds: int,
+        sketch: dict[str, Any] | None = None,
+        learning_rate: float = 1.0,
+        stage_timeout: int = 60,
+        train_timeout: int = 600,
+        failed_rounds: int = 3,
+        persistor_id: str = AppConstants.DEFAULT_PERSISTOR_ID,
+        task_check_period: float = 0.2,
+    ) -> None:
+        super().__init__(persistor_id=persistor_id, task_check_period=task_check_period)
+        for name, value in (("stage_timeout", stage_timeout), ("train_timeout", train_timeout)):
+            # NVFlare takes 0 for "wait without an end".
+            if type(value) is not int or value < 1:
+                raise ConfigurationError(name, f"value {value!r}", "whole seconds, at least 1")
+        self.num_rounds = num_rounds
+        self.sketch = sketch
+        self.learning_rate = learning_rate
+        self.stage_timeout = stage_timeout
+        self.train_timeout = train_timeout
+        self.failed_rounds = failed_rounds
+        self._transport: TaskExchange | None = None
+
+    def run(self) -> None:
+        """The whole job; what it raises ends the job, with its message in the server's log."""
+        site = Site.of(self.fl_ctx)
+        agreement = site.agreement
+        if not 1 <= self.num_rounds <= agreement.rounds:
+            valid = f"1 .. {agreement.rounds}, as agreed"
+            raise ConfigurationError("num_rounds", f"value {self.num_rounds}", valid)
+        model = self.load_model()
+        self._check_dimension(model, agreement)
+        controller = parse({"controller": "fixed", **(self.sketch or {})}, Sketch)
+        with Ledger.open(site.ledger, recover=True) as ledger:
+            training = PrivateTraining(
+                agreement.plan,
+                agreement.dimension,
+                controller.build(self.num_rounds),
+                RemoteAggregator(self._exchange),
+                ledger,
+            )
+            for number in range(self.num_rounds):
+                self.fl_ctx.set_prop(AppConstants.CURRENT_ROUND, number, private=True, sticky=False)
+                self.event(AppEventType.ROUND_STARTED)
+                model = self._round(training, site, model, number)
+                self.save_model(model)
+                self.event(AppEventType.ROUND_DONE)
+
+    def _check_dimension(self, model: FLModel, agreement: Agreement) -> None:
+        dimension = dimension_of(model.params)
+        if dimension != agreement.dimension:
+            problem = f"the agreement says {agreement.dimension}, and the model has {dimension}"
+            raise ConfigurationError("dimension", problem, "the numbers that are averaged")
+
+    def _round(self, training: PrivateTraining, site: Site, model: FLModel, number: int) -> FLModel:
+        """One round, tried again with a new cohort as often as a failure is tolerated."""
+        for failures in range(self.failed_rounds + 1):
+            clients = self._cohort(site)
+            try:
+                result = self._attempt(training, site, clients, model.params, number)
+            except (TooFewSurvivorsError, RemoteProtocolError) as error:
+                why = "; ".join([str(error), *getattr(error, "__notes__", ())])
+                why += f"; numbers of parties are places in {clients}"
+                self.warning(f"round {number} failed, {failures + 1} in a row: {why}")
+                if failures == self.failed_rounds:
+                    raise LocalProtocolError(f"round {number}: {why}") from error
+            else:
+                return self._stepped(model, result, clients)
+        raise LocalProtocolError("failed_rounds must be at least 0")
+
+    def _attempt(
+        self,
+        training: PrivateTraining,
+        site: Site,
+        clients: list[str],
+        weights: Mapping[str, NDArray[Any]],
+        number: int,
+    ) -> RoundResult:
+        assignment = Assignment(weights, number, self.num_rounds)
+        digest = assignment.digest()
+        timeouts = dict.fromkeys(Stage, self.stage_timeout) | {Stage.INPUT: self.train_timeout}
+        self._transport = TaskExchange(
+            self,
+            self.fl_ctx,
+            self.abort_signal,
+            clients,
+            partial(outgoing, assignment=assignment, digest=digest),
+            timeouts,
+        )
+        return training.run_round([site.registry[name] for name in clients], digest)
+
+    def _exchange(self, stage: Stage, messages: Outbound) -> Iterator[Answer]:
+        if self._transport is None:
+            raise LocalProtocolError("no round is running")
+        return self._transport(stage, messages)
+
+    def _cohort(self, site: Site) -> list[str]:
+        """Who is invited: registered clients, connected ones first.
+
+        Raises:
+            ConfigurationError: there are too few.
+        """
+        size = site.agreement.cohort.size
+        names = [client.name for client in self.engine.get_clients()]
+        known = [name for name in names if name in site.registry]
+        strangers = sorted(set(names) - set(known))
+        if strangers:
+            self.warning(f"not invited, because registry.json does not have them: {strangers}")
+        if len(known) < size:
+            problem = f"the job has {len(known)} registered clients of {len(names)}"
+            raise ConfigurationError("cohort", problem, f"{size}, as agreed; missing: {strangers}")
+        SystemRandom().shuffle(known)
+        # A stable sort: those that are away come last, and count as lost if they have to be taken.
+        known.sort(key=lambda name: self.get_client_disconnect_time(name) is not None)
+        return known[:size]
+
+    def _stepped(self, model: FLModel, result: RoundResult, clients: list[str]) -> FLModel:
+        """The model after a round, with what is public about the round."""
+        step = np.float64(self.learning_rate) * result.release.update
+        outcome = result.outcome
+        facts = {
+            "round": result.number,
+            "survivors": result.release.survivors,
+            "epsilon": result.epsilons.server,
+            "bytes_per_client": outcome.bytes_per_survivor(),
+            "sketch_size": result.setup.parameters.length,
+            "refused": {clients[index]: why for index, why in outcome.refused.items()},
+        }
+        self.info(f"round {result.number}: {facts}")
+        return FLModel(
+            params_type=ParamsType.FULL,
+            params=changed(model.params, step),
+            meta={**model.meta, META: facts},
+        )

@@ -1,0 +1,133 @@
+"""The client's executor: answers the tasks of a round, and trains when the update is due.
+
+The trainer is a component of the job: an NVFlare `Executor`, given its usual training task, or any
+object that maps a model to a trained one. It is not routed any task itself, so there is no way past
+the masks, and of what it returns only the arrays go on; its counts of samples, metrics and headers
+stay here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from nvflare.apis.dxo import DataKind
+from nvflare.apis.event_type import EventType
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+from nvflare.app_common.app_constant import AppConstants
+
+from protocol.adapters.nvflare.client_rounds import ClientRounds
+from protocol.adapters.nvflare.messages import (
+    STAGE_OF,
+    Assignment,
+    arrays,
+    incoming,
+    received_assignment,
+    reply,
+)
+from protocol.adapters.nvflare.models import Weights, difference, flat
+from protocol.adapters.nvflare.site import Site
+from secagg import LocalProtocolError, RemoteProtocolError
+
+TrainFunction = Callable[[Weights], Weights]
+"""Maps a model to a trained one, of the same names and shapes."""
+
+
+class MaskedTraining(Executor):
+    """Executor of all tasks of `PrivateAveraging`; give it the tasks `veilsum_*`.
+
+    Policy, identity, registry and history are those of the site (`protocol.adapters.nvflare.site`).
+
+    Args:
+        trainer: id of the component that trains.
+        train_task: name of the task that a trainer which is an `Executor` expects.
+    """
+
+    def __init__(self, trainer: str, train_task: str = AppConstants.TASK_TRAIN) -> None:
+        super().__init__()
+        self.trainer = trainer
+        self.train_task = train_task
+        self._rounds: ClientRounds | None = None
+        self._context: tuple[FLContext, Signal] | None = None
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Give the client's folder free at the end of a run."""
+        if event_type in (EventType.END_RUN, EventType.SWAP_OUT) and self._rounds is not None:
+            self._rounds.close()
+            self._rounds = None
+
+    def execute(
+        self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Shareable:
+        """Answer one task.
+
+        An error of the round is told to this site's log; the server learns that we left, and
+        hardly more. Mistakes of this site's set-up, and of the trainer, are raised: NVFlare logs
+        them here and sends an error code.
+        """
+        stage = STAGE_OF.get(task_name)
+        if stage is None:
+            return make_reply(ReturnCode.TASK_UNKNOWN)
+        try:
+            message, digest = incoming(shareable, fl_ctx)
+        except RemoteProtocolError as error:
+            self.log_error(fl_ctx, f"left the round: {error}")
+            return make_reply(ReturnCode.BAD_TASK_DATA)
+        self._context = fl_ctx, abort_signal
+        try:
+            rounds = self._opened(fl_ctx)
+            received = partial(received_assignment, shareable)
+            answer, left = rounds.answer(stage, message, digest, received)
+        finally:
+            self._context = None
+        if left is not None:
+            self.log_error(fl_ctx, f"left the round: {left}")
+        return reply(answer)
+
+    def _opened(self, fl_ctx: FLContext) -> ClientRounds:
+        if self._rounds is None:
+            self._rounds = ClientRounds(Site.of(fl_ctx), fl_ctx.get_identity_name(), self._train)
+        return self._rounds
+
+    def _train(self, assignment: Assignment) -> NDArray[Any]:
+        if self._context is None:
+            raise LocalProtocolError("an update is due, and no task is being answered")
+        fl_ctx, abort_signal = self._context
+        trainer = fl_ctx.get_engine().get_component(self.trainer)
+        if isinstance(trainer, Executor):
+            data = assignment.copy().shareable()
+            result = trainer.execute(self.train_task, data, fl_ctx, abort_signal)
+            return update_of(result, assignment.weights)
+        if callable(trainer):
+            return difference(trainer(assignment.copy().weights), assignment.weights)
+        raise LocalProtocolError(
+            f"trainer {self.trainer!r} is {type(trainer).__name__}: it must be the id of a "
+            "component that is an Executor or can be called"
+        )
+
+
+def update_of(result: object, received: Weights) -> NDArray[np.float64]:
+    """The update in a trainer's result: float64[d].
+
+    Args:
+        result: with a DXO of weights, or of their changes.
+        received: the model that was trained.
+
+    Raises:
+        LocalProtocolError: the trainer failed, or returned something else.
+    """
+    if not isinstance(result, Shareable) or result.get_return_code() != ReturnCode.OK:
+        code = result.get_return_code() if isinstance(result, Shareable) else type(result).__name__
+        raise LocalProtocolError(f"the trainer returned {code}, and no update")
+    if (trained := arrays(result, DataKind.WEIGHTS)) is not None:
+        return difference(trained, received)
+    if (changes := arrays(result, DataKind.WEIGHT_DIFF)) is not None:
+        return flat(changes, received)
+    raise LocalProtocolError("the trainer returned no arrays of weights or of their changes")

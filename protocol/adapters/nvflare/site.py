@@ -1,0 +1,150 @@
+"""What a site brings itself, and takes from no job: `local/veilsum` in its NVFlare workspace.
+
+| file | whose | holds |
+|---|---|---|
+| `agreement.toml` | everybody's | what all parties agreed to: privacy, cohort, size of the model |
+| `registry.json` | everybody's | every client's Ed25519 public key, hexadecimal, by its name |
+| `NAME/identity.key` | that client's | its private key: 32 bytes, read by its owner only |
+| `NAME/history` | that client's | rounds answered and charged, see `protocol.stored_history` |
+| `NAME/round` | that client's | a round between two of its messages, sealed |
+| `ledger.jsonl` | the server's | every release of this server, over all jobs |
+
+Agreement and registry have to come from somebody that the clients trust, with the start-up kit,
+say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from nvflare.apis.fl_context import FLContext
+from pydantic import Field
+
+from protocol.client import ClientPolicy
+from protocol.config import Cohort, Privacy, Section, build_plan, load
+from protocol.errors import ConfigurationError
+from protocol.training import TrainingPlan
+from secagg import Identity
+
+FOLDER = "veilsum"
+_KEY_BYTES = 32
+
+
+class Agreement(Section):
+    """What all parties of a federation agreed to, outside of any job."""
+
+    rounds: int = Field(ge=1, description="that a client takes part in, over all jobs")
+    dimension: int = Field(ge=1, description="numbers in a model that are averaged")
+    privacy: Privacy
+    cohort: Cohort
+
+    @property
+    def plan(self) -> TrainingPlan:
+        """The training plan; `ConfigurationError` if its figures do not fit together."""
+        return build_plan(self.privacy, self.cohort, self.rounds)
+
+    @property
+    def policy(self) -> ClientPolicy:
+        """What a client that agreed insists on."""
+        return self.plan.client_policy(self.dimension)
+
+
+class Site:
+    """A party's own folder.
+
+    Args:
+        folder: `local/veilsum` of its workspace.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def of(cls, context: FLContext) -> Site:
+        """The site that runs this process."""
+        return cls(Path(context.get_workspace().get_site_config_dir()) / FOLDER)
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """Raises `ConfigurationError` if there is none that can be used."""
+        return load(self._folder / "agreement.toml", Agreement)
+
+    @cached_property
+    def registry(self) -> Mapping[str, bytes]:
+        """Public keys by name; raises `ConfigurationError` if it cannot be used."""
+        return read_registry(self._folder / "registry.json")
+
+    @property
+    def ledger(self) -> Path:
+        """The server's books."""
+        return self._folder / "ledger.jsonl"
+
+    def client(self, name: str) -> Path:
+        """The folder of one client."""
+        return self._folder / name
+
+    def identity(self, name: str) -> Identity:
+        """The signing key of a client.
+
+        Raises:
+            ConfigurationError: it is missing, no key, or not the one that is registered.
+        """
+        path = self.client(name) / "identity.key"
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            valid = "the client's 32-byte private key"
+            raise ConfigurationError(str(path), error.strerror or "unreadable", valid) from None
+        if len(raw) != _KEY_BYTES:
+            raise ConfigurationError(str(path), f"{len(raw)} bytes", "32 bytes")
+        identity = Identity.from_private_bytes(raw)
+        if self.registry.get(name) != identity.public:
+            problem = f"{name} is not registered with this key"
+            raise ConfigurationError("registry.json", problem, "the public key of identity.key")
+        return identity
+
+
+def read_registry(path: Path) -> dict[str, bytes]:
+    """Public keys by client name; raises as `Site.registry` does."""
+    try:
+        raw = json.loads(path.read_bytes())
+        registry = {name: bytes.fromhex(key) for name, key in raw.items()}
+    except OSError as error:
+        valid = "a readable file"
+        raise ConfigurationError(str(path), error.strerror or "unreadable", valid) from None
+    except (ValueError, AttributeError, TypeError) as error:
+        valid = "a JSON object of hexadecimal keys by client name"
+        raise ConfigurationError(str(path), str(error), valid) from None
+    if any(len(key) != _KEY_BYTES for key in registry.values()):
+        raise ConfigurationError(str(path), "a key of another length", "keys of 32 bytes")
+    if len(set(registry.values())) != len(registry):
+        raise ConfigurationError(str(path), "one key under two names", "a key for each client")
+    return registry
+
+
+def make_identity(folder: Path, name: str) -> bytes:
+    """Make a client's key where `Site` looks for it, and return the public half to register.
+
+    Args:
+        folder: `local/veilsum` of the client's workspace.
+
+    Raises:
+        FileExistsError: it has one. A client that loses its key needs another name.
+    """
+    home = folder / name
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    identity = Identity.generate()
+    descriptor = os.open(home / "identity.key", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(identity.private_bytes())
+    return identity.public
+
+
+def write_registry(folder: Path, registry: Mapping[str, bytes]) -> None:
+    """Write `registry.json` of a site."""
+    text = json.dumps({name: key.hex() for name, key in sorted(registry.items())}, indent=2)
+    (folder / "registry.json").write_text(text + "\n")
