@@ -131,7 +131,8 @@ class Adversary:
         self.knowledge.learn_answer(self.answered(message), message)
 
     def took_seeds(self, u: int, message: SeedShares, missing: Members) -> None:
-        """An honest client gave up shares of others' seeds."""
+        """An honest client gave up shares of others' seeds: note what they are."""
+        self.knowledge.learn_seed_shares(self.told(u)[-1], missing, message)
 
     def ask_colluder(self, u: int, roster: RoundRoster) -> None:
         """A colluder tells its own secrets and the shares that it holds."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -20,7 +21,14 @@ from secagg.client import held_by
 from secagg.field import unpack
 from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed
 from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.messages import MaskedInput, Roster, UnmaskShares, shared_secrets, split_items
+from secagg.messages import (
+    MaskedInput,
+    Roster,
+    SeedShares,
+    UnmaskShares,
+    shared_secrets,
+    split_items,
+)
 from secagg.prg import accumulate_masks
 from secagg.rebuild import Share
 from secagg.roster import RoundRoster
@@ -145,6 +153,15 @@ class Knowledge:
         for owner, share in zip(owners, shares, strict=True):
             which = SELF_MASK if owner in view.survivors else MASKING_KEY
             self.learn_share(view.roster, owner, which, message.sender, share)
+
+    def learn_seed_shares(self, view: View, missing: Members, message: SeedShares) -> None:
+        """Shares of the surplus seeds of survivors that are said to have gone away."""
+        owners = held_by(message.sender, set(missing), view.roster.graph)
+        given = self._context.removed_seeds(len(view.survivors))
+        places = list(product(owners, given))
+        shares = decode_share(message.shares, len(places))
+        for (owner, number), share in zip(places, shares, strict=True):
+            self.learn_share(view.roster, owner, FIRST_SEED + number, message.sender, share)
 
     # -- what follows -------------------------------------------------------------------------
 

@@ -7,20 +7,23 @@ others change one answer of the product's session.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from secagg import ClientSession, FieldVector, Identity, Mode, SessionContext
-from secagg.client import held_by
-from secagg.client_states import Masked, Party, Ready
+from secagg.client import _release, held_by
+from secagg.client_states import Confirmed, Masked, Party, Ready, Released
 from secagg.field import pack, unpack
 from secagg.masks import self_key
 from secagg.messages import (
     AnyMessage,
+    ConfirmationSet,
     MaskedInput,
     SurvivorSet,
     UnmaskShares,
+    decode_set,
     shared_secrets,
 )
 from secagg.prg import accumulate_masks
@@ -96,6 +99,36 @@ class BothShares(ClientSession):
         signed = (state.roster.hash, encode_index(party.index), survivors, shares, answer.seeds)
         signature = party.identity.sign(Usage.UNMASK, *signed)
         return msgspec.structs.replace(answer, shares=shares, signature=signature)
+
+
+class KeepsAllShares(ClientSession):
+    """Asked for shares of surplus seeds, gives up what it ever held: it has forgotten nothing."""
+
+    def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
+        """The product's step; what it would forget is put back."""
+        before = self._state
+        answer = super()._step(event, payload)
+        masked = before.masked if isinstance(before, Confirmed) else before
+        if isinstance(masked, Masked) and isinstance(self._state, Released):
+            remembered = replace(self._state.masked, held=masked.held)
+            self._state = replace(self._state, masked=remembered)
+        return answer
+
+
+class BelievesConfirmations(ClientSession):
+    """Counts the signatures on its survivor set, and verifies none."""
+
+    def receive(self, message: AnyMessage) -> AnyMessage | None:
+        """The answer, once enough of the committee are said to have signed."""
+        state = self._state
+        if not isinstance(message, ConfirmationSet) or not isinstance(state, Confirmed):
+            return super().receive(message)
+        named = decode_set(message.confirmers, self._party.context.size)
+        if len(named) < state.masked.roster.committee.quorum:
+            return super().receive(message)
+        step = _release(self._party, state.masked, state.survivors)
+        self._state = step.state
+        return step.outbound
 
 
 class ReusableSession(ClientSession):

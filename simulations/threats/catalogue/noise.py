@@ -15,6 +15,7 @@ from simulations.threats.rounds.released import LENGTH, SMALL, BareRounds, play
 from simulations.threats.rounds.thinning import (
     COLLUDERS,
     EARLY,
+    against_goal,
     cheated_figures,
     cheated_setup,
     noise_left_figures,
@@ -53,7 +54,8 @@ def _less_colluders(path: WholePath, seed: int) -> Figures:
     """Subtract the noise of all colluders, and look at what is left."""
     noise, survivors = path.noise_of(0, EARLY, COLLUDERS)
     coins = path.claimed_coins(survivors, colluders=True)
-    return noise_left_figures(noise, coins, derived_seed(seed, "worlds"))
+    figures = noise_left_figures(noise, coins, derived_seed(seed, "worlds"))
+    return against_goal(figures, path.claimed.events(survivors).server)
 
 
 # -- A22 --------------------------------------------------------------------------------------

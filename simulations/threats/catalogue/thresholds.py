@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from secagg import ClientSession, Mode
+from simulations.audits.base import Figures
 from simulations.threats.adversary import Adversary
 from simulations.threats.catalogue.base import Attack, Effort, Findings
 from simulations.threats.contexts import Members
 from simulations.threats.games import Setting, all_games, exact
 from simulations.threats.knowledge import Knowledge
-from simulations.threats.victims import Victims
+from simulations.threats.victims import SessionMaker, Victims
 from simulations.threats.weak_clients import low_threshold, no_minimum
 
 _COLLUDERS = 3
@@ -32,6 +33,18 @@ class NamesOneSurvivor(Adversary):
         return tuple(sorted({self.target, *self.colluders}))
 
 
+class NamesFewSharers(Adversary):
+    """Tells the target alone that nobody but it and the colluders shared, so few masks go on.
+
+    All others are told the truth, and open the target's self mask in good faith.
+    """
+
+    def participants_for(self, u: int) -> Members:
+        """The thinnest set for the target."""
+        everybody = super().participants_for(u)
+        return tuple(sorted({u, *self.colluders})) if u == self.target else everybody
+
+
 def _collusion(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(20, 300)
     setting = Setting(size=8, colluders=_COLLUDERS, mode=Mode.SEMI_HONEST)
@@ -45,9 +58,20 @@ def _thin_sets(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(20, 500)
     # The lowest threshold of a curious server: the consistency round stops this on its own.
     setting = Setting(mode=Mode.SEMI_HONEST)
+
+    def played(session: SessionMaker) -> tuple[Figures, Figures]:
+        first, second = (
+            exact(attack, setting, trials, seed, session).figures()
+            for attack in (NamesOneSurvivor, NamesFewSharers)
+        )
+        return first, {f"few_sharers_{name}": value for name, value in second.items()}
+
+    (real, real_sharers), (twin, twin_sharers) = played(ClientSession), played(no_minimum)
+    lost = real["succeeded"] or real_sharers["few_sharers_succeeded"]
+    won = twin["succeeded"] and twin_sharers["few_sharers_succeeded"]
     return Findings(
-        exact(NamesOneSurvivor, setting, trials, seed, ClientSession).figures(),
-        exact(NamesOneSurvivor, setting, trials, seed, no_minimum).figures(),
+        {**real, **real_sharers, "succeeded": bool(lost)},
+        {**twin, **twin_sharers, "succeeded": bool(won)},
     )
 
 

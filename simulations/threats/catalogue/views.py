@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from secagg import ClientSession, Mode
 from secagg.client import held_by
-from secagg.keys import KEY_BYTES
-from secagg.messages import UnmaskShares, split_items
+from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
+from secagg.messages import SeedShares, UnmaskShares, shared_secrets, split_items
 from secagg.shamir import SHARE_BYTES, decode_share
+from simulations.audits.base import Figures
 from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, AttackRun, Effort, Findings
+from simulations.threats.catalogue.base import Attack, Effort, Findings
 from simulations.threats.contexts import Members
-from simulations.threats.games import Outcome, Setting, all_games, exact, play
+from simulations.threats.games import Setting, all_games, exact, play, span
 from simulations.threats.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
 from simulations.threats.victims import SessionMaker
-from simulations.threats.weak_clients import BothShares, ReusableSession, believing
+from simulations.threats.weak_clients import (
+    BelievesConfirmations,
+    BothShares,
+    KeepsAllShares,
+    ReusableSession,
+    believing,
+    no_consistency,
+)
 
 _CURIOUS = Setting(mode=Mode.SEMI_HONEST)
 _ACTIVE = Setting()
 _SURPLUS = Setting(removal=(0b11, 0b01, 0b00))
 """Two removable seeds: both are surplus if nobody is lost, none if two clients are."""
+_ALL_SURPLUS = replace(_CURIOUS, removal=(0b1, 0b1, 0b1))
+"""One removable seed that everybody gives up, so that shares of it may be asked for."""
 
 
 class ReadsBothShares(Adversary):
@@ -37,6 +49,42 @@ class ReadsBothShares(Adversary):
                 self.knowledge.learn_share(view.roster, owner, which, u, shares[2 * i + which])
 
 
+class ReadsSeedShares(Adversary):
+    """Says that the target never gave up its seeds, and reads all that holders send for them."""
+
+    reads_from = SELF_MASK
+    """The first secret of a share that it makes use of."""
+
+    def missing_for(self, u: int) -> Members:
+        """The target; it is not asked about itself."""
+        return tuple(v for v in self.stories[u][-1] if v == self.target != u)
+
+    def took_seeds(self, u: int, message: SeedShares, missing: Members) -> None:
+        """Shares of surplus seeds, or of everything."""
+        view = self.told(u)[-1]
+        owners = held_by(u, set(missing), view.roster.graph)
+        secrets = shared_secrets(self.context)
+        if len(message.shares) != SHARE_BYTES * secrets * len(owners):
+            super().took_seeds(u, message, missing)
+            return
+        shares = decode_share(message.shares, secrets * len(owners))
+        for i, share in enumerate(shares):
+            owner, which = owners[i // secrets], i % secrets
+            if which >= self.reads_from:
+                self.knowledge.learn_share(view.roster, owner, which, u, share)
+
+
+class TakesKeptSeeds(ReadsSeedShares):
+    """One client is lost, so one seed of the target has to stay; its shares are asked for."""
+
+    reads_from = FIRST_SEED
+
+    def survivors_for(self, u: int) -> Members:
+        """One client less, and not the target."""
+        others = [v for v in sorted(self.uploaded) if v != self.target]
+        return tuple(v for v in sorted(self.uploaded) if v != others[-1])
+
+
 class SplitsTheView(Adversary):
     """Tells half of the others that the target is lost, and the rest that it is there."""
 
@@ -46,6 +94,39 @@ class SplitsTheView(Adversary):
         others = [v for v in alive if v != self.target]
         believers = {self.target, *others[::2]}
         return alive if u in believers else tuple(others)
+
+
+class ScattersTheLost(Adversary):
+    """Tells each client of other lost ones, so that more are lost to all than to any single one.
+
+    With 2t > n + n_C nobody's two secrets can be had, whatever clients are told. But two are lost
+    to each of them, and with the shares of all of them together three are: the sum is thinner than
+    promised.
+    """
+
+    def survivors_for(self, u: int) -> Members:
+        """The target and one more are in every set; the others are lost in turn."""
+        honest = [v for v in sorted(self.uploaded) if v not in self.colluders]
+        kept = [self.target, next(v for v in honest if v != self.target)]
+        doomed = [v for v in honest if v not in kept]
+        start = doomed.index(u) + 1 if u in doomed else kept.index(u) if u in kept else 0
+        count = self.context.size - self.context.minimum_survivors
+        lost = {doomed[(start + i) % len(doomed)] for i in range(count)}
+        return tuple(v for v in sorted(self.uploaded) if v not in lost)
+
+
+class ForgesConfirmations(ScattersTheLost):
+    """Shows as many signatures as convince: for missing ones, those on other sets, or nonsense."""
+
+    def signatures_for(self, u: int) -> dict[int, bytes]:
+        """Right ones first."""
+        roster, story = self.rosters[u][-1], self.stories[u][-1]
+        shown = dict(super().signatures_for(u))
+        elsewhere = {v: made for signed in self.signatures.values() for v, made in signed.items()}
+        for v in sorted((roster.committee.members & set(story)) - set(shown)):
+            if len(shown) < roster.committee.quorum:
+                shown[v] = elsewhere.get(v) or self.rng.bytes(SIGNATURE_BYTES)
+        return shown
 
 
 class AsksAgain(Adversary):
@@ -74,6 +155,9 @@ class TakesSurplus(Adversary):
         for number, seed in enumerate(seeds):
             self.knowledge.learn_secret(view.roster, u, FIRST_SEED + number, seed)
 
+    def took_seeds(self, u: int, message: SeedShares, missing: Members) -> None:
+        """Shares of seeds that are here already."""
+
 
 class SaysNobodyIsLost(TakesSurplus):
     """Two uploads are missing, and everybody is told that they are there."""
@@ -98,7 +182,9 @@ def thin_noise(adversary: Adversary) -> bool:
         if len(honest) < promised:
             continue
         for u in honest:
-            survivors = min(len(adversary.stories[u][-1]), len(knowledge.uploads))
+            # Somebody whose input was opened may have been told nothing.
+            told = (len(story) for story in adversary.stories[u])
+            survivors = min([len(knowledge.uploads), *told])
             stay = set(range(context.seeds)) - set(context.removed_seeds(survivors))
             roster = adversary.rosters[u][-1]
             if any(knowledge.secret(roster, u, FIRST_SEED + i) is not None for i in stay):
@@ -106,42 +192,75 @@ def thin_noise(adversary: Adversary) -> bool:
     return False
 
 
-def _exactly(attack: type[Adversary], setting: Setting, weak: SessionMaker) -> AttackRun:
-    def run(effort: Effort, seed: int) -> Findings:
-        trials = effort.choose(20, 500)
-        return Findings(
-            exact(attack, setting, trials, seed, ClientSession).figures(),
-            exact(attack, setting, trials, seed, weak).figures(),
-        )
+def _play_exact(
+    attack: type[Adversary], setting: Setting, trials: int, seed: int, weak: SessionMaker
+) -> Findings:
+    """The game Exact on the product, and on a client without one defence."""
+    return Findings(
+        exact(attack, setting, trials, seed, ClientSession).figures(),
+        exact(attack, setting, trials, seed, weak).figures(),
+    )
 
-    return run
+
+def _and(first: Findings, name: str, second: Findings) -> Findings:
+    """Two attacks on one promise: either may break the product, and both must break their twins."""
+    real, twin = (
+        {**one, **{f"{name}_{what}": other[what] for what in ("trials", "successes")}}
+        for one, other in ((first.real, second.real), (first.twin, second.twin))
+    )
+    if "refused_with" in second.real:
+        real[f"{name}_refused_with"] = second.real["refused_with"]
+    real["succeeded"] = bool(first.real["succeeded"]) or bool(second.real["succeeded"])
+    twin["succeeded"] = bool(first.twin["succeeded"]) and bool(second.twin["succeeded"])
+    return Findings(real, twin)
+
+
+def _both_shares(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(20, 500)
+    return _and(
+        _play_exact(ReadsBothShares, _CURIOUS, trials, seed, BothShares),
+        "seed_requests",
+        _play_exact(ReadsSeedShares, _ALL_SURPLUS, trials, seed, KeepsAllShares),
+    )
 
 
 def _split_view(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(20, 300)
-    return Findings(
+    told_apart = Findings(
         all_games(SplitsTheView, _ACTIVE, trials, seed),
         # The twin is the product itself where it trusts the server to tell everybody the same.
         all_games(SplitsTheView, _CURIOUS, trials, seed),
     )
 
+    def scattered(attack: type[Adversary], weak: SessionMaker) -> Findings:
+        rounds = trials // 2
+        return Findings(
+            span(attack, _ACTIVE, rounds, seed).figures(),
+            span(attack, _ACTIVE, rounds, seed, weak).figures(),
+        )
+
+    unsigned = scattered(ScattersTheLost, no_consistency)
+    forged = scattered(ForgesConfirmations, BelievesConfirmations)
+    return _and(_and(told_apart, "scattered", unsigned), "forged", forged)
+
+
+def _second_set(effort: Effort, seed: int) -> Findings:
+    return _play_exact(AsksAgain, _CURIOUS, effort.choose(20, 500), seed, ReusableSession)
+
 
 def _thin_noise(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(10, 250)
 
-    def played(attack: type[Adversary], session: SessionMaker) -> Outcome:
-        return play(attack, _SURPLUS, trials, seed, session, lambda each, _: thin_noise(each))
+    def played(attack: type[Adversary], session: SessionMaker = ClientSession) -> Figures:
+        won = play(attack, _SURPLUS, trials, seed, session, lambda each, _: thin_noise(each))
+        return won.figures()
 
-    told_wrong = played(SaysNobodyIsLost, ClientSession)
     obedient = believing(removal=_SURPLUS.removal[:1] * len(_SURPLUS.removal))
-    real = played(TakesSurplus, ClientSession)
-    both = Outcome(
-        real.trials + told_wrong.trials,
-        real.wins + told_wrong.wins,
-        0.0,
-        real.refusals + told_wrong.refusals,
-    )
-    return Findings(both.figures(), played(TakesSurplus, obedient).figures())
+    too_many = Findings(played(TakesSurplus), played(TakesSurplus, obedient))
+    # What nobody can be made to believe has no twin of its own: both lies need the same obedience.
+    hidden = Findings(played(SaysNobodyIsLost), too_many.twin)
+    asked = Findings(played(TakesKeptSeeds), played(TakesKeptSeeds, KeepsAllShares))
+    return _and(_and(too_many, "hidden_losses", hidden), "seed_requests", asked)
 
 
 ATTACKS = (
@@ -149,7 +268,7 @@ ATTACKS = (
         id="A2",
         title="No client gives up both secrets of another",
         stopped_by="a reply that holds one share for each neighbour, chosen by the client",
-        run=_exactly(ReadsBothShares, _CURIOUS, BothShares),
+        run=_both_shares,
     ),
     Attack(
         id="A3",
@@ -161,7 +280,7 @@ ATTACKS = (
         id="A8",
         title="A session answers one survivor set only",
         stopped_by="a state that is used up before it answers",
-        run=_exactly(AsksAgain, _CURIOUS, ReusableSession),
+        run=_second_set,
     ),
     Attack(
         id="A14",

@@ -9,14 +9,14 @@ from typing import Final
 
 import numpy as np
 
-from dp import BinomialRelease, NoiseSeed, removed_noise
+from dp import BinomialRelease, Event, NoiseSeed, removed_noise
 from protocol import Dropouts, MemoryRound, PrivacyGoal, RoundParameters, RoundSetup, Stage
 from protocol.adapters.memory import Peer
 from secagg import FieldSum, ServerSession, centre
 from simulations.audits.base import Figures, Floats, derived_seed, noise_seed
 from simulations.audits.distribution import binomial_noise_test
 from simulations.audits.paths import PathSettings, repeatable
-from simulations.threats.rounds.games import allowed_accuracy, guessing_rate
+from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
 from simulations.threats.rounds.parties import (
     OwnClient,
     Participant,
@@ -79,6 +79,22 @@ def noise_left_figures(noise: Floats, coins: int, seed: int) -> Figures:
         "chi_square_p_value": law.p_value,
         "law_rejected": law.rejected,
         "succeeded": bool(guessed["succeeded"]) or law.rejected,
+    }
+
+
+def against_goal(figures: Figures, event: Event) -> Figures:
+    """Figures with what the round is accounted with: noise as accounted may still be too little.
+
+    Args:
+        figures: of `noise_left_figures`.
+        event: of the sum, for a server with all tolerated colluders.
+    """
+    epsilon = epsilon_of(event, GOAL.delta)
+    return {
+        **figures,
+        "accounted_epsilon": epsilon,
+        "promised_epsilon": GOAL.epsilon,
+        "succeeded": bool(figures["succeeded"]) or epsilon > GOAL.epsilon,
     }
 
 
@@ -167,4 +183,5 @@ def cheated_figures(setup: RoundSetup, claimed: RoundSetup, seed: int) -> Figure
     event = claimed.events(survivors).server
     if not isinstance(event, BinomialRelease):
         raise TypeError(f"a round without coins is accounted as {event}")
-    return noise_left_figures(noise, event.coins, derived_seed(seed, "worlds"))
+    figures = noise_left_figures(noise, event.coins, derived_seed(seed, "worlds"))
+    return against_goal(figures, event)

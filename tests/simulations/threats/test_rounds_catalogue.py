@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from protocol import ClientPolicy, RoundSetup
+from protocol import ClientPolicy, RoundSetup, calibrate
 from simulations.audits.paths import WholePath
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
 from simulations.threats.catalogue.base import Effort
@@ -128,6 +128,18 @@ class TestWeakenedProduct:
         made = thin(settings.parameters(SEED), settings, SEED)
         assert thinning.cheated_figures(made, claimed, SEED)["succeeded"]
         assert not thinning.cheated_figures(claimed, claimed, SEED)["succeeded"]
+
+    @pytest.mark.parametrize("name", ["A15", "A16"])
+    def test_a_calibration_that_counts_the_colluders_coins(self, monkeypatch, name):
+        def hopeful(goal, *, fewest_honest, **others):
+            return calibrate(goal, fewest_honest=fewest_honest + len(noise.COLLUDERS), **others)
+
+        # Accountant and noise agree with each other, and not with what was promised.
+        monkeypatch.setattr("simulations.audits.paths.calibrate", hopeful)
+        found = ATTACKS[name].run(Effort.QUICK, SEED).real
+        assert not found["law_rejected"]
+        assert found["accounted_epsilon"] > found["promised_epsilon"]
+        assert found["succeeded"]
 
     def test_a_client_without_a_policy(self, monkeypatch):
         monkeypatch.setattr(ClientPolicy, "check", lambda self, setup: None)
