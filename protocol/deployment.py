@@ -105,7 +105,7 @@ def plan_deployment(
         raise ParameterError("expected_dropouts", lost, f"in 0 .. {plan.tolerated_dropouts}")
     parameters = calibrate(
         plan.goal,
-        fewest_honest=plan.minimum_survivors - plan.tolerated_colluders,
+        fewest_honest=plan.fewest_honest,
         sketch=sketch,
         clip_l2=plan.clip_l2,
         tolerated_dropouts=plan.tolerated_dropouts,

@@ -125,6 +125,11 @@ class TrainingPlan:
         """Fewer survivors would thin the noise below its target, so no such sum is released."""
         return self.cohort - self.tolerated_dropouts
 
+    @property
+    def fewest_honest(self) -> int:
+        """Survivors whose coins count: colluders take off their own."""
+        return self.minimum_survivors - self.tolerated_colluders
+
     def schedule(self, coins: int) -> CoinSchedule | None:
         """The batches of so many coins of a client; None if there is nothing to take off."""
         if not self.exact_noise:
@@ -339,7 +344,7 @@ class PrivateTraining:
             raise ParameterError("cohort", f"{len(cohort)} clients", f"{plan.cohort}, as planned")
         parameters = calibrate(
             plan.goal,
-            fewest_honest=plan.minimum_survivors - plan.tolerated_colluders,
+            fewest_honest=plan.fewest_honest,
             sketch=self._decision.spec,
             clip_l2=plan.clip_l2,
             tolerated_dropouts=plan.tolerated_dropouts,

@@ -211,7 +211,7 @@ class DistributedMeans:
         plan = self._plan
         return calibrate(
             round_goal(plan.goal, share),
-            fewest_honest=plan.minimum_survivors - plan.tolerated_colluders,
+            fewest_honest=plan.fewest_honest,
             sketch=spec,
             clip_l2=plan.clip_l2,
             tolerated_dropouts=plan.tolerated_dropouts,

@@ -100,7 +100,7 @@ class PathSettings:
         """Calibrated parameters; the public seed follows from ``seed``."""
         return calibrate(
             self.goal,
-            fewest_honest=self.plan.minimum_survivors - self.tolerated_colluders,
+            fewest_honest=self.plan.fewest_honest,
             sketch=self.sketch,
             clip_l2=self.clip_l2,
             tolerated_dropouts=self.tolerated_dropouts,
