@@ -243,6 +243,8 @@ def test_what_goes_wrong_in_training_stays_at_the_client(make_world, parts, capl
     assert reason == "input: left for reasons that only its own log tells"
     assert not any("diabetes" in each or "shape" in each for each in heard)
     assert caplog.text
+    # Nothing to go on with is left, here or at anybody who finished.
+    assert b"stored" not in world.node(0).state and b"stored" in world.node(1).state
 
 
 def test_a_policy_of_the_client_s_own_is_held_against_the_server(make_world, parts, caplog):

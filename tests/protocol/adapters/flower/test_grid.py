@@ -179,9 +179,12 @@ def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_stopped(
 ):
     """Flower asks again every second, for ever."""
     world = make_world()
-    monkeypatch.setattr(
-        "flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: world.time.sleep(seconds)
-    )
+
+    def sleep(seconds):
+        assert world.time.seconds < 600.0, "it waits for ever"
+        world.time.sleep(seconds)
+
+    monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", sleep)
     with world.secure() as secure, pytest.raises(TooFewNodesError, match="min_available_nodes"):
         start(secure, parts.model(), min_available_nodes=9)
     assert world.time.seconds < 60.0

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
 
 from protocol.adapters.flower.record import KEY, Step
@@ -212,14 +212,47 @@ def test_only_masked_updates_and_signatures_leave_a_client(make_world, parts):
     assert all(each == ([KEY], ["answer", "version"]) for each in leaked)
 
 
-def test_state_is_kept_as_bytes_and_ends_with_the_round(make_world, parts):
+def test_the_model_travels_once_and_to_those_who_are_still_there(make_world, parts):
     world = make_world()
+    world.grid.drops = lambda node, step: node == parts.FIRST_NODE and step == "share"
+    sent = []
+
+    def look(message):
+        sent.append((parts.step_of(message), sorted(message.content)))
+        return message
+
+    world.grid.spoil = look
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure:
         start(secure, strategy, parts.model())
-    # Everybody is still asked for nothing: RELEASED clients keep a state for the last stage.
+    with_model = [step for step, names in sent if names != [KEY]]
+    assert with_model == ["input"] * (parts.N - 1)
+
+
+def test_training_may_change_the_model_that_it_was_given(make_world, parts):
+    def train(message, context):
+        for name, array in parts.shifted(message.content["arrays"], 0.1).items():
+            message.content["arrays"][name] = array
+        return Message(message.content, reply_to=message)
+
+    world = make_world(app=parts.make_app(train))
+    strategy, before = FedAvg(fraction_evaluate=0.0), parts.model()
+    with world.secure(strategy) as secure:
+        result = start(secure, strategy, before)
+        (report,) = secure.reports
+    moved = parts.flat(result.arrays) - parts.flat(before)
+    # The mean over 40 coordinates has the noise of one over the root of 40; an update of 0 fails.
+    tolerance = 6.5 * noise_of(report, world) / np.sqrt(40)
+    assert abs(moved.mean() - 0.1) < tolerance < 0.05
+
+
+def test_what_flower_stores_of_a_round_does_not_grow_with_the_model(make_world, parts):
+    world = make_world()
+    strategy, before = FedAvg(fraction_evaluate=0.0), parts.model(30_000)
+    with world.secure(strategy) as secure:
+        start(secure, strategy, before)
     for node in world.grid.nodes.values():
-        assert len(node.state) < 20_000
+        assert 0 < len(node.state) < 20_000 < sum(len(array.data) for array in before.values())
 
 
 def test_a_model_needs_a_name_for_each_array_and_nothing_else(parts):

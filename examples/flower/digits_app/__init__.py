@@ -1,0 +1,1 @@
+"""Handwritten digits, learned from sums that nobody can take apart."""

@@ -1,0 +1,253 @@
+"""A real Flower network on this machine: a SuperLink, SuperNodes, and the digits app over HTTP.
+
+    python network.py --out /tmp/digits --clients 5
+
+Every SuperNode is a process with a folder of its own (`veilsum.home`), made beforehand by
+`python -m protocol.adapters.flower.provision`. Nothing here is secured against other machines: use
+TLS, node authentication and trusted entities for that (docs/integrations/flower.md).
+
+All processes are stopped when the run is over; logs and the result stay in the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+APP = Path(__file__).parent
+BIN = Path(sys.executable).parent
+_START_SECONDS = 60.0
+_STOP_SECONDS = 20.0
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+class Processes:
+    """Programs that we started, each with a group, a folder and a log of its own."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, command: Sequence[str]) -> None:
+        """Start a program; what it says goes to `NAME.log`."""
+        with (self._out / f"{name}.log").open("wb") as log:
+            self._running[name] = subprocess.Popen(  # noqa: S603
+                command,
+                env=environment(self._out / f"{name}.flwr"),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def stop(self, name: str) -> None:
+        """End a program and what it started, by their own group."""
+        process = self._running.pop(name)
+        for what in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, what)
+                process.wait(_STOP_SECONDS)
+            except ProcessLookupError:
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        process.wait(_STOP_SECONDS)
+
+    def stop_all(self) -> None:
+        """End everything, the last first."""
+        for name in reversed(list(self._running)):
+            self.stop(name)
+
+    def ended(self) -> list[str]:
+        """Programs that are no longer there."""
+        return [name for name, process in self._running.items() if process.poll() is not None]
+
+
+class Network:
+    """A SuperLink and its SuperNodes; a context manager.
+
+    Args:
+        out: an empty or new folder.
+        clients: how many SuperNodes, or simulated nodes.
+        privacy: arguments of `provision network`, by name.
+        simulation: nodes are simulated by the SuperLink, in Ray.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        clients: int,
+        privacy: Mapping[str, float] | None = None,
+        simulation: bool = False,
+    ) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self.out = out
+        self.clients = clients
+        self._privacy = privacy or {}
+        self._simulation = simulation
+        self._port = free_port()
+        self.processes = Processes(out)
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.processes.stop_all()
+            raise
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.processes.stop_all()
+
+    def _start(self) -> None:
+        link = [program("flower-superlink"), "--insecure", "--host", "127.0.0.1"]
+        link += ["--disable-runtime-dependency-installation", "--port", str(self._port)]
+        self.processes.start("superlink", link + ["--simulation"] * self._simulation)
+        wait_for(self._port)
+        if not self._simulation:
+            self._provision()
+            for number in range(self.clients):
+                self.start_node(number)
+
+    def _provision(self) -> None:
+        command = [sys.executable, "-m", "protocol.adapters.flower.provision", "network"]
+        command += ["--out", str(self.out), "--clients", str(self.clients)]
+        for name, value in self._privacy.items():
+            command += [f"--{name}", str(value)]
+        subprocess.run(  # noqa: S603
+            command, check=True, env=environment(self.out), stdout=subprocess.DEVNULL
+        )
+
+    def start_node(self, number: int) -> None:
+        """Start the SuperNode of a client."""
+        home = self.out / f"client-{number:03d}"
+        config = f'partition-id={number} num-partitions={self.clients} veilsum.home="{home}"'
+        command = [program("flower-supernode"), "--insecure", "--host", "127.0.0.1"]
+        command += ["--superlink", f"127.0.0.1:{self._port}", "--port", str(free_port())]
+        self.processes.start(f"supernode-{number}", [*command, "--node-config", config])
+
+    def run(self, settings: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """Run the app to its end; the report that its server wrote.
+
+        Args:
+            settings: overrides of the app's configuration, by dotted key.
+            seconds: longest time.
+        """
+        home = self.out / "flwr"
+        home.mkdir(exist_ok=True)
+        (home / "config.toml").write_text(
+            '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
+            f'address = "127.0.0.1:{self._port}"\ninsecure = true\n'
+        )
+        result = self.out / "result.json"
+        overrides = {"result": str(result), **settings}
+        command = [program("flwr"), "run", str(APP), "here", "--stream"]
+        command += ["--run-config", " ".join(f"{k}={toml(v)}" for k, v in overrides.items())]
+        if self._simulation:
+            command += ["--federation-config", f"num-supernodes={self.clients}"]
+        done = subprocess.run(  # noqa: S603
+            command, env=environment(home), timeout=seconds, capture_output=True, text=True
+        )
+        (self.out / "run.log").write_text(done.stdout + done.stderr)
+        if not result.exists():
+            raise RuntimeError(f"the run came to no end: see the logs in {self.out}")
+        report: dict[str, Any] = json.loads(result.read_text())
+        return report
+
+
+def deployment_settings(
+    network: Network, cohort: int, dropouts: int, **more: Any
+) -> dict[str, Any]:
+    """Settings of a run on a deployed network."""
+    return {
+        "veilsum.simulation-dir": "",
+        "veilsum.ledger": str(network.out / "ledger.jsonl"),
+        "veilsum.registry": str(network.out / "registry.txt"),
+        "veilsum.cohort.size": cohort,
+        "veilsum.cohort.tolerated-dropouts": dropouts,
+        **more,
+    }
+
+
+def program(name: str) -> str:
+    """A command of this Python's environment."""
+    return str(BIN / name)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Of a process with a Flower folder of its own."""
+    path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
+    return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home)}
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    """Wait until somebody listens on a port of this machine.
+
+    Raises:
+        TimeoutError: nobody does.
+    """
+    end = time.monotonic() + _START_SECONDS
+    while time.monotonic() < end:
+        with socket.socket() as caller:
+            if caller.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"nobody listens on port {port} after {_START_SECONDS:g} s")
+
+
+def toml(value: bool | int | float | str) -> str:
+    """A value as Flower's command line reads it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="a new folder")
+    parser.add_argument("--clients", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epsilon", type=float, default=50.0)
+    given = parser.parse_args()
+    # Leave as on Ctrl-C, and so through the end of `with`, if somebody else ends us.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    privacy = {
+        "epsilon": given.epsilon,
+        "delta": 1e-5,
+        "rounds": given.rounds,
+        "clip-l2": 1.0,
+        "minimum-survivors": given.clients - 1,
+        "tolerated-colluders": 0,
+    }
+    with Network(given.out.resolve(), given.clients, privacy) as network:
+        settings = deployment_settings(network, given.clients, 1)
+        settings |= {"num-server-rounds": given.rounds, "veilsum.rounds": given.rounds}
+        settings |= {"veilsum.privacy.epsilon": given.epsilon, "veilsum.privacy.clip-l2": 1.0}
+        print(json.dumps(network.run(settings, 900.0), indent=2))
+
+
+if __name__ == "__main__":
+    main()

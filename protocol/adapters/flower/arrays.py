@@ -1,0 +1,122 @@
+"""Flower's named arrays as one vector, and back.
+
+Names are taken in sorted order, so no transport can change the order of coordinates. Floating
+arrays are trained. Integers and booleans, such as the counters of a normalisation layer, have no
+mean; they stay what they are on the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+
+from secagg import ParameterError
+
+_TRAINED, _KEPT = "f", "iub"
+_Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names, shapes and types of a model's arrays.
+
+    Attributes:
+        trained: name, shape and type of each floating array, sorted by name.
+        kept: the same of arrays that are not trained.
+
+    Raises:
+        ParameterError: an array of a type that is neither, or nothing to train.
+    """
+
+    trained: tuple[tuple[str, _Shape, np.dtype[Any]], ...]
+    kept: tuple[tuple[str, _Shape, np.dtype[Any]], ...]
+
+    @classmethod
+    def of(cls, record: ArrayRecord) -> Layout:
+        """The layout of a model."""
+        entries = [
+            (name, array.shape, array.dtype) for name, array in _opened(record, sorted(record))
+        ]
+        foreign = [name for name, _, dtype in entries if dtype.kind not in _TRAINED + _KEPT]
+        if foreign:
+            valid = "floating arrays, and integers or booleans that are not trained"
+            raise ParameterError("arrays", f"{foreign[0]!r} of another type", valid)
+        trained = tuple(entry for entry in entries if entry[2].kind == _TRAINED)
+        kept = tuple(entry for entry in entries if entry[2].kind != _TRAINED)
+        if not sum(_size(shape) for _, shape, _ in trained):
+            raise ParameterError("arrays", f"{len(entries)} arrays", "at least one floating number")
+        return cls(trained, kept)
+
+    @property
+    def dimension(self) -> int:
+        """d, length of an update."""
+        return sum(_size(shape) for _, shape, _ in self.trained)
+
+    def difference(self, new: ArrayRecord, old: ArrayRecord) -> NDArray[np.float32]:
+        """float32[d]: new minus old, in sorted order of names.
+
+        Raises:
+            ParameterError: another set of arrays, or other shapes.
+        """
+        self._check(new)
+        self._check(old)
+        update = np.empty(self.dimension, np.float32)
+        for (name, shape, _), part in self._parts(update):
+            part[:] = (_numpy(new, name, shape) - _numpy(old, name, shape)).reshape(-1)
+        return update
+
+    def moved(self, record: ArrayRecord, update: NDArray[Any]) -> ArrayRecord:
+        """A model moved by an update: float[d]. Names keep the order, arrays their types."""
+        self._check(record)
+        moved = dict(record)
+        for (name, shape, dtype), part in self._parts(update):
+            moved[name] = _pack(_numpy(record, name, shape) + part.reshape(shape), dtype)
+        return ArrayRecord(moved)
+
+    def restored(self, record: ArrayRecord) -> ArrayRecord:
+        """The same values in this layout's types: strategies return counters as floats."""
+        self._check(record)
+        types = {name: (shape, dtype) for name, shape, dtype in self.trained + self.kept}
+        return ArrayRecord(
+            {name: _pack(_numpy(record, name, types[name][0]), types[name][1]) for name in record}
+        )
+
+    def _parts(
+        self, vector: NDArray[Any]
+    ) -> Iterable[tuple[tuple[str, _Shape, np.dtype[Any]], NDArray[Any]]]:
+        ends = np.cumsum([_size(shape) for _, shape, _ in self.trained])
+        return zip(self.trained, np.split(vector, ends[:-1]), strict=True)
+
+    def _check(self, record: ArrayRecord) -> None:
+        wanted = {name for name, _, _ in self.trained + self.kept}
+        if set(record) != wanted:
+            odd = sorted(set(record) ^ wanted)[0]
+            raise ParameterError("arrays", f"{len(record)} with {odd!r} amiss", "the same names")
+
+
+def _size(shape: _Shape) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _pack(values: NDArray[Any], dtype: np.dtype[Any]) -> Array:
+    return Array(np.asarray(values, dtype))
+
+
+def _numpy(record: ArrayRecord, name: str, shape: _Shape) -> NDArray[Any]:
+    ((_, array),) = _opened(record, [name])
+    if array.shape != shape:
+        raise ParameterError("arrays", f"{name!r} of shape {array.shape}", f"shape {shape}")
+    return array
+
+
+def _opened(record: ArrayRecord, names: Iterable[str]) -> list[tuple[str, NDArray[Any]]]:
+    """Arrays by name; bytes that are no array are a caller's or a peer's mistake, not ours."""
+    try:
+        return [(name, record[name].numpy()) for name in names]
+    except (ValueError, TypeError, EOFError, OSError) as error:
+        raise ParameterError("arrays", type(error).__name__, "arrays of numbers") from None

@@ -1,0 +1,157 @@
+"""Carries the stages of one round over a Flower grid: the `Exchange` of `protocol.conduct`.
+
+Messages are pushed, and replies pulled as they come, so the server holds one vector and not one for
+each client. The model travels with the stage that training is in, and only to clients that are
+still there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from protocol.adapters.flower.record import KEY, Request, Step, read_answer
+from protocol.adapters.flower.waiting import Clock, Wait
+from protocol.conduct import Outbound, Refusal, Stage
+from protocol.remote import OTHER, open_answer
+
+TTL_SLACK_SECONDS = 600.0
+"""Lifetime of a message beyond its stage. It only cleans up: clocks of hosts may differ, and
+Flower drops what is past its time by any of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a strategy wants trained.
+
+    Attributes:
+        content: for the training function, of every node's message.
+        message_type: such as "train".
+        group_id: as the strategy set it.
+        digest: `input_digest` of all this.
+    """
+
+    content: RecordDict
+    message_type: str
+    group_id: str
+    digest: bytes
+
+    def message(self, node: int, request: Request, seconds: float) -> Message:
+        """A request to a node, with the model if it is time to train."""
+        content = RecordDict(dict(self.content) if request.step is Step.INPUT else {})
+        content[KEY] = request.record()
+        return Message(
+            content,
+            node,
+            self.message_type,
+            ttl=seconds + TTL_SLACK_SECONDS,
+            group_id=self.group_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """The longest waits for a stage, in seconds."""
+
+    stage: float
+    training: float
+
+    def of(self, step: Step) -> float:
+        """Of a step."""
+        return self.training if step is Step.INPUT else self.stage
+
+    @property
+    def whole(self) -> float:
+        """Of a round."""
+        return self.training + len(Step) * self.stage
+
+
+class Post:
+    """Sends messages over a grid and collects what comes back in time.
+
+    Args:
+        grid: Flower's own.
+        clock: seconds.
+    """
+
+    def __init__(self, grid: Grid, clock: Clock) -> None:
+        self._grid = grid
+        self._clock = clock
+        self.exchanges = 0
+
+    def exchange(
+        self, messages: Iterable[tuple[int, Message]], seconds: float
+    ) -> Iterator[tuple[int, bytes | Refusal]]:
+        """Answers by the caller's own numbers, as they come; silent nodes are left out."""
+        self.exchanges += 1
+        waiting, wait = {}, Wait(self._clock, seconds)
+        for number, message in messages:
+            # One by one: of several, Flower does not always say which could not be sent.
+            sent = [each for each in self._grid.push_messages([message]) if each]
+            if sent:
+                waiting[sent[0]] = number
+            else:
+                yield number, Refusal("its message could not be sent")
+        while waiting:
+            for reply in self._grid.pull_messages(list(waiting)):
+                answered = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if answered is not None:
+                    wait.stir()
+                    yield answered, read_answer(reply)
+            if waiting and not wait.again():
+                return
+
+
+class Carrier:
+    """One round's transport.
+
+    Args:
+        post: over the grid.
+        job: what is to be trained.
+        nodes: by index in the cohort; None for a client that is away.
+        patience: the longest waits.
+        whole: of all stages together.
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        job: Job,
+        nodes: Sequence[int | None],
+        patience: Patience,
+        whole: Wait,
+    ) -> None:
+        self._post = post
+        self._job = job
+        self._nodes = nodes
+        self._patience = patience
+        self._whole = whole
+        self.lost: dict[int, str] = {}
+
+    def exchange(self, stage: Stage, outbound: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
+        """See `protocol.conduct.Exchange`. Afterwards `lost` says why, by node."""
+        step = Step.of(stage)
+        seconds = min(self._patience.of(step), self._whole.left)
+        digest = self._job.digest if step is Step.ADVERTISE else b""
+        asked = [(i, node, data) for i, data in outbound if (node := self._nodes[i]) is not None]
+        silent = {node for _, node, _ in asked}
+        messages = (
+            (index, self._job.message(node, Request(step, payload, digest), seconds))
+            for index, node, payload in asked
+        )
+        for index, answer in self._post.exchange(messages, seconds):
+            silent.discard(self._note(stage, index, answer))
+            yield index, answer
+        self.lost |= dict.fromkeys(silent, f"{stage}: no answer in {seconds:.0f} s")
+
+    def _note(self, stage: Stage, index: int, answer: bytes | Refusal) -> int | None:
+        node, opened = self._nodes[index], answer
+        if isinstance(answer, bytes):
+            opened = open_answer(answer)
+        if isinstance(opened, Refusal) and node is not None:
+            own = "left for reasons that only its own log tells"
+            self.lost[node] = f"{stage}: {own if opened.reason == OTHER else opened.reason}"
+        return node

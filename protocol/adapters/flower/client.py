@@ -1,0 +1,171 @@
+"""The client's half: a mod that lets nothing but masked updates out of training.
+
+Flower makes mods when it imports the app, so this one reads everything it needs at each call. A
+TRAIN message that does not carry the protocol is refused: otherwise the server would only have to
+ask for the plain update. The app's training function runs at one stage, on the very message whose
+hash was announced two stages before; of its answer, only the update goes on, into the masked
+vector. Its metrics stay here: they are computed from the same data, and nobody noises them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, RecordDict
+from numpy.typing import NDArray
+
+from protocol.adapters.flower.arrays import Layout
+from protocol.adapters.flower.digest import input_digest
+from protocol.adapters.flower.errors import AmbiguousMessageError, TrainingFailedError
+from protocol.adapters.flower.home import ClientHome, home_of
+from protocol.adapters.flower.log import warn
+from protocol.adapters.flower.record import (
+    CLAIM,
+    KEY,
+    Request,
+    Step,
+    answer_content,
+    category,
+    read_request,
+    without_request,
+)
+from protocol.adapters.memory import PEER_ERRORS
+from protocol.client import RoundClient
+from protocol.errors import ConfigurationError, PolicyError
+from protocol.remote import RemoteClient, refuse
+from protocol.setup import RoundSetup
+from secagg import SERVER, Reason, RemoteProtocolError
+from secagg.tags import Usage
+
+REFUSED = 6
+"""Flower's error code of a mod whose precondition does not hold."""
+
+CallNext = Callable[[Message, Context], Message]
+
+
+def secure_mod(message: Message, context: Context, call_next: CallNext) -> Message:
+    """The mod: `ClientApp(mods=[secure_mod])`, or `@app.train(mods=[secure_mod])`.
+
+    Other mods of training go after it in the list, between it and the training function.
+    """
+    try:
+        if category(message.metadata.message_type) != MessageType.TRAIN:
+            return _other(message, context, call_next)
+        request = read_request(message.content)
+        if request is None:
+            raise PolicyError("training", "for a plain update", "requests of the protocol only")
+    except (*PEER_ERRORS, ConfigurationError) as error:
+        # This answer goes to a server that does not speak our protocol.
+        return Message(Error(REFUSED, _told(error)), reply_to=message)
+    try:
+        data = _answer(home_of(context), request, message, context, call_next)
+    except (*PEER_ERRORS, ConfigurationError) as error:
+        _told(error)
+        data = refuse(error)
+    return Message(answer_content(data), reply_to=message)
+
+
+def _told(error: Exception) -> str:
+    """Tell our own operator everything, and return what others may hear."""
+    name = type(error).__name__
+    warn(f"refused: {name}: {error}")
+    # A policy's words are about what the server asked for; others' may be about our files or data.
+    return f"{name}: {error}" if isinstance(error, PolicyError) else name
+
+
+def _other(message: Message, context: Context, call_next: CallNext) -> Message:
+    """Evaluation and queries: none of ours, unless this client refuses them."""
+    if home_of(context).rules.other_messages == "refuse":
+        raise PolicyError("message type", message.metadata.message_type, "training only")
+    return call_next(message, context)
+
+
+def _answer(
+    home: ClientHome, request: Request, message: Message, context: Context, call_next: CallNext
+) -> bytes:
+    if request.step is Step.HELLO:
+        return CLAIM + claim(home, context, request.payload)
+    policy = home.rules.policy()
+    with home.history(policy) as history:
+        client = RoundClient(home.identity, home.registry, policy, history)
+        stored = _take_stored(context)
+        if request.step is Step.ADVERTISE:
+            digest = request.digest
+        else:
+            client.resume(stored, home.resumed())
+            digest = client.setup.parameters.model_digest
+        update = partial(_update, message, context, call_next)
+        remote = RemoteClient(client, digest, update)
+        reply = remote.answer(request.payload)
+        if not remote.is_over:
+            context.state[KEY] = ConfigRecord({"stored": client.suspend()})
+    return reply
+
+
+def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:
+    """Our identity key, and a signature that ties it to this node, run and challenge."""
+    identity = home.identity
+    return identity.public + identity.sign(
+        Usage.NODE, *claimed(context.run_id, context.node_id, challenge)
+    )
+
+
+def claimed(run_id: int, node_id: int, challenge: bytes) -> tuple[bytes, ...]:
+    """What a claim is about."""
+    return str(run_id).encode(), str(node_id).encode(), challenge
+
+
+def _take_stored(context: Context) -> bytes:
+    """The round that we are in, taken out: whatever happens next, it is answered once."""
+    record = context.state.pop(KEY, None)
+    stored = record.get("stored") if isinstance(record, ConfigRecord) else None
+    return stored if isinstance(stored, bytes) else b""
+
+
+def _update(
+    message: Message, context: Context, call_next: CallNext, setup: RoundSetup
+) -> NDArray[Any]:
+    """Train, on what was announced and on nothing else."""
+    seen, metadata = without_request(message.content), message.metadata
+    found = input_digest(seen, metadata.message_type, metadata.group_id, context.run_config)
+    if found != setup.parameters.model_digest:
+        raise RemoteProtocolError(
+            SERVER, Reason.WRONG_CONTEXT, "what came to train on is not what was announced"
+        )
+    received = only_arrays(seen)
+    layout = Layout.of(received)
+    # The message may be changed by those who handle it; what it held is kept for the difference.
+    before = ArrayRecord(dict(received))
+    message.content = seen
+    trained = only_arrays(_trained(message, context, call_next))
+    return layout.difference(trained, before)
+
+
+def _trained(message: Message, context: Context, call_next: CallNext) -> RecordDict:
+    """The training function's answer.
+
+    Raises:
+        TrainingFailedError: it raised, or answered with an error. Flower would tell the server what
+            an exception says; here the words stay with our operator.
+    """
+    try:
+        reply = call_next(message, context)
+    except Exception as error:
+        raise TrainingFailedError(f"training raised {type(error).__name__}: {error}") from error
+    if reply.has_error():
+        raise TrainingFailedError(f"training answered with an error: {reply.error.reason}")
+    return reply.content
+
+
+def only_arrays(content: RecordDict) -> ArrayRecord:
+    """The one model in a content.
+
+    Raises:
+        AmbiguousMessageError: none, or several.
+    """
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise AmbiguousMessageError(f"{len(records)} array records; valid: exactly one, the model")
+    return records[0]

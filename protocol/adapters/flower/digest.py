@@ -1,0 +1,86 @@
+"""One hash of everything that the server sends and a training function can see.
+
+Were only the model in it, the server could send one client a learning rate and the others none,
+and read that client's update from the sum. So the other records, the kind of message and the run's
+configuration are in it too. What is not is the app's code: Flower brings that from the server
+(docs/integrations/flower.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from secagg import ParameterError
+from secagg.tags import encode_parts
+
+_LABEL = b"veilsum/flower/training input/1"
+
+
+def input_digest(
+    content: RecordDict, message_type: str, group_id: str, run_config: Mapping[str, Any]
+) -> bytes:
+    """SHA-256 of what training sees, 32 bytes; the same on both sides of any transport.
+
+    Args:
+        content: of the message, without this adapter's own record.
+        message_type: such as "train".
+        group_id: as the strategy set it.
+        run_config: of the run, the same for every node.
+
+    Raises:
+        ParameterError: a value of a type that Flower does not carry.
+    """
+    hasher = hashlib.sha256(encode_parts(_LABEL, message_type.encode(), group_id.encode()))
+    hasher.update(encode_parts(*_values(run_config)))
+    for name in sorted(content):
+        record = content[name]
+        hasher.update(encode_parts(b"record", name.encode(), type(record).__name__.encode()))
+        _add(hasher, record)
+    return hasher.digest()
+
+
+def _add(hasher: Any, record: ArrayRecord | ConfigRecord | MetricRecord) -> None:
+    if not isinstance(record, ArrayRecord):
+        hasher.update(encode_parts(*_values(record)))
+        return
+    for name in sorted(record):
+        array = record[name]
+        about = repr((array.dtype, tuple(array.shape), array.stype, len(array.data)))
+        hasher.update(encode_parts(b"array", name.encode(), about.encode()))
+        hasher.update(array.data)
+
+
+def _values(mapping: Mapping[str, Any]) -> Iterator[bytes]:
+    yield len(mapping).to_bytes(8, "little")
+    for key in sorted(mapping):
+        yield key.encode()
+        yield encode_parts(*_scalars(key, mapping[key]))
+
+
+def _scalars(key: str, value: Any) -> Iterator[bytes]:
+    if not isinstance(value, list):
+        yield _scalar(key, value)
+        return
+    yield b"list"
+    for each in value:
+        yield _scalar(key, each)
+
+
+def _scalar(key: str, value: Any) -> bytes:
+    """One value and its type: True, 1 and 1.0 are three different things."""
+    if isinstance(value, bool):
+        return b"b1" if value else b"b0"
+    if isinstance(value, int):
+        return b"i" + str(value).encode()
+    if isinstance(value, float):
+        return b"f" + struct.pack("<d", value)
+    if isinstance(value, str):
+        return b"s" + value.encode()
+    if isinstance(value, bytes):
+        return b"y" + value
+    raise ParameterError(key, type(value).__name__, "a bool, int, float, str or bytes")

@@ -1,0 +1,280 @@
+"""The server's half: a grid that turns a strategy's TRAIN messages into one private round.
+
+    with SecureGrid.from_context(grid, context, strategy) as secure:
+        strategy.start(grid=secure, initial_arrays=arrays, num_rounds=5)
+
+The strategy stays what it is. For its TRAIN messages it gets one reply: the model that it sent,
+moved by the noisy mean of all updates. Other messages pass through untouched, and so do the answers
+to them, which nothing here makes private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Executor
+from typing import Any, Self
+
+from flwr.app import (
+    Context,
+    Error,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from dp import Ledger
+from protocol.adapters.flower.carrier import Job, Patience, Post
+from protocol.adapters.flower.client import only_arrays
+from protocol.adapters.flower.connecting import Connecting
+from protocol.adapters.flower.digest import input_digest
+from protocol.adapters.flower.errors import StrategyError, TooFewNodesError
+from protocol.adapters.flower.log import warn
+from protocol.adapters.flower.places import places_of
+from protocol.adapters.flower.record import KEY, category
+from protocol.adapters.flower.rounds import RoundReport, SecureRounds
+from protocol.adapters.flower.settings import DEFAULT_STAGE_SECONDS, read_settings
+from protocol.adapters.flower.strategies import check_strategy, weight_key
+from protocol.adapters.flower.waiting import Clock
+from protocol.training import TrainingPlan
+from secagg import RemoteProtocolError, TooFewSurvivorsError
+from sketch.controllers import Controller
+
+LOST_IN_A_ROW = 2
+"""Lost rounds in a row that a strategy may try again after, once a round has worked. A loss before
+that is a mistake in somebody's configuration, most likely, and is raised at once."""
+
+DEFAULT_PATIENCE = Patience(stage=DEFAULT_STAGE_SECONDS, training=3600.0)
+ROUND_LOST = 5
+"""Flower's error code for nodes that are not available."""
+
+
+class SecureGrid(Grid):
+    """Wraps a grid for strategies that average.
+
+    Args:
+        grid: Flower's own.
+        plan: the goal, the cohort, and what it tolerates.
+        controller: chooses the sketch of each round.
+        ledger: open; it is closed with this grid.
+        registry: identity keys of all clients.
+        strategy: that will use this grid; None if your own code sends the messages and takes the
+            one reply for what it is.
+        run_config: of the run: training functions see it, so clients check it.
+        patience: the longest waits for a stage.
+        connect_seconds: the longest wait for nodes.
+        clock: of all waits.
+        executor: optional, for unmasking.
+
+    Raises:
+        StrategyError: the strategy needs more than a mean.
+        ConfigurationError: the registry is smaller than a cohort.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        plan: TrainingPlan,
+        controller: Controller,
+        ledger: Ledger,
+        registry: Collection[bytes],
+        *,
+        strategy: Strategy | None,
+        run_config: Mapping[str, Any] | None = None,
+        patience: Patience = DEFAULT_PATIENCE,
+        connect_seconds: float = DEFAULT_STAGE_SECONDS,
+        clock: Clock | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        if strategy is not None:
+            check_strategy(strategy)
+        self._grid = grid
+        self._ledger = ledger
+        self._weight_key = weight_key(strategy)
+        self._run_config = dict(run_config or {})
+        self._patience = patience
+        clock = clock or Clock()
+        post, run_id = Post(grid, clock), grid.run.run_id
+        self._connecting = Connecting(grid, plan, connect_seconds, clock)
+        self._rounds = SecureRounds(
+            post, clock, plan, controller, ledger, registry, run_id, patience, executor
+        )
+        self._lost_in_a_row = 0
+        self.reports: list[RoundReport] = []
+
+    @classmethod
+    def from_context(
+        cls,
+        grid: Grid,
+        context: Context,
+        strategy: Strategy | None,
+        executor: Executor | None = None,
+    ) -> Self:
+        """As the run's configuration says (`veilsum.*`, see `FlowerSettings`).
+
+        In a simulation, this also writes all clients' folders, policies included.
+
+        Raises:
+            ConfigurationError: names the key, its value and what is valid.
+            StrategyError: the strategy needs more than a mean.
+            LedgerError: the ledger was altered, or is in use.
+        """
+        settings = read_settings(context.run_config)
+        plan = settings.plan()
+        places = places_of(settings, plan, context.run_id)
+        return cls(
+            grid,
+            plan,
+            settings.controller(),
+            Ledger.open(places.ledger),
+            places.registry,
+            strategy=strategy,
+            run_config=context.run_config,
+            patience=Patience(settings.stage_seconds, settings.training_seconds),
+            connect_seconds=settings.connect_seconds,
+            executor=executor,
+        )
+
+    @staticmethod
+    def check(strategy: Strategy) -> None:
+        """See that a strategy can work; `StrategyError` names it and what would."""
+        check_strategy(strategy)
+
+    def close(self) -> None:
+        """Close the ledger. The wrapped grid is Flower's."""
+        self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """One private round for TRAIN messages, and the one reply; others go to Flower's grid.
+
+        A round that is lost is an error reply, which strategies skip.
+
+        Raises:
+            StrategyError: the messages are not the same for every node.
+            TooFewNodesError, TooFewSurvivorsError, RemoteProtocolError: the first round was lost,
+                or several in a row.
+            BudgetExceededError: the clients have nothing left to spend.
+        """
+        batch = list(messages)
+        self._connecting.done()
+        if not any(map(_is_train, batch)):
+            return self._grid.send_and_receive(batch, timeout=timeout)
+        if not all(map(_is_train, batch)):
+            raise StrategyError("TRAIN messages come with others; valid: either kind by itself")
+        try:
+            content = self._round(batch, timeout)
+        except (TooFewNodesError, TooFewSurvivorsError, RemoteProtocolError) as error:
+            self._lost_in_a_row += 1
+            if not self.reports or self._lost_in_a_row > LOST_IN_A_ROW:
+                raise
+            reason = " ".join([str(error), *getattr(error, "__notes__", [])])
+            warn(f"lost a round: {reason}")
+            return [Message(Error(ROUND_LOST, reason), reply_to=batch[0])]
+        self._lost_in_a_row = 0
+        return [Message(content, reply_to=batch[0])]
+
+    def _round(self, batch: list[Message], timeout: float | None) -> RecordDict:
+        content = same_content(batch)
+        sent = only_arrays(content)
+        arrays = self._rounds.arrays(sent)
+        name = next(name for name, record in content.items() if record is sent)
+        content = RecordDict({**content, name: arrays})
+        about = batch[0].metadata
+        job = Job(
+            content,
+            about.message_type,
+            about.group_id,
+            input_digest(content, about.message_type, about.group_id, self._run_config),
+        )
+        moved, report = self._rounds.run(
+            job,
+            arrays,
+            list(dict.fromkeys(message.metadata.dst_node_id for message in batch)),
+            timeout if timeout is not None else self._patience.whole,
+        )
+        self.reports.append(report)
+        metrics = MetricRecord({self._weight_key: report.survivors, **report.metrics()})
+        return RecordDict({name: moved, "metrics": metrics})
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """To Flower's grid, but for TRAIN messages: a client would refuse them.
+
+        Raises:
+            StrategyError: there is one among them.
+        """
+        batch = list(messages)
+        if any(map(_is_train, batch)):
+            raise StrategyError("TRAIN messages are not pushed one by one; use send_and_receive")
+        return self._grid.push_messages(batch)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """From Flower's grid."""
+        return self._grid.pull_messages(message_ids)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Connected nodes, after a bounded wait for as many as a round needs.
+
+        Raises:
+            TooFewNodesError: there are not so many, or the strategy waits for still more.
+        """
+        return self._connecting.nodes()
+
+    def get_nodes(self) -> Any:
+        """From Flower's grid."""
+        return self._grid.get_nodes()
+
+    def create_message(self, *args: Any, **details: Any) -> Message:
+        """From Flower's grid."""
+        return self._grid.create_message(*args, **details)
+
+    def set_run(self, run: Any) -> None:
+        """To Flower's grid."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """Of Flower's grid."""
+        return self._grid.run
+
+
+def _is_train(message: Message) -> bool:
+    return bool(category(message.metadata.message_type) == MessageType.TRAIN)
+
+
+def same_content(batch: list[Message]) -> RecordDict:
+    """What all nodes are to train on.
+
+    Raises:
+        StrategyError: it is not the same for all. A sum over different jobs is no mean; and whoever
+            gives one client another job can tell its update from the others'.
+    """
+    first = batch[0]
+    if KEY in first.content:
+        raise StrategyError(f"a record is named {KEY!r}; valid: any other name")
+    # Strategies pass one object to all; only those that do not are worth hashing.
+    others = [each for each in batch[1:] if _job(each) != _job(first)]
+    if others and {_digest(each) for each in others} != {_digest(first)}:
+        raise StrategyError(
+            "the messages are not the same for every node; valid: one model and one configuration "
+            "for all. What works: strategies that average"
+        )
+    return first.content
+
+
+def _job(message: Message) -> tuple[int, str, str]:
+    return id(message.content), message.metadata.message_type, message.metadata.group_id
+
+
+def _digest(message: Message) -> bytes:
+    about = message.metadata
+    return input_digest(message.content, about.message_type, about.group_id, {})

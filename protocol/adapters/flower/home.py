@@ -1,0 +1,190 @@
+"""A client's own folder: its identity, whom it knows, what it insists on, what it remembers.
+
+    identity.key    64 hex digits, readable by its owner only
+    registry.txt    a line of 64 hex digits for each client that may be in a cohort
+    policy.toml     what this client insists on: see `ClientRules`
+    state/          rounds answered, charges, states resumed
+
+Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
+in a simulation, where one program plays everybody, it follows from the run's configuration: then
+whoever runs the simulation wrote all of it, policies included.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from flwr.app import Context
+from pydantic import Field
+
+from dp import noise_multiplier_for_epsilon
+from protocol.adapters.flower.settings import SIMULATION_KEY, values_of
+from protocol.calibration import PrivacyGoal
+from protocol.client import ClientPolicy
+from protocol.config import Section, load
+from protocol.errors import ConfigurationError
+from protocol.stored_history import StoredHistory
+from secagg import Identity
+from secagg.keys import KEY_BYTES
+from secagg.storage import TokenFolder
+
+HOME_KEY = "veilsum.home"
+IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml", "state"
+_HEX_DIGITS = 2 * KEY_BYTES
+
+
+class ClientRules(Section):
+    """The policy file. Keys are those of a run's configuration where they mean the same."""
+
+    epsilon: float = Field(gt=0, description="most that all rounds together may cost")
+    delta: float = Field(gt=0, lt=1)
+    rounds: int = Field(ge=1, description="that this client may ever take part in")
+    clip_l2: float = Field(gt=0, description="largest clip bound")
+    minimum_survivors: int = Field(ge=2, description="smallest sum it will be part of")
+    tolerated_colluders: int = Field(ge=0, description="that noise and thresholds must allow for")
+    dimension: int | None = Field(default=None, ge=1, description="length of an update; any if out")
+    allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
+    other_messages: Literal["pass", "refuse"] = Field(
+        default="pass", description="evaluate and query: their answers leave as they are"
+    )
+
+    def policy(self) -> ClientPolicy:
+        """What is held against every announcement."""
+        return ClientPolicy(
+            minimum_noise_multiplier=noise_multiplier_for_epsilon(
+                self.epsilon, self.delta, self.rounds
+            ),
+            goal=PrivacyGoal(self.epsilon, self.delta, self.rounds),
+            minimum_survivors=self.minimum_survivors,
+            minimum_colluders=self.tolerated_colluders,
+            largest_clip_l2=self.clip_l2,
+            dimension=self.dimension,
+            allow_semi_honest=self.allow_semi_honest,
+        )
+
+
+@dataclass(frozen=True)
+class ClientHome:
+    """The folder, read when something is needed from it.
+
+    Every reader raises `ConfigurationError`, which names the file and what it should hold.
+    """
+
+    folder: Path
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Our signing key."""
+        return read_identity(self.folder / IDENTITY)
+
+    @cached_property
+    def registry(self) -> frozenset[bytes]:
+        """Whom we know."""
+        return read_registry(self.folder / REGISTRY)
+
+    @cached_property
+    def rules(self) -> ClientRules:
+        """What we insist on."""
+        return load(self.folder / POLICY, ClientRules)
+
+    @contextmanager
+    def history(self, policy: ClientPolicy) -> Iterator[StoredHistory]:
+        """What we did before; locked for this process meanwhile."""
+        with _files(self.folder / STATE), StoredHistory(self.folder / STATE, policy.goal) as opened:
+            yield opened
+
+    def resumed(self) -> TokenFolder:
+        """Which stored rounds we have gone on with."""
+        with _files(self.folder / STATE):
+            return TokenFolder(self.folder / STATE / "resumed")
+
+
+def home_of(context: Context) -> ClientHome:
+    """The folder of the client that a context belongs to.
+
+    Raises:
+        ConfigurationError: no folder is named, or it does not exist.
+    """
+    named = context.node_config.get(HOME_KEY)
+    if named is None:
+        named = _simulated(context.run_config, context.node_config, context.run_id)
+    folder = _absolute(HOME_KEY, named)
+    if not folder.is_dir():
+        raise ConfigurationError(HOME_KEY, f"no folder {folder}", "a folder that was provisioned")
+    return ClientHome(folder)
+
+
+def simulated_home(root: Path, run_id: int, partition: int) -> Path:
+    """Where a simulation keeps a client. A folder for each run: identities must not outlive it, or
+    their histories would count the runs together."""
+    return root / str(run_id) / f"client-{partition:03d}"
+
+
+def _simulated(run: Mapping[str, Any], node: Mapping[str, Any], run_id: int) -> str:
+    root, partition = values_of(run).get(SIMULATION_KEY), node.get("partition-id")
+    if not isinstance(root, str) or not isinstance(partition, int):
+        raise ConfigurationError(
+            HOME_KEY,
+            "missing from the node's configuration",
+            "the client's folder, as in --node-config 'veilsum.home=\"/srv/veilsum\"', or, in a "
+            f"simulation only, veilsum.{SIMULATION_KEY} in the run's",
+        )
+    root_folder = _absolute(f"veilsum.{SIMULATION_KEY}", root)
+    return str(simulated_home(root_folder, run_id, partition))
+
+
+def _absolute(key: str, path: object) -> Path:
+    if not isinstance(path, str) or not Path(path).expanduser().is_absolute():
+        raise ConfigurationError(key, f"value {path!r}", "an absolute path")
+    return Path(path).expanduser()
+
+
+def read_identity(path: Path) -> Identity:
+    """A signing key from its file.
+
+    Raises:
+        ConfigurationError: it is missing, open to others, or no key.
+    """
+    with _files(path):
+        readable = path.stat().st_mode & 0o077
+        text = path.read_text("ascii", "replace").strip()
+    if readable:
+        raise ConfigurationError(str(path), "readable by others", "mode 600")
+    return Identity.from_private_bytes(_key(path, text))
+
+
+def read_registry(path: Path) -> frozenset[bytes]:
+    """Identity keys from their file; lines that begin with # are remarks.
+
+    Raises:
+        ConfigurationError: it is missing, or a line is no key.
+    """
+    with _files(path):
+        lines = [line.strip() for line in path.read_text("ascii", "replace").splitlines()]
+    return frozenset(_key(path, line) for line in lines if line and not line.startswith("#"))
+
+
+def _key(path: Path, text: str) -> bytes:
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if len(raw) != KEY_BYTES:
+        # The text may be a private key: it is not shown.
+        raise ConfigurationError(str(path), "not a key", f"{_HEX_DIGITS} hex digits")
+    return raw
+
+
+@contextmanager
+def _files(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = error.strerror or os.strerror(error.errno or 0)
+        raise ConfigurationError(str(path), problem, "a file or folder of ours") from None

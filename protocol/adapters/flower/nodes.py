@@ -1,0 +1,82 @@
+"""Which node speaks for which identity.
+
+Flower numbers nodes; clients check identities. On first contact a node is asked who it is, once:
+it signs the run, its own number and a challenge, so nobody can claim another's place. It is one
+more round trip in the first round, and for nodes that come later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from flwr.app import Message, RecordDict
+
+from protocol.accounts import label
+from protocol.adapters.flower.carrier import TTL_SLACK_SECONDS, Post
+from protocol.adapters.flower.client import claimed
+from protocol.adapters.flower.record import KEY, Request, Step
+from protocol.conduct import Refusal
+from protocol.remote import open_answer
+from secagg.keys import KEY_BYTES, os_random, signature_is_valid
+from secagg.tags import Usage
+
+_CHALLENGE_BYTES = 32
+
+
+@dataclass
+class NodeBook:
+    """Identities of nodes, as far as they are known.
+
+    Args:
+        run_id: of the run.
+        registry: identity keys of all clients that may take part.
+    """
+
+    run_id: int
+    registry: Collection[bytes]
+    _keys: dict[int, bytes] = field(default_factory=dict)
+
+    def identify(
+        self, post: Post, nodes: Collection[int], message_type: str, seconds: float
+    ) -> tuple[dict[bytes, int], dict[int, str]]:
+        """Nodes by identity, and why the others have none.
+
+        Of nodes that speak for one identity, as after a restart, the last to say so counts.
+        """
+        strangers = [node for node in nodes if node not in self._keys]
+        reasons = dict.fromkeys(strangers, "did not say in time who it is")
+        for node, problem in self._ask(post, strangers, message_type, seconds):
+            reasons[node] = problem
+        invited = set(nodes)
+        known = {key: node for node, key in self._keys.items() if node in invited}
+        for node in invited & self._keys.keys() - set(known.values()):
+            reasons[node] = "speaks for an identity that another node speaks for too"
+        return known, {node: reason for node, reason in reasons.items() if reason}
+
+    def _ask(
+        self, post: Post, nodes: Sequence[int], message_type: str, seconds: float
+    ) -> Iterator[tuple[int, str]]:
+        if not nodes:
+            return
+        challenge = os_random(_CHALLENGE_BYTES)
+        content = RecordDict({KEY: Request(Step.HELLO, challenge).record()})
+        ttl = seconds + TTL_SLACK_SECONDS
+        messages = ((node, Message(content, node, message_type, ttl=ttl)) for node in nodes)
+        for node, reply in post.exchange(messages, seconds):
+            answer = open_answer(reply) if isinstance(reply, bytes) else reply
+            if isinstance(answer, Refusal):
+                yield node, f"does not say who it is ({answer.reason}): see its own log"
+            else:
+                yield node, self._enter(node, challenge, answer)
+
+    def _enter(self, node: int, challenge: bytes, claim: bytes) -> str:
+        """Believe a claim, or say why not."""
+        key, signature = claim[:KEY_BYTES], claim[KEY_BYTES:]
+        about = claimed(self.run_id, node, challenge)
+        if not signature_is_valid(key, signature, Usage.NODE, *about):
+            return f"claims identity {label(key)} without its signature"
+        if key not in self.registry:
+            return f"has identity {label(key)}, which is not in the registry"
+        self._keys[node] = key
+        return ""

@@ -1,0 +1,115 @@
+"""The record that carries the protocol inside Flower's messages.
+
+Every protocol message is a TRAIN message, because a mod that guards training is called for nothing
+else. A request names its step; the answer is bytes, made and read by `protocol.remote`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from protocol.conduct import Refusal, Stage
+from secagg import SERVER, Reason, RemoteProtocolError
+
+KEY = "veilsum"
+VERSION = 1
+CLAIM = b"\0"
+"""Before a node's claim: answers to a hello are marked as `protocol.remote` marks its own."""
+MAX_REASON = 200
+"""Characters of a stranger's reason that go into our messages."""
+
+
+class Step(enum.Enum):
+    """What a request asks for."""
+
+    HELLO = "hello"
+    ADVERTISE = "advertise"
+    SHARE = "share"
+    INPUT = "input"
+    CONFIRM = "confirm"
+    UNMASK = "unmask"
+    RECOVER = "recover"
+
+    @classmethod
+    def of(cls, stage: Stage) -> Step:
+        """The step of a stage."""
+        return cls(str(stage))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a node is asked.
+
+    Attributes:
+        step: which.
+        payload: challenge of a hello; else the protocol's message.
+        digest: with the announcement only: hash of what training will see two stages later.
+    """
+
+    step: Step
+    payload: bytes
+    digest: bytes = b""
+
+    def record(self) -> ConfigRecord:
+        """As Flower carries it."""
+        return ConfigRecord(
+            {
+                "version": VERSION,
+                "step": self.step.value,
+                "payload": self.payload,
+                "digest": self.digest,
+            }
+        )
+
+
+def category(message_type: str) -> str:
+    """ "train" of "train" and of "train.action"."""
+    return message_type.split(".", 1)[0]
+
+
+def read_request(content: RecordDict) -> Request | None:
+    """The request in a message; None if there is none.
+
+    Raises:
+        RemoteProtocolError: a record of ours that is malformed, or of another version.
+    """
+    record = content.get(KEY)
+    if record is None:
+        return None
+    try:
+        if not isinstance(record, ConfigRecord) or record["version"] != VERSION:
+            raise ValueError("another version")
+        payload, digest = record["payload"], record["digest"]
+        if not isinstance(payload, bytes) or not isinstance(digest, bytes):
+            raise ValueError("no bytes")
+        return Request(Step(record["step"]), payload, digest)
+    except (KeyError, ValueError) as error:
+        raise RemoteProtocolError(SERVER, Reason.MALFORMED, f"request: {error}") from None
+
+
+def without_request(content: RecordDict) -> RecordDict:
+    """What is left for training."""
+    return RecordDict({name: record for name, record in content.items() if name != KEY})
+
+
+def answer_content(data: bytes) -> RecordDict:
+    """An answer as Flower carries it: our record, and nothing of the app's."""
+    return RecordDict({KEY: ConfigRecord({"version": VERSION, "answer": data})})
+
+
+def read_answer(reply: Message) -> bytes | Refusal:
+    """The answer in a reply, or why there is none."""
+    if reply.has_error():
+        return Refusal(_tidy(f"error {reply.error.code}: {reply.error.reason}"))
+    record = reply.content.get(KEY)
+    answer = record.get("answer") if isinstance(record, ConfigRecord) else None
+    if not isinstance(answer, bytes):
+        return Refusal("no answer of ours in its reply: is secure_mod in the app's mods?")
+    return answer
+
+
+def _tidy(reason: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in reason[:MAX_REASON])
