@@ -52,13 +52,14 @@ def audit_command(
     from simulations.threats.catalogue.base import Effort
 
     effort = Effort.FULL if full else Effort.QUICK
-    units = chosen_units(all_units(effort, seed), only or [])
+    planned = all_units(effort, seed)
+    units = chosen_units(planned, only or [])
     console = Console(stderr=True, quiet=quiet)
     memory = _memory(out, seed, effort.value)
     # Standard output is for the result: whatever a check prints goes where progress goes.
     with contextlib.redirect_stdout(sys.stderr):
         outcomes = _run(units, memory, console)
-    report = _report(units, outcomes, seed, effort.value)
+    report = _report(units, outcomes, seed, effort.value, left_out=len(planned) - len(units))
     if out is not None:
         _write(report, out, console)
     if as_json:
@@ -101,13 +102,16 @@ def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[Outcom
 
 
 def _report(
-    units: Sequence[Unit], outcomes: Sequence[Outcome], seed: int, effort: str
+    units: Sequence[Unit], outcomes: Sequence[Outcome], seed: int, effort: str, left_out: int
 ) -> AuditReport:
     from simulations.audit_report.provenance import provenance
     from simulations.audit_report.results import AuditReport
     from simulations.audit_report.units import FLOWER
 
     absent = any(outcome.unit == FLOWER and not outcome.checks for outcome in outcomes)
+    notes: tuple[str, ...] = (NO_FLOWER,) if absent else ()
+    if left_out:
+        notes += (f"Part of the audit only: {left_out} units were not asked for.",)
     return AuditReport(
         seed=seed,
         effort=effort,
@@ -115,7 +119,7 @@ def _report(
         outcomes=tuple(outcomes),
         defences={unit.id: unit.defence for unit in units if unit.defence},
         provenance=provenance(),
-        notes=(NO_FLOWER,) if absent else (),
+        notes=notes,
     )
 
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol import ClientPolicy, RealAggregator
 from secagg import ClientSession
 from simulations.threats.adversary import Adversary
 from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
 from simulations.threats.contexts import random_inputs
 from simulations.threats.games import Setting
+from simulations.threats.rounds.announced import (
+    CLIP,
+    COHORT,
+    DIMENSION,
+    TARGET,
+    announced_round,
+)
+from simulations.threats.rounds.parties import identities_of
 from simulations.threats.victims import SessionMaker, Victims
 from simulations.threats.weak_clients import AbortsOnZero
 
@@ -56,10 +68,41 @@ def _guess(session: SessionMaker, trials: int, seed: int) -> int:
     return right
 
 
+EDGES = {
+    "zero": 0.0,
+    "smallest number": 5e-324,
+    "on the clip": CLIP / DIMENSION**0.5,
+    "huge": 1e30,
+    "largest number": np.finfo(np.float64).max,
+}
+"""Every coordinate of an update that is at an edge of what a client may hold."""
+
+
+def edge_traffic(seed: int) -> set[tuple[int, ...]]:
+    """Bytes that each client of a whole private round sends; one entry for each way to differ."""
+    identities = identities_of(seed, COHORT)
+    setup = announced_round(identities, bytes(32), coins=60, seed=seed)
+    policy = ClientPolicy(minimum_noise_multiplier=0.0)
+    found = set()
+    for edge in EDGES.values():
+        updates = partial(_update, edge)
+        outcome = RealAggregator(identities, policy).run(setup, updates, {})
+        found.add(tuple(outcome.bytes_up[u] for u in range(COHORT)))
+    return found
+
+
+def _update(edge: float, u: int) -> NDArray[np.float64]:
+    return np.full(DIMENSION, edge if u == TARGET else 0.01)
+
+
 def _selective_aborts(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(20, 500)
+    real = rate(_guess(ClientSession, trials, seed), trials, 0.5)
+    traffics = len(edge_traffic(seed))
+    real.update(edges=len(EDGES), ways_that_traffic_differs=traffics - 1)
+    real["succeeded"] = bool(real["succeeded"]) or traffics > 1
     return Findings(
-        rate(_guess(ClientSession, trials, seed), trials, 0.5),
+        real,
         rate(_guess(AbortsOnZero, trials, seed), trials, 0.5),
     )
 

@@ -124,6 +124,14 @@ def test_only_what_was_asked_for_runs(suite_of):
     assert [c["id"] for c in found["checks"]] == ["A1", "A3", "span 3 active"]
 
 
+def test_an_audit_of_a_part_says_so(suite_of):
+    suite_of(unit(attack("A1")), unit(attack("A2")))
+    assert audit_json("--only", "A1")[1]["notes"] == [
+        "Part of the audit only: 1 units were not asked for."
+    ]
+    assert audit_json()[1]["notes"] == []
+
+
 def test_an_unknown_id_is_one_clear_line(suite_of, monkeypatch, capsys):
     calls = []
     suite_of(unit(attack("A1"), calls), unit(attack("A2"), calls))

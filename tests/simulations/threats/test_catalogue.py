@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from protocol import RoundClient
 from secagg import ParameterError
 from simulations.threats.catalogue import CATALOGUE, Attack, Effort, Findings
+from simulations.threats.catalogue.aborts import edge_traffic
 from simulations.threats.catalogue.lies import _LIES
 from simulations.threats.faults.lies import LIES
 
@@ -50,3 +52,15 @@ def test_findings_say_on_both_sides_whether_the_attack_succeeded():
 
 def test_the_lies_about_shares_are_those_of_the_fault_campaign():
     assert set(_LIES) <= set(LIES)
+
+
+def test_a_client_whose_upload_says_how_large_its_update_is_would_be_noticed(monkeypatch):
+    original = RoundClient.submit
+
+    def honest_about_zero(self, update, noise=None):
+        data = original(self, update, noise)
+        return data if update.any() else data[:-1]
+
+    assert len(edge_traffic(1)) == 1
+    monkeypatch.setattr(RoundClient, "submit", honest_about_zero)
+    assert len(edge_traffic(1)) == 2
