@@ -93,7 +93,7 @@ PROMISES: Final = (
     ),
     Promise(
         "P8",
-        "What is sent when does not depend on the input",
+        "What is sent when does not depend on an input that is finite",
         "Whether and in what order a client sends, aborts or fails is the same for every input "
         "that it accepts.",
         ("A25",),

@@ -5,7 +5,7 @@ for, and what they hide is not safe.
 """
 
 from simulations.threats.adversary import Adversary
-from simulations.threats.games import Outcome, Setting, exact, ind_sum, play, span
+from simulations.threats.games import Outcome, Setting, exact, ind_sum, play, span_game
 from simulations.threats.knowledge import Knowledge, OpenedSum
 from simulations.threats.victims import Victims
 
@@ -19,5 +19,5 @@ __all__ = [
     "exact",
     "ind_sum",
     "play",
-    "span",
+    "span_game",
 ]

@@ -207,7 +207,7 @@ def ind_sum(
     return Outcome(trials, wins, 0.5, table.refusals)
 
 
-def span(
+def span_game(
     attack: AdversaryMaker,
     setting: Setting,
     trials: int,
@@ -253,7 +253,7 @@ def all_games(
         ``smallest``, ``promised``.
     """
     guessed = ind_sum(attack, setting, trials, seed, session).figures()
-    opened = span(attack, setting, trials, seed, session).figures()
+    opened = span_game(attack, setting, trials, seed, session).figures()
     figures = exact(attack, setting, trials, seed, session).figures()
     figures.update(
         ind_sum_successes=guessed["successes"],

@@ -240,6 +240,7 @@ USAGES = (
     "self mask",
     "store session",
     "commit seed",
+    "sign claim to a node",
 )
 
 

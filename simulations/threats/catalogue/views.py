@@ -13,7 +13,7 @@ from simulations.audits.base import Figures
 from simulations.threats.adversary import Adversary
 from simulations.threats.catalogue.base import Attack, Effort, Findings
 from simulations.threats.contexts import Members
-from simulations.threats.games import Setting, all_games, exact, play, span
+from simulations.threats.games import Setting, all_games, exact, play, span_game
 from simulations.threats.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
 from simulations.threats.victims import SessionMaker
 from simulations.threats.weak_clients import (
@@ -235,8 +235,8 @@ def _split_view(effort: Effort, seed: int) -> Findings:
     def scattered(attack: type[Adversary], weak: SessionMaker) -> Findings:
         rounds = trials // 2
         return Findings(
-            span(attack, _ACTIVE, rounds, seed).figures(),
-            span(attack, _ACTIVE, rounds, seed, weak).figures(),
+            span_game(attack, _ACTIVE, rounds, seed).figures(),
+            span_game(attack, _ACTIVE, rounds, seed, weak).figures(),
         )
 
     unsigned = scattered(ScattersTheLost, no_consistency)

@@ -13,7 +13,7 @@ from scipy import stats
 
 from secagg import ClientSession, Mode, ParameterError
 from secagg.masks import pairwise_is_subtracted
-from simulations.threats import Adversary, Setting, Victims, exact, ind_sum, play, span
+from simulations.threats import Adversary, Setting, Victims, exact, ind_sum, play, span_game
 from simulations.threats.catalogue import rate
 from simulations.threats.catalogue.views import SplitsTheView
 from simulations.threats.contexts import random_inputs
@@ -83,7 +83,7 @@ def test_the_server_opens_what_linear_algebra_says_and_nothing_else(session):
 def test_an_honest_server_wins_no_game(mode):
     setting, trials = Setting(mode=mode), 60
     assert exact(Adversary, setting, 5, 1).wins == 0
-    opened = span(Adversary, setting, 5, 1)
+    opened = span_game(Adversary, setting, 5, 1)
     # It does open the sum over all honest clients, or the game would prove nothing.
     assert (opened.wins, opened.seen["smallest"], opened.seen["promised"]) == (0, 5, 3)
     guessed = ind_sum(Adversary, setting, trials, 1)
@@ -92,7 +92,7 @@ def test_an_honest_server_wins_no_game(mode):
     assert low <= guessed.wins <= high
 
 
-@pytest.mark.parametrize("game", [exact, ind_sum, span])
+@pytest.mark.parametrize("game", [exact, ind_sum, span_game])
 def test_a_server_that_splits_the_view_wins_every_game_against_clients_that_trust_it(game):
     outcome = game(SplitsTheView, CURIOUS, 20, 1)
     assert outcome.wins == outcome.trials == 20
