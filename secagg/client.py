@@ -10,7 +10,7 @@ Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4; checks before each answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,9 +38,10 @@ from secagg.errors import (
     Reason,
     RemoteProtocolError,
     SessionAbortedError,
+    blaming,
 )
 from secagg.field import FieldVector, pack
-from secagg.graph import Graph
+from secagg.graph import held_by
 from secagg.keys import (
     KEY_BYTES,
     NONCE_BYTES,
@@ -144,11 +145,8 @@ def on_delivered_shares(party: Party, state: Shared, message: DeliveredShares) -
     if party.index in state.roster.graph.holders(party.index):
         held[party.index] = state.own_share
     senders = held_by(party.index, set(participants), state.roster.graph, include_self=False)
-    try:
-        size = sealed_share_bytes(party.context)
-        items = split_items(message.sealed, size, len(senders))
-    except ValueError as error:
-        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
+    with blaming(SERVER, Reason.BAD_LENGTH):
+        items = split_items(message.sealed, sealed_share_bytes(party.context), len(senders))
     for sender, sealed in zip(senders, items, strict=True):
         held[sender] = _open_share(party, state, sender, sealed)
     ready = Ready(state.masking, state.seed, state.roster, participants, held, state.removable)
@@ -200,11 +198,9 @@ def on_confirmations(party: Party, state: Confirmed, message: ConfirmationSet) -
     """Round 4: release shares once a quorum of the committee signed the set that we signed."""
     context, roster = party.context, state.masked.roster
     committee = roster.committee
-    try:
+    with blaming(SERVER, Reason.BAD_LENGTH):
         confirmers = decode_set(message.confirmers, context.size)
         signatures = split_items(message.signatures, SIGNATURE_BYTES, len(confirmers))
-    except ValueError as error:
-        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
     if not set(confirmers) <= set(state.survivors):
         raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "confirmers beyond survivors")
     if not set(confirmers) <= committee.members:
@@ -227,10 +223,8 @@ def on_seed_request(party: Party, state: Released, message: SeedRequest) -> Step
     Which seeds follows from the survivor set that we signed; the others stay secret for good.
     """
     masked, context = state.masked, party.context
-    try:
+    with blaming(SERVER, Reason.BAD_LENGTH):
         missing = decode_set(message.missing, context.size)
-    except ValueError as error:
-        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
     if not set(missing) <= set(state.survivors) - {party.index}:
         raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED, "missing beyond survivors")
     owners = held_by(party.index, set(missing), masked.roster.graph)
@@ -243,18 +237,6 @@ def on_seed_request(party: Party, state: Released, message: SeedRequest) -> Step
         signature=party.identity.sign(Usage.RECOVER, *signed),
     )
     return Step(Finished(), answer)
-
-
-def held_by(
-    index: int, participants: Collection[int], graph: Graph, *, include_self: bool = True
-) -> tuple[int, ...]:
-    """The participants whose shares party `index` holds, ascending.
-
-    Holding is symmetric, like the neighbour relation it comes from. Time is that of k look-ups, so
-    `participants` should be a set or a dictionary.
-    """
-    holders = graph.holders(index)
-    return tuple(u for u in holders if u in participants and (include_self or u != index))
 
 
 def _release(party: Party, state: Masked, survivors: tuple[int, ...]) -> Step:
@@ -291,10 +273,8 @@ def _release(party: Party, state: Masked, survivors: tuple[int, ...]) -> Step:
 
 def _announced(party: Party, bitmap: bytes, within: tuple[int, ...]) -> tuple[int, ...]:
     """Check a set that the server announced against the one before it."""
-    try:
+    with blaming(SERVER, Reason.BAD_LENGTH):
         announced = decode_set(bitmap, party.context.size)
-    except ValueError as error:
-        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
     if not set(announced) <= set(within):
         raise RemoteProtocolError(SERVER, Reason.SET_NOT_NESTED)
     if party.index not in announced:
@@ -313,10 +293,8 @@ def _open_share(party: Party, state: Shared, sender: int, sealed: bytes) -> byte
         plain = unseal(shared, state.roster.hash, sender, party.index, sealed)
     except ValueError:
         raise RemoteProtocolError(sender, Reason.BAD_SEAL) from None
-    try:
+    with blaming(sender, Reason.BAD_SHARE):
         decode_share(plain, shared_secrets(party.context))
-    except ValueError as error:
-        raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
     return plain
 
 

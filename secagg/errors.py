@@ -9,6 +9,8 @@ survive pickling, because executors carry them between processes.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 SERVER = -1
@@ -98,6 +100,15 @@ class RemoteProtocolError(ProtocolError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.party, self.reason, self.detail)
+
+
+@contextmanager
+def blaming(party: int, reason: Reason) -> Iterator[None]:
+    """Turn a `ValueError` inside, from bytes that do not decode, into the party's error."""
+    try:
+        yield
+    except ValueError as error:
+        raise RemoteProtocolError(party, reason, str(error)) from None
 
 
 class CapacityError(LocalProtocolError, ValueError):

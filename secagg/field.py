@@ -19,7 +19,7 @@ from secagg.errors import CapacityError, ParameterError
 MIN_BITS = 8
 MAX_BITS = 62
 
-Words = NDArray[np.unsignedinteger[Any]]
+Words = _kernels.Words
 
 # 2^bits - p for bits = 8 .. 62, p the largest prime below 2^bits. A test checks every entry.
 # fmt: off

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -95,6 +95,18 @@ def build_graph(members: tuple[int, ...], degree: int, seed: bytes) -> Graph:
     if degree == 0:
         return CompleteGraph(members)
     return HararyGraph(members, degree, seed)
+
+
+def held_by(
+    index: int, participants: Collection[int], graph: Graph, *, include_self: bool = True
+) -> tuple[int, ...]:
+    """The participants whose shares party `index` holds, ascending.
+
+    Holding is symmetric, like the neighbour relation it comes from. Time is that of k look-ups, so
+    `participants` should be a set or a dictionary.
+    """
+    holders = graph.holders(index)
+    return tuple(u for u in holders if u in participants and (include_self or u != index))
 
 
 def random_order(members: Sequence[int], seed: bytes, usage: Usage) -> tuple[int, ...]:

@@ -29,6 +29,16 @@ COMMITMENT_BYTES = 32
 
 ADVERTISEMENT_ENTRY_BYTES = 2 * KEY_BYTES + NONCE_BYTES + SIGNATURE_BYTES
 
+_LENGTHS = {
+    "context": CONTEXT_TAG_BYTES,
+    "sealing_key": KEY_BYTES,
+    "masking_key": KEY_BYTES,
+    "nonce": NONCE_BYTES,
+    "signature": SIGNATURE_BYTES,
+    "root": HASH_BYTES,
+}
+"""Fields of a fixed length, whatever message they are in."""
+
 _FRAME_BYTES = 64
 """More than the version byte and all MessagePack headers of any message take."""
 
@@ -39,7 +49,9 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     context: bytes
 
     def __post_init__(self) -> None:
-        _need(len(self.context) == CONTEXT_TAG_BYTES, "context", self.context)
+        for name in self.__struct_fields__:
+            if name in _LENGTHS and (found := len(getattr(self, name))) != _LENGTHS[name]:
+                raise ValueError(f"{name} must be {_LENGTHS[name]} bytes, not {found}")
 
     def __repr__(self) -> str:
         """Names and sizes only: some messages carry shares and seeds."""
@@ -57,7 +69,8 @@ class ClientMessage(Message, frozen=True, array_like=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _need(self.sender >= 0, "sender", b"")
+        if self.sender < 0:
+            raise ValueError(f"sender must be at least 0, not {self.sender}")
 
 
 class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
@@ -67,13 +80,6 @@ class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
     masking_key: bytes
     nonce: bytes
     signature: bytes
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need(len(self.sealing_key) == KEY_BYTES, "sealing_key", self.sealing_key)
-        _need(len(self.masking_key) == KEY_BYTES, "masking_key", self.masking_key)
-        _need(len(self.nonce) == NONCE_BYTES, "nonce", self.nonce)
-        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
 
     def entry(self) -> bytes:
         """The fixed-size roster entry."""
@@ -102,10 +108,6 @@ class Roster(Message, frozen=True, array_like=True, tag=2):
     proof: bytes
     entries: bytes
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need(len(self.root) == HASH_BYTES, "root", self.root)
-
 
 class ShareBundle(ClientMessage, frozen=True, array_like=True, tag=3):
     """Round 1, up: sealed shares for every other holder, in order, and commitments to the
@@ -114,10 +116,6 @@ class ShareBundle(ClientMessage, frozen=True, array_like=True, tag=3):
     commitments: bytes
     sealed: bytes
     signature: bytes
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
 
 
 class DeliveredShares(Message, frozen=True, array_like=True, tag=4):
@@ -133,10 +131,6 @@ class MaskedInput(ClientMessage, frozen=True, array_like=True, tag=5):
     vector: bytes
     signature: bytes
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
-
 
 class SurvivorSet(Message, frozen=True, array_like=True, tag=6):
     """Round 2, down: whose masked vectors are in the sum (U3)."""
@@ -148,10 +142,6 @@ class Confirmation(ClientMessage, frozen=True, array_like=True, tag=7):
     """Round 3, up: a signature over the survivor set."""
 
     signature: bytes
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
 
 
 class ConfirmationSet(Message, frozen=True, array_like=True, tag=8):
@@ -173,10 +163,6 @@ class UnmaskShares(ClientMessage, frozen=True, array_like=True, tag=9):
     seeds: bytes
     signature: bytes
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
-
 
 class SeedRequest(Message, frozen=True, array_like=True, tag=10):
     """Round 4, down: survivors that went away before they gave up their removable seeds."""
@@ -190,10 +176,6 @@ class SeedShares(ClientMessage, frozen=True, array_like=True, tag=11):
 
     shares: bytes
     signature: bytes
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need(len(self.signature) == SIGNATURE_BYTES, "signature", self.signature)
 
 
 AnyMessage = (
@@ -309,8 +291,3 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes, party: int, limit:
         return decoder.decode(memoryview(data)[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(party, Reason.MALFORMED, str(error)) from None
-
-
-def _need(condition: bool, name: str, value: bytes) -> None:
-    if not condition:
-        raise ValueError(f"{name}: {len(value)} bytes is not a valid length or value")

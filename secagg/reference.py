@@ -42,7 +42,7 @@ Rand = Callable[[int], bytes]
 
 
 class Stage(enum.IntEnum):
-    """The five rounds, named after what clients send in them."""
+    """The rounds, named after what clients send in them; the last one only if it is needed."""
 
     ADVERTISE = 0
     SHARE = 1

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from secagg.context import SessionContext
-from secagg.errors import SERVER, Reason, RemoteProtocolError
+from secagg.errors import SERVER, Reason, RemoteProtocolError, blaming
 from secagg.graph import Graph, build_graph, random_order
 from secagg.keys import SecretSeed, signature_is_valid
 from secagg.merkle import HashTree, proof_is_valid
@@ -95,10 +95,8 @@ class RoundRoster:
         round_hash = _round_hash(context, message.members, message.root)
         graph = build_graph(members, context.degree, round_hash)
         neighbours = graph.neighbours(own.sender)
-        try:
+        with blaming(SERVER, Reason.BAD_LENGTH):
             entries = split_items(message.entries, ADVERTISEMENT_ENTRY_BYTES, len(neighbours))
-        except ValueError as error:
-            raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
         tag = context_tag(context)
         advertisements = {
             member: Advertisement.from_entry(tag, member, entry)
@@ -198,10 +196,8 @@ def commitment(round_hash: bytes, index: int, which: int, seed: SecretSeed) -> b
 
 
 def _checked_members(context: SessionContext, message: Roster) -> tuple[int, ...]:
-    try:
+    with blaming(SERVER, Reason.BAD_LENGTH):
         members = decode_set(message.members, context.size)
-    except ValueError as error:
-        raise RemoteProtocolError(SERVER, Reason.BAD_LENGTH, str(error)) from None
     if len(members) < context.minimum_survivors:
         raise RemoteProtocolError(
             SERVER,

@@ -15,7 +15,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from secagg.client import held_by
 from secagg.context import Mode, SessionContext
 from secagg.errors import (
     LocalProtocolError,
@@ -23,8 +22,10 @@ from secagg.errors import (
     RemoteProtocolError,
     SessionAbortedError,
     TooFewSurvivorsError,
+    blaming,
 )
 from secagg.field import FieldVector, add_into, unpack
+from secagg.graph import held_by
 from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed, os_random, signature_is_valid
 from secagg.messages import (
     COMMITMENT_BYTES,
@@ -230,11 +231,9 @@ class ServerSession:
         sender = self._first(message.sender, self._commitments, roster.advertisements)
         holders = roster.graph.holders(sender)
         expected = sealed_share_bytes(self._context) * (len(holders) - (sender in holders))
-        try:
+        with blaming(sender, Reason.BAD_LENGTH):
             split_items(message.sealed, expected, 1)
             items = split_items(message.commitments, COMMITMENT_BYTES, 1 + self._context.seeds)
-        except ValueError as error:
-            raise RemoteProtocolError(sender, Reason.BAD_LENGTH, str(error)) from None
         signed = (roster.hash, encode_index(sender), message.commitments, message.sealed)
         self._check_signature(sender, message.signature, Usage.SHARE, signed)
         self._commitments[sender] = items
@@ -249,10 +248,8 @@ class ServerSession:
             )
         signed = masked_input_parts(self._checked_roster().hash, sender, message.vector)
         self._check_signature(sender, message.signature, Usage.INPUT, signed)
-        try:
+        with blaming(sender, Reason.NOT_IN_FIELD):
             vector = unpack(message.vector, self._context.length, self._context.field)
-        except ValueError as error:
-            raise RemoteProtocolError(sender, Reason.NOT_IN_FIELD, str(error)) from None
         add_into(self._total, vector)
         self._uploaded.add(sender)
 
@@ -276,11 +273,9 @@ class ServerSession:
         self._check_signature(sender, message.signature, Usage.UNMASK, signed)
         owners = held_by(sender, self._commitments, roster.graph)
         surplus = self._checked_surplus()
-        try:
+        with blaming(sender, Reason.BAD_SHARE):
             shares = decode_share(message.shares, len(owners))
             seeds = split_items(message.seeds, KEY_BYTES, len(surplus.which))
-        except ValueError as error:
-            raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
         surplus.give(sender, seeds)
         self._shares[sender] = dict(zip(owners, shares, strict=True))
 
@@ -292,10 +287,8 @@ class ServerSession:
         signed = (roster.hash, encode_index(sender), bitmap, message.shares)
         self._check_signature(sender, message.signature, Usage.RECOVER, signed)
         owners = held_by(sender, set(missing), roster.graph)
-        try:
+        with blaming(sender, Reason.BAD_SHARE):
             shares = decode_share(message.shares, len(owners) * len(surplus.which))
-        except ValueError as error:
-            raise RemoteProtocolError(sender, Reason.BAD_SHARE, str(error)) from None
         surplus.add_shares(sender, owners, shares)
 
     # -- deadlines ----------------------------------------------------------------------------

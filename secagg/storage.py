@@ -175,10 +175,6 @@ def _roster_from_plain(plain: list[Any], context: SessionContext) -> RoundRoster
     )
 
 
-def _advertisement_from_plain(plain: list[Any], context: SessionContext) -> Advertisement:
-    return Advertisement.from_entry(context_tag(context), plain[0], plain[1])
-
-
 _Codec = tuple[Callable[[Any], Any], Callable[[Any, SessionContext], Any]]
 
 # One encoder and decoder for each field of any state, by the field's name.
@@ -190,7 +186,10 @@ _CODECS: Mapping[str, _Codec] = {
         lambda seeds: [seed.expose() for seed in seeds],
         lambda raw, _: tuple(SecretSeed(each) for each in raw),
     ),
-    "advertisement": (lambda each: [each.sender, each.entry()], _advertisement_from_plain),
+    "advertisement": (
+        lambda each: [each.sender, each.entry()],
+        lambda raw, context: Advertisement.from_entry(context_tag(context), *raw),
+    ),
     "roster": (_roster_to_plain, _roster_from_plain),
     "own_share": (bytes, lambda raw, _: raw),
     "participants": (list, lambda raw, _: tuple(raw)),

@@ -142,14 +142,15 @@ def copied(
     return out
 
 
-def finite(name: str, values: NDArray[np.float64]) -> None:
-    """Refuse a vector with an infinite or undefined entry.
+def finite(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a vector that has no infinite or undefined entry.
 
     Raises:
         ValueError: some entry is not finite.
     """
     if not np.isfinite(values).all():
         raise ValueError(_NOT_FINITE.format(name=name))
+    return values
 
 
 def odd(name: str, value: object, low: int, high: int) -> int:

@@ -75,6 +75,7 @@ def _radix_eight(run: int) -> Callable[[NDArray[np.float64]], None]:
     return cast(Callable[[NDArray[np.float64]], None], levels)
 
 
+_across_1 = _radix_eight(1)
 _across_8 = _radix_eight(8)
 _across_64 = _radix_eight(64)
 _across_512 = _radix_eight(512)
@@ -106,37 +107,11 @@ def _transform_runs(values: NDArray[np.float64], run: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _transform_eights(values: NDArray[np.float64]) -> None:
-    """The three lowest levels, for every eight adjacent entries, held in registers; in place.
-
-    Args:
-        values: float64[8 * m].
-    """
-    for i in range(0, values.size, 8):
-        a0 = values[i] + values[i + 1]
-        a1 = values[i] - values[i + 1]
-        a2 = values[i + 2] + values[i + 3]
-        a3 = values[i + 2] - values[i + 3]
-        a4 = values[i + 4] + values[i + 5]
-        a5 = values[i + 4] - values[i + 5]
-        a6 = values[i + 6] + values[i + 7]
-        a7 = values[i + 6] - values[i + 7]
-        b0, b2 = a0 + a2, a0 - a2
-        b1, b3 = a1 + a3, a1 - a3
-        b4, b6 = a4 + a6, a4 - a6
-        b5, b7 = a5 + a7, a5 - a7
-        values[i], values[i + 4] = b0 + b4, b0 - b4
-        values[i + 1], values[i + 5] = b1 + b5, b1 - b5
-        values[i + 2], values[i + 6] = b2 + b6, b2 - b6
-        values[i + 3], values[i + 7] = b3 + b7, b3 - b7
-
-
-@njit(cache=True, nogil=True)
 def _transform_block(values: NDArray[np.float64]) -> None:
     """Multiply one in-cache block by the Walsh-Hadamard matrix, in place; float64[power of 2]."""
     run = 1
     if values.size >= 8:
-        _transform_eights(values)
+        _across_1(values)
         run = 8
     if values.size >= 64:
         _across_8(values)

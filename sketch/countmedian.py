@@ -99,8 +99,7 @@ class CountMedianSketch:
             TypeError: not an array of float64.
             ValueError: wrong shape, or an entry is not finite.
         """
-        checked = _checks.vector("sketch", sketch, self.size)
-        _checks.finite("sketch", checked)
+        checked = _checks.finite("sketch", _checks.vector("sketch", sketch, self.size))
         # The stack has divided by sqrt(M R), a copy alone does by sqrt(R), and decoding does again.
         scale = math.sqrt(self._copies / self.rows)
         table = (checked * scale).reshape(self._stack.rows, self.columns)

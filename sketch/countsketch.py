@@ -142,8 +142,7 @@ class CountMeanSketch:
             TypeError: not an array of float64.
             ValueError: wrong shape, or an entry is not finite.
         """
-        checked = _checks.vector("sketch", sketch, self.size)
-        _checks.finite("sketch", checked)
+        checked = _checks.finite("sketch", _checks.vector("sketch", sketch, self.size))
         table = (checked * self._scale).reshape(self._rows, self._columns)
         out = np.zeros(self._dimension)
         for r in range(self._rows):

@@ -79,9 +79,7 @@ class _FactorMap:
         raise NotImplementedError
 
     def _received(self, sketch: object) -> NDArray[np.float64]:
-        checked = _checks.vector("sketch", sketch, self.size)
-        _checks.finite("sketch", checked)
-        return checked
+        return _checks.finite("sketch", _checks.vector("sketch", sketch, self.size))
 
     def _layers(self, vector: NDArray[np.float64]) -> Iterator[Matrix]:
         for part in self._shapes.parts():
@@ -197,10 +195,9 @@ class RightFactorMap(_FactorMap):
         Raises:
             TypeError, ValueError: as `decode`.
         """
-        checked = _checks.vector("first", first, self._shapes.first_size)
-        _checks.finite("first", checked)
+        whole = _checks.finite("first", _checks.vector("first", first, self._shapes.first_size))
         rights = self._shapes.right_of(self._received(second))
-        return self._shapes.product(self._left.bases, rights, checked)
+        return self._shapes.product(self._left.bases, rights, whole)
 
     def right(self, total: NDArray[np.float64]) -> Factors:
         """The bases Q with which the next round begins: those of the columns of the summed Q'.

@@ -122,6 +122,5 @@ class ProbedSketch:
             TypeError: not an array of float64.
             ValueError: wrong shape, or an entry is not finite.
         """
-        checked = _checks.vector("sketch", sketch, self.size)
-        _checks.finite("sketch", checked)
+        checked = _checks.finite("sketch", _checks.vector("sketch", sketch, self.size))
         return self._main.decode(checked[: self._main.size] / self._probe.main_weight)

@@ -8,7 +8,7 @@ from simulations.models.layout import ParameterLayout, Vector
 from simulations.models.linear import LogisticTask, SvmTask
 from simulations.models.recurrent import LstmClassifierTask, LstmTask
 from simulations.models.registry import MODELS, DataShape, ModelOptions, build_task
-from simulations.models.task import Evaluation, Family, Task
+from simulations.models.task import Evaluation, Task
 
 __all__ = [
     "MODELS",
@@ -16,7 +16,6 @@ __all__ = [
     "CnnTask",
     "DataShape",
     "Evaluation",
-    "Family",
     "Lenet5Task",
     "LogisticTask",
     "LstmClassifierTask",

@@ -15,11 +15,11 @@ from torch.nn.functional import avg_pool2d, conv2d, instance_norm, linear, max_p
 
 from simulations.data import DataKind
 from simulations.models.dense import check_widths
-from simulations.models.task import Family, Parameters, SizedTask, centred
+from simulations.models.task import Family, Parameters, Task, centred
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageTask(SizedTask):
+class ImageTask(Task):
     """An image classifier whose weights start Xavier-uniform and whose biases start at zero.
 
     Args:

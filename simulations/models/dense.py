@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from simulations.data import DataKind
-from simulations.models.task import Family, Parameters, SizedTask, centred
+from simulations.models.task import Family, Parameters, Task, centred
 
 CPSGD_WIDTH = 60
 """Hidden units of a layer of cpSGD's network."""
@@ -33,7 +33,7 @@ def check_widths(features: int, hidden: int, classes: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MlpTask(SizedTask):
+class MlpTask(Task):
     """Classification by one hidden layer of tanh units: ``features - hidden - classes``.
 
     tanh bounds the activations, and so how far noise in the first layer can reach
@@ -85,13 +85,9 @@ class MlpTask(SizedTask):
         hidden = linear(flat, parameters["hidden.weight"], parameters["hidden.bias"]).tanh()
         return linear(hidden, parameters["output.weight"], parameters["output.bias"])
 
-    def logits(self, vector: Tensor, inputs: Tensor) -> Tensor:
-        """Return float32[m, classes] for inputs float32[m, ...] under float32[d]."""
-        return self.scores(self.layout.unflatten(vector), inputs)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ReluMlpTask(SizedTask):
+class ReluMlpTask(Task):
     """Classification by hidden layers of ReLU units, all of one width.
 
     cpSGD trains "a three-layer model (60 hidden nodes each with ReLU activation)" and says no more.

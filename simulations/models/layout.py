@@ -6,7 +6,6 @@ May use torch; must not know models, data, clients or the protocol.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,31 +14,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sketch import LayerShapes
+
 Vector = NDArray[np.float32]
 """All parameters in layout order: float32[d]."""
 
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-"""(name, shape) pairs."""
-
 
 @dataclass(frozen=True, slots=True)
-class ParameterLayout:
+class ParameterLayout(LayerShapes):
     """Names and shapes of a model's parameters, in the order in which they are flattened.
 
     Args:
         shapes: (name, shape) pairs, sorted by name without repetition.
 
     Raises:
-        ValueError: no parameter, or names not strictly increasing.
+        TypeError: not a tuple of such pairs.
+        ValueError: no parameter, names not strictly increasing, or a size below 1.
     """
 
-    shapes: Shapes
-
     def __post_init__(self) -> None:
-        """Check the order."""
+        """Check the order, and what holds for layers in any order."""
         names = self.names
         if not names or any(a >= b for a, b in itertools.pairwise(names)):
             raise ValueError(f"names must be strictly increasing and not empty, got {names}")
+        # Not `super()`: a class with slots is made twice, and that name means the first one.
+        LayerShapes.__post_init__(self)
 
     @classmethod
     def of(cls, parameters: Mapping[str, Tensor]) -> ParameterLayout:
@@ -50,21 +49,6 @@ class ParameterLayout:
     def sorted(cls, shapes: Mapping[str, tuple[int, ...]]) -> ParameterLayout:
         """Build the layout of named shapes; the order of the mapping does not matter."""
         return cls(tuple((name, shapes[name]) for name in sorted(shapes)))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names in order."""
-        return tuple(name for name, _ in self.shapes)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Return the number of scalars per parameter, in order."""
-        return tuple(math.prod(shape) for _, shape in self.shapes)
-
-    @property
-    def dimension(self) -> int:
-        """Return d, the number of scalars in all."""
-        return sum(self.sizes)
 
     def flatten(self, parameters: Mapping[str, Tensor]) -> Vector:
         """Concatenate named tensors into float32[dimension].

@@ -21,14 +21,14 @@ from torch.nn.functional import linear, softplus
 
 from simulations.data import DataKind
 from simulations.models.dense import check_widths
-from simulations.models.task import Family, Parameters, SizedTask, centred
+from simulations.models.task import Family, Parameters, Task, centred
 
 L2 = 1e-4
 """FedSel's lambda."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearTask(SizedTask):
+class LinearTask(Task):
     """A linear score, or one per class, and a penalty ``l2 / 2 * |weight|^2`` without the bias.
 
     Args:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
 from simulations.models.dense import check_widths
-from simulations.models.task import IGNORED, Family, Parameters, SizedTask
+from simulations.models.task import IGNORED, Family, Parameters, Task
 
 PAPER_VOCABULARY = 90
 """Token values of the paper's Shakespeare model."""
@@ -28,7 +28,7 @@ EMBEDDING_RANGE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentTask(SizedTask):
+class RecurrentTask(Task):
     """Embedding, LSTM layers and a dense layer.
 
     First parameters are those of Keras: uniform embeddings, Xavier-uniform input weights,

@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -66,48 +65,6 @@ class Evaluation:
     loss: float
 
 
-class Task(Protocol):
-    """What federated training needs of a model."""
-
-    @property
-    def layout(self) -> ParameterLayout:
-        """The parameters' order."""
-
-    @property
-    def dimension(self) -> int:
-        """d, the number of parameters."""
-
-    @property
-    def family(self) -> Family:
-        """What the model mostly computes."""
-
-    def initial(self, generator: torch.Generator) -> Vector:
-        """First parameters, float32[d], from the generator's state alone."""
-
-    def loss(self, vector: Tensor, inputs: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """Weighted mean loss of float32[d] on one batch; see `FunctionalTask.loss`."""
-
-    def loss_of(
-        self,
-        parameters: Parameters,
-        inputs: Tensor,
-        labels: Tensor,
-        weights: Tensor,
-        *,
-        stackable: bool = False,
-    ) -> Tensor:
-        """The same loss of named parameters."""
-
-    def evaluate(
-        self,
-        vector: Vector,
-        split: Split,
-        batch: int = EVALUATION_BATCH,
-        executor: Executor | None = None,
-    ) -> Evaluation:
-        """Accuracy and mean loss on a split, at most `batch` examples at once in each thread."""
-
-
 def centred(inputs: Tensor, kind: DataKind) -> Tensor:
     """Map pixels from [0, 1] to [-1, 1], ``2 x - 1``; leave other inputs as they are.
 
@@ -116,13 +73,17 @@ def centred(inputs: Tensor, kind: DataKind) -> Tensor:
     return 2.0 * inputs - 1.0 if kind is DataKind.IMAGE else inputs
 
 
-class FunctionalTask(ABC):
-    """What all tasks have in common: the weighted loss and the batched evaluation."""
+class Task(ABC):
+    """A model as federated training needs it: each one says its shapes, first values and scores."""
 
-    @property
     @abstractmethod
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name the shapes of all parameters, in any order."""
+
+    @cached_property
     def layout(self) -> ParameterLayout:
         """The parameters' order."""
+        return ParameterLayout.sorted(self._shapes())
 
     @property
     @abstractmethod
@@ -270,20 +231,3 @@ class FunctionalTask(ABC):
             lost = float(self.mean_loss(scores, targets)) * here if here else 0.0
             # A prediction is never negative, so it never equals IGNORED.
             return lost, int((self.predictions(scores) == targets).sum()), here
-
-
-class SizedTask(FunctionalTask):
-    """A task that says which shapes its parameters have."""
-
-    @abstractmethod
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name the shapes of all parameters, in any order."""
-
-    @cached_property
-    def _layout(self) -> ParameterLayout:
-        return ParameterLayout.sorted(self._shapes())
-
-    @property
-    def layout(self) -> ParameterLayout:
-        """The parameters' order."""
-        return self._layout

@@ -123,12 +123,3 @@ def owned(array: NDArray[np.float64]) -> NDArray[np.float64]:
     """The same array, which nobody can write to from now on."""
     array.flags.writeable = False
     return array
-
-
-def retained(name: str, values: object, dimension: int) -> NDArray[np.float64]:
-    """A vector out of a state, checked.
-
-    Raises:
-        TypeError, ValueError: not float64[dimension].
-    """
-    return _checks.vector(name, values, dimension)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sketch import _checks
 from sketch.compressors import _kernels
-from sketch.compressors.base import Compressor, Message, State, owned, retained
+from sketch.compressors.base import Compressor, Message, State, owned
 from sketch.compressors.feedback import without_residual
 
 Room = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -206,7 +206,7 @@ class Denoise(Generic[State]):
         Raises:
             TypeError, ValueError: as `compress`.
         """
-        before = retained("state.received", state.received, self.dimension)
+        before = _checks.vector("state.received", state.received, self.dimension)
         self._advance(released, state, room)
         velocity, whole, change = room
         told, for_velocity = self._inner.compress(whole, state.for_velocity)
@@ -232,7 +232,7 @@ class Denoise(Generic[State]):
         """
         if not isinstance(message, DenoiseMessage):
             raise TypeError(f"message must be a DenoiseMessage, not {type(message).__name__}")
-        before = retained("state.velocity", state.velocity, self.dimension)
+        before = _checks.vector("state.velocity", state.velocity, self.dimension)
         with np.errstate(over="ignore"):
             velocity = self._read(message, before, np.empty(self.dimension))
         _checks.finite("velocity", velocity)
@@ -255,8 +255,8 @@ class Denoise(Generic[State]):
         """Write the new velocity, and both vectors that may be told."""
         size = self.dimension
         checked = _checks.update("released", released, size).astype(np.float64, copy=False)
-        velocity = retained("state.velocity", state.velocity, size)
-        residual = retained("state.residual", state.residual, size)
+        velocity = _checks.vector("state.velocity", state.velocity, size)
+        residual = _checks.vector("state.residual", state.residual, size)
         gain = (1.0 - self._momentum) * _shortening("released", checked, self._clip)
         _kernels.accelerate(checked, gain, velocity, self._momentum, residual, self._decay, room)
 

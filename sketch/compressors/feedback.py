@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketch import _checks
-from sketch.compressors.base import Compressor, Message, State, owned, retained
+from sketch.compressors.base import Compressor, Message, State, owned
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class ErrorFeedback(Generic[State]):
     ) -> tuple[Message, FeedbackState[State]]:
         """Send the vector with what is owed; see `Compressor`."""
         checked = _checks.update("values", values, self.dimension)
-        owed = self._decay * retained("state.residual", state.residual, self.dimension)
+        owed = self._decay * _checks.vector("state.residual", state.residual, self.dimension)
         owed += checked
         message, inner = self._inner.compress(owed, state.inner)
         self._inner.add(message, owed, -1.0)

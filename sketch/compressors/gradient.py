@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketch import _checks
-from sketch.compressors.base import Message, Stateless, owned, retained
+from sketch.compressors.base import Message, Stateless, owned
 from sketch.compressors.sparse import HALF_BITS, SparseFormat, SparseMessage, TopK
 from sketch.layers import LayerShapes
 
@@ -89,9 +89,9 @@ class DeepGradientCompression:
     ) -> tuple[SparseMessage, MomentumState]:
         """Send what has gathered most; see `Compressor`."""
         checked = _checks.update("values", values, self.dimension)
-        velocity = self._momentum * retained("state.velocity", state.velocity, self.dimension)
+        velocity = self._momentum * _checks.vector("state.velocity", state.velocity, self.dimension)
         velocity += checked
-        residual = velocity + retained("state.residual", state.residual, self.dimension)
+        residual = velocity + _checks.vector("state.residual", state.residual, self.dimension)
         message, _ = self._top.compress(residual, Stateless())
         residual[message.indices] -= message.values.read()
         velocity[message.indices] = 0.0

@@ -25,19 +25,14 @@ import math
 from dataclasses import dataclass
 
 from sketch import _checks
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    check_step,
-)
+from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
 from sketch.controllers.sizing import (
     average,
     check_common,
     clamp_size,
     clamp_words,
     first_decision,
+    next_decision,
     norm_estimate,
 )
 from sketch.error import size_for_error_ratio
@@ -131,9 +126,6 @@ class AdaptBudget:
             "share": share,
             "spent": spent,
             "wanted_size": wanted,
-            "size": float(spec.main_size),
         }
-        memory = (spent, *kept)
-        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
         words = clamp_words("This round's part of the error budget", wanted, size)
-        return Decision(after, spec, Rationale(words, numbers))
+        return next_decision(released, spec, words, numbers, (spent, *kept))

@@ -19,19 +19,14 @@ import math
 from dataclasses import dataclass
 
 from sketch import _checks
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    check_step,
-)
+from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
 from sketch.controllers.sizing import (
     average,
     check_common,
     clamp_size,
     clamp_words,
     first_decision,
+    next_decision,
     norm_estimate,
 )
 from sketch.error import norm_estimate_variance, size_for_error_ratio
@@ -92,8 +87,6 @@ class AdaptNorm:
             "norm_squared": norm_squared,
             "noise_variance": float(released.noise_variance),
             "wanted_size": wanted,
-            "size": float(spec.main_size),
         }
-        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
         words = clamp_words("The estimated norm", wanted, size)
-        return Decision(after, spec, Rationale(words, numbers))
+        return next_decision(released, spec, words, numbers, memory)

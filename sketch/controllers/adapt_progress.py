@@ -27,18 +27,13 @@ import math
 from dataclasses import astuple, dataclass
 
 from sketch import _checks
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    check_step,
-)
+from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
 from sketch.controllers.sizing import (
     average,
     check_common,
     clamp_size,
     first_decision,
+    next_decision,
     norm_estimate,
 )
 from sketch.error import size_for_error_ratio
@@ -178,12 +173,12 @@ class AdaptProgress:
         bounded = min(max(wanted, shortest), longest)
         size = clamp_size(bounded, state, self.rows, self.step_factor)
         spec = spec_for_size(state.dimension, size, self.rows)
-        numbers |= {"wanted_size": wanted, "size": float(spec.main_size)}
+        numbers["wanted_size"] = wanted
         memory = tuple(figure for one in kept for figure in astuple(one))
-        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
-        words = "Nothing measured yet: the norm decides." if len(kept) == 1 else ""
-        words = words or _words(wanted, shortest, longest, bounded, size)
-        return Decision(after, spec, Rationale(words, numbers))
+        words = "Nothing measured yet: the norm decides."
+        if len(kept) > 1:
+            words = _words(wanted, shortest, longest, bounded, size)
+        return next_decision(released, spec, words, numbers, memory)
 
 
 def _unpack(memory: tuple[float, ...]) -> tuple[_Kept, ...]:

@@ -23,18 +23,13 @@ import math
 from dataclasses import dataclass
 
 from sketch import _checks
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    check_step,
-)
+from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
 from sketch.controllers.sizing import (
     check_common,
     check_probe,
     clamp_size,
     first_decision,
+    next_decision,
     probe_of,
 )
 from sketch.probed import PROBE_SHARE, Probe
@@ -144,12 +139,9 @@ class AdaptTail:
             "error_squared_std": math.sqrt(2.0 / seen.size) * seen.error_squared,
             "target_squared": target**2,
             "factor": min(factor, self.step_factor),
-            "size": float(spec.main_size),
-            "probe_size": float(spec.size - spec.main_size),
         }
-        words = "above" if gap > 0.0 else "at or below"
-        after = ControllerState(state.dimension, spec.main_size, released.round_number)
-        return Decision(after, spec, Rationale(f"The seen error is {words} its target.", numbers))
+        side = "above" if gap > 0.0 else "at or below"
+        return next_decision(released, spec, f"The seen error is {side} its target.", numbers)
 
     def _probe(self, dimension: int) -> Probe:
         return Probe(min(self.probe_size, dimension), self.probe_share)

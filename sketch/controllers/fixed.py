@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sketch import _checks
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    check_step,
-)
-from sketch.controllers.sizing import size_at_rate
+from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.sizing import decision, size_at_rate
 from sketch.hashing import MAX_ROWS
 from sketch.spec import DEFAULT_ROWS, spec_for_size
 
@@ -49,5 +43,4 @@ class FixedRate:
 
     def _decide(self, state: ControllerState) -> Decision:
         spec = spec_for_size(state.dimension, state.size, self.rows)
-        numbers = {"rate": float(self.rate), "size": float(spec.main_size)}
-        return Decision(state, spec, Rationale("The rate is fixed.", numbers))
+        return decision(state, spec, "The rate is fixed.", {"rate": float(self.rate)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from sketch import _checks
 from sketch.controllers.base import (
@@ -14,7 +15,7 @@ from sketch.controllers.base import (
 )
 from sketch.hashing import MAX_ROWS
 from sketch.probed import Probe
-from sketch.spec import spec_for_size
+from sketch.spec import SketchSpec, spec_for_size
 
 SMALLEST_PROBE = 64
 """Below, the hashes alone make a squared norm uncertain by more than sqrt(2 / 64) = 18 %."""
@@ -91,10 +92,37 @@ def first_decision(
     """
     spec = spec_for_size(dimension, size_at_rate(dimension, first_rate), rows, probe)
     state = ControllerState(dimension, spec.main_size, memory=memory)
-    numbers = {"size": float(spec.main_size)}
-    if probe is not None:
-        numbers["probe_size"] = float(probe.size)
-    return Decision(state, spec, Rationale("The first rate is given.", numbers))
+    return decision(state, spec, "The first rate is given.", {})
+
+
+def next_decision(
+    released: ReleasedStats,
+    spec: SketchSpec,
+    words: str,
+    numbers: Mapping[str, float],
+    memory: tuple[float, ...] = (),
+) -> Decision:
+    """The shape that follows a release.
+
+    Args:
+        released: what was just taken in.
+        spec: the shape.
+        words: why, as one sentence.
+        numbers: the figures behind it, without the sizes.
+        memory: what the controller keeps.
+    """
+    state = ControllerState(spec.dimension, spec.main_size, released.round_number, memory)
+    return decision(state, spec, words, numbers)
+
+
+def decision(
+    state: ControllerState, spec: SketchSpec, words: str, numbers: Mapping[str, float]
+) -> Decision:
+    """A decision whose figures end with the sizes that were decided on."""
+    sizes = {"size": float(spec.main_size)}
+    if spec.probe is not None:
+        sizes["probe_size"] = float(spec.probe.size)
+    return Decision(state, spec, Rationale(words, {**numbers, **sizes}))
 
 
 def norm_estimate(released: ReleasedStats) -> float:

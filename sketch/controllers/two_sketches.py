@@ -15,13 +15,7 @@ import math
 from dataclasses import dataclass
 
 from sketch import _checks
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    check_step,
-)
+from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
 from sketch.controllers.sizing import (
     LARGEST_PROBE,
     SMALLEST_PROBE,
@@ -31,6 +25,7 @@ from sketch.controllers.sizing import (
     clamp_size,
     clamp_words,
     first_decision,
+    next_decision,
     probe_of,
 )
 from sketch.error import norm_estimate_variance, size_for_error_ratio
@@ -103,12 +98,9 @@ class AdaptNormTwoSketches:
             "noise_variance": float(released.noise_variance),
             "probe_noise_variance": float(seen.noise_variance),
             "wanted_size": wanted,
-            "size": float(spec.main_size),
-            "probe_size": float(probe.size),
         }
-        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
         words = clamp_words("The norm seen by the second sketch", wanted, size)
-        return Decision(after, spec, Rationale(words, numbers))
+        return next_decision(released, spec, words, numbers, memory)
 
 
 def best_probe_size(norm_squared: float, noise_variance: float) -> int:

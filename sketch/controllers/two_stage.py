@@ -11,17 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sketch import _checks
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    check_step,
-)
-from sketch.controllers.sizing import average, clamp_size, norm_estimate
+from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.sizing import average, clamp_size, decision, next_decision, norm_estimate
 from sketch.error import size_for_error_ratio
 from sketch.hashing import MAX_ROWS
 from sketch.spec import DEFAULT_ROWS, SketchSpec, spec_for_size
+
+_WARM_UP = "Warm-up: uncompressed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +48,7 @@ class TwoStage:
     def initial(self, dimension: int) -> Decision:
         """No compression."""
         spec = SketchSpec.identity(dimension)
-        state = ControllerState(dimension, spec.main_size)
-        words = "Warm-up: uncompressed."
-        return Decision(state, spec, Rationale(words, {"size": float(spec.main_size)}))
+        return decision(ControllerState(dimension, dimension), spec, _WARM_UP, {})
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """Another warm-up round, or the fixed size. Memory: the norm estimates of the warm-up.
@@ -68,8 +62,7 @@ class TwoStage:
             return self._decide(state, released, state.size, state.memory, "The size is fixed.", {})
         memory = (*state.memory, norm_estimate(released))
         if len(memory) < self.warmup:
-            words = "Warm-up: uncompressed."
-            return self._decide(state, released, state.dimension, memory, words, {})
+            return self._decide(state, released, state.dimension, memory, _WARM_UP, {})
         norm_squared = average(memory)
         wanted = size_for_error_ratio(norm_squared, released.noise_variance, self.gamma)
         size = clamp_size(wanted, state, self.rows, float(state.dimension))
@@ -91,6 +84,5 @@ class TwoStage:
         numbers: dict[str, float],
     ) -> Decision:
         spec = spec_for_size(state.dimension, size, self.rows)
-        after = ControllerState(state.dimension, spec.main_size, released.round_number, memory)
-        seen = {"warmup_rounds": float(len(memory)), "size": float(spec.main_size)}
-        return Decision(after, spec, Rationale(words, numbers | seen))
+        numbers = {**numbers, "warmup_rounds": float(len(memory))}
+        return next_decision(released, spec, words, numbers, memory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 
 from secagg import (
+    SERVER,
     ClientSession,
     FieldSum,
     FieldVector,
     Identity,
     Mode,
     ProtocolError,
+    Reason,
     RemoteProtocolError,
     ServerSession,
     SessionAbortedError,
@@ -34,6 +36,8 @@ from secagg.messages import (
     MaskedInput,
     SeedShares,
     ShareBundle,
+    decode_from_client,
+    decode_from_server,
     encode_message,
     encode_set,
 )
@@ -216,7 +220,6 @@ class Cohort:
                 continue
             if answer is not None:
                 sent[u] = answer
-        self.server_answered = tuple(sent)
         return sent
 
     def answer(self, stage: Stage, u: int, data: bytes | None) -> bytes | None:
@@ -269,9 +272,36 @@ class Cohort:
             signature = identity.sign(Usage.UNMASK, *parts)
         return msgspec.structs.replace(message, signature=signature)
 
+    def incoming(self, u: int = 0) -> Any:
+        """The honest server message that client u is waiting for."""
+        return decode_from_server(self.pending[u], SERVER, len(self.pending[u]))
+
+    def confirmed_by(
+        self, signers: Sequence[int], survivors: Iterable[int] | None = None
+    ) -> AnyMessage:
+        """Signatures that these clients rightly made over the survivor set, or another one."""
+        signed = encode_set(self.server.survivors if survivors is None else survivors, self.n)
+        parts = (Usage.CONFIRM, self.round_hash(), signed)
+        return msgspec.structs.replace(
+            self.incoming(),
+            confirmers=encode_set(signers, self.n),
+            signatures=b"".join(identity_of(u).sign(*parts) for u in signers),
+        )
+
     def round_hash(self) -> bytes:
         """The hash that the server binds this round to."""
         return self.server._checked_roster().hash
+
+    def client_refuses(
+        self, message: AnyMessage, reason: Reason, party: int = SERVER, u: int = 0
+    ) -> None:
+        """Client u refuses the message, and is unusable afterwards even with the honest one."""
+        with pytest.raises(RemoteProtocolError) as raised:
+            self.clients[u].receive(message)
+        assert (raised.value.reason, raised.value.party) == (reason, party)
+        self.assert_over(u)
+        with pytest.raises(SessionAbortedError):
+            self.clients[u].receive_bytes(self.pending[u])
 
     def assert_over(self, u: int) -> None:
         """Client u is aborted and takes nothing any more."""
@@ -295,6 +325,17 @@ def cohort_before(stage: Stage, mode: Mode = Mode.ACTIVE, **options: Any) -> Coh
     return cohort
 
 
+def on_up(
+    stage: Stage, change: Callable[[int, Any], AnyMessage]
+) -> dict[tuple[Stage, Direction], Tamper]:
+    """Tamper hooks that change the decoded messages of clients in a stage."""
+
+    def hook(u: int, data: bytes) -> list[bytes]:
+        return [encode_message(change(u, decode_from_client(data, u, len(data))))]
+
+    return {(stage, Direction.UP): hook}
+
+
 @pytest.fixture(scope="session")
 def secagg_kit() -> SimpleNamespace:
     """The helpers of this file, for test modules that cannot import it."""
@@ -306,5 +347,6 @@ def secagg_kit() -> SimpleNamespace:
         before=cohort_before,
         context=context_of,
         identity=identity_of,
+        on_up=on_up,
         rand=counter_rand,
     )

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from secagg import (
-    SERVER,
     ClientSession,
     FieldVector,
     Mode,
@@ -32,7 +31,6 @@ from secagg.messages import (
     UnmaskShares,
     context_tag,
     decode_from_client,
-    decode_from_server,
     encode_message,
     encode_set,
 )
@@ -47,33 +45,6 @@ N = 5
 ENTRY = ADVERTISEMENT_ENTRY_BYTES
 SEALED = 88
 """Bytes of a sealed share without removable seeds; test_messages.py pins them."""
-
-
-def at(kit: SimpleNamespace, stage: Stage, mode: Mode = Mode.ACTIVE, **options: Any) -> Any:
-    """A cohort of five before a stage; t = minimum = 3."""
-    return kit.before(stage, mode, **options)
-
-
-def incoming(cohort: Any, u: int = 0) -> AnyMessage:
-    """The honest server message that client u is waiting for."""
-    data = cohort.pending[u]
-    return decode_from_server(data, SERVER, len(data))
-
-
-def refuses(
-    cohort: Any, message: AnyMessage, reason: Reason, party: int = SERVER, u: int = 0
-) -> None:
-    """Client u refuses the message, and is unusable afterwards even with the honest one."""
-    with pytest.raises(RemoteProtocolError) as raised:
-        cohort.clients[u].receive(message)
-    assert (raised.value.reason, raised.value.party) == (reason, party)
-    cohort.assert_over(u)
-    with pytest.raises(SessionAbortedError):
-        cohort.clients[u].receive_bytes(cohort.pending[u])
-
-
-def replace(message: AnyMessage, **changes: Any) -> AnyMessage:
-    return msgspec.structs.replace(message, **changes)
 
 
 def swap(data: bytes, size: int, position: int, item: bytes) -> bytes:
@@ -119,17 +90,17 @@ def members_only(cohort: Any, members: list[int]) -> AnyMessage:
 
 
 def test_roster_without_us(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.SHARE)
-    refuses(cohort, members_only(cohort, [1, 2, 3, 4]), Reason.OWN_ENTRY_MISSING)
+    cohort = secagg_kit.before(Stage.SHARE)
+    cohort.client_refuses(members_only(cohort, [1, 2, 3, 4]), Reason.OWN_ENTRY_MISSING)
 
 
 def test_roster_with_our_entry_of_an_earlier_session(secagg_kit: SimpleNamespace) -> None:
     """Rightly signed by us in this very context, but its private keys are another session's."""
-    cohort = at(secagg_kit, Stage.SHARE)
-    earlier = at(secagg_kit, Stage.SHARE, seed=b"earlier")
+    cohort = secagg_kit.before(Stage.SHARE)
+    earlier = secagg_kit.before(Stage.SHARE, seed=b"earlier")
     changed = roster_over(cohort, {**honest_entries(cohort), 0: honest_entries(earlier)[0]})
-    assert changed.entries == incoming(cohort).entries
-    refuses(cohort, changed, Reason.NOT_IN_TREE)
+    assert changed.entries == cohort.incoming().entries
+    cohort.client_refuses(changed, Reason.NOT_IN_TREE)
 
 
 @pytest.mark.parametrize("kind", ["sealing", "masking"])
@@ -138,38 +109,37 @@ def test_roster_with_our_entry_of_an_earlier_session(secagg_kit: SimpleNamespace
 def test_roster_with_a_repeated_key(
     secagg_kit: SimpleNamespace, kind: str, copied: slice, victim: int
 ) -> None:
-    cohort = at(secagg_kit, Stage.SHARE)
+    cohort = secagg_kit.before(Stage.SHARE)
     key = honest_entries(cohort)[victim][copied]
     entry = signed_entry(secagg_kit, cohort, 2, **{kind: key})
     changed = roster_over(cohort, {**honest_entries(cohort), 2: entry})
-    refuses(cohort, changed, Reason.DUPLICATE_KEY)
+    cohort.client_refuses(changed, Reason.DUPLICATE_KEY)
 
 
 @pytest.mark.parametrize("position", [0, 31, 32, 63, 64, 79, 80, 143])
 def test_roster_with_a_changed_entry(secagg_kit: SimpleNamespace, position: int) -> None:
-    cohort = at(secagg_kit, Stage.SHARE)
-    roster = incoming(cohort)
+    cohort = secagg_kit.before(Stage.SHARE)
+    roster = cohort.incoming()
     entry = bytearray(item(roster.entries, ENTRY, place(3)))
     entry[position] ^= 1
     changed = replace(roster, entries=swap(roster.entries, ENTRY, place(3), bytes(entry)))
-    refuses(cohort, changed, Reason.BAD_SIGNATURE, party=3)
+    cohort.client_refuses(changed, Reason.BAD_SIGNATURE, party=3)
 
 
 @pytest.mark.parametrize("change", ["round_number", "application_digest"])
 def test_roster_with_an_entry_of_another_context(secagg_kit: SimpleNamespace, change: str) -> None:
-    cohort = at(secagg_kit, Stage.SHARE)
+    cohort = secagg_kit.before(Stage.SHARE)
     values = {"round_number": 9, "application_digest": bytes(32)}
     other = dataclasses.replace(cohort.context, **{change: values[change]})
     elsewhere = ClientSession(other, 3, secagg_kit.identity(3)).begin()
     changed = roster_over(cohort, {**honest_entries(cohort), 3: elsewhere.entry()})
-    refuses(cohort, changed, Reason.BAD_SIGNATURE, party=3)
+    cohort.client_refuses(changed, Reason.BAD_SIGNATURE, party=3)
 
 
 def test_roster_with_one_client_in_the_place_of_another(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.SHARE, drops={4: Stage.ADVERTISE})
-    roster = incoming(cohort)
-    refuses(
-        cohort,
+    cohort = secagg_kit.before(Stage.SHARE, drops={4: Stage.ADVERTISE})
+    roster = cohort.incoming()
+    cohort.client_refuses(
         replace(roster, members=encode_set([0, 1, 2, 4], N)),
         Reason.BAD_SIGNATURE,
         party=4,
@@ -177,8 +147,8 @@ def test_roster_with_one_client_in_the_place_of_another(secagg_kit: SimpleNamesp
 
 
 def test_roster_that_is_too_small(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.SHARE)
-    refuses(cohort, members_only(cohort, [0, 1]), Reason.SET_TOO_SMALL)
+    cohort = secagg_kit.before(Stage.SHARE)
+    cohort.client_refuses(members_only(cohort, [0, 1]), Reason.SET_TOO_SMALL)
 
 
 @pytest.mark.parametrize(
@@ -195,16 +165,16 @@ def test_roster_that_is_too_small(secagg_kit: SimpleNamespace) -> None:
     ],
 )
 def test_roster_of_another_length(secagg_kit: SimpleNamespace, changes: dict[str, bytes]) -> None:
-    cohort = at(secagg_kit, Stage.SHARE)
-    refuses(cohort, replace(incoming(cohort), **changes), Reason.BAD_LENGTH)
+    cohort = secagg_kit.before(Stage.SHARE)
+    cohort.client_refuses(replace(cohort.incoming(), **changes), Reason.BAD_LENGTH)
 
 
 def test_roster_with_a_low_order_sealing_key(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.SHARE)
-    roster = incoming(cohort)
+    cohort = secagg_kit.before(Stage.SHARE)
+    roster = cohort.incoming()
     entry = signed_entry(secagg_kit, cohort, 2, sealing=bytes(32))
     changed = replace(roster, entries=swap(roster.entries, ENTRY, place(2), entry))
-    refuses(cohort, changed, Reason.BAD_KEY, party=2)
+    cohort.client_refuses(changed, Reason.BAD_KEY, party=2)
 
 
 # -- end of round 1: delivered shares ---------------------------------------------------------
@@ -212,33 +182,33 @@ def test_roster_with_a_low_order_sealing_key(secagg_kit: SimpleNamespace) -> Non
 
 @pytest.mark.parametrize("bad", ["changed", "swapped", "other recipient", "reflected", "other run"])
 def test_shares_that_do_not_open(secagg_kit: SimpleNamespace, bad: str) -> None:
-    cohort = at(secagg_kit, Stage.MASK)
-    delivered = incoming(cohort)
+    cohort = secagg_kit.before(Stage.MASK)
+    delivered = cohort.incoming()
     share = item(delivered.sealed, SEALED, place(1))
     if bad == "changed":
         share = bytes([share[0] ^ 1]) + share[1:]
     elif bad == "swapped":
         share = item(delivered.sealed, SEALED, place(2))
     elif bad == "other recipient":
-        share = item(incoming(cohort, 2).sealed, SEALED, 1)
+        share = item(cohort.incoming(2).sealed, SEALED, 1)
     elif bad == "reflected":
-        share = item(incoming(cohort, 1).sealed, SEALED, 0)
+        share = item(cohort.incoming(1).sealed, SEALED, 0)
     else:
-        other = at(secagg_kit, Stage.MASK, seed=b"other run")
-        share = item(incoming(other).sealed, SEALED, place(1))
+        other = secagg_kit.before(Stage.MASK, seed=b"other run")
+        share = item(other.incoming().sealed, SEALED, place(1))
     sealed = swap(delivered.sealed, SEALED, place(1), share)
-    refuses(cohort, replace(delivered, sealed=sealed), Reason.BAD_SEAL, party=1)
+    cohort.client_refuses(replace(delivered, sealed=sealed), Reason.BAD_SEAL, party=1)
 
 
 def test_share_that_is_no_vector_of_field_elements(secagg_kit: SimpleNamespace) -> None:
     """Sealed by the right client, so the client itself is to blame."""
-    cohort = at(secagg_kit, Stage.MASK)
-    delivered = incoming(cohort)
+    cohort = secagg_kit.before(Stage.MASK)
+    delivered = cohort.incoming()
     cheat = cohort.clients[1]._state
     shared = cheat.sealing.agree(cheat.roster.advertisements[0].sealing_key)
     share = seal(shared, cheat.roster.hash, 1, 0, b"\xff" * (SEALED - SEAL_OVERHEAD_BYTES))
     sealed = swap(delivered.sealed, SEALED, place(1), share)
-    refuses(cohort, replace(delivered, sealed=sealed), Reason.BAD_SHARE, party=1)
+    cohort.client_refuses(replace(delivered, sealed=sealed), Reason.BAD_SHARE, party=1)
 
 
 # -- announced sets, in all rounds ------------------------------------------------------------
@@ -263,9 +233,9 @@ def test_announced_set(
 ) -> None:
     """Client 4 left before the stage; an honest set is {0, 1, 2, 3}."""
     before = Stage.ADVERTISE if stage is Stage.MASK else Stage.SHARE
-    cohort = at(secagg_kit, stage, drops={4: before})
-    message = replace(incoming(cohort), **{name: encode_set(announced, N)})
-    refuses(cohort, message, reason)
+    cohort = secagg_kit.before(stage, drops={4: before})
+    message = replace(cohort.incoming(), **{name: encode_set(announced, N)})
+    cohort.client_refuses(message, reason)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -274,9 +244,9 @@ def test_survivor_set_is_checked_in_both_modes(
     secagg_kit: SimpleNamespace, mode: Mode, survivors: list[int]
 ) -> None:
     following = Stage.CONFIRM if mode is Mode.ACTIVE else Stage.UNMASK
-    cohort = at(secagg_kit, following, mode)
+    cohort = secagg_kit.before(following, mode)
     reason = Reason.SET_TOO_SMALL if 0 in survivors else Reason.OWN_ENTRY_MISSING
-    refuses(cohort, replace(incoming(cohort), survivors=encode_set(survivors, N)), reason)
+    cohort.client_refuses(replace(cohort.incoming(), survivors=encode_set(survivors, N)), reason)
 
 
 @pytest.mark.parametrize(("stage", "name"), [*SETS, (Stage.UNMASK, "confirmers")])
@@ -284,8 +254,8 @@ def test_survivor_set_is_checked_in_both_modes(
 def test_bitmaps_of_another_form(
     secagg_kit: SimpleNamespace, stage: Stage, name: str, bitmap: bytes
 ) -> None:
-    cohort = at(secagg_kit, stage)
-    refuses(cohort, replace(incoming(cohort), **{name: bitmap}), Reason.BAD_LENGTH)
+    cohort = secagg_kit.before(stage)
+    cohort.client_refuses(replace(cohort.incoming(), **{name: bitmap}), Reason.BAD_LENGTH)
 
 
 @pytest.mark.parametrize(("stage", "name"), [(Stage.MASK, "sealed"), (Stage.UNMASK, "signatures")])
@@ -293,21 +263,21 @@ def test_bitmaps_of_another_form(
 def test_lists_of_another_length(
     secagg_kit: SimpleNamespace, stage: Stage, name: str, change: Callable[[bytes], bytes]
 ) -> None:
-    cohort = at(secagg_kit, stage)
-    message = incoming(cohort)
+    cohort = secagg_kit.before(stage)
+    message = cohort.incoming()
     changed = replace(message, **{name: change(getattr(message, name))})
-    refuses(cohort, changed, Reason.BAD_LENGTH)
+    cohort.client_refuses(changed, Reason.BAD_LENGTH)
 
 
 @pytest.mark.parametrize("stage", list(Stage)[1:])
 def test_message_of_another_context(secagg_kit: SimpleNamespace, stage: Stage) -> None:
-    cohort = at(secagg_kit, stage)
-    refuses(cohort, replace(incoming(cohort), context=bytes(8)), Reason.WRONG_CONTEXT)
+    cohort = secagg_kit.before(stage)
+    cohort.client_refuses(replace(cohort.incoming(), context=bytes(8)), Reason.WRONG_CONTEXT)
 
 
 @pytest.mark.parametrize("stage", list(Stage)[1:])
 def test_malformed_bytes_abort(secagg_kit: SimpleNamespace, stage: Stage) -> None:
-    cohort = at(secagg_kit, stage)
+    cohort = secagg_kit.before(stage)
     with pytest.raises(RemoteProtocolError) as raised:
         cohort.clients[0].receive_bytes(b"\1\0")
     assert raised.value.reason is Reason.MALFORMED
@@ -319,7 +289,7 @@ def test_malformed_bytes_abort(secagg_kit: SimpleNamespace, stage: Stage) -> Non
 
 @pytest.mark.parametrize(("bits", "length"), [(16, 4), (16, 6), (15, 5), (17, 5)])
 def test_input_of_another_shape(secagg_kit: SimpleNamespace, bits: int, length: int) -> None:
-    cohort = at(secagg_kit, Stage.MASK)
+    cohort = secagg_kit.before(Stage.MASK)
     cohort.clients[0].receive_bytes(cohort.pending[0])
     field = PrimeField(bits)
     with pytest.raises(ParameterError, match="vector"):
@@ -329,7 +299,7 @@ def test_input_of_another_shape(secagg_kit: SimpleNamespace, bits: int, length: 
 
 def test_low_order_masking_key(secagg_kit: SimpleNamespace) -> None:
     """A mask that the server could compute must not be used; found when masks are made."""
-    cohort = at(secagg_kit, Stage.MASK)
+    cohort = secagg_kit.before(Stage.MASK)
     cohort.clients[0].receive_bytes(cohort.pending[0])
     ready = cohort.clients[0]._state
     low = replace(ready.roster.advertisements[2], masking_key=bytes(32))
@@ -344,7 +314,7 @@ def test_low_order_masking_key(secagg_kit: SimpleNamespace) -> None:
 
 
 def test_input_is_not_changed_and_not_sent(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.MASK)
+    cohort = secagg_kit.before(Stage.MASK)
     cohort.clients[0].receive_bytes(cohort.pending[0])
     vector = cohort.vector(0)
     masked = cohort.clients[0].submit(vector)
@@ -353,7 +323,7 @@ def test_input_is_not_changed_and_not_sent(secagg_kit: SimpleNamespace) -> None:
 
 
 def test_secrets_are_forgotten_once_the_input_is_masked(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.CONFIRM)
+    cohort = secagg_kit.before(Stage.CONFIRM)
     state = cohort.clients[0]._state
     held = [getattr(state, name) for name in type(state).__slots__]
     assert not any(isinstance(value, AgreementKey) for value in held)
@@ -363,21 +333,9 @@ def test_secrets_are_forgotten_once_the_input_is_masked(secagg_kit: SimpleNamesp
 # -- rounds 3 and 4: one survivor set, one answer ---------------------------------------------
 
 
-def confirmations(
-    kit: SimpleNamespace, cohort: Any, signers: list[int], survivors: list[int]
-) -> AnyMessage:
-    """Signatures that `signers` rightly made, over a chosen survivor set."""
-    round_hash = cohort.clients[0]._state.masked.roster.hash
-    signed = encode_set(survivors, N)
-    signatures = [kit.identity(u).sign(Usage.CONFIRM, round_hash, signed) for u in signers]
-    return replace(
-        incoming(cohort), confirmers=encode_set(signers, N), signatures=b"".join(signatures)
-    )
-
-
 def test_enough_signatures_release(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.UNMASK)
-    message = confirmations(secagg_kit, cohort, [1, 2, 4], [0, 1, 2, 3, 4])
+    cohort = secagg_kit.before(Stage.UNMASK)
+    message = cohort.confirmed_by([1, 2, 4])
     assert isinstance(cohort.clients[0].receive(message), UnmaskShares)
     assert cohort.clients[0].phase is ClientPhase.FINISHED
 
@@ -386,56 +344,56 @@ def test_enough_signatures_release(secagg_kit: SimpleNamespace) -> None:
 def test_signatures_on_another_survivor_set(
     secagg_kit: SimpleNamespace, survivors: list[int]
 ) -> None:
-    cohort = at(secagg_kit, Stage.UNMASK)
-    message = confirmations(secagg_kit, cohort, [0, 1, 2], survivors)
-    refuses(cohort, message, Reason.BAD_SIGNATURE, party=0)
+    cohort = secagg_kit.before(Stage.UNMASK)
+    message = cohort.confirmed_by([0, 1, 2], survivors)
+    cohort.client_refuses(message, Reason.BAD_SIGNATURE, party=0)
 
 
 def test_one_bad_signature_among_enough_good_ones(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.UNMASK)
-    message = confirmations(secagg_kit, cohort, [0, 1, 2, 3], [0, 1, 2, 3, 4])
+    cohort = secagg_kit.before(Stage.UNMASK)
+    message = cohort.confirmed_by([0, 1, 2, 3])
     changed = replace(message, signatures=message.signatures[:-1] + b"\0")
-    refuses(cohort, changed, Reason.BAD_SIGNATURE, party=3)
+    cohort.client_refuses(changed, Reason.BAD_SIGNATURE, party=3)
 
 
 def test_signatures_of_another_round(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.UNMASK)
-    other = at(secagg_kit, Stage.UNMASK, seed=b"other run")
-    refuses(cohort, incoming(other), Reason.BAD_SIGNATURE, party=0)
+    cohort = secagg_kit.before(Stage.UNMASK)
+    other = secagg_kit.before(Stage.UNMASK, seed=b"other run")
+    cohort.client_refuses(other.incoming(), Reason.BAD_SIGNATURE, party=0)
 
 
 @pytest.mark.parametrize("signers", [[], [0], [3, 4]])
 def test_too_few_signatures(secagg_kit: SimpleNamespace, signers: list[int]) -> None:
-    cohort = at(secagg_kit, Stage.UNMASK)
-    message = confirmations(secagg_kit, cohort, signers, [0, 1, 2, 3, 4])
-    refuses(cohort, message, Reason.MISSING_SIGNATURES)
+    cohort = secagg_kit.before(Stage.UNMASK)
+    message = cohort.confirmed_by(signers)
+    cohort.client_refuses(message, Reason.MISSING_SIGNATURES)
 
 
 def test_signature_of_somebody_who_did_not_survive(secagg_kit: SimpleNamespace) -> None:
     """A participant whose input is not in the sum has no say about the sum."""
-    cohort = at(secagg_kit, Stage.UNMASK, drops={4: Stage.MASK})
-    message = confirmations(secagg_kit, cohort, [0, 1, 4], [0, 1, 2, 3])
-    refuses(cohort, message, Reason.SET_NOT_NESTED)
+    cohort = secagg_kit.before(Stage.UNMASK, drops={4: Stage.MASK})
+    message = cohort.confirmed_by([0, 1, 4], [0, 1, 2, 3])
+    cohort.client_refuses(message, Reason.SET_NOT_NESTED)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_second_survivor_set_is_not_answered(secagg_kit: SimpleNamespace, mode: Mode) -> None:
     """Two sets answered would give both secrets of client 4 to the server."""
     following = Stage.CONFIRM if mode is Mode.ACTIVE else Stage.UNMASK
-    cohort = at(secagg_kit, following, mode)
-    first = incoming(cohort)
+    cohort = secagg_kit.before(following, mode)
+    first = cohort.incoming()
     second = replace(first, survivors=encode_set([0, 1, 2, 3], N))
     answer = cohort.clients[0].receive(first)
     assert isinstance(answer, UnmaskShares) == (mode is Mode.SEMI_HONEST)
     if mode is Mode.ACTIVE:
-        refuses(cohort, second, Reason.UNEXPECTED_MESSAGE)
+        cohort.client_refuses(second, Reason.UNEXPECTED_MESSAGE)
     else:
         with pytest.raises(SessionAbortedError):
             cohort.clients[0].receive(second)
 
 
 def test_finished_client_answers_nothing(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.UNMASK)
+    cohort = secagg_kit.before(Stage.UNMASK)
     cohort.clients[0].receive_bytes(cohort.pending[0])
     for data in (cohort.pending[0], b"garbage", b""):
         with pytest.raises(SessionAbortedError):
@@ -447,7 +405,7 @@ def test_finished_client_answers_nothing(secagg_kit: SimpleNamespace) -> None:
 def test_exactly_one_share_is_released_for_each_participant(
     secagg_kit: SimpleNamespace, mode: Mode
 ) -> None:
-    cohort = at(secagg_kit, Stage.UNMASK, mode, drops={1: Stage.MASK, 4: Stage.SHARE})
+    cohort = secagg_kit.before(Stage.UNMASK, mode, drops={1: Stage.MASK, 4: Stage.SHARE})
     held = {}
     for u in (0, 2, 3):
         state = cohort.clients[u]._state
@@ -468,20 +426,20 @@ def test_two_rosters_cannot_complete(secagg_kit: SimpleNamespace) -> None:
 
     Clients 0 and 1 get one roster, 2 and 3 the other. No share opens across the two groups.
     """
-    cohort = at(secagg_kit, Stage.SHARE)
+    cohort = secagg_kit.before(Stage.SHARE)
     entry = signed_entry(secagg_kit, cohort, 4, masking=AgreementKey(b"\5" * 32).public)
     other = {**honest_entries(cohort), 4: entry}
-    shown = {u: incoming(cohort, u) if u < 2 else roster_over(cohort, other, u) for u in range(4)}
+    shown = {u: cohort.incoming(u) if u < 2 else roster_over(cohort, other, u) for u in range(4)}
     bundles = {u: cohort.clients[u].receive(roster) for u, roster in shown.items()}
     assert all(isinstance(bundle, ShareBundle) for bundle in bundles.values())
-    delivered = at(secagg_kit, Stage.MASK)
+    delivered = secagg_kit.before(Stage.MASK)
     for u in range(4):
-        message = incoming(delivered, u)
+        message = delivered.incoming(u)
         # Every bundle's item for u; sender v leaves itself out.
         sealed = b"".join(item(bundles[v].sealed, SEALED, place(u, v)) for v in range(4) if v != u)
         changed = replace(message, participants=encode_set(range(4), N), sealed=sealed)
         stranger = next(v for v in range(4) if (v < 2) != (u < 2))
-        refuses(cohort, changed, Reason.BAD_SEAL, party=stranger, u=u)
+        cohort.client_refuses(changed, Reason.BAD_SEAL, party=stranger, u=u)
 
 
 def test_two_rosters_are_refused_by_an_honest_server(secagg_kit: SimpleNamespace) -> None:
@@ -538,13 +496,13 @@ def test_too_few_holders_for_our_own_shares(
     secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A complete graph has enough; a sparse one must not make a secret that t cannot rebuild."""
-    cohort = at(secagg_kit, Stage.SHARE)
+    cohort = secagg_kit.before(Stage.SHARE)
     monkeypatch.setattr(CompleteGraph, "holders", lambda graph, index: graph.members[:2])
-    refuses(cohort, incoming(cohort), Reason.SET_TOO_SMALL)
+    cohort.client_refuses(cohort.incoming(), Reason.SET_TOO_SMALL)
 
 
 def test_abort_forgets_everything(secagg_kit: SimpleNamespace) -> None:
-    cohort = at(secagg_kit, Stage.MASK)
+    cohort = secagg_kit.before(Stage.MASK)
     cohort.clients[0].abort()
     assert "Aborted()" in repr(cohort.clients[0]._state)
     cohort.assert_over(0)
@@ -556,7 +514,7 @@ def test_sets_of_the_threshold_may_still_be_below_the_minimum(
 ) -> None:
     cohort = secagg_kit.Cohort(secagg_kit.context(N, threshold=3, minimum_survivors=4))
     cohort.run(until=stage)
-    message = incoming(cohort)
+    message = cohort.incoming()
     three = encode_set([0, 1, 2], N)
     if stage is Stage.SHARE:
         message = members_only(cohort, [0, 1, 2])
@@ -565,4 +523,4 @@ def test_sets_of_the_threshold_may_still_be_below_the_minimum(
         message = replace(message, participants=three, sealed=sealed)
     else:
         message = replace(message, survivors=three)
-    refuses(cohort, message, Reason.SET_TOO_SMALL)
+    cohort.client_refuses(message, Reason.SET_TOO_SMALL)

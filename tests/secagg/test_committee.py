@@ -8,17 +8,14 @@ from math import comb
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secagg import (
-    SERVER,
     Mode,
     ParameterError,
     Reason,
-    RemoteProtocolError,
     TooFewSurvivorsError,
     committee,
 )
@@ -30,9 +27,8 @@ from secagg.committee import (
     full_quorum,
 )
 from secagg.keys import SIGNATURE_BYTES
-from secagg.messages import decode_from_server, decode_set, encode_set
+from secagg.messages import decode_set
 from secagg.reference import Stage
-from secagg.tags import Usage
 
 N = 80
 
@@ -208,70 +204,45 @@ def test_a_quorum_is_never_above_that_of_the_whole_roster() -> None:
             assert chosen.quorum <= full_quorum(members, corrupt)
 
 
-def convinced(kit: SimpleNamespace) -> Any:
-    """A ring of eighty before anybody releases a share; client 0 has signed."""
+def on_a_ring(kit: SimpleNamespace, stage: Stage) -> tuple[Any, Any]:
+    """Eighty clients on a ring before a stage, and their committee."""
     cohort = kit.Cohort(kit.context(N, degree=6, threshold=4, minimum_survivors=N - 2))
-    cohort.run(until=Stage.UNMASK)
-    return cohort
-
-
-def signed_by(kit: SimpleNamespace, cohort: Any, signers: list[int]) -> Any:
-    """Signatures that these clients rightly made over the survivor set."""
-    message = decode_from_server(cohort.pending[0], SERVER, len(cohort.pending[0]))
-    signed = encode_set(cohort.server.survivors, N)
-    parts = (Usage.CONFIRM, cohort.round_hash(), signed)
-    signatures = b"".join(kit.identity(u).sign(*parts) for u in signers)
-    return msgspec.structs.replace(
-        message, confirmers=encode_set(signers, N), signatures=signatures
-    )
-
-
-def refuses(cohort: Any, message: Any, reason: Reason) -> None:
-    with pytest.raises(RemoteProtocolError) as raised:
-        cohort.clients[0].receive(message)
-    assert raised.value.reason is reason
+    cohort.run(until=stage)
+    return cohort, cohort.server._checked_roster().committee
 
 
 def test_any_quorum_of_the_committee_convinces(secagg_kit: SimpleNamespace) -> None:
-    cohort = convinced(secagg_kit)
-    drawn = cohort.server._checked_roster().committee
+    cohort, drawn = on_a_ring(secagg_kit, Stage.UNMASK)
     assert (len(drawn.members), drawn.quorum) == (64, 33)
     last = sorted(drawn.members)[-drawn.quorum :]
-    assert cohort.clients[0].receive(signed_by(secagg_kit, cohort, last)) is not None
+    assert cohort.clients[0].receive(cohort.confirmed_by(last)) is not None
 
 
 def test_one_signature_less_does_not(secagg_kit: SimpleNamespace) -> None:
-    cohort = convinced(secagg_kit)
-    drawn = cohort.server._checked_roster().committee
+    cohort, drawn = on_a_ring(secagg_kit, Stage.UNMASK)
     few = sorted(drawn.members)[: drawn.quorum - 1]
-    refuses(cohort, signed_by(secagg_kit, cohort, few), Reason.MISSING_SIGNATURES)
+    cohort.client_refuses(cohort.confirmed_by(few), Reason.MISSING_SIGNATURES)
 
 
 def test_signatures_of_others_do_not_count(secagg_kit: SimpleNamespace) -> None:
     """All survivors outside the committee and all but one of a quorum inside."""
-    cohort = convinced(secagg_kit)
-    drawn = cohort.server._checked_roster().committee
+    cohort, drawn = on_a_ring(secagg_kit, Stage.UNMASK)
     outside = set(range(N)) - drawn.members
     inside = sorted(drawn.members)[: drawn.quorum - 1]
     signers = sorted({*outside, *inside})
     assert len(signers) > drawn.quorum
-    refuses(cohort, signed_by(secagg_kit, cohort, signers), Reason.SET_NOT_NESTED)
+    cohort.client_refuses(cohort.confirmed_by(signers), Reason.SET_NOT_NESTED)
 
 
 def test_the_server_shows_a_quorum_of_the_committee_only(secagg_kit: SimpleNamespace) -> None:
-    cohort = convinced(secagg_kit)
-    drawn = cohort.server._checked_roster().committee
-    message = decode_from_server(cohort.pending[0], SERVER, len(cohort.pending[0]))
+    cohort, drawn = on_a_ring(secagg_kit, Stage.UNMASK)
+    message = cohort.incoming()
     assert set(decode_set(message.confirmers, N)) <= drawn.members
     assert len(message.signatures) == drawn.quorum * SIGNATURE_BYTES
 
 
 def test_a_committee_that_went_away_ends_the_round(secagg_kit: SimpleNamespace) -> None:
-    cohort = secagg_kit.Cohort(
-        secagg_kit.context(N, degree=6, threshold=4, minimum_survivors=N - 2)
-    )
-    cohort.run(until=Stage.CONFIRM)
-    drawn = cohort.server._checked_roster().committee
+    cohort, drawn = on_a_ring(secagg_kit, Stage.CONFIRM)
     gone = sorted(drawn.members)[drawn.quorum - 1 :]
     for u in set(range(N)) - set(gone):
         cohort.server.receive_bytes(u, cohort.clients[u].receive_bytes(cohort.pending[u]))

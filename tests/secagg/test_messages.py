@@ -396,14 +396,14 @@ def test_masked_vector_takes_its_bits_and_little_more(secagg_kit: SimpleNamespac
 
 @pytest.mark.parametrize("seeds", [0, 1, 7, 63])
 def test_sizes_are_those_of_the_document(secagg_kit: SimpleNamespace, seeds: int) -> None:
-    """docs/protocol.md states them; a change is a change of the wire version."""
+    """docs/wire.md states them; a change is a change of the wire version."""
     context = secagg_kit.context(3, removal=((1 << seeds) - 1,) * 2)
     assert sealed_share_bytes(context) == 88 + 36 * seeds
     assert (ADVERTISEMENT_ENTRY_BYTES, SHARE_BYTES, COMMITMENT_BYTES) == (144, 36, 32)
-    text = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
-    assert f"one version byte ({WIRE_VERSION})" in text
+    text = (Path(__file__).parents[2] / "docs" / "wire.md").read_text("utf-8")
+    assert f"Version {WIRE_VERSION}." in text
     for message in UP + DOWN:
-        assert f"| {fields_of(message)[0]} | `{name(message)}` |" in text
+        assert f"| {fields_of(message)[0]} | {name(message)} |" in text
 
 
 def test_messages_print_sizes_and_no_bytes() -> None:

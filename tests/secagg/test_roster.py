@@ -6,21 +6,19 @@ import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
-from secagg import SERVER, Mode, Reason, RemoteProtocolError, TooFewSurvivorsError
+from secagg import Mode, Reason, RemoteProtocolError, TooFewSurvivorsError
 from secagg.graph import HararyGraph
 from secagg.keys import AgreementKey
 from secagg.merkle import HASH_BYTES
 from secagg.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
-    AnyMessage,
     Roster,
     context_tag,
     decode_from_client,
-    decode_from_server,
     encode_message,
     encode_set,
     sealed_share_bytes,
@@ -43,24 +41,8 @@ def at(kit: SimpleNamespace, stage: Stage, **options: Any) -> Any:
     return cohort
 
 
-def incoming(cohort: Any, u: int = 0) -> Any:
-    return decode_from_server(cohort.pending[u], SERVER, len(cohort.pending[u]))
-
-
-def replace(message: AnyMessage, **changes: Any) -> Any:
-    return msgspec.structs.replace(message, **changes)
-
-
 def items(data: bytes, size: int) -> list[bytes]:
     return [data[i : i + size] for i in range(0, len(data), size)]
-
-
-def refuses(cohort: Any, message: AnyMessage, reason: Reason, party: int = SERVER) -> None:
-    """Client 0 refuses the roster, and is unusable afterwards even with the honest one."""
-    with pytest.raises(RemoteProtocolError) as raised:
-        cohort.clients[0].receive(message)
-    assert (raised.value.reason, raised.value.party) == (reason, party)
-    cohort.assert_over(0)
 
 
 def advertised(cohort: Any) -> dict[int, Advertisement]:
@@ -87,7 +69,7 @@ def neighbours(cohort: Any, u: int = 0) -> tuple[int, ...]:
 def test_a_client_sees_its_neighbours_and_nobody_else(secagg_kit: SimpleNamespace) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
     for u in range(N):
-        roster = incoming(cohort, u)
+        roster = cohort.incoming(u)
         assert len(roster.entries) == DEGREE * ENTRY
         entries = [advertised(cohort)[v].entry() for v in neighbours(cohort, u)]
         assert items(roster.entries, ENTRY) == entries
@@ -107,9 +89,9 @@ def test_a_client_sees_its_neighbours_and_nobody_else(secagg_kit: SimpleNamespac
 @pytest.mark.parametrize("at_byte", [0, 31, 32, -1])
 def test_changed_proof(secagg_kit: SimpleNamespace, at_byte: int) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
-    proof = bytearray(incoming(cohort).proof)
+    proof = bytearray(cohort.incoming().proof)
     proof[at_byte] ^= 1
-    refuses(cohort, replace(incoming(cohort), proof=bytes(proof)), Reason.NOT_IN_TREE)
+    cohort.client_refuses(replace(cohort.incoming(), proof=bytes(proof)), Reason.NOT_IN_TREE)
 
 
 @pytest.mark.parametrize(
@@ -124,18 +106,20 @@ def test_changed_proof(secagg_kit: SimpleNamespace, at_byte: int) -> None:
 )
 def test_proof_of_another_length(secagg_kit: SimpleNamespace, change: Any) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
-    roster = incoming(cohort)
-    refuses(cohort, replace(roster, proof=change(roster.proof)), Reason.NOT_IN_TREE)
+    roster = cohort.incoming()
+    cohort.client_refuses(replace(roster, proof=change(roster.proof)), Reason.NOT_IN_TREE)
 
 
 def test_proof_of_another_client(secagg_kit: SimpleNamespace) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
-    refuses(cohort, replace(incoming(cohort), proof=incoming(cohort, 7).proof), Reason.NOT_IN_TREE)
+    cohort.client_refuses(
+        replace(cohort.incoming(), proof=cohort.incoming(7).proof), Reason.NOT_IN_TREE
+    )
 
 
 def test_changed_root(secagg_kit: SimpleNamespace) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
-    refuses(cohort, replace(incoming(cohort), root=bytes(HASH_BYTES)), Reason.NOT_IN_TREE)
+    cohort.client_refuses(replace(cohort.incoming(), root=bytes(HASH_BYTES)), Reason.NOT_IN_TREE)
 
 
 @pytest.mark.parametrize("field", ["sealing_key", "masking_key", "nonce"])
@@ -145,7 +129,7 @@ def test_tree_with_another_entry_of_ours(secagg_kit: SimpleNamespace, field: str
     cohort = at(secagg_kit, Stage.SHARE)
     value = {"nonce": bytes(16)}.get(field, AgreementKey(b"\7" * 32).public)
     forged = changed_by(secagg_kit, cohort, 0, **{field: value})
-    refuses(cohort, shown(cohort, {**advertised(cohort), 0: forged}), Reason.NOT_IN_TREE)
+    cohort.client_refuses(shown(cohort, {**advertised(cohort), 0: forged}), Reason.NOT_IN_TREE)
 
 
 def test_our_entry_at_the_place_of_another(secagg_kit: SimpleNamespace) -> None:
@@ -153,7 +137,7 @@ def test_our_entry_at_the_place_of_another(secagg_kit: SimpleNamespace) -> None:
     entries = advertised(cohort)
     exchanged = {**entries, 0: entries[1], 1: entries[0]}
     message = shown(cohort, exchanged, 1)
-    refuses(cohort, message, Reason.NOT_IN_TREE)
+    cohort.client_refuses(message, Reason.NOT_IN_TREE)
 
 
 # -- the members ------------------------------------------------------------------------------
@@ -161,20 +145,20 @@ def test_our_entry_at_the_place_of_another(secagg_kit: SimpleNamespace) -> None:
 
 def test_members_without_us(secagg_kit: SimpleNamespace) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
-    roster = replace(incoming(cohort), members=encode_set(range(1, N), N))
-    refuses(cohort, roster, Reason.OWN_ENTRY_MISSING)
+    roster = replace(cohort.incoming(), members=encode_set(range(1, N), N))
+    cohort.client_refuses(roster, Reason.OWN_ENTRY_MISSING)
 
 
 def test_too_few_members(secagg_kit: SimpleNamespace) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
     some = {u: a for u, a in advertised(cohort).items() if u < 14}
-    refuses(cohort, shown(cohort, some), Reason.SET_TOO_SMALL)
+    cohort.client_refuses(shown(cohort, some), Reason.SET_TOO_SMALL)
 
 
 @pytest.mark.parametrize("bitmap", [b"", b"\xff\xff", b"\xff\xff\x0f\0", b"\xff\xff\x1f"])
 def test_members_of_another_form(secagg_kit: SimpleNamespace, bitmap: bytes) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
-    refuses(cohort, replace(incoming(cohort), members=bitmap), Reason.BAD_LENGTH)
+    cohort.client_refuses(replace(cohort.incoming(), members=bitmap), Reason.BAD_LENGTH)
 
 
 @pytest.mark.parametrize("away", [[1], [19], [7, 8], [3, 9, 15]])
@@ -186,7 +170,7 @@ def test_other_members_than_those_of_the_tree(secagg_kit: SimpleNamespace, away:
     cohort = at(secagg_kit, Stage.SHARE)
     members = encode_set(set(range(N)) - set(away), N)
     with pytest.raises(RemoteProtocolError) as raised:
-        cohort.clients[0].receive(replace(incoming(cohort), members=members))
+        cohort.clients[0].receive(replace(cohort.incoming(), members=members))
     assert raised.value.reason in (Reason.NOT_IN_TREE, Reason.BAD_SIGNATURE)
     cohort.assert_over(0)
 
@@ -197,27 +181,27 @@ def test_other_members_than_those_of_the_tree(secagg_kit: SimpleNamespace, away:
 @pytest.mark.parametrize("pair", [(0, 1), (0, 5), (2, 3)])
 def test_swapped_entries(secagg_kit: SimpleNamespace, pair: tuple[int, int]) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
-    entries = items(incoming(cohort).entries, ENTRY)
+    entries = items(cohort.incoming().entries, ENTRY)
     a, b = pair
     entries[a], entries[b] = entries[b], entries[a]
-    message = replace(incoming(cohort), entries=b"".join(entries))
-    refuses(cohort, message, Reason.BAD_SIGNATURE, party=neighbours(cohort)[a])
+    message = replace(cohort.incoming(), entries=b"".join(entries))
+    cohort.client_refuses(message, Reason.BAD_SIGNATURE, party=neighbours(cohort)[a])
 
 
 def test_entry_of_somebody_who_is_no_neighbour(secagg_kit: SimpleNamespace) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
     stranger = next(v for v in range(1, N) if v not in neighbours(cohort))
-    entries = items(incoming(cohort).entries, ENTRY)
+    entries = items(cohort.incoming().entries, ENTRY)
     entries[2] = advertised(cohort)[stranger].entry()
-    message = replace(incoming(cohort), entries=b"".join(entries))
-    refuses(cohort, message, Reason.BAD_SIGNATURE, party=neighbours(cohort)[2])
+    message = replace(cohort.incoming(), entries=b"".join(entries))
+    cohort.client_refuses(message, Reason.BAD_SIGNATURE, party=neighbours(cohort)[2])
 
 
 @pytest.mark.parametrize("count", [0, DEGREE - 1, DEGREE + 1])
 def test_missing_or_surplus_entries(secagg_kit: SimpleNamespace, count: int) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
-    entries = (incoming(cohort).entries * 2)[: count * ENTRY]
-    refuses(cohort, replace(incoming(cohort), entries=entries), Reason.BAD_LENGTH)
+    entries = (cohort.incoming().entries * 2)[: count * ENTRY]
+    cohort.client_refuses(replace(cohort.incoming(), entries=entries), Reason.BAD_LENGTH)
 
 
 @pytest.mark.parametrize("victim", ["ourselves", "another neighbour", "itself"])
@@ -237,10 +221,10 @@ def test_keys_that_two_neighbours_have_in_common(
         # Both of its own keys are the same one.
         copied = "masking_key" if kind == "sealing_key" else "sealing_key"
     key = getattr(advertised(cohort)[owner], copied)
-    entries = items(incoming(cohort).entries, ENTRY)
+    entries = items(cohort.incoming().entries, ENTRY)
     entries[1] = changed_by(secagg_kit, cohort, near[1], **{kind: key}).entry()
-    message = replace(incoming(cohort), entries=b"".join(entries))
-    refuses(cohort, message, Reason.DUPLICATE_KEY)
+    message = replace(cohort.incoming(), entries=b"".join(entries))
+    cohort.client_refuses(message, Reason.DUPLICATE_KEY)
 
 
 @pytest.mark.parametrize("field", ["round_number", "degree", "removal", "threshold"])
@@ -252,10 +236,10 @@ def test_entry_of_another_context(secagg_kit: SimpleNamespace, field: str) -> No
     other = dataclasses.replace(cohort.context, **changes)
     elsewhere = secagg_kit.Cohort(other)
     v = neighbours(cohort)[3]
-    entries = items(incoming(cohort).entries, ENTRY)
+    entries = items(cohort.incoming().entries, ENTRY)
     entries[3] = elsewhere.clients[v].begin().entry()
-    message = replace(incoming(cohort), entries=b"".join(entries))
-    refuses(cohort, message, Reason.BAD_SIGNATURE, party=v)
+    message = replace(cohort.incoming(), entries=b"".join(entries))
+    cohort.client_refuses(message, Reason.BAD_SIGNATURE, party=v)
 
 
 # -- a server that shows different rosters to different clients -------------------------------
@@ -286,7 +270,7 @@ def test_two_rings_cannot_complete(secagg_kit: SimpleNamespace) -> None:
             number = holders.index(u) if u in holders else 0
             sealed.append(items(bundles[v].sealed, size)[number])
         message = replace(
-            incoming(delivered, u),
+            delivered.incoming(u),
             participants=encode_set(range(19), N),
             sealed=b"".join(sealed),
         )
@@ -327,10 +311,10 @@ def test_two_entries_of_a_corrupt_client_gain_nothing(secagg_kit: SimpleNamespac
     then does not cancel, so the server gets noise; it learns no honest client's secret by it."""
     cohort = at(secagg_kit, Stage.SHARE)
     corrupt = neighbours(cohort)[2]
-    entries = items(incoming(cohort).entries, ENTRY)
+    entries = items(cohort.incoming().entries, ENTRY)
     forged = changed_by(secagg_kit, cohort, corrupt, masking_key=AgreementKey(b"\5" * 32).public)
     entries[2] = forged.entry()
-    message = encode_message(replace(incoming(cohort), entries=b"".join(entries)))
+    message = encode_message(replace(cohort.incoming(), entries=b"".join(entries)))
 
     def show(u: int, data: bytes) -> list[bytes]:
         return [message if u == 0 else data]
@@ -345,23 +329,13 @@ def test_two_entries_of_a_corrupt_client_gain_nothing(secagg_kit: SimpleNamespac
 def test_roster_of_another_context(secagg_kit: SimpleNamespace) -> None:
     cohort = at(secagg_kit, Stage.SHARE)
     other = dataclasses.replace(cohort.context, round_number=9)
-    message = replace(incoming(cohort), context=context_tag(other))
+    message = replace(cohort.incoming(), context=context_tag(other))
     assert isinstance(message, Roster)
-    refuses(cohort, message, Reason.WRONG_CONTEXT)
+    cohort.client_refuses(message, Reason.WRONG_CONTEXT)
     assert cohort.clients[0].phase is ClientPhase.ABORTED
 
 
 # -- signatures of neighbours only ------------------------------------------------------------
-
-
-def confirmed_by(kit: SimpleNamespace, cohort: Any, signers: list[int]) -> Any:
-    """Signatures that these clients rightly made over the survivor set that client 0 signed."""
-    signed = encode_set(cohort.server.survivors, N)
-    round_hash = cohort.round_hash()
-    signatures = [kit.identity(u).sign(Usage.CONFIRM, round_hash, signed) for u in signers]
-    return replace(
-        incoming(cohort), confirmers=encode_set(signers, N), signatures=b"".join(signatures)
-    )
 
 
 def test_a_quorum_and_no_less_convinces_a_client(secagg_kit: SimpleNamespace) -> None:
@@ -370,12 +344,12 @@ def test_a_quorum_and_no_less_convinces_a_client(secagg_kit: SimpleNamespace) ->
     near = neighbours(at(secagg_kit, Stage.UNMASK))
     for signers in (range(quorum), range(N - quorum, N)):
         cohort = at(secagg_kit, Stage.UNMASK)
-        assert cohort.clients[0].receive(confirmed_by(secagg_kit, cohort, signers)) is not None
+        assert cohort.clients[0].receive(cohort.confirmed_by(signers)) is not None
     for signers in (range(quorum - 1), near[: quorum - 1]):
         cohort = at(secagg_kit, Stage.UNMASK)
-        refuses(cohort, confirmed_by(secagg_kit, cohort, signers), Reason.MISSING_SIGNATURES)
+        cohort.client_refuses(cohort.confirmed_by(signers), Reason.MISSING_SIGNATURES)
     gone = at(secagg_kit, Stage.UNMASK, drops={5: Stage.MASK})
-    refuses(gone, confirmed_by(secagg_kit, gone, range(quorum)), Reason.SET_NOT_NESTED)
+    gone.client_refuses(gone.confirmed_by(range(quorum)), Reason.SET_NOT_NESTED)
 
 
 def test_a_client_gives_up_shares_of_its_neighbours_only(secagg_kit: SimpleNamespace) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from secagg import (
     SERVER,
@@ -22,7 +22,6 @@ from secagg import (
 from secagg.keys import SecretSeed
 from secagg.messages import (
     AnyMessage,
-    SeedRequest,
     SeedShares,
     UnmaskShares,
     decode_from_client,
@@ -80,21 +79,6 @@ def decoded(cohort: Any, stage: Stage, kit: SimpleNamespace) -> dict[int, AnyMes
         for (at, direction, u), data in cohort.wire.items()
         if at is stage and direction is kit.Direction.UP
     }
-
-
-def on_up(
-    kit: SimpleNamespace, stage: Stage, change: Callable[[int, Any], AnyMessage]
-) -> dict[Any, Any]:
-    """Tamper hooks that change decoded messages of a stage."""
-
-    def hook(u: int, data: bytes) -> list[bytes]:
-        return [encode_message(change(u, decode_from_client(data, u, len(data))))]
-
-    return {(stage, kit.Direction.UP): hook}
-
-
-def replace(message: AnyMessage, **changes: Any) -> AnyMessage:
-    return msgspec.structs.replace(message, **changes)
 
 
 def flipped(data: bytes, at: int) -> bytes:
@@ -262,7 +246,7 @@ def test_a_changed_seed_is_refused_and_the_right_one_rebuilt(
         return cohort.resigned(replace(message, seeds=flipped(message.seeds, 32 * which)))
 
     cohort = secagg_kit.Cohort(
-        context_of(secagg_kit, mode), tampers=on_up(secagg_kit, Stage.UNMASK, lie)
+        context_of(secagg_kit, mode), tampers=secagg_kit.on_up(Stage.UNMASK, lie)
     )
     total = cohort.run()
     assert [(e.party, e.reason) for e in cohort.refused] == [(2, Reason.WRONG_SEED)]
@@ -311,7 +295,7 @@ def test_a_client_that_commits_to_other_seeds_and_leaves_is_named(
         return cohort.resigned(replace(message, commitments=changed))
 
     cohort = secagg_kit.Cohort(
-        context_of(secagg_kit), {4: Stage.UNMASK}, on_up(secagg_kit, Stage.SHARE, lie)
+        context_of(secagg_kit), {4: Stage.UNMASK}, secagg_kit.on_up(Stage.SHARE, lie)
     )
     with pytest.raises(RemoteProtocolError) as raised:
         cohort.run()
@@ -331,30 +315,15 @@ def released(kit: SimpleNamespace, **options: Any) -> Any:
     return cohort
 
 
-def request(cohort: Any, u: int = 0) -> Any:
-    message = decode_from_server(cohort.pending[u], SERVER, len(cohort.pending[u]))
-    assert isinstance(message, SeedRequest)
-    return message
-
-
-def client_refuses(cohort: Any, message: AnyMessage, reason: Reason, u: int = 0) -> None:
-    with pytest.raises(RemoteProtocolError) as raised:
-        cohort.clients[u].receive(message)
-    assert (raised.value.party, raised.value.reason) == (SERVER, reason)
-    cohort.assert_over(u)
-    with pytest.raises(SessionAbortedError):
-        cohort.clients[u].receive_bytes(cohort.pending[u])
-
-
 @pytest.mark.parametrize("drops", [{4: Stage.UNMASK}, {3: Stage.MASK, 4: Stage.UNMASK}])
 @pytest.mark.parametrize("missing", [[0], [0, 4], [3, 4], [0, 1, 2, 3, 4]])
 def test_request_for_ourselves_or_for_somebody_outside_the_sum(
     secagg_kit: SimpleNamespace, drops: dict[int, Stage], missing: list[int]
 ) -> None:
     cohort = released(secagg_kit, drops=drops)
-    message = replace(request(cohort), missing=encode_set(missing, N))
+    message = replace(cohort.incoming(), missing=encode_set(missing, N))
     if 0 in missing or 3 in drops:
-        client_refuses(cohort, message, Reason.SET_NOT_NESTED)
+        cohort.client_refuses(message, Reason.SET_NOT_NESTED)
     else:
         assert isinstance(cohort.clients[0].receive(message), SeedShares)
 
@@ -362,7 +331,7 @@ def test_request_for_ourselves_or_for_somebody_outside_the_sum(
 @pytest.mark.parametrize("bitmap", [b"", b"\x10\0", b"\x30", b"\x80"])
 def test_request_with_a_bitmap_of_another_form(secagg_kit: SimpleNamespace, bitmap: bytes) -> None:
     cohort = released(secagg_kit)
-    client_refuses(cohort, replace(request(cohort), missing=bitmap), Reason.BAD_LENGTH)
+    cohort.client_refuses(replace(cohort.incoming(), missing=bitmap), Reason.BAD_LENGTH)
 
 
 @pytest.mark.parametrize("change", ["round_number", "session_id", "removal"])
@@ -373,7 +342,7 @@ def test_request_of_another_round(secagg_kit: SimpleNamespace, change: str) -> N
         dataclasses.replace(cohort.context, **{change: values[change]}), {4: Stage.UNMASK}
     )
     other.run(until=Stage.RECOVER)
-    client_refuses(cohort, request(other), Reason.WRONG_CONTEXT)
+    cohort.client_refuses(other.incoming(), Reason.WRONG_CONTEXT)
 
 
 def test_a_request_is_answered_once(secagg_kit: SimpleNamespace) -> None:
@@ -382,7 +351,7 @@ def test_a_request_is_answered_once(secagg_kit: SimpleNamespace) -> None:
     first = cohort.clients[0].receive_bytes(cohort.pending[0])
     assert first is not None
     assert cohort.clients[0].phase is ClientPhase.FINISHED
-    for data in (cohort.pending[0], encode_message(replace(request(cohort), missing=b"\x08"))):
+    for data in (cohort.pending[0], encode_message(replace(cohort.incoming(), missing=b"\x08"))):
         with pytest.raises(SessionAbortedError):
             cohort.clients[0].receive_bytes(data)
 
@@ -393,7 +362,7 @@ def test_nothing_but_a_request_is_taken_after_the_shares(secagg_kit: SimpleNames
         cohort = released(secagg_kit)
         data = cohort.wire[stage, secagg_kit.Direction.DOWN, 0]
         message = decode_from_server(data, SERVER, len(data))
-        client_refuses(cohort, message, Reason.UNEXPECTED_MESSAGE)
+        cohort.client_refuses(message, Reason.UNEXPECTED_MESSAGE)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -403,15 +372,15 @@ def test_a_second_survivor_set_asks_for_no_other_seeds(
     """Two sets of different sizes answered would give up the seeds of both."""
     cohort = secagg_kit.Cohort(context_of(secagg_kit, mode))
     cohort.run(until=Stage.CONFIRM if mode is Mode.ACTIVE else Stage.UNMASK)
-    first = decode_from_server(cohort.pending[0], SERVER, len(cohort.pending[0]))
+    first = cohort.incoming()
     cohort.clients[0].receive(first)
     second = replace(first, survivors=encode_set(range(4), N))
-    client_refuses(cohort, second, Reason.UNEXPECTED_MESSAGE)
+    cohort.client_refuses(second, Reason.UNEXPECTED_MESSAGE)
 
 
 def test_an_empty_request_gets_an_empty_answer(secagg_kit: SimpleNamespace) -> None:
     cohort = released(secagg_kit)
-    answer = cohort.clients[0].receive(replace(request(cohort), missing=b"\0"))
+    answer = cohort.clients[0].receive(replace(cohort.incoming(), missing=b"\0"))
     assert isinstance(answer, SeedShares)
     assert answer.shares == b""
 
@@ -491,7 +460,7 @@ def test_garbage_seed_shares_are_blamed(secagg_kit: SimpleNamespace, liar: int, 
         return cohort.resigned(replace(message, shares=changed))
 
     context = context_of(secagg_kit, Mode.SEMI_HONEST, threshold=2, minimum_survivors=3)
-    cohort = secagg_kit.Cohort(context, {4: Stage.UNMASK}, on_up(secagg_kit, Stage.RECOVER, lie))
+    cohort = secagg_kit.Cohort(context, {4: Stage.UNMASK}, secagg_kit.on_up(Stage.RECOVER, lie))
     total = cohort.run()
     assert not cohort.refused
     assert total.removed == {u: given_up(cohort, u, 0) for u in range(N)}
@@ -506,7 +475,7 @@ def test_too_many_lies_about_seeds_end_the_round(secagg_kit: SimpleNamespace) ->
         return cohort.resigned(replace(message, shares=changed))
 
     cohort = secagg_kit.Cohort(
-        context_of(secagg_kit), {4: Stage.UNMASK}, on_up(secagg_kit, Stage.RECOVER, lie)
+        context_of(secagg_kit), {4: Stage.UNMASK}, secagg_kit.on_up(Stage.RECOVER, lie)
     )
     with pytest.raises(RemoteProtocolError) as raised:
         cohort.run()

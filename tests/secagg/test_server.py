@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from secagg import (
     LocalProtocolError,
@@ -40,10 +40,6 @@ def at(kit: SimpleNamespace, stage: Stage, mode: Mode = Mode.ACTIVE, **options: 
 
 def outgoing(cohort: Any, u: int = 1) -> AnyMessage:
     return decode_from_client(cohort.outgoing[u], u, len(cohort.outgoing[u]))
-
-
-def replace(message: AnyMessage, **changes: Any) -> AnyMessage:
-    return msgspec.structs.replace(message, **changes)
 
 
 def finish(cohort: Any, stage: Stage) -> Any:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import pairwise
 from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from secagg import (
     Mode,
@@ -24,7 +23,7 @@ from secagg import (
     unmask,
 )
 from secagg.keys import SecretSeed
-from secagg.messages import decode_from_client, encode_message
+from secagg.messages import decode_from_client
 from secagg.reference import Stage
 from secagg.roster import commitment
 from secagg.shamir import SHARE_BYTES
@@ -40,21 +39,27 @@ def change_element(shares: bytes, owner: int, limb: int) -> bytes:
     return shares[:at] + element.to_bytes(4, "little") + shares[at + 4 :]
 
 
-def lying(cohort_of: Callable[[], Any], liars: tuple[int, ...], owner: int, limb: int) -> Any:
-    """A hook: these clients change their share of one owner, and sign what they say."""
+def lying_cohort(
+    kit: SimpleNamespace,
+    context: Any,
+    liars: tuple[int, ...],
+    owner: int,
+    limb: int,
+    **options: Any,
+) -> Any:
+    """These clients change their share of one owner, and sign what they say."""
 
-    def lie(u: int, data: bytes) -> list[bytes]:
+    def lie(u: int, message: Any) -> Any:
         if u not in liars:
-            return [data]
-        message = decode_from_client(data, u, len(data))
+            return message
         shares = message.shares
         # Different lies, so that they do not cancel.
         for _ in range(1 + u * u):
             shares = change_element(shares, owner, limb)
-        changed = msgspec.structs.replace(message, shares=shares)
-        return [encode_message(cohort_of().resigned(changed))]
+        return cohort.resigned(replace(message, shares=shares))
 
-    return lie
+    cohort = kit.Cohort(context, tampers=kit.on_up(Stage.UNMASK, lie), **options)
+    return cohort
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -66,13 +71,9 @@ def test_surplus_shares_name_the_liar_and_the_sum_is_right(
     secagg_kit: SimpleNamespace, mode: Mode, dropped: tuple[int, ...], owner: int, limb: int
 ) -> None:
     """Five answers with t = 3 show which one is wrong; with four the sum is right all the same."""
-    up = (Stage.UNMASK, secagg_kit.Direction.UP)
     context = secagg_kit.context(N, mode, threshold=3)
-    cohort = secagg_kit.Cohort(
-        context,
-        dict.fromkeys(dropped, Stage.MASK),
-        tampers={up: lying(lambda: cohort, (0,), owner, limb)},
-    )
+    drops = dict.fromkeys(dropped, Stage.MASK)
+    cohort = lying_cohort(secagg_kit, context, (0,), owner, limb, drops=drops)
     total = cohort.run()
     assert total.culprits == (() if dropped else (0,))
     assert total.vector.elements.tolist() == cohort.expected(total.survivors)
@@ -83,20 +84,14 @@ def test_the_sum_is_right_and_only_the_certain_are_named(
     secagg_kit: SimpleNamespace, liars: tuple[int, ...], named: tuple[int, ...]
 ) -> None:
     """Two of five could frame a third when t = 3; a lie that is not needed is not noticed."""
-    up = (Stage.UNMASK, secagg_kit.Direction.UP)
-    cohort = secagg_kit.Cohort(
-        secagg_kit.context(N, threshold=3), tampers={up: lying(lambda: cohort, liars, 2, 1)}
-    )
+    cohort = lying_cohort(secagg_kit, secagg_kit.context(N, threshold=3), liars, 2, 1)
     total = cohort.run()
     assert total.culprits == named
     assert total.vector.elements.tolist() == cohort.expected(range(N))
 
 
 def test_without_surplus_shares_a_lie_ends_the_round(secagg_kit: SimpleNamespace) -> None:
-    up = (Stage.UNMASK, secagg_kit.Direction.UP)
-    cohort = secagg_kit.Cohort(
-        secagg_kit.context(N, threshold=5), tampers={up: lying(lambda: cohort, (0,), 2, 1)}
-    )
+    cohort = lying_cohort(secagg_kit, secagg_kit.context(N, threshold=5), (0,), 2, 1)
     with pytest.raises(RemoteProtocolError) as raised:
         cohort.run()
     assert raised.value.reason is Reason.WRONG_REBUILT
@@ -116,7 +111,7 @@ def test_the_owner_of_a_secret_that_does_not_rebuild_is_named(
         message = decode_from_client(data, u, len(data))
         # Every holder lies by the same amount, as if the owner had shared another secret.
         shares = change_element(message.shares, owner, 0)
-        cohort.server.receive(cohort.resigned(msgspec.structs.replace(message, shares=shares)))
+        cohort.server.receive(cohort.resigned(replace(message, shares=shares)))
     with pytest.raises(RemoteProtocolError) as raised:
         cohort.server.unmask()
     assert (raised.value.reason, raised.value.party) == (Reason.WRONG_REBUILT, owner)
@@ -125,17 +120,14 @@ def test_the_owner_of_a_secret_that_does_not_rebuild_is_named(
 def test_wrong_commitment_is_found(secagg_kit: SimpleNamespace) -> None:
     """A client that commits to another seed, with a right signature."""
 
-    def lie(u: int, data: bytes) -> list[bytes]:
+    def lie(u: int, message: Any) -> Any:
         if u != 2:
-            return [data]
-        message = decode_from_client(data, u, len(data))
-        round_hash = cohort.clients[2]._state.roster.hash
-        other = commitment(round_hash, 2, 0, SecretSeed(bytes(32)))
-        changed = msgspec.structs.replace(message, commitments=other)
-        return [encode_message(cohort.resigned(changed))]
+            return message
+        other = commitment(cohort.round_hash(), 2, 0, SecretSeed(bytes(32)))
+        return cohort.resigned(replace(message, commitments=other))
 
-    up = (Stage.SHARE, secagg_kit.Direction.UP)
-    cohort = secagg_kit.Cohort(secagg_kit.context(N, threshold=3), tampers={up: lie})
+    tampers = secagg_kit.on_up(Stage.SHARE, lie)
+    cohort = secagg_kit.Cohort(secagg_kit.context(N, threshold=3), tampers=tampers)
     with pytest.raises(RemoteProtocolError) as raised:
         cohort.run()
     assert (raised.value.reason, raised.value.party) == (Reason.WRONG_REBUILT, 2)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import math
+import tracemalloc
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from sketch import PublicSeed
+from sketch import LinearSketch, PublicSeed, SketchSpec
+from sketch.controllers import ReleasedStats, released_stats
 
 # Probability with which a statistical test would fail for a correct program, had its seeds been
 # drawn at random. They are fixed, so a test that passes once passes always.
@@ -40,6 +43,51 @@ def assert_mean(samples: NDArray[np.float64], expected: object, variance: object
     gap = np.abs(samples.mean(axis=0) - np.ravel(expected))
     worst = float(np.max(gap - tolerance))
     assert worst <= 0.0, f"mean off by {worst} more than a correct program at alpha = {ALPHA}"
+
+
+def releases_of(
+    spec: SketchSpec, mean: NDArray[np.float64], variance: float, rounds: int
+) -> Iterator[ReleasedStats]:
+    """What first rounds release of one mean, each with hashes and normal noise of its own."""
+    rng = np.random.default_rng(6)
+    for seed in map(seed_of, range(rounds)):
+        sketch = spec.build(seed)
+        sent = sketch.encode(mean) + math.sqrt(variance) * rng.normal(size=sketch.size)
+        yield released_stats(
+            spec,
+            seed,
+            sent,
+            sketch.decode(sent),
+            previous=None,
+            round_number=0,
+            noise_variance=variance,
+            survivors=5,
+        )
+
+
+def peaks_of(sketch: LinearSketch, values: NDArray[np.float64]) -> tuple[int, int]:
+    """Most bytes in use at once while a vector is encoded, and while its sketch is decoded."""
+    encoded, peaks = sketch.encode(values), []
+    for work in (lambda: sketch.encode(values), lambda: sketch.decode(encoded)):
+        tracemalloc.start()
+        try:
+            work()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    return peaks[0], peaks[1]
+
+
+@pytest.fixture(scope="session")
+def releases() -> Callable[..., Iterator[ReleasedStats]]:
+    """Releases of real sketches; see `releases_of`."""
+    return releases_of
+
+
+@pytest.fixture(scope="session")
+def peaks() -> Callable[..., tuple[int, int]]:
+    """Memory that a map takes; see `peaks_of`."""
+    return peaks_of
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch import Probe, PublicSeed, SketchKind, SketchSpec, norm_estimate_variance
+from sketch import Probe, SketchKind, SketchSpec, norm_estimate_variance
 from sketch.controllers import (
     AdaptNormTwoSketches,
     AdaptTail,
@@ -22,9 +22,10 @@ from sketch.controllers import (
     ReleasedProbe,
     ReleasedStats,
     TailUpdate,
-    released_stats,
 )
 from sketch.controllers.two_sketches import best_probe_size
+
+Releases = Callable[..., Iterator[ReleasedStats]]
 
 DIMENSION = 100_000
 NOISE = 1e-4
@@ -138,7 +139,7 @@ class TestTwoSketches:
 
     @pytest.mark.statistical
     def test_estimates_from_real_sketches(
-        self, seeds: Callable[[int], PublicSeed], mean_check: Callable[..., None]
+        self, releases: Releases, mean_check: Callable[..., None]
     ) -> None:
         """The whole way: both sketches in one noisy sum; without bias, and as precise as said.
 
@@ -148,21 +149,8 @@ class TestTwoSketches:
         mu = np.random.default_rng(5).normal(size=dimension) / 20
         controller = AdaptNormTwoSketches(first_rate=4.0, probe_size=128, window=1)
         first = controller.initial(dimension)
-        rng = np.random.default_rng(6)
         estimates, twin = [], []
-        for i in range(rounds):
-            sketch = first.spec.build(seeds(i))
-            sent = sketch.encode(mu) + math.sqrt(variance) * rng.normal(size=sketch.size)
-            released = released_stats(
-                first.spec,
-                seeds(i),
-                sent,
-                sketch.decode(sent),
-                previous=None,
-                round_number=0,
-                noise_variance=variance,
-                survivors=5,
-            )
+        for released in releases(first.spec, mu, variance, rounds):
             estimates.append(controller.step(first.state, released).rationale.numbers["estimate"])
             assert released.probe is not None
             twin.append(released.probe.norm_squared - 128 * variance)
@@ -262,7 +250,7 @@ class TestAdaptTail:
 
     @pytest.mark.statistical
     def test_error_from_real_sketches(
-        self, seeds: Callable[[int], PublicSeed], mean_check: Callable[..., None]
+        self, releases: Releases, mean_check: Callable[..., None]
     ) -> None:
         """The seen error has the mean of Lemma 6, first sketch and noise included.
 
@@ -272,21 +260,8 @@ class TestAdaptTail:
         mu = np.random.default_rng(5).normal(size=dimension) / 20
         controller = AdaptTail(first_rate=4.0, probe_size=128)
         first = controller.initial(dimension)
-        rng = np.random.default_rng(6)
         seen = []
-        for i in range(rounds):
-            sketch = first.spec.build(seeds(i))
-            sent = sketch.encode(mu) + math.sqrt(variance) * rng.normal(size=sketch.size)
-            released = released_stats(
-                first.spec,
-                seeds(i),
-                sent,
-                sketch.decode(sent),
-                previous=None,
-                round_number=0,
-                noise_variance=variance,
-                survivors=5,
-            )
+        for released in releases(first.spec, mu, variance, rounds):
             numbers = controller.step(first.state, released).rationale.numbers
             seen.append(numbers["error_squared"])
         noise = dimension * variance / 0.9

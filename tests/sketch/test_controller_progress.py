@@ -440,13 +440,3 @@ class TestBesideItsRivals:
         for name, sigma in (("steep", 0.06), ("flat", 0.016)):
             ours, theirs = (outcome(name, sigma, r) for r in ("adapt_progress", "adapt_norm"))
             assert ours.lost < theirs.lost
-
-
-def table(outcome: Callable[[str, float, str], Outcome]) -> str:
-    """The table of the page."""
-    lines = []
-    for name, sigma in CASES:
-        found = [genie(problem(name, sigma)), *(outcome(name, sigma, rival) for rival in RIVALS)]
-        cells = [f"{one.rate:.1f} ({100 * one.lost:.1f} %)" for one in found]
-        lines.append(f"| {name} | {sigma} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)

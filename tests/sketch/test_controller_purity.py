@@ -102,6 +102,8 @@ class TestByTypes:
             "released": ReleasedStats,
             "return": Decision,
         }
+        initial = get_type_hints(type(controller).initial)
+        assert initial == {"dimension": int, "return": Decision}
 
     def test_all_controllers_are_tested_here(self) -> None:
         found = {
@@ -260,10 +262,6 @@ class TestByExperiment:
 
         self.release = spying  # type: ignore[method-assign]
         assert self.play(Leaky(), 1, 7) != self.play(Leaky(), 2, 7)
-
-    @pytest.mark.parametrize("controller", CONTROLLERS, ids=repr)
-    def test_the_same_twice_decides_the_same(self, controller: Controller) -> None:
-        assert self.play(controller, 1, 7) == self.play(controller, 1, 7)
 
     def test_the_probe_is_a_release_too(self) -> None:
         """Both sketches come out of one noisy vector: there is no way in for the second alone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -20,7 +20,6 @@ from sketch.controllers import (
     AdaptProgress,
     AdaptTail,
     Controller,
-    ControllerState,
     Decision,
     FixedRate,
     Rationale,
@@ -30,6 +29,8 @@ from sketch.controllers import (
     TwoStage,
     released_stats,
 )
+
+Releases = Callable[..., Iterator[ReleasedStats]]
 
 DIMENSION = 100_000
 CONTROLLERS: list[Any] = [
@@ -105,12 +106,9 @@ class TestReleasedStats:
         "error_squared": 4.0,
     }
 
-    def test_holds_scalars_only(self) -> None:
-        """Nothing per client and no vector fits in, here or in what it holds."""
-        hints = get_type_hints(ReleasedStats)
-        assert set(hints) == {*self.GOOD, "previous_inner", "probe"}
-        assert set(hints.values()) == {int, float, float | None, ReleasedProbe | None}
-        assert set(get_type_hints(ReleasedProbe).values()) == {int, float}
+    def test_every_field_is_tried_below(self) -> None:
+        assert set(get_type_hints(ReleasedStats)) == {*self.GOOD, "previous_inner", "probe"}
+        assert set(get_type_hints(ReleasedProbe)) == set(self.PROBE)
 
     @pytest.mark.parametrize("variance", [0.0, -1.0, math.nan])
     def test_nothing_without_noise(self, variance: float) -> None:
@@ -233,15 +231,6 @@ class TestEveryController:
     def test_satisfies_the_protocol(self, controller: Controller) -> None:
         assert isinstance(controller, Controller)
 
-    def test_signature_admits_released_values_only(self, controller: Controller) -> None:
-        hints = get_type_hints(type(controller).step)
-        assert hints == {
-            "state": ControllerState,
-            "released": ReleasedStats,
-            "return": Decision,
-        }
-        assert get_type_hints(type(controller).initial) == {"dimension": int, "return": Decision}
-
     @pytest.mark.parametrize("raw", [np.ones(30), 2.0, {"sketch_norm_squared": 2.0}, None])
     def test_anything_else_is_refused(self, controller: Controller, raw: object) -> None:
         state = controller.initial(DIMENSION).state
@@ -259,10 +248,6 @@ class TestEveryController:
         assert first == controller.initial(DIMENSION)
         rebuilt = dataclasses.replace(controller)  # type: ignore[type-var]
         assert rebuilt.step(first.state, stats) == once
-
-    def test_is_frozen(self, controller: Controller) -> None:
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            controller.rows = 3  # type: ignore[attr-defined]
 
     def test_refuses_a_foreign_release(self, controller: Controller) -> None:
         first = controller.initial(DIMENSION)
@@ -372,7 +357,7 @@ class TestAdaptNorm:
 
     @pytest.mark.statistical
     def test_estimates_from_real_sketches_are_unbiased(
-        self, seeds: Callable[[int], PublicSeed], mean_check: Callable[..., None]
+        self, releases: Releases, mean_check: Callable[..., None]
     ) -> None:
         """The whole way: sketch, noise, release, estimate."""
         dimension, variance = 400, 0.02
@@ -381,23 +366,10 @@ class TestAdaptNorm:
         controller = AdaptNorm(first_rate=dimension / spec.size, window=1)
         first = controller.initial(dimension)
         assert first.spec == spec
-        rng = np.random.default_rng(6)
-        estimates = []
-        for i in range(1000):
-            sketch = spec.build(seeds(i))
-            noisy = sketch.encode(mu) + math.sqrt(variance) * rng.normal(size=spec.size)
-            released = released_stats(
-                spec,
-                seeds(i),
-                noisy,
-                sketch.decode(noisy),
-                previous=None,
-                round_number=0,
-                noise_variance=variance,
-                survivors=5,
-            )
-            numbers = controller.step(first.state, released).rationale.numbers
-            estimates.append(numbers["estimate"])
+        estimates = [
+            controller.step(first.state, released).rationale.numbers["estimate"]
+            for released in releases(spec, mu, variance, 1000)
+        ]
         mean_check(np.array(estimates), float(mu @ mu))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -88,20 +87,13 @@ class TestDefinition:
         assert text.startswith("CountMeanSketch(dimension=5, rows=1, columns=2, seed=PublicSeed(")
         assert repr(Identity(5)) == "Identity(dimension=5)"
 
-    def test_no_allocation_of_the_order_of_the_hashes(self) -> None:
+    def test_no_allocation_of_the_order_of_the_hashes(
+        self, peaks: Callable[..., tuple[int, int]]
+    ) -> None:
         dimension, rows = 2**18, 15
         sketch = CountMeanSketch(dimension, rows, 10, SEED)
         x = normal(0, dimension)
-        y = sketch.encode(x)
-        tracemalloc.start()
-        try:
-            sketch.encode(x)
-            encode_peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.reset_peak()
-            sketch.decode(y)
-            decode_peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        encode_peak, decode_peak = peaks(sketch, x)
         assert encode_peak < dimension * rows / 4
         assert decode_peak < 8 * dimension + dimension * rows / 4
 

@@ -105,57 +105,38 @@ def other_secret(round_: Round, owner: int, which: int) -> Iterator[tuple[tuple[
 
 def server_deadlines() -> Iterator[Made]:
     """Too few answers, and a session that is over."""
-    few: list[tuple[str, str, Round, Error]] = [
-        (
-            "advertise",
-            "One advertisement, two are needed.",
-            replace(SHORT, drops={0: Stage.ADVERTISE, 2: Stage.ADVERTISE}),
-            too_few("advertise", 1, 2),
-        ),
-        (
-            "share",
-            "One bundle, two are needed.",
-            replace(SHORT, drops={0: Stage.SHARE, 2: Stage.SHARE}),
-            too_few("share", 1, 2),
-        ),
-        (
-            "masked-input",
-            "One upload, two are needed.",
-            replace(SHORT, drops={0: Stage.MASK, 2: Stage.MASK}),
-            too_few("masked input", 1, 2),
-        ),
-        (
-            "confirm",
-            "One confirmation, t = 2 are needed.",
-            replace(SHORT, drops={0: Stage.CONFIRM, 2: Stage.CONFIRM}),
-            too_few("confirm", 1, 2),
-        ),
-        (
-            "unmask",
-            "One client gives up shares, t = 2 are needed.",
-            replace(SHORT, drops={0: Stage.UNMASK, 2: Stage.UNMASK}),
-            too_few("unmask", 1, 2),
-        ),
+    few = [
+        (name, description, replace(SHORT, drops={0: stage, 2: stage}), name.replace("-", " "))
+        for name, description, stage in (
+            ("advertise", "One advertisement, two are needed.", Stage.ADVERTISE),
+            ("share", "One bundle, two are needed.", Stage.SHARE),
+            ("masked-input", "One upload, two are needed.", Stage.MASK),
+            ("confirm", "One confirmation, t = 2 are needed.", Stage.CONFIRM),
+            ("unmask", "One client gives up shares, t = 2 are needed.", Stage.UNMASK),
+        )
+    ]
+    few += [
         (
             "unmask-ring",
             "Four of five on a ring give up shares, but only one of some client's two holders.",
             replace(RING, drops={0: Stage.UNMASK}),
-            too_few("unmask", 1, 2),
+            "unmask",
         ),
         (
             "unmask-seeds",
             "The same, and removable seeds are missing: none is asked for.",
             replace(RECOVERY, drops={1: Stage.UNMASK, 2: Stage.UNMASK}),
-            too_few("unmask", 1, 2),
+            "unmask",
         ),
         (
             "recover",
             "One client answers the request for client 2's seed, t = 2 are needed.",
             replace(RECOVERY, drops={2: Stage.UNMASK, 0: Stage.RECOVER}),
-            too_few("unmask", 1, 2),
+            "unmask",
         ),
     ]
-    for name, description, round_, error in few:
+    for name, description, round_, stage in few:
+        error = too_few(stage, 1, 2)
         check_too_few(round_, error)
         yield server_ends(f"too-few-{name}", description, round_, error)
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from . import wire
-from .positive import HONEST
+from .bases import ACTIVE
 from .schema import Error, MessageCase, MessageVector
 from .script import SERVER, remote
 
-ROUND = HONEST["active"][1]
-SEEDS = HONEST["recovery"][1]
 LIMIT = 100_000
-TAG = ROUND.context_hash[:8]
+TAG = ACTIVE.context_hash[:8]
 
-SIGNATURE, HASH, KEY, NONCE = bytes(64), bytes(32), bytes(32), bytes(16)
+SIGNATURE, HASH = bytes(64), bytes(32)
 
 FIELDS: dict[int, tuple[str, tuple[str, ...]]] = {
     1: ("Advertisement", ("sender", "sealing_key", "masking_key", "nonce", "signature")),
@@ -49,7 +47,7 @@ def accepted(description: str, number: int, *values: bytes | int) -> MessageCase
 
 def every_message() -> Iterator[MessageCase]:
     """Each number once, then the borders of MessagePack's shortest forms."""
-    entry = ROUND.entries[0]
+    entry = ACTIVE.entries[0]
     parts = entry[:32], entry[32:64], entry[64:80], entry[80:]
     yield accepted("Every number once.", 1, 0, *parts)
     yield accepted("Every number once.", 2, b"\x07", HASH, HASH * 2, entry * 2)
@@ -85,8 +83,8 @@ def refused(
 def truncated() -> Iterator[MessageCase]:
     """Two messages cut behind every byte."""
     for data, sent_by, party in (
-        (ROUND.confirmation(0), "client", 0),
-        (ROUND.survivor_set(), "server", SERVER),
+        (ACTIVE.confirmation(0), "client", 0),
+        (ACTIVE.survivor_set(), "server", SERVER),
     ):
         for size in range(len(data)):
             text = f"{size} of {len(data)} bytes."
@@ -96,7 +94,7 @@ def truncated() -> Iterator[MessageCase]:
 def not_messages() -> Iterator[MessageCase]:
     """One thing wrong with each."""
     own, malformed = remote(0, "MALFORMED"), remote(SERVER, "MALFORMED")
-    data = ROUND.confirmation(0)
+    data = ACTIVE.confirmation(0)
     context, signature = wire.pack(TAG), wire.pack(SIGNATURE)
     array, number, sender = b"\x01\x94", b"\x07", b"\x00"
     yield refused("A trailing byte.", data + b"\0", own)
@@ -154,7 +152,7 @@ def not_messages() -> Iterator[MessageCase]:
     for size in (31, 33):
         roster = wire.message(2, TAG, b"\x07", bytes(size), b"", b"")
         yield refused(f"A root of {size} bytes.", roster, malformed, sent_by="server")
-    yield refused("A client sends a survivor set.", ROUND.survivor_set(), own)
+    yield refused("A client sends a survivor set.", ACTIVE.survivor_set(), own)
     yield refused("A server sends a confirmation.", data, malformed, sent_by="server")
     yield refused(
         "The survivors are an array.",
@@ -178,7 +176,7 @@ def not_messages() -> Iterator[MessageCase]:
     yield refused(
         "Beyond the limit, and no message.", bytes(500), remote(0, "OVERSIZED"), limit=499
     )
-    yield refused("Another sender.", ROUND.confirmation(1), remote(0, "UNKNOWN_SENDER"))
+    yield refused("Another sender.", ACTIVE.confirmation(1), remote(0, "UNKNOWN_SENDER"))
 
 
 def vectors() -> Iterator[tuple[str, MessageVector]]:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from secagg.context import Mode, SessionContext
+from secagg.context import SessionContext
 from secagg.reference import ReferenceRound, Stage, run_secagg
 
 from . import wire
+from .runner import context_of
 from .schema import Context, Result
 from .wire import bitmap, index, sign
 
@@ -279,19 +280,7 @@ class Round:
 
     def session_context(self) -> SessionContext:
         """The context as the reference takes it."""
-        told: dict[str, Any] = dict(self.context)
-        hashed = bytes.fromhex(told.pop("hash"))
-        for name in ("session_id", "application_digest"):
-            told[name] = bytes.fromhex(told[name])
-        told |= {
-            "cohort": tuple(bytes.fromhex(key) for key in told["cohort"]),
-            "removal": tuple(told["removal"]),
-            "mode": Mode(told["mode"]),
-        }
-        context = SessionContext(**told)
-        if context.hash != hashed:
-            raise AssertionError("docs/test-vectors.md and SessionContext.encode differ")
-        return context
+        return context_of(self.context)
 
     def _refer(self, drops: Mapping[int, Stage]) -> ReferenceRound:
         rand = [wire.counter_rand(seed) for seed in self.rand_seeds]
