@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
 
 
 class Kept:
@@ -22,7 +19,12 @@ class Kept:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
 
-    def find(self, name: str, key: Mapping[str, Any]) -> dict[str, Any] | None:
+    def get(self, name: str, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+        """Return what is kept under a name if it depended on the same; else make and keep it."""
+        found = self.find(name, key)
+        return self.keep(name, key, make()) if found is None else found
+
+    def find(self, name: str, key: Mapping[str, Any]) -> Any:
         """Return what is kept under a name if it depended on the same, else None."""
         path = self._folder / f"{name}.json"
         if not path.exists():
@@ -30,12 +32,11 @@ class Kept:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["key"] != _plain(key):
             return None
-        result: dict[str, Any] = found["result"]
-        return result
+        return found["result"]
 
-    def keep(self, name: str, key: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    def keep(self, name: str, key: Mapping[str, Any], result: Any) -> Any:
         """Keep a result, whole or not at all; return it as `find` will."""
-        plain: dict[str, Any] = _plain(result)
+        plain = _plain(result)
         path = self._folder / f"{name}.json"
         partial = path.with_suffix(".partial")
         text = json.dumps({"key": _plain(key), "result": plain}, indent=1)
@@ -47,14 +48,3 @@ class Kept:
 def _plain(value: Any) -> Any:
     """Return the value as JSON will give it back."""
     return json.loads(json.dumps(value))
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch to one thread: sums in one order, and no waiting where cores are shared."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

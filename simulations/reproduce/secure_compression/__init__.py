@@ -1,1 +1,1 @@
-"""Do secure PowerSGD, clips that follow released norms, and Denoise help? `veilsum reproduce`."""
+"""Do PowerSGD, clips that follow and Denoise help? `veilsum reproduce secure-compression`."""

@@ -20,8 +20,8 @@ from simulations.config import RunConfig
 from simulations.data import Dataset
 from simulations.federated import DivergedError
 from simulations.models import DataShape, ModelOptions, build_task
-from simulations.provenance import provenance
-from simulations.reproduce.autotune import final_accuracy
+from simulations.reproduce import origin
+from simulations.reproduce.autotune.campaign import final_accuracy
 from simulations.reproduce.kept import Kept
 from simulations.reproduce.secure_compression.bytes import matched_sketches, round_bytes
 from simulations.reproduce.secure_compression.claims import conclusions
@@ -106,14 +106,10 @@ class Campaign:
 
     def facts(self) -> dict[str, Any]:
         """Return what is true before anything runs."""
-        made = provenance()
         return {
             "plan": json.loads(json.dumps(asdict(self.plan))),
             "seed": self.seed,
-            "commit": made.commit,
-            "source": made.source,
-            "machine": made.machine,
-            "python": made.versions["python"],
+            **origin.facts(),
             "parameters": self.layers.dimension,
             "layers": [[name, list(shape)] for name, shape in self.layers.shapes],
             "tested": len(self.data.test),
@@ -177,12 +173,9 @@ class Campaign:
         config = self.plan.config(point, 2.0**exponent, seed)
         name = f"{point.name}-{exponent}-{seed}"
         key = config.model_dump(exclude_none=True)
-        result = self._kept.find(name, key)
-        if result is None:
-            result = self._kept.keep(name, key, self._made(config))
+        result: Mapping[str, Any] = self._kept.get(name, key, lambda: self._made(config))
         self._used[name] = result["seconds"]
-        found: Mapping[str, Any] = result
-        return found
+        return result
 
     def _made(self, config: RunConfig) -> dict[str, Any]:
         start, records, diverged = time.process_time(), list[Record](), False

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Final
 
-from simulations.reproduce.autotune import half_width
+from simulations.reproduce.intervals import half_width
 
 BETTER: Final = "better"
 NOT_BETTER: Final = "not better"
@@ -22,6 +22,12 @@ UNDECIDED: Final = "not decided"
 
 NEGLIGIBLE: Final = 0.005
 """A gain in accuracy that is surely below half a point is none."""
+
+NAMES: Final = {
+    "none": "no average",
+    "momentum": "the server's momentum",
+    "denoise": "Denoise",
+}
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, Any]
@@ -83,7 +89,7 @@ def conclusions(figures: Figures) -> dict[str, Any]:
 
 def power(figures: Figures) -> list[Comparison]:
     """Compare secure PowerSGD with the sketches that are as dear."""
-    rows, found = _alone(figures), []
+    rows, found = alone(figures), []
     for role, sketch in figures["matched"].items():
         measure, rank = role.rsplit(", rank ", 1)
         one, other = rows[f"powersgd-{rank}"], rows[sketch]
@@ -94,7 +100,7 @@ def power(figures: Figures) -> list[Comparison]:
 
 def sketches(figures: Figures) -> list[Comparison]:
     """Compare sketches of fixed rates with no compression, at the same epsilon."""
-    rows, found = _alone(figures), []
+    rows, found = alone(figures), []
     for rate in figures["plan"]["rates"]:
         if rate > 1.0:
             one, other = rows[f"sketch-{rate:.6g}"], rows["sketch-1"]
@@ -106,7 +112,7 @@ def sketches(figures: Figures) -> list[Comparison]:
 def following(figures: Figures) -> list[Comparison]:
     """Compare clips that follow with the right one, and with the one at which they began."""
     found = []
-    own = _alone(figures)
+    own = alone(figures)
     common = {row["arm"]: row for row in figures["common"]} | {"sketch-1": own["sketch-1"]}
     for rates, rows in (("its own learning rate", own), ("the right clip's rate", common)):
         for start in figures["plan"]["starts"]:
@@ -143,13 +149,6 @@ def averages(figures: Figures) -> list[Comparison]:
     return found
 
 
-NAMES: Final = {
-    "none": "no average",
-    "momentum": "the server's momentum",
-    "denoise": "Denoise",
-}
-
-
 def by_arm(figures: Figures, one: str, other: str) -> list[Comparison]:
     """Compare two averages behind every way to release, at every momentum."""
     found = []
@@ -173,6 +172,6 @@ def _pairs(figures: Figures, momentum: float, one: str, other: str) -> list[tupl
     return [(rows[arm, one, momentum], rows[arm, other, second]) for arm in arms]
 
 
-def _alone(figures: Figures) -> dict[str, Row]:
+def alone(figures: Figures) -> dict[str, Row]:
     """Return the rows without an average, by way to release."""
     return {row["arm"]: row for row in figures["rows"] if row["average"] == "none"}

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, PercentFormatter
 
 from simulations.figures import BLUE, GREEN, GREY, ORANGE
-from simulations.reproduce.autotune import half_width
+from simulations.reproduce.intervals import half_width
+from simulations.reproduce.plots import sheet
 from simulations.reproduce.secure_compression.claims import by_arm
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, Any]
 
 
-def plot(figures: Figures, path: Path) -> None:
-    """Draw the three panels into a PNG file."""
-    figure = Figure(figsize=(17, 7), dpi=100, layout="constrained")
-    FigureCanvasAgg(figure)
+def plot(figures: Figures) -> Figure:
+    """Draw the three panels."""
+    figure = sheet(17, 7)
     left, middle, right = figure.subplots(1, 3)
     rows = [row for row in figures["rows"] if row["average"] == "none"]
     _by_bytes(left, rows)
@@ -36,7 +34,7 @@ def plot(figures: Figures, path: Path) -> None:
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, metadata={"Software": None})
+    return figure
 
 
 def _by_bytes(axes: Axes, rows: list[Row]) -> None:

@@ -21,8 +21,8 @@ from protocol.deployment import plan_deployment
 from secagg import PrimeField
 from simulations.config import RunConfig
 from simulations.data import Dataset, Split
-from simulations.provenance import provenance
-from simulations.reproduce.autotune import half_width
+from simulations.reproduce import origin
+from simulations.reproduce.intervals import half_width
 from simulations.reproduce.kept import Kept
 from simulations.reproduce.trust_models.findings import findings
 from simulations.reproduce.trust_models.methods import Candidate, Trust
@@ -94,14 +94,10 @@ class Campaign:
     def facts(self) -> dict[str, Any]:
         """Return what is true before anything runs."""
         labels = self.data.test.labels
-        made = provenance()
         return {
             "plan": asdict(self.plan),
             "seed": self.seed,
-            "commit": made.commit,
-            "source": made.source,
-            "machine": made.machine,
-            "python": made.versions["python"],
+            **origin.facts(),
             "clients": self.plan.rounds * self.plan.cohort,
             "records": len(self.data.train),
             "tested": len(labels),
@@ -115,7 +111,8 @@ class Campaign:
         chosen = max(tried, key=lambda candidate: tried[candidate])
         seeds = self.plan.evaluation_seeds(setting, self.seed)
         runs = [self.run(setting, chosen, seed) for seed in seeds]
-        accuracies, config = [run["accuracy"] for run in runs], self._config(setting, chosen)
+        accuracies = [run["accuracy"] for run in runs]
+        config = self.plan.config(setting, chosen, self.seed)
         overhead = self._overhead(setting, config, runs[0])
         return {
             **asdict(setting),
@@ -152,23 +149,17 @@ class Campaign:
         if setting.of.trust is not Trust.COHORT:
             return 0
         name, key = f"bytes-{setting.name}", config.model_dump(exclude_none=True)
-        found = self._kept.find(name, key)
-        if found is None:
-            beside = overhead_bytes(config, run["parameters"])
-            found = self._kept.keep(name, key, {"bytes": beside})
+        found = self._kept.get(
+            name, key, lambda: {"bytes": overhead_bytes(config, run["parameters"])}
+        )
         return int(found["bytes"])
-
-    def _config(self, setting: Setting, candidate: Candidate) -> RunConfig:
-        return self.plan.config(setting, candidate, self.seed)
 
     def run(self, setting: Setting, candidate: Candidate, seed: int) -> Mapping[str, Any]:
         """Return the result of one run, which is made if it is not kept."""
         config = self.plan.config(setting, candidate, seed)
         name = f"{setting.name}-{candidate.bound:g}-{candidate.reach:g}-{seed}"
         key = config.model_dump(exclude_none=True)
-        result = self._kept.find(name, key)
-        if result is None:
-            result = self._kept.keep(name, key, self._made(config))
+        result: Mapping[str, Any] = self._kept.get(name, key, lambda: self._made(config))
         self._used[name] = result["seconds"]
         return result
 

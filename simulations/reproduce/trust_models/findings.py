@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simulations.reproduce.autotune import half_width
+from simulations.reproduce.intervals import half_width
 from simulations.reproduce.trust_models.methods import Trust
 
 Row = Mapping[str, Any]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, PercentFormatter, ScalarFormatter
+from matplotlib.ticker import PercentFormatter
 
-from simulations.figures import AMBER, BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, PINK, SKY
+from simulations.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
+from simulations.reproduce.plots import plain_ticks, quiet, sheet
 from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Trust
 
 Row = Mapping[str, Any]
@@ -34,10 +33,9 @@ MARGIN = 0.03
 LINES = {Trust.SERVER: "--", Trust.COHORT: "-", Trust.NOBODY: ":"}
 
 
-def plot(figures: Figures, path: Path) -> None:
-    """Draw both panels into a PNG file."""
-    figure = Figure(figsize=(14, 5.6), dpi=DOTS_PER_INCH, layout="constrained")
-    FigureCanvasAgg(figure)
+def plot(figures: Figures) -> Figure:
+    """Draw both panels."""
+    figure = sheet(14, 5.6)
     left, right = figure.subplots(1, 2, sharey=True)
     for method in METHODS:
         if method.trust is Trust.EVERYBODY:
@@ -51,7 +49,7 @@ def plot(figures: Figures, path: Path) -> None:
         varied = [row for row in rows if row["by_bytes"]]
         _curve(right, varied, "bytes", f"{method.title}: {method.knob.label}")
     _finish(figures, left, right)
-    figure.savefig(path, format="png", metadata={"Software": None})
+    return figure
 
 
 def _curve(
@@ -84,17 +82,13 @@ def _finish(figures: Figures, left: Axes, right: Axes) -> None:
         )
         axes.set_xscale("log")
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.grid(visible=True, color="#DDDDDD", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        quiet(axes)
         axes.legend(fontsize=8)
     # By the means: with few seeds an interval may be longer than all there is.
     heights = [figures["majority"], *(row["accuracy"] for row in figures["rows"])]
     left.set_ylim(max(0.0, min(heights) - MARGIN), min(1.0, max(heights) + MARGIN))
     plan = figures["plan"]
-    left.set_xticks([*plan["epsilons"], *plan["more_epsilons"]])
-    left.xaxis.set_major_formatter(ScalarFormatter())
-    left.xaxis.set_minor_formatter(NullFormatter())
+    plain_ticks(left, [*plan["epsilons"], *plan["more_epsilons"]])
     left.set_title("equal epsilon, one report of each client")
     left.set_xlabel("epsilon of a client, whole run")
     left.set_ylabel("test accuracy")

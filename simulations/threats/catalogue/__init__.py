@@ -21,7 +21,7 @@ from simulations.threats.catalogue import (
     uploads,
     views,
 )
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
+from simulations.threats.catalogue.base import Attack, Effort, Findings
 
 CATALOGUE: tuple[Attack, ...] = tuple(
     sorted(
@@ -38,4 +38,4 @@ CATALOGUE: tuple[Attack, ...] = tuple(
 )
 """All attacks, by number."""
 
-__all__ = ["CATALOGUE", "Attack", "Effort", "Findings", "rate", "refusal"]
+__all__ = ["CATALOGUE", "Attack", "Effort", "Findings"]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from protocol import ClientPolicy, RealAggregator
 from secagg import ClientSession
+from simulations.audits.base import identities_of
 from simulations.threats.adversary import Adversary
 from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
 from simulations.threats.contexts import random_inputs
@@ -20,17 +21,18 @@ from simulations.threats.rounds.announced import (
     TARGET,
     announced_round,
 )
-from simulations.threats.rounds.parties import identities_of
 from simulations.threats.victims import SessionMaker, Victims
 from simulations.threats.weak_clients import AbortsOnZero
 
 _SETTING = Setting()
 
+Shape = tuple[tuple[int, ...], ...]
+
 
 class CountsMessages(Adversary):
     """Follows the protocol, and writes down who sent how many bytes."""
 
-    def shape(self) -> tuple[tuple[int, ...], ...]:
+    def shape(self) -> Shape:
         """Sizes of shares, uploads and signatures by client."""
         signed = {u for signers in self.signatures.values() for u in signers}
         return (
@@ -38,9 +40,6 @@ class CountsMessages(Adversary):
             tuple(len(self.uploads[u].vector) for u in sorted(self.uploads)),
             tuple(sorted(signed)),
         )
-
-
-Shape = tuple[tuple[int, ...], ...]
 
 
 def _shape(session: SessionMaker, number: int, seed: int, *, nothing: bool) -> Shape:
@@ -101,10 +100,7 @@ def _selective_aborts(effort: Effort, seed: int) -> Findings:
     traffics = len(edge_traffic(seed))
     real.update(edges=len(EDGES), ways_that_traffic_differs=traffics - 1)
     real["succeeded"] = bool(real["succeeded"]) or traffics > 1
-    return Findings(
-        real,
-        rate(_guess(AbortsOnZero, trials, seed), trials, 0.5),
-    )
+    return Findings(real, rate(_guess(AbortsOnZero, trials, seed), trials, 0.5))
 
 
 ATTACKS = (

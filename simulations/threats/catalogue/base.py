@@ -14,10 +14,20 @@ from typing import TypeAlias
 
 from secagg import ParameterError
 from simulations.audits.base import Check, Exhibit, Figures
-from simulations.threats.rates import CONFIDENCE, rate
-from simulations.threats.victims import refusal
+from simulations.threats.games import AdversaryMaker, Setting, exact
+from simulations.threats.rates import rate
+from simulations.threats.victims import SessionMaker, refusal, refused_with
 
-__all__ = ["CONFIDENCE", "Attack", "AttackRun", "Effort", "Findings", "rate", "refusal"]
+__all__ = [
+    "Attack",
+    "AttackRun",
+    "Effort",
+    "Findings",
+    "play_exact",
+    "rate",
+    "refusal",
+    "refused_with",
+]
 
 
 AttackRun: TypeAlias = "Callable[[Effort, int], Findings]"
@@ -76,3 +86,13 @@ class Findings:
         for side in (self.real, self.twin):
             if type(side.get("succeeded")) is not bool:
                 raise ParameterError("succeeded", side.get("succeeded"), "a bool on both sides")
+
+
+def play_exact(
+    attack: AdversaryMaker, setting: Setting, trials: int, seed: int, weak: SessionMaker
+) -> Findings:
+    """The game Exact on the product, and on a client without one defence."""
+    return Findings(
+        exact(attack, setting, trials, seed).figures(),
+        exact(attack, setting, trials, seed, weak).figures(),
+    )

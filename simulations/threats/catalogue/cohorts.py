@@ -8,12 +8,11 @@ from typing import Final
 import numpy as np
 
 from protocol import ClientPolicy, PolicyError
-from simulations.audits.base import derived_seed
+from simulations.audits.base import derived_seed, identities_of, public_keys
 from simulations.audits.paths import WholePath
 from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
 from simulations.threats.rounds.differencing import Differencing, smallest_difference
 from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
-from simulations.threats.rounds.parties import identities_of, public_keys
 from simulations.threats.rounds.released import GOAL, LENGTH, SMALL, BareRounds, play
 from simulations.threats.rounds.sybils import (
     SYBIL_SETTINGS,

@@ -8,6 +8,7 @@ from typing import Final
 
 from protocol import PrivacyGoal
 from simulations.audits.base import Exhibit, Figures
+from simulations.threads import one_thread
 from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
 from simulations.threats.inversion.experiments import (
     Setting,
@@ -19,7 +20,6 @@ from simulations.threats.inversion.grid import noise_curve, picture_grid
 from simulations.threats.inversion.noise import GUESSES, pictures_by_epsilon
 from simulations.threats.inversion.pictures import Gallery, galleries
 from simulations.threats.inversion.results import Labels, Reconstructions, Result
-from simulations.threats.inversion.threads import one_thread
 from simulations.threats.inversion.views import View
 
 GOAL: Final = PrivacyGoal(1.0, 1e-5, 1)

@@ -15,13 +15,11 @@ from secagg.sealing import seal, unseal
 from secagg.shamir import LIMBS, Rand, encode_share
 from secagg.tags import Usage
 from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings
-from simulations.threats.games import Setting, exact
+from simulations.threats.catalogue.base import Attack, Effort, Findings, play_exact
+from simulations.threats.games import Setting
 from simulations.threats.knowledge import MASKING_KEY
 from simulations.threats.victims import Victims
 from simulations.threats.weak_clients import weakened
-
-_SETTING = Setting()
 
 
 def forged_identity(u: int) -> Identity:
@@ -88,11 +86,7 @@ def no_registry(context: SessionContext, u: int, identity: Identity, rand: Rand)
 
 
 def _man_in_the_middle(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(20, 500)
-    return Findings(
-        exact(ManInTheMiddle, _SETTING, trials, seed).figures(),
-        exact(ManInTheMiddle, _SETTING, trials, seed, no_registry).figures(),
-    )
+    return play_exact(ManInTheMiddle, Setting(), effort.choose(20, 500), seed, no_registry)
 
 
 ATTACKS = (

@@ -21,7 +21,7 @@ from secagg.messages import (
 )
 from secagg.server import _RECEIVERS
 from simulations.audits.base import Figures
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refused_with
 from simulations.threats.faults.lies import LIES
 from simulations.threats.faults.rounds import ServerMaker
 from simulations.threats.faults.staged import play_liar, play_wire
@@ -50,12 +50,8 @@ class TrustingServer(ServerSession):
 
 
 _KINDS = {
-    1: Advertisement,
-    3: ShareBundle,
-    5: MaskedInput,
-    7: Confirmation,
-    9: UnmaskShares,
-    11: SeedShares,
+    kind.__struct_config__.tag: kind
+    for kind in (Advertisement, ShareBundle, MaskedInput, Confirmation, UnmaskShares, SeedShares)
 }
 """Messages to the server by their number on the wire."""
 
@@ -104,8 +100,7 @@ def _damaged(trials: int, seed: int, server: ServerMaker | None) -> Figures:
             broken += 1
         refusals.update(tally.refusals)
         faults += sum(tally.faults.values())
-    stopped = {"refused_with": refusals.most_common(1)[0][0]} if refusals else {}
-    return {**rate(broken, trials), **stopped, "faults": faults}
+    return {**rate(broken, trials), **refused_with(refusals), "faults": faults}
 
 
 def _damage(effort: Effort, seed: int) -> Findings:

@@ -9,12 +9,12 @@ import numpy as np
 from protocol import PrivacyGoal
 from simulations.audits.base import Claim, Figures, derived_seed
 from simulations.data import load_digits_dataset
+from simulations.threads import one_thread
 from simulations.threats.catalogue.base import Attack, Effort, Findings
 from simulations.threats.inversion.experiments import Setting
 from simulations.threats.inversion.pictures import Gallery, drawn
-from simulations.threats.inversion.threads import one_thread
 from simulations.threats.inversion.views import Round
-from simulations.threats.membership.on_model import ModelGame, Played, model_figures, play
+from simulations.threats.membership.on_model import ModelGame, model_figures, play
 from simulations.threats.membership.on_sum import SumGame, sum_figures
 
 SUM_GOAL: Final = PrivacyGoal(1.0, 1e-5, 1)
@@ -75,11 +75,7 @@ def _on_model(effort: Effort, seed: int, *, random_labels: bool) -> tuple[Figure
     game = ModelGame(data, clients, EXAMPLES, MODEL_GOAL, SERVER_RATE, random_labels, seed)
     real, twin = play(game, private=True), play(game, private=False)
     claim = Claim(real.epsilon, MODEL_GOAL.delta)
-
-    def figures(played: Played) -> Figures:
-        return model_figures(played, claim)
-
-    return figures(real), figures(twin)
+    return model_figures(real, claim), model_figures(twin, claim)
 
 
 def _named(prefix: str, figures: Figures) -> Figures:

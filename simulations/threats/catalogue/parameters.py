@@ -10,6 +10,7 @@ import numpy as np
 
 from protocol import PolicyError, RoundSetup
 from secagg import Identity, centre
+from simulations.audits.base import identities_of
 from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
 from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
 from simulations.threats.rounds.lies import (
@@ -21,9 +22,10 @@ from simulations.threats.rounds.lies import (
     strict_policy,
     worse_rounds,
 )
-from simulations.threats.rounds.parties import TRUSTING, edited, identities_of, unbound
+from simulations.threats.rounds.parties import TRUSTING, edited
 from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
 from simulations.threats.rounds.suppression import ReluLayer, Suppression
+from simulations.threats.weak_clients import unbound
 
 NO_MODEL: Final = hashlib.sha256(b"whatever the model is").digest()
 """What victims hash that leave the model out."""

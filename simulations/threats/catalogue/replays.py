@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,11 +21,11 @@ from secagg.messages import (
     encode_message,
 )
 from secagg.transitions import ServerPhase
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refused_with
 from simulations.threats.contexts import Integers, new_session, random_inputs
 from simulations.threats.games import Setting
 from simulations.threats.victims import refusal
-from simulations.threats.weak_clients import weakened
+from simulations.threats.weak_clients import unbound
 
 _SETTING = Setting(removal=(0b1, 0b1, 0b1))
 
@@ -46,7 +47,7 @@ class _Recorded:
     sent: dict[Key, bytes] = field(default_factory=dict)
     tried: int = 0
     accepted: int = 0
-    refusals: dict[str, int] = field(default_factory=dict)
+    refusals: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> None:
         """All stages, one client's last message withheld so that its seeds are asked for."""
@@ -116,21 +117,20 @@ class _Recorded:
         try:
             receive(replayed)
         except ProtocolError as error:
-            name = refusal(error)
-            self.refusals[name] = self.refusals.get(name, 0) + 1
+            self.refusals[refusal(error)] += 1
             return False
         self.accepted += 1
         return True
 
 
-def _replayed(trials: int, seed: int, *, bound: bool) -> tuple[int, int, dict[str, int]]:
+def _replayed(trials: int, seed: int, *, bound: bool) -> tuple[int, int, Counter[str]]:
     """Messages accepted and tried, and refusals, over pairs of rounds.
 
     In every other pair clients draw the same secrets again, as after a restored snapshot: then keys
     do not tell the rounds apart, and what was signed or sealed is all there is.
     """
     accepted = tried = 0
-    refusals: dict[str, int] = {}
+    refusals: Counter[str] = Counter()
     for number in range(trials):
         rng = np.random.default_rng([seed, number])
         old: Mapping[Key, bytes] = {}
@@ -138,7 +138,7 @@ def _replayed(trials: int, seed: int, *, bound: bool) -> tuple[int, int, dict[st
         for salt, round_number in zip(salts, (2 * number, 2 * number + 1), strict=False):
             context = _SETTING.context(round_number)
             if not bound:
-                context = weakened(context, hash=bytes(32))
+                context = unbound(context)
             inputs = random_inputs(rng, context)
             recorded = _Recorded(context, inputs, salt, old, refusals=refusals)
             recorded.run()
@@ -150,9 +150,7 @@ def _replayed(trials: int, seed: int, *, bound: bool) -> tuple[int, int, dict[st
 def _replays(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(4, 60)
     accepted, tried, refusals = _replayed(trials, seed, bound=True)
-    real = rate(accepted, tried)
-    if refusals:
-        real["refused_with"] = max(refusals, key=lambda name: refusals[name])
+    real = {**rate(accepted, tried), **refused_with(refusals)}
     accepted, tried, _ = _replayed(trials, seed, bound=False)
     return Findings(real, rate(accepted, tried))
 

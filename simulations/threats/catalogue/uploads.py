@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secagg import ClientSession, SessionContext
 from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.catalogue.base import Attack, Effort, Findings, play_exact, rate
 from simulations.threats.contexts import Integers, Members, random_inputs
-from simulations.threats.games import Setting, exact
+from simulations.threats.games import Setting
 from simulations.threats.victims import Victims
-from simulations.threats.weak_clients import NoSelfMask, weakened
+from simulations.threats.weak_clients import NoSelfMask, unbound
 
 _SETTING = Setting()
 
@@ -31,22 +30,18 @@ class LateUpload(Adversary):
 
 
 def _late_upload(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(20, 500)
-    return Findings(
-        exact(LateUpload, _SETTING, trials, seed, ClientSession).figures(),
-        exact(LateUpload, _SETTING, trials, seed, NoSelfMask).figures(),
-    )
+    return play_exact(LateUpload, _SETTING, effort.choose(20, 500), seed, NoSelfMask)
 
 
 def _mask_reuse(effort: Effort, seed: int) -> Findings:
     """Two rounds of clients whose source of randomness repeats, as after a restored snapshot."""
     trials = effort.choose(10, 250)
-    real = sum(_difference_is_open(_SETTING, seed, number, bound=True) for number in range(trials))
-    twin = sum(_difference_is_open(_SETTING, seed, number, bound=False) for number in range(trials))
+    real = sum(_difference_is_open(seed, number, bound=True) for number in range(trials))
+    twin = sum(_difference_is_open(seed, number, bound=False) for number in range(trials))
     return Findings(rate(real, trials), rate(twin, trials))
 
 
-def _difference_is_open(setting: Setting, seed: int, number: int, *, bound: bool) -> bool:
+def _difference_is_open(seed: int, number: int, *, bound: bool) -> bool:
     """Whether two uploads of a client differ by what its two inputs differ by.
 
     As they came, or without the masks that both rounds opened.
@@ -55,7 +50,8 @@ def _difference_is_open(setting: Setting, seed: int, number: int, *, bound: bool
     inputs, uploads, peeled = [], [], []
     salt = rng.bytes(8)
     for round_number in (2 * number, 2 * number + 1):
-        context = _context(setting, round_number, bound)
+        context = _SETTING.context(round_number)
+        context = context if bound else unbound(context)
         inputs.append(random_inputs(rng, context))
         adversary = Adversary(Victims(context, inputs[-1], [], salt), rng)
         adversary.run()
@@ -69,11 +65,6 @@ def _difference_is_open(setting: Setting, seed: int, number: int, *, bound: bool
 
     own = difference([each[0] for each in inputs])
     return any(np.array_equal(difference(each), own) for each in (uploads, peeled))
-
-
-def _context(setting: Setting, number: int, bound: bool) -> SessionContext:
-    context = setting.context(number)
-    return context if bound else weakened(context, hash=bytes(32))
 
 
 ATTACKS = (

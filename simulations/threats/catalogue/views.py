@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from secagg import ClientSession, Mode
-from secagg.client import held_by
+from secagg.graph import held_by
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.messages import SeedShares, UnmaskShares, shared_secrets, split_items
 from secagg.shamir import SHARE_BYTES, decode_share
 from simulations.audits.base import Figures
 from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.catalogue.base import Attack, Effort, Findings, play_exact
 from simulations.threats.contexts import Members
-from simulations.threats.games import Setting, all_games, exact, play, span_game
+from simulations.threats.games import Setting, all_games, play, span_game
 from simulations.threats.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
 from simulations.threats.victims import SessionMaker
 from simulations.threats.weak_clients import (
@@ -192,16 +192,6 @@ def thin_noise(adversary: Adversary) -> bool:
     return False
 
 
-def _play_exact(
-    attack: type[Adversary], setting: Setting, trials: int, seed: int, weak: SessionMaker
-) -> Findings:
-    """The game Exact on the product, and on a client without one defence."""
-    return Findings(
-        exact(attack, setting, trials, seed, ClientSession).figures(),
-        exact(attack, setting, trials, seed, weak).figures(),
-    )
-
-
 def _and(first: Findings, name: str, second: Findings) -> Findings:
     """Two attacks on one promise: either may break the product, and both must break their twins."""
     real, twin = (
@@ -218,9 +208,9 @@ def _and(first: Findings, name: str, second: Findings) -> Findings:
 def _both_shares(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(20, 500)
     return _and(
-        _play_exact(ReadsBothShares, _CURIOUS, trials, seed, BothShares),
+        play_exact(ReadsBothShares, _CURIOUS, trials, seed, BothShares),
         "seed_requests",
-        _play_exact(ReadsSeedShares, _ALL_SURPLUS, trials, seed, KeepsAllShares),
+        play_exact(ReadsSeedShares, _ALL_SURPLUS, trials, seed, KeepsAllShares),
     )
 
 
@@ -245,7 +235,7 @@ def _split_view(effort: Effort, seed: int) -> Findings:
 
 
 def _second_set(effort: Effort, seed: int) -> Findings:
-    return _play_exact(AsksAgain, _CURIOUS, effort.choose(20, 500), seed, ReusableSession)
+    return play_exact(AsksAgain, _CURIOUS, effort.choose(20, 500), seed, ReusableSession)
 
 
 def _thin_noise(effort: Effort, seed: int) -> Findings:

@@ -14,8 +14,7 @@ from scipy.stats import norm
 from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.data import DATA_DIR_VARIABLE, Split
-from simulations.threats.catalogue.base import Effort
-from simulations.threats.catalogue.inversion import ATTACKS
+from simulations.threads import one_thread
 from simulations.threats.inversion.analytic import row_ratio, to_pixels
 from simulations.threats.inversion.experiments import Setting, attack_by_imprint, permitted
 from simulations.threats.inversion.grid import noise_curve
@@ -35,7 +34,6 @@ from simulations.threats.inversion.pictures import (
     psnr,
 )
 from simulations.threats.inversion.results import Labels, Reconstructions
-from simulations.threats.inversion.threads import one_thread
 from simulations.threats.inversion.views import CLIP_L2, Round, View, announced, named
 
 ALPHA = 1e-6
@@ -313,11 +311,8 @@ def test_only_noise_hides_a_picture_from_who_knows_the_rest(setting):
     assert matplotlib.image.imread(io.BytesIO(exhibit.data)).shape[1] == 900
 
 
-def test_the_attack_fails_on_the_product_and_works_without_the_defence():
-    (attack,) = ATTACKS
-    check = attack.check(Effort.QUICK, 1)
-    assert check.id == "A23"
-    assert check.held, check
+def test_what_the_attack_reports(quick_check):
+    check = quick_check("A23")
     real, twin = check.with_defence, check.without_defence
     assert real["successes"] == 0
     assert twin["digits_row_ratio_recovered"] == twin["digits_row_ratio_pictures"]

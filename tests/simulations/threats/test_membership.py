@@ -11,14 +11,11 @@ from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.audits.base import Claim
 from simulations.data import load_digits_dataset
-from simulations.threats.catalogue.base import Effort
-from simulations.threats.catalogue.membership import ATTACKS
 from simulations.threats.inversion.experiments import Setting
 from simulations.threats.inversion.pictures import Gallery, distinct
-from simulations.threats.inversion.threads import one_thread
 from simulations.threats.inversion.views import CLIP_L2, Round
 from simulations.threats.membership.on_model import ModelGame, Played, model_figures, play
-from simulations.threats.membership.on_sum import SumGame, audited, most_accuracy, sum_figures
+from simulations.threats.membership.on_sum import SumGame, audited, sum_figures
 
 GOAL = PrivacyGoal(1.0, 1e-5, 1)
 
@@ -40,15 +37,6 @@ def test_without_noise_the_scores_are_the_two_worlds(played):
     for world in (0, 1):
         scores = game.release(world, 3, 1)
         assert scores == pytest.approx(np.full(3, world * CLIP_L2), abs=1e-4)
-
-
-def test_the_most_that_a_claim_permits_is_reached_by_randomised_response():
-    # Tells the world with probability e / (1 + e): that has epsilon = 1 and delta = 0.
-    assert most_accuracy(Claim(1.0, 1e-300)) == pytest.approx(math.e / (1 + math.e))
-    # Tells it outright with probability delta, else as above.
-    delta = 0.1
-    expected = delta + (1 - delta) * math.e / (1 + math.e)
-    assert most_accuracy(Claim(1.0, delta)) == pytest.approx(expected)
 
 
 def test_noise_for_a_weaker_promise_is_noticed(played):
@@ -136,12 +124,8 @@ def test_scores_that_say_it_all_succeed_and_others_do_not():
 # -- both ------------------------------------------------------------------------------------------
 
 
-def test_the_attack_fails_on_the_product_and_works_without_the_defence():
-    (attack,) = ATTACKS
-    with one_thread():
-        check = attack.check(Effort.QUICK, 1)
-    assert check.id == "A24"
-    assert check.held, check
+def test_what_the_attack_reports(quick_check):
+    check = quick_check("A24")
     real, twin = check.with_defence, check.without_defence
     assert twin["sum_accuracy"] == 1.0
     assert real["sum_lower"] < real["sum_allowed_accuracy"] < 0.74

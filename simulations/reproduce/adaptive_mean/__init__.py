@@ -1,0 +1,1 @@
+"""Mean estimation with sketches that tune themselves: `veilsum reproduce adaptive-mean`."""

@@ -1,0 +1,1 @@
+"""Training with autotuned sketches, beside fixed rates: `veilsum reproduce autotune`."""

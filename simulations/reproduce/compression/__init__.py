@@ -1,0 +1,1 @@
+"""Compression under example-level privacy: `veilsum reproduce compression`."""

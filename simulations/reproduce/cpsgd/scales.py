@@ -1,0 +1,116 @@
+"""Figure 1 of cpSGD: error against epsilon of the binomial mechanism at several scales s.
+
+    M(x) = x + s (Z - N/2),  Z ~ Bin(N, 1/2) on each coordinate,  x on the lattice s Z^d
+
+For every epsilon the fewest coins N are found twice, by the paper's Theorem 1 and by Gaussian
+domination, for the very same release at the very same delta. The error is d s^2 N/4, beside that
+of Gaussian noise by the paper's Lemma 1 and by its exact condition.
+
+What the paper's text says of Figure 1 is its caption, "at different scales", and that the curves
+approach the Gaussian one as s falls. It gives neither d, delta, sensitivities nor scales: those
+here are this project's choice.
+
+Source: Agarwal et al. 2018 (arXiv 1805.10559), Section 2.2. The exact condition: Balle and Wang
+2018 (arXiv 1805.06530).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dp import (
+    BinomialRelease,
+    DominationAccountant,
+    Theorem1Accountant,
+    noise_multiplier_for_epsilon,
+)
+from dp.accounting.laws import MAX_TOTAL_COINS
+from simulations.reproduce.search import smallest
+
+MOST_COINS = 1 << 62
+"""Theorem 1 is a formula: it needs no table, so that many coins can be asked about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What is released: x in Z^d s, of which one client changes a vector of norm ``l2``.
+
+    Attributes:
+        dimension: d.
+        delta: of the release.
+        l2: D2, equal to Dinf; D1 is at most min(sqrt(d) D2, D2^2 / s), as x is on the lattice.
+    """
+
+    dimension: int = 65_536
+    delta: float = 1e-9
+    l2: float = 1.0
+
+    def release(self, coins: int, inverse: int) -> BinomialRelease:
+        """Return the event at scale s = 1 / ``inverse``, in units of s."""
+        size = self.l2 * inverse
+        return BinomialRelease(coins, size, math.ceil(size), self.dimension)
+
+    def gaussian_error(self, epsilon: float) -> float:
+        """Return the error of Gaussian noise by its exact condition."""
+        sigma = self.l2 * noise_multiplier_for_epsilon(epsilon, self.delta)
+        return self.dimension * sigma**2
+
+    def lemma1_error(self, epsilon: float) -> float:
+        """Return the error of Gaussian noise by Lemma 1: sigma = D2 sqrt(2 ln(1.25/delta))/eps."""
+        return self.dimension * 2.0 * math.log(1.25 / self.delta) * (self.l2 / epsilon) ** 2
+
+    def error(self, coins: int, inverse: int) -> float:
+        """Return d s^2 N/4."""
+        return self.dimension * coins / (4.0 * inverse**2)
+
+
+def theorem1_of(release: BinomialRelease, delta: float) -> float:
+    """Return the paper's epsilon of one release."""
+    accountant = Theorem1Accountant()
+    accountant.compose(release)
+    return accountant.epsilon(delta)
+
+
+def domination_of(release: BinomialRelease, delta: float) -> float:
+    """Return our epsilon of one release."""
+    accountant = DominationAccountant()
+    accountant.compose(release)
+    return accountant.epsilon(delta)
+
+
+def point(query: Query, inverse: int, epsilon: float) -> dict[str, Any]:
+    """Return coins and errors at one scale and epsilon; None where no count of coins is known."""
+    sigma = query.l2 * inverse * noise_multiplier_for_epsilon(epsilon, query.delta)
+
+    def coins_by(account: Callable[[BinomialRelease, float], float], limit: int) -> int | None:
+        """Return the fewest coins by one accountant, looked for from those of a Gaussian on."""
+
+        def enough(coins: int) -> bool:
+            return account(query.release(coins, inverse), query.delta) <= epsilon
+
+        return smallest(enough, math.ceil(4.0 * sigma**2), limit)
+
+    theirs = coins_by(theorem1_of, MOST_COINS)
+    ours = coins_by(domination_of, MAX_TOTAL_COINS)
+    error = {
+        who: None if coins is None else query.error(coins, inverse)
+        for who, coins in (("theorem1", theirs), ("domination", ours))
+    }
+    gaussian = query.gaussian_error(epsilon)
+    return {
+        "inverse_scale": inverse,
+        "epsilon": epsilon,
+        "coins": {"theorem1": theirs, "domination": ours},
+        "error": {**error, "gaussian": gaussian, "lemma1": query.lemma1_error(epsilon)},
+        "error_ratio": _ratio(error["theorem1"], error["domination"]),
+        "bits_saved": None if theirs is None or ours is None else math.log2(theirs / ours),
+        "excess_over_gaussian": _ratio(error["domination"], gaussian),
+    }
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    """Return a quotient, or None if a part is missing."""
+    return None if above is None or below is None else above / below

@@ -1,0 +1,248 @@
+"""cpSGD's Theorems 3 and 4 against simulation: the error of a mean on k levels with coins.
+
+Three figures for one case. *Measured*: the mechanism itself, run many times. *Exact*: its error
+given the vectors and the rotation, which is a sum of independent parts,
+
+    |mean of what the clips cut off|^2
+    + (w / n)^2 sum over clients and coordinates of f (1 - f)      f: the fraction that is rounded
+    + (d / n) w^2 m p (1 - p)                                      w: the distance of two levels
+
+averaged over the rotations that were drawn. *Printed*: the theorem's bound, which has 1/4 for
+f (1 - f). Vectors of zeros lie halfway between two levels if k is even, and reach it.
+
+Source: Agarwal et al. 2018 (arXiv 1805.10559), Theorems 3 and 4.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import Bounded, LevelMechanism, NoiseSeed, clip_l2, level_mse_bound, rotated_clip
+from simulations.reproduce.intervals import half_width
+from sketch import PublicSeed, Rotation
+
+NORM = 1.0
+"""D; errors are in units of D^2."""
+
+DELTA = 1e-9
+"""Of Theorem 4, as in the paper's Section 5."""
+
+FloatArray = NDArray[np.float64]
+
+
+class Inputs(enum.StrEnum):
+    """What the clients hold."""
+
+    ZEROS = "zeros"
+    SPHERE = "sphere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One simulated mean.
+
+    Attributes:
+        clients: n.
+        dimension: d, a power of two if rotated.
+        levels: k.
+        coins: m of one client, per coordinate.
+        probability: p of one coin.
+        rotated: Theorem 4 instead of Theorem 3.
+        inputs: zeros, or independent directions of norm D.
+        printed_clip: Theorem 4 with the X printed above it, sqrt(2) times the X of its constants.
+        noise: how many times m coins are really added; other than 1 to see that it shows.
+    """
+
+    clients: int
+    dimension: int
+    levels: int
+    coins: int
+    probability: float = 0.5
+    rotated: bool = False
+    inputs: Inputs = Inputs.SPHERE
+    printed_clip: bool = False
+    noise: int = 1
+
+    @property
+    def clip(self) -> float:
+        """X."""
+        if not self.rotated:
+            return NORM
+        wider = math.sqrt(2.0) if self.printed_clip else 1.0
+        return wider * rotated_clip(NORM, self.dimension, self.clients, DELTA)
+
+    @property
+    def mechanism(self) -> LevelMechanism:
+        """The mechanism that is run."""
+        coins = self.noise * self.coins
+        return LevelMechanism(NORM, self.clip, self.levels, coins, self.probability, self.rotated)
+
+    @property
+    def printed_bound(self) -> float:
+        """The mean squared error that the theorem allows, as printed."""
+        variance = self.coins * self.probability * (1.0 - self.probability)
+        if self.rotated:
+            return theorem4_bound(self.clients, self.dimension, self.levels, variance, DELTA)
+        return theorem3_bound(self.clients, self.dimension, self.levels, variance)
+
+    @property
+    def worst(self) -> float:
+        """The largest error of vectors that the clip does not touch: 1/4 for every f (1 - f)."""
+        return level_mse_bound(self.mechanism, self.dimension, self.clients)
+
+    @property
+    def name(self) -> str:
+        """Everything that tells two cases apart, in words."""
+        theorem = "Theorem 4" if self.rotated else "Theorem 3"
+        return f"{theorem}, printed X" if self.printed_clip else theorem
+
+
+def theorem3_bound(clients: int, dimension: int, levels: int, variance: float) -> float:
+    """Evaluate d D^2/(n (k-1)^2) + (d/n) 4 m p (1-p) D^2/(k-1)^2."""
+    return dimension / clients * (1.0 + 4.0 * variance) * (NORM / (levels - 1)) ** 2
+
+
+def theorem4_bound(
+    clients: int, dimension: int, levels: int, variance: float, delta: float
+) -> float:
+    """Evaluate ln(2nd/delta) (2 + 8 m p (1-p)) D^2/(n (k-1)^2) + 4 D^2 delta^2."""
+    logarithm = math.log(2.0 * clients * dimension / delta)
+    spread = logarithm * (2.0 + 8.0 * variance) * (NORM / (levels - 1)) ** 2 / clients
+    return spread + 4.0 * (NORM * delta) ** 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What the repetitions of one case gave.
+
+    Attributes:
+        case: what was run.
+        measured: squared error of each repetition.
+        exact: its expectation in each, given vectors and rotation.
+    """
+
+    case: Case
+    measured: FloatArray
+    exact: FloatArray
+
+    @property
+    def mean(self) -> float:
+        """The measured mean squared error."""
+        return float(self.measured.mean())
+
+    def figures(self) -> dict[str, Any]:
+        """Plain values."""
+        case = self.case
+        exact = float(self.exact.mean())
+        return {
+            "theorem": case.name,
+            "clients": case.clients,
+            "dimension": case.dimension,
+            "levels": case.levels,
+            "coins": case.coins,
+            "probability": case.probability,
+            "inputs": case.inputs.value,
+            "clip": case.clip,
+            "repeats": int(self.measured.size),
+            "measured": self.mean,
+            "confidence_half_width": half_width(self.measured),
+            "exact": exact,
+            "worst": case.worst,
+            "printed_bound": case.printed_bound,
+            "bound_over_measured": case.printed_bound / self.mean,
+            "measured_over_exact": self.mean / exact,
+        }
+
+
+def measure(
+    case: Case, repeats: int, rng: np.random.Generator, advance: Callable[[], None] = lambda: None
+) -> Measurement:
+    """Run a case.
+
+    Args:
+        case: what to run.
+        repeats: how often, at least two, each with fresh vectors, rotation and noise.
+        rng: makes vectors and seeds, so that a run can be repeated.
+        advance: called after each repetition.
+    """
+    results = np.empty((repeats, 2))
+    for row in results:
+        row[:] = _run_once(case, rng)
+        advance()
+    return Measurement(case=case, measured=results[:, 0], exact=results[:, 1])
+
+
+def _run_once(case: Case, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the squared error of one mean, and its expectation."""
+    mechanism = case.mechanism
+    vectors = _vectors(case, rng)
+    rotation = Rotation(case.dimension, PublicSeed(rng.bytes(32))) if case.rotated else None
+    total = np.zeros(case.dimension, np.int64)
+    rounding = np.zeros(case.dimension)
+    lost = np.zeros(case.dimension)
+    for vector in vectors:
+        bounded = clip_l2(vector, NORM)
+        if rotation is not None:
+            bounded = bounded.map_isometry(rotation.forward)
+        seed = NoiseSeed(rng.bytes(32))
+        total += mechanism.add_noise(mechanism.quantize(bounded, seed), seed).values
+        variances, cut = _rounding(bounded, mechanism)
+        rounding += variances
+        lost += cut
+    estimate = mechanism.estimate(total, case.clients)
+    if rotation is not None:
+        estimate = rotation.inverse(estimate)
+    error = float(np.sum((estimate - vectors.mean(axis=0)) ** 2))
+    noise = case.clients * case.dimension * mechanism.variance
+    spread = mechanism.width**2 * (float(rounding.sum()) + noise)
+    return error, (spread + float(np.sum(lost**2))) / case.clients**2
+
+
+def _vectors(case: Case, rng: np.random.Generator) -> FloatArray:
+    """Return float64[n, d] of norm at most D."""
+    if case.inputs is Inputs.ZEROS:
+        return np.zeros((case.clients, case.dimension))
+    normal = rng.standard_normal((case.clients, case.dimension))
+    lengths = np.linalg.norm(normal, axis=1, keepdims=True)
+    return np.asarray(NORM * normal / lengths, np.float64)
+
+
+def _rounding(bounded: Bounded, mechanism: LevelMechanism) -> tuple[FloatArray, FloatArray]:
+    """Return f (1 - f) of every coordinate, and what the clip cuts off it."""
+    clipped = np.clip(bounded.values, -mechanism.clip, mechanism.clip)
+    place = (clipped + mechanism.clip) / mechanism.width
+    fraction = place - np.floor(place)
+    return fraction * (1.0 - fraction), bounded.values - clipped
+
+
+SMALL = Case(clients=100, dimension=256, levels=2, coins=0)
+WIDE = Case(clients=10, dimension=4096, levels=2, coins=0)
+
+
+def cases(quick: bool) -> list[tuple[Case, int]]:
+    """Return what is run, and how often."""
+    zeros = Inputs.ZEROS
+    if quick:
+        return [
+            (Case(clients=10, dimension=256, levels=4, coins=8, inputs=zeros), 40),
+            (Case(clients=10, dimension=256, levels=4, coins=8, rotated=True, inputs=zeros), 40),
+            (Case(clients=10, dimension=256, levels=16, coins=4, rotated=True), 40),
+        ]
+    halfway = [
+        (replace(SMALL, levels=2, coins=16, inputs=zeros), 200),
+        (replace(WIDE, levels=16, coins=64, inputs=zeros), 400),
+    ]
+    spread = [
+        (replace(SMALL, levels=16, coins=4), 200),
+        (replace(WIDE, levels=17, coins=1, probability=0.25), 400),
+    ]
+    rotated = [(replace(case, rotated=True), repeats) for case, repeats in halfway + spread]
+    wider = replace(WIDE, levels=16, coins=64, rotated=True, printed_clip=True)
+    return [*halfway, *spread, *rotated, (replace(wider, inputs=zeros), 400), (wider, 400)]

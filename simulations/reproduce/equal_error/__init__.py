@@ -1,0 +1,1 @@
+"""Epsilon of this system and of others, when all make the same error."""

@@ -1,0 +1,1 @@
+"""FedSel's Table 3 and Figure 2 (f) to (i): `veilsum reproduce fedsel`."""

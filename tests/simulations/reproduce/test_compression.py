@@ -1,0 +1,274 @@
+"""`veilsum reproduce compression`: a quick campaign, its files, claims decided from evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from protocol.errors import ConfigurationError
+from simulations import cli
+from simulations.data import DataError
+from simulations.reproduce.compression import campaign as compression
+from simulations.reproduce.compression import report
+from simulations.reproduce.compression.campaign import Campaign, progress_steps, reproduce
+from simulations.reproduce.compression.claims import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    UNDECIDED,
+    claims,
+)
+from simulations.reproduce.compression.plan import ARMS, Arm, Plan, Point, load
+from sketch.compressors import LayerShapes
+
+SMALL = replace(Plan.of("digits"), epochs=1, repeats=3, noise=(0.0, 2.0))
+
+
+def arguments(folder: Path) -> list[str]:
+    """A quick campaign of two epochs."""
+    return ["compression", "--quick", "--epochs", "2", "--out", str(folder)]
+
+
+@pytest.fixture(scope="module")
+def quick(
+    tmp_path_factory: pytest.TempPathFactory, reproduced: Callable[..., dict[str, Any]]
+) -> tuple[dict[str, Any], Path]:
+    """Figures on standard output, and the folder."""
+    folder = tmp_path_factory.mktemp("compression")
+    return reproduced(*arguments(folder)), folder / "digits"
+
+
+@pytest.mark.slow
+def test_a_quick_campaign_writes_everything(quick: tuple[dict[str, Any], Path]) -> None:
+    figures, folder = quick
+    assert json.loads((folder / "compression-digits.json").read_text()) == figures
+    tables = (folder / "compression-digits-tables.md").read_text()
+    assert tables == report.tables(figures)
+    for arm in ARMS:
+        assert arm.title in tables
+    for name in ("accuracy", "convergence", "error"):
+        assert (folder / f"compression-digits-{name}.png").read_bytes().startswith(b"\x89PNG")
+    # "slow" has no run without noise. Chance would be a tenth.
+    assert len(figures["runs"]) == 2 * len(ARMS) - 1
+    free = next(row for row in figures["results"] if row["arm"] == "none")
+    assert free["accuracy"] > 0.6 and free["error"]["noise"]["variance"] == pytest.approx(0.0)
+    # A small network decides nothing but what needs no network.
+    assert {claim["verdict"] for claim in figures["claims"]} == {REPRODUCED}
+    assert len(figures["claims"]) == 7
+
+
+@pytest.mark.slow
+def test_a_finished_campaign_is_not_run_again(
+    quick: tuple[dict[str, Any], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    reproduced: Callable[..., dict[str, Any]],
+) -> None:
+    figures, folder = quick
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(compression, "train", refuse)
+    monkeypatch.setattr(compression, "break_down", refuse)
+    assert reproduced(*arguments(folder.parent)) == figures
+    other = CliRunner().invoke(cli.app, ["reproduce", *arguments(folder.parent), "--seed", "2"])
+    assert "trained again" in str(other.exception)
+
+
+@pytest.mark.slow
+def test_a_summary_names_claims_and_files(
+    quick: tuple[dict[str, Any], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures, folder = quick
+    paths = {"tables": folder / "compression-digits-tables.md"}
+    report.REPORT.show(figures, paths, Console(width=300))
+    printed = capsys.readouterr().out
+    assert "PowerSGD, rank 1" in printed and "CIFAR-10: epsilon" in printed
+    assert "compression-digits-tables.md" in printed
+
+
+def test_progress_is_counted_and_a_process_trains_alike(tmp_path: Path) -> None:
+    plan = replace(SMALL, arms=(Arm("none"), Arm("slow"), Arm("denoise", 16)))
+    steps: list[int] = []
+    figures = reproduce(plan, None, tmp_path, advance=steps.append)
+    assert sum(steps) == progress_steps(plan) == 5 + 5
+    assert [run["arm"] for run in figures["runs"]] == ["none", "denoise-16"] + [
+        arm.name for arm in plan.arms
+    ]
+    compression._begin(plan, None)
+    there = compression._run_there(Point(2.0, plan.arms[2], 1))
+    assert {**there, "seconds": 0} == {**figures["runs"][-1], "seconds": 0}
+
+
+def test_what_a_run_depends_on_is_in_its_key() -> None:
+    campaign = Campaign(SMALL, None)
+    keys = [campaign.key(point) for point in SMALL.points()]
+    assert len({json.dumps(key) for key in keys}) == len(keys)
+    longer = Campaign(replace(SMALL, epochs=2), None)
+    assert longer.key(Point(2.0, ARMS[0], 1)) != campaign.key(Point(2.0, ARMS[0], 1))
+
+
+def test_short_steps_are_as_short_as_the_second_clip_makes_them() -> None:
+    plan = Plan.of("names")
+    slow = plan.setting(Point(0.4, Arm("slow"), 1), 117_522)
+    noise = 0.4 * plan.clip / plan.batch * 117_522**0.5
+    assert slow.learning_rate / plan.learning_rate == pytest.approx(plan.clip / noise)
+    assert plan.setting(Point(0.4, Arm("none"), 1), 117_522).learning_rate == 2.0
+    assert not any(point.noise == 0.0 and point.arm.kind == "slow" for point in plan.points())
+
+
+def test_rates_are_those_of_the_arms() -> None:
+    import numpy as np
+
+    campaign = Campaign(SMALL, None)
+    shapes = LayerShapes(campaign.task.layout.shapes)
+    vector = np.random.default_rng(1).standard_normal(shapes.dimension, dtype=np.float32)
+    sent = {}
+    for arm in ARMS:
+        channel = SMALL.opening(arm, shapes)()
+        used, sent[arm.name] = channel.send(vector)
+        again, _ = channel.send(vector)
+        remembers = arm.kind in ("dgc", "powersgd") and arm.feedback
+        # PowerSGD's bases move on, so that only top-k repeats itself exactly.
+        if arm.kind == "dgc":
+            assert np.array_equal(used, again) != remembers
+        assert used.shape == (shapes.dimension,)
+    assert sent["dgc-256"] < sent["dgc-16"] < sent["none"] / 8
+    assert sent["powersgd-1"] < sent["powersgd-16"] < sent["none"]
+    assert sent["denoise-256"] < sent["denoise-16"] < sent["denoise-1"] == sent["none"] + 1
+
+
+def test_tasks_are_named() -> None:
+    with pytest.raises(ValueError, match="task must be one of names"):
+        Plan.of("snli")
+    result = CliRunner().invoke(cli.app, ["reproduce", "compression", "--task", "snli"])
+    assert isinstance(result.exception, ConfigurationError)
+    assert "names, fashion-mnist, cifar10" in str(result.exception)
+
+
+def test_absent_files_are_refused(tmp_path: Path) -> None:
+    for task in ("names", "fashion-mnist", "cifar10"):
+        with pytest.raises(DataError, match="no such file"):
+            load(task, tmp_path)
+
+
+def test_the_models_are_those_of_the_thesis(data_dir: Path) -> None:
+    task, data = load("names", data_dir)
+    assert task.dimension == 117_522 and len(data.train) == 16_040 and len(data.test) == 4_010
+
+
+ERROR = {"total": 1.0, "bias": 0.5, "variance": 0.5}
+
+
+def figures_of(
+    accuracies: dict[tuple[float, str], list[float]],
+    errors: dict[tuple[float, str], float],
+    *,
+    seeds: int = 1,
+) -> dict[str, Any]:
+    """Figures of Surnames with made-up accuracies."""
+    results = [
+        {
+            "noise_multiplier": noise,
+            "arm": arm,
+            "accuracy": sum(values) / len(values),
+            "accuracies": values,
+            "error": {
+                "clipping": ERROR,
+                "noise": {**ERROR, "total": 800.0 * noise},
+                "channel": {**ERROR, "total": errors.get((noise, arm), 1.0)},
+            },
+        }
+        for (noise, arm), values in accuracies.items()
+    ]
+    plan = asdict(Plan.of("names")) | {"seeds": list(range(1, seeds + 1))}
+    return {
+        "task": "names",
+        "plan": plan,
+        "parameters": 117_522,
+        "tested": 4_010,
+        "results": results,
+    }
+
+
+def verdicts(figures: dict[str, Any]) -> dict[str, str]:
+    """Verdict by claim."""
+    return {claim["claim"]: claim["verdict"] for claim in claims(figures)}
+
+
+def campaign_of(
+    dgc: float, denoise: float, *, seeds: int = 1, spread: float = 0.0
+) -> dict[str, Any]:
+    """Accuracies at noise 0.4: none has 50 %, others so much more."""
+    levels = {0.0: 0.8, 0.4: 0.5, 0.8: 0.4}
+    accuracies, errors = {}, {}
+    for noise, base in levels.items():
+        for arm in ARMS:
+            gain = {"dgc": dgc, "denoise": denoise}.get(arm.kind, 0.0) if noise else 0.0
+            drift = [spread * (seed - (seeds - 1) / 2.0) for seed in range(seeds)]
+            own = drift if arm.kind != "none" else [0.0] * seeds
+            accuracies[noise, arm.name] = [base + gain + value for value in own]
+            errors[noise, arm.name] = 0.1 + 100.0 * noise
+    return figures_of(accuracies, errors, seeds=seeds)
+
+
+DGC = "at noise 0.4, dgc gains accuracy over no compression, with error feedback"
+POWER = "at noise 0.4, powersgd gains accuracy over no compression, with error feedback"
+
+
+def test_gains_are_decided_by_their_intervals() -> None:
+    assert verdicts(campaign_of(0.10, 0.2))[DGC] == REPRODUCED
+    assert verdicts(campaign_of(-0.05, 0.2))[DGC] == NOT_REPRODUCED
+    assert verdicts(campaign_of(0.02, 0.2))[DGC] == UNDECIDED
+    # 10.4 points were claimed, and half of them are surely not there.
+    assert verdicts(campaign_of(0.10, 0.2))[POWER] == NOT_REPRODUCED
+
+
+def test_seeds_that_disagree_decide_nothing() -> None:
+    agreed = verdicts(campaign_of(0.10, 0.2, seeds=3, spread=0.001))
+    assert agreed[DGC] == REPRODUCED
+    assert verdicts(campaign_of(0.10, 0.2, seeds=3, spread=0.2))[DGC] == UNDECIDED
+
+
+def test_denoise_is_compared_with_equally_short_steps() -> None:
+    figures = campaign_of(0.0, 0.25)
+    found = verdicts(figures)
+    claim = "Denoise recovers accuracy that noise had cost, without compression"
+    assert found[claim] == REPRODUCED
+    beyond = [name for name in found if "equally short steps" in name]
+    assert len(beyond) == 2 and {found[name] for name in beyond} == {REPRODUCED}
+    for row in figures["results"]:
+        if row["arm"] == "slow":
+            row["accuracies"] = [row["accuracies"][0] + 0.25]
+    found = verdicts(figures)
+    assert found[claim] == REPRODUCED and {found[name] for name in beyond} == {UNDECIDED}
+
+
+def test_every_combination_means_every_one() -> None:
+    claim = "Denoise improves every combination of noise and rate"
+    # Without noise it gains nothing here.
+    assert verdicts(campaign_of(0.0, 0.2))[claim] == UNDECIDED
+    assert verdicts(campaign_of(0.0, -0.2))[claim] == NOT_REPRODUCED
+
+
+def test_errors_and_accuracies_are_ranked() -> None:
+    claim = "larger gradient errors go with lower accuracy"
+    figures = campaign_of(0.0, 0.0)
+    assert verdicts(figures)[claim] == REPRODUCED
+    for row in figures["results"]:
+        row["accuracy"] = 1.0 - row["accuracy"]
+    assert verdicts(figures)[claim] == NOT_REPRODUCED
+
+
+def test_errors_of_noise_and_compression() -> None:
+    found = verdicts(campaign_of(0.0, 0.0))
+    assert found["noise dominates the gradient error"] == REPRODUCED
+    assert found["compression cuts the error that noise made"] == REPRODUCED
+    assert found["CIFAR-10: compression alone errs by up to 0.2"] == UNDECIDED
+    assert found["CIFAR-10: gradient error of noise 0.8"] == REPRODUCED

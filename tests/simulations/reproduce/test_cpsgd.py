@@ -1,0 +1,248 @@
+"""`veilsum reproduce cpsgd`: bounds hold and can be broken, closed forms match, ours is smaller."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from dp import (
+    DominationAccountant,
+    LevelMechanism,
+    level_mse_bound,
+    rotated_clip,
+    rotated_level_mse_bound,
+)
+from simulations import cli
+from simulations.reproduce.cpsgd import mean_estimation as mean
+from simulations.reproduce.cpsgd import report, scales, theorems
+from simulations.reproduce.cpsgd.conditional import measure_conditional
+from simulations.reproduce.cpsgd.refutation import FlatShift, lemma1_limit
+from simulations.reproduce.search import smallest
+
+ALPHA = 1e-6
+SMALL = mean.Setting(clients=200, dimension=256, delta=1e-6)
+
+HALFWAY = theorems.Case(
+    clients=10, dimension=256, levels=4, coins=8, inputs=theorems.Inputs.ZEROS, rotated=True
+)
+SPREAD = theorems.Case(clients=8, dimension=128, levels=9, coins=2, probability=0.25)
+PLAIN = replace(HALFWAY, rotated=False)
+CASES = [PLAIN, SPREAD, HALFWAY, replace(SPREAD, rotated=True)]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory, reproduced):
+    """One quick run: (figures on standard output, folder)."""
+    folder = tmp_path_factory.mktemp("cpsgd")
+    return reproduced("cpsgd", "--quick", "--seed", "3", "--out", folder), folder
+
+
+def test_a_quick_run_writes_figures_tables_and_plots(quick):
+    figures, folder = quick
+    assert figures["seed"] == 3 and figures["quick"]
+    assert json.loads((folder / "cpsgd.json").read_text()) == figures
+    for name in ("cpsgd-figure1.png", "cpsgd-bits.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    tables = (folder / "cpsgd-tables.md").read_text()
+    assert tables.count("\n## ") + tables.startswith("## ") == 4
+    assert tables == report.tables(figures)
+
+
+def test_people_get_a_summary(tmp_path):
+    arguments = ["reproduce", "cpsgd", "--quick", "--out", str(tmp_path)]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "Theorem 1 is false for large epsilon" in result.output
+    assert "cpsgd-figure1.png" in result.output.replace("\n", "")
+
+
+def breaks_bound(found: theorems.Measurement) -> bool:
+    """Whether the error is above the printed bound: a one-sided test at level ALPHA.
+
+    Where the bound is reached, a correct mechanism fails it with probability ALPHA.
+    """
+    above = found.measured - found.case.printed_bound
+    return bool(stats.ttest_1samp(above, 0.0, alternative="greater").pvalue < ALPHA)
+
+
+def differs_from_exact(found: theorems.Measurement) -> bool:
+    """Whether the error is not the exact one: a two-sided test at level ALPHA."""
+    return bool(stats.ttest_1samp(found.measured - found.exact, 0.0).pvalue < ALPHA)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name}, {case.inputs.value}")
+def test_the_printed_bounds_hold_and_the_exact_error_is_exact(case):
+    found = theorems.measure(case, 60, np.random.default_rng(11))
+    assert not breaks_bound(found)
+    assert not differs_from_exact(found)
+    assert found.exact.max() <= case.printed_bound * (1.0 + 1e-12)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("case", [PLAIN, HALFWAY], ids=lambda case: case.name)
+def test_doubled_noise_breaks_the_bound(case):
+    twin = theorems.measure(replace(case, noise=2), 60, np.random.default_rng(11))
+    assert breaks_bound(twin)
+    wrong = replace(twin, exact=theorems.measure(case, 60, np.random.default_rng(11)).exact)
+    assert differs_from_exact(wrong)
+
+
+@pytest.mark.statistical
+def test_the_printed_clip_breaks_the_printed_bound_of_theorem_4():
+    found = theorems.measure(replace(HALFWAY, printed_clip=True), 60, np.random.default_rng(11))
+    assert breaks_bound(found)
+    assert not differs_from_exact(found)
+    assert found.case.worst == pytest.approx(2.0 * found.case.printed_bound)
+
+
+def test_the_printed_formulas_are_those_of_the_mechanisms():
+    plain = PLAIN.mechanism
+    assert PLAIN.printed_bound == pytest.approx(level_mse_bound(plain, 256, 10))
+    rotated = rotated_level_mse_bound(HALFWAY.mechanism, 256, 10, theorems.DELTA)
+    assert HALFWAY.printed_bound == pytest.approx(rotated)
+    assert HALFWAY.clip == rotated_clip(1.0, 256, 10, theorems.DELTA)
+
+
+@pytest.mark.statistical
+def test_our_mechanism_has_the_error_it_claims():
+    setting = mean.Setting(clients=10, dimension=1024)
+    found = measure_conditional(setting, 60, np.random.default_rng(5))
+    critical = stats.t.isf(ALPHA, 59) * found["standard_error"]
+    assert found["measured"] <= found["bound"] + critical
+    # Rounding adds something to the coins, and at most what is claimed.
+    assert found["measured"] >= found["coins_alone"] - critical
+
+
+@pytest.mark.parametrize("inverse", [1, 4, 32])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_domination_never_needs_more_coins_than_theorem_1(inverse, epsilon):
+    query = scales.Query(dimension=4096)
+    found = scales.point(query, inverse, epsilon)
+    theirs, ours = found["coins"]["theorem1"], found["coins"]["domination"]
+    assert ours <= theirs
+    release = query.release(theirs, inverse)
+    assert scales.domination_of(release, query.delta) <= scales.theorem1_of(release, query.delta)
+    for account, coins in ((scales.theorem1_of, theirs), (scales.domination_of, ours)):
+        assert account(query.release(coins, inverse), query.delta) <= epsilon
+    assert scales.theorem1_of(query.release(theirs - 1, inverse), query.delta) > epsilon
+    assert scales.domination_of(query.release(ours - 2, inverse), query.delta) > epsilon
+    assert found["excess_over_gaussian"] >= 1.0
+
+
+@pytest.mark.parametrize("levels", [3, 16])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_a_mean_at_equal_epsilon_and_at_equal_error(levels, epsilon):
+    found = mean.point(SMALL, levels, epsilon)
+    ways = found["ways"]
+    assert ways["coupled"]["error"] <= ways["domination"]["error"] <= ways["paper"]["error"]
+    assert ways["conditional"] is None or ways["conditional"]["bits"] <= ways["paper"]["bits"]
+    for way, equal in found["at_equal_error"].items():
+        assert equal["error"] <= ways["paper"]["error"]
+        assert found["bits_saved"][way] == ways["paper"]["bits"] - equal["bits"]
+    assert found["bits_saved"]["coupled"] >= 0.0
+    coins = ways["paper"]["coins"] * SMALL.clients
+    assert mean.paper_epsilon(SMALL, levels, coins) <= epsilon
+    assert mean.paper_epsilon(SMALL, levels, coins - SMALL.clients) > epsilon
+
+
+def test_our_epsilon_of_the_same_mechanism_is_never_above_the_papers():
+    for levels in (2, 16):
+        for coins in (200, 2000, 20_000):
+            paper = mean.paper_epsilon(SMALL, levels, coins * SMALL.clients)
+            for bounds in (mean.equation10(SMALL, levels), mean.coupled(SMALL, levels)):
+                assert bounds.epsilon(coins * SMALL.clients, SMALL.dimension) <= paper
+
+
+@pytest.mark.statistical
+def test_the_same_dice_round_a_difference_at_random():
+    rng = np.random.default_rng(2)
+    first, second = rng.uniform(0.0, 15.0, (2, 64))
+    dice = rng.random((4000, 64))
+    moved = np.floor(first + dice) - np.floor(second + dice)
+    difference = first - second
+    assert (np.abs(moved - difference) < 1.0).all()
+    fraction = difference - np.floor(difference)
+    error = np.sqrt(fraction * (1.0 - fraction) / 4000)
+    critical = stats.norm.isf(ALPHA / (2 * 64))
+    assert (np.abs(moved.mean(axis=0) - difference) <= critical * error + 1e-3).all()
+    length = float(np.linalg.norm(difference))
+    bound = mean.coupled_l2(length, 64, 15, ALPHA / 4000)
+    assert np.linalg.norm(moved, axis=1).max() <= bound
+    assert mean.coupled_l2(length, 64, 15, 1e-30) > bound
+
+
+def test_a_long_difference_is_bounded_even_if_it_is_coarse():
+    """One half in every coordinate: the largest variance, and the sure bound as a check."""
+    sure = 8.0 + 16.0
+    assert math.sqrt(64.0 + 64.0) < mean.coupled_l2(8.0, 256, 1, 1e-9) <= sure
+
+
+@pytest.mark.parametrize(("first", "second"), [((1.0, 0.0), (-1.0, 0.0)), ((0.6, 0.6), (-0.6, 0))])
+def test_coupled_accounting_against_the_exact_delta(first, second):
+    """Two coordinates, unconditional rounding, all outcomes enumerated."""
+    setting = mean.Setting(clients=1, dimension=2, delta=1e-3)
+    coins, levels = 600, 3
+    epsilon = mean.coupled(setting, levels).epsilon(coins, 2)
+    mechanism = setting.levels(levels, coins)
+    left, right = (_law(mechanism, vector) for vector in (first, second))
+    delta = float(np.maximum(left - math.exp(epsilon) * right, 0.0).sum())
+    assert 0.0 < delta <= setting.delta
+    # A third of the noise would have broken it.
+    mechanism = setting.levels(levels, coins // 9)
+    left, right = (_law(mechanism, vector) for vector in (first, second))
+    assert float(np.maximum(left - math.exp(epsilon) * right, 0.0).sum()) > delta
+
+
+def _law(mechanism: LevelMechanism, vector: tuple[float, float]) -> np.ndarray:
+    """Probabilities of both coordinates of one noised message."""
+    noise = stats.binom.pmf(np.arange(mechanism.coins + 1), mechanism.coins, 0.5)
+    laws = []
+    for value in vector:
+        place = (value + mechanism.clip) / mechanism.width
+        rounding = np.zeros(mechanism.levels)
+        rounding[math.floor(place)] = 1.0 - place % 1.0
+        rounding[math.floor(place) + 1] += place % 1.0
+        laws.append(np.convolve(rounding, noise))
+    return np.outer(*laws)
+
+
+def test_theorem_1_is_false_for_large_epsilon():
+    found = FlatShift().figures()
+    assert found["false"] and found["true_delta_at_least"] > 10.0 * found["delta"]
+    # Domination of the same release is not refuted by the same bound.
+    shift = FlatShift()
+    accountant = DominationAccountant()
+    length = math.sqrt(shift.dimension) * shift.shift
+    release = mean.BinomialRelease(shift.coins, length, shift.shift, shift.dimension)
+    accountant.compose(release)
+    ours = accountant.epsilon(shift.delta)
+    assert 0.5 * shift.delta < shift.true_delta_at_least(ours) <= shift.delta
+    # Nor is Theorem 1 where epsilon is small.
+    small = replace(shift, shift=40)
+    assert small.true_delta_at_least(small.theorem1_epsilon) <= small.delta
+
+
+def test_where_the_textbook_gaussian_ends():
+    assert lemma1_limit(1e-9) == pytest.approx(9.6236, abs=1e-3)
+    assert lemma1_limit(1e-5) == pytest.approx(8.4198, abs=1e-3)
+
+
+@pytest.mark.parametrize("answer", [1, 2, 77, 999, 1000])
+@pytest.mark.parametrize("guess", [0, 1, 78, 1000, 5000])
+def test_the_smallest_number_is_found_from_any_guess(answer, guess):
+    asked = []
+
+    def enough(n):
+        asked.append(n)
+        return n >= answer
+
+    assert smallest(enough, guess, 1000) == answer
+    assert min(asked) >= 1 and max(asked) <= 1000
+    assert smallest(lambda n: False, guess, 1000) is None

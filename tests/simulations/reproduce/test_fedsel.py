@@ -1,0 +1,303 @@
+"""`veilsum reproduce fedsel`: tables, training, the journal, the verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp import NoiseSeed
+from dp.local.scalars import Duchi, Hybrid, Piecewise, continuous_piecewise_variance
+from dp.local.two_stage import two_stage
+from protocol.errors import ConfigurationError
+from simulations.data import DataFolder
+from simulations.data.tabular import Categorical
+from simulations.local_dp import ClientMemory
+from simulations.local_dp.fedsel import FedSel
+from simulations.reproduce.fedsel import arms, campaign, data, report, training
+from simulations.reproduce.fedsel.arms import Arm, blind, flat, staged
+from simulations.reproduce.fedsel.campaign import Campaign, Cell, Journal, Plan, Result
+from simulations.reproduce.fedsel.data import Examples
+from simulations.reproduce.fedsel.intervals import Interval, interval, judge
+from simulations.reproduce.fedsel.training import Run, Task, randomised, score, slopes
+from sketch import PublicSeed
+
+ALPHA = 1e-6
+TABLE = data.synthetic(1000, 12, 0.1, 0.5, 3, "made up")
+USERS = np.arange(800)
+
+
+def weights(arm: Arm, table: Examples = TABLE, users=USERS, seed: int = 1, **task):
+    return Run(Task("logistic", **{"rate": 1.0, **task}), arm, table, users, (seed,)).trained()
+
+
+class TestTables:
+    def test_real_tables_have_the_papers_shapes(self, data_dir: Path):
+        folder = DataFolder(data_dir)
+        for name, shape in (("BANK", (45_211, 32)), ("ADULT", (48_842, 123))):
+            table = data.load(name, folder)
+            assert table.inputs.shape == shape
+            assert table.inputs.min() == 0.0 and table.inputs.max() == 1.0
+            assert set(np.unique(table.labels)) == {-1.0, 1.0}
+        # One mark for each of 14 columns, but for missing values.
+        assert table.inputs.sum(axis=1).max() == 14.0
+        assert table.majority == pytest.approx(0.7607, abs=1e-4)
+
+    @pytest.mark.slow
+    def test_kdd99_has_the_papers_shape(self, data_dir: Path):
+        table = data.load("KDD", DataFolder(data_dir))
+        assert table.inputs.shape == (70_000, 114)
+        assert table.majority == pytest.approx(0.8032, abs=1e-4)
+
+    def test_synthetic_tables(self):
+        table = data.load("syn-S-0.01-0.6", None)
+        assert table.inputs.shape == (4000, 20)
+        deviations = table.inputs.std(axis=0)
+        # Features are 100 times smaller, or larger than the share.
+        assert ((deviations < 0.007) | (deviations > 0.55)).all()
+        assert 0 < (deviations < 0.007).sum() < 20
+        again = data.load("syn-S-0.01-0.6", None)
+        np.testing.assert_array_equal(again.inputs, table.inputs)
+
+    def test_names_are_checked(self):
+        for name in ("nope", "syn-L", "syn-X-0.1-0.6"):
+            with pytest.raises(ConfigurationError, match="is unknown"):
+                data.load(name, None)
+        with pytest.raises(ConfigurationError, match="BANK is read from files"):
+            data.load("BANK", None)
+
+    def test_encodings(self):
+        numbers = np.array([3.0, np.nan, 1.0, 5.0], np.float32)
+        assert data.unit_scaled(numbers)[:, 0].tolist() == [0.5, 0.0, 0.0, 1.0]
+        assert not data.unit_scaled(np.ones(3, np.float32)).any()
+        marks = data.intervals(np.array([0.0, 1.0, 1.5, 9.0]), np.array([1.0, 2.0]))
+        assert marks.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+        first = Categorical(np.array([0, 1], np.int32), ("b", "?"))
+        second = Categorical(np.array([0, 1], np.int32), ("c", "b"))
+        assert data.indicators([first, second]).tolist() == [[1, 0], [0, 0], [0, 1], [1, 0]]
+
+
+class TestTraining:
+    def test_slopes_are_the_derivatives_of_the_losses(self):
+        margins, labels = np.array([-2.0, 0.3, 0.4, 3.0]), np.array([1.0, -1.0, 1.0, 1.0])
+        step = 1e-6
+        losses = {
+            "logistic": lambda m: np.log1p(np.exp(-labels * m)),
+            "SVM": lambda m: np.maximum(0.0, 1.0 - labels * m),
+        }
+        for model, loss in losses.items():
+            numeric = (loss(margins + step) - loss(margins - step)) / (2 * step)
+            np.testing.assert_allclose(slopes(model, margins, labels), numeric, atol=1e-6)
+
+    def test_without_privacy_it_is_gradient_descent(self):
+        found = weights(Arm("NP", "all"), rate=0.7)
+        expected = np.zeros(12)
+        order = np.random.default_rng([1, 0]).permutation(USERS)
+        x, y = TABLE.inputs.astype(float), TABLE.labels.astype(float)
+        for start in range(0, 800, 8):
+            rows = order[start : start + 8]
+            each = -y[rows] / (1.0 + np.exp(y[rows] * (x[rows] @ expected)))
+            expected -= 0.7 * ((each[:, None] * x[rows]).mean(axis=0) + 1e-4 * expected)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+        assert score(found, TABLE, np.arange(800, 1000)).accuracy > 0.65
+
+    @pytest.mark.statistical
+    @pytest.mark.parametrize("arm", [Arm("NP-RS", "random"), flat("PM", 3.0), flat("PM", 9.0)])
+    def test_flat_reports_estimate_the_mean_gradient(self, arm):
+        # One step from zero: the mean gradient is known, and small enough not to be clipped.
+        table = Examples("small", np.clip(TABLE.inputs, -1, 1), TABLE.labels)
+        truth = -(table.labels[:800, None] * table.inputs[:800]).mean(axis=0) / 2.0
+        steps = np.array([-_one_step(arm, table, seed) for seed in range(300)])
+        error = steps.std(axis=0, ddof=1) / math.sqrt(300)
+        limit = stats.t.isf(ALPHA / 24, 299)
+        assert (np.abs(steps.mean(axis=0) - truth) < limit * error).all()
+        # Without the factor d/k it would be found out.
+        assert (np.abs(steps.mean(axis=0) / 2.0 - truth) > limit * error).any()
+
+    def test_projection_keeps_what_lies_in_its_range(self):
+        arm = Arm("PM-RP", "projected")
+        run = Run(Task("logistic", 1.0), arm, TABLE, USERS, (1,))
+        assert run._projection.shape == (12, 1)
+        step = -_one_step(arm, TABLE, 5)
+        again = Run(Task("logistic", 1.0), arm, TABLE, USERS, (5,))
+        across = step - step @ again._projection @ again._recovery
+        np.testing.assert_allclose(across, 0.0, atol=1e-12)
+
+    @pytest.mark.statistical
+    @pytest.mark.parametrize("kind", ["PM", "HM", "Duchi"])
+    @pytest.mark.parametrize("epsilon", [0.5, 2.0])
+    def test_values_have_the_laws_of_the_library(self, kind, epsilon):
+        rng, draws, value = np.random.default_rng(7), 200_000, 0.37
+        drawn = randomised(np.full(draws, value), kind, epsilon, rng)
+        scalar = {"PM": Piecewise, "HM": Hybrid, "Duchi": Duchi}[kind](epsilon)
+        deviation = math.sqrt(scalar.variance(value))
+        assert abs(drawn.mean() - value) < stats.norm.isf(ALPHA / 2) * deviation / math.sqrt(draws)
+        theirs = scalar.randomize(np.full((draws, 1), value), NoiseSeed(bytes(32))).values()
+        assert stats.ks_2samp(drawn, theirs).pvalue > ALPHA
+        other = randomised(np.full(draws, -value), kind, epsilon, rng)
+        assert stats.ks_2samp(other, theirs).pvalue < ALPHA
+
+    def test_piecewise_has_the_textbook_variance(self):
+        drawn = randomised(np.full(200_000, 0.5), "PM", 1.8, np.random.default_rng(3))
+        expected = continuous_piecewise_variance(1.8, 0.5)
+        # Bounded by C = 2.4: the fourth moment is below C^2 times the second.
+        spread = expected * math.sqrt(8.0 / 200_000)
+        assert abs(drawn.var() - expected) < stats.norm.isf(ALPHA / 2) * spread
+
+    def test_two_stages_do_what_the_clients_of_the_library_do(self):
+        # So much budget that nothing is random: the same coordinates, kept and sent alike.
+        table = Examples("few", np.clip(TABLE.inputs[:10], -1, 1), TABLE.labels[:10])
+        users = np.arange(10)
+        arm = Arm("PS-PM", "PS", "exact", 43.0, math.inf)
+        run = Run(Task("logistic", 0.5, epochs=2, momentum=0.4), arm, table, users, (2,))
+        order = np.random.default_rng([2, 0])
+        client = FedSel(two_stage(12, 86.0, selection_share=0.5, kept_share=0.05, bound=4.0), 0.4)
+        memory, expected = ClientMemory(12), np.zeros(12)
+        for epoch in range(2):
+            for user in order.permutation(users):
+                x, y = table.inputs[user].astype(float), float(table.labels[user])
+                gradient = -y * x / (1.0 + math.exp(y * float(x @ expected)))
+                update = (gradient + 1e-4 * expected)[None, :]
+                noise = NoiseSeed(bytes([epoch, int(user)]) * 16)
+                public = PublicSeed(bytes(32))
+                reports = client.reports([int(user)], update, memory, public, noise)
+                expected -= 0.5 * reports.total()
+        found = run.trained()
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+        assert np.abs(found).max() > 0.1
+
+    def test_with_one_epoch_nothing_is_kept(self):
+        arm = staged("PS", "PM", 2.0)
+        np.testing.assert_array_equal(
+            weights(arm, momentum=0.9), weights(arm, momentum=0.0, accumulate=False)
+        )
+        kept = weights(arm, epochs=2, momentum=0.9)
+        assert (kept != weights(arm, epochs=2, momentum=0.0)).any()
+        forgetful = weights(arm, epochs=2, accumulate=False)
+        assert (kept != forgetful).any()
+
+    def test_epsilons(self):
+        assert flat("PM", 2.0).epsilon(50) == 2.0
+        assert staged("PS", "PM", 2.0).epsilon(50) == pytest.approx(2.0)
+        assert staged("PS", "PM", 2.0, control=True).epsilon(50) == pytest.approx(2.2)
+        assert staged("PE", "PM", 2.0).epsilon(50) == pytest.approx(2.0)
+        assert staged("PE-printed", "PM", 2.0).epsilon(50) > 2.003
+        assert arms.baseline().epsilon(50) == math.inf
+
+    @pytest.mark.statistical
+    def test_a_blind_choice_is_pm_at_a_small_rate(self):
+        flat_arm, blind_arm = Arm("NP-RS", "random"), Arm("RND", "blind")
+        assert blind_arm.epsilon(50) == math.inf and blind(2.0).epsilon(50) == 2.0
+        steps = [
+            np.array([_one_step(arm, TABLE, seed) for seed in range(300)]) * factor
+            for arm, factor in ((flat_arm, 1.0), (blind_arm, 12.0))
+        ]
+        assert stats.ttest_ind(*steps).pvalue.min() > ALPHA / 12
+        unscaled = stats.ttest_ind(steps[0], steps[1] / 12.0).pvalue.min()
+        assert unscaled < ALPHA / 12
+
+    def test_scores(self):
+        table = Examples("t", np.eye(4, dtype=np.float32), np.array([1, 1, 1, -1], np.float32))
+        found = score(np.array([1.0, 1.0, -1.0, 1.0]), table, np.arange(4))
+        assert (found.accuracy, found.balanced) == (0.5, pytest.approx(1 / 3))
+        constant = score(np.zeros(4), table, np.arange(4))
+        assert (constant.accuracy, constant.balanced) == (0.25, 0.5)
+
+
+def _one_step(arm: Arm, table: Examples, seed: int) -> np.ndarray:
+    """The first step of all users together, from zero."""
+    run = Run(Task("logistic", 1.0), arm, table, USERS, (seed,))
+    return -run._mean(np.zeros(12), USERS)
+
+
+class TestVerdicts:
+    def test_intervals_are_over_repetitions(self):
+        values = np.array([[0.1, 0.3], [0.2, 0.4], [0.3, 0.5]])
+        found = interval(values)
+        assert found.mean == pytest.approx(0.3)
+        low, high = stats.t.interval(0.95, 2, 0.3, 0.1 / math.sqrt(3))
+        assert found.half() == pytest.approx((high - low) / 2)
+
+    def test_all_cases_must_be_above_and_one_against_refutes(self):
+        more, unsure, less = Interval(1.0, 0.1, 9), Interval(0.1, 0.1, 9), Interval(-1.0, 0.1, 9)
+        nothing = Interval(0.0, 0.0, 9)
+        assert judge([more, more])["verdict"] == "reproduced"
+        assert judge([more, unsure])["verdict"] == "not decidable"
+        for against in (less, nothing):
+            found = judge([more, unsure, against])
+            assert found == {"verdict": "not reproduced", "cases": 3, "above": 1, "against": 1}
+
+    def test_many_cases_do_not_refute_by_chance(self):
+        # Seven standard errors short of zero, or three: the second is bound to happen among many.
+        short = Interval(-0.03, 0.01, 10)
+        assert judge([short])["against"] == 1
+        assert judge([short] * 50)["against"] == 0
+
+
+class TestCampaign:
+    def test_finished_cells_are_kept_and_broken_lines_passed_over(self, tmp_path):
+        path = tmp_path / "cells.jsonl"
+        cell = Cell("t", Task("SVM", 0.1), flat("PM", 2.0), (0, 1))
+        made = []
+
+        def make(_: Cell) -> Result:
+            made.append(1)
+            return Result(np.full((2, 3), 0.25), np.full((2, 3), 0.5))
+
+        Journal(path, {"seed": 1}).get(cell, make)
+        path.write_text(path.read_text() + '{"campaign": {"se')
+        again = Journal(path, {"seed": 1})
+        assert again.get(cell, make).accuracy.tolist() == [[0.25] * 3] * 2
+        again.get(replace(cell, repeats=(2,)), make)
+        assert len(made) == 2
+        assert Journal(path, {"seed": 1}).get(replace(cell, repeats=(2,)), make) and len(made) == 2
+        Journal(path, {"seed": 2}).get(cell, make)
+        assert len(made) == 3
+
+    def test_arms_share_folds_and_rates_are_found_elsewhere(self, tmp_path):
+        plan = replace(Plan.quick(), rates=(0.5, 2.0))
+        tables = {"made up": TABLE}
+        seen = []
+
+        class Watched(Campaign):
+            def _fold(self, cell, repeat, fold):
+                seen.append((cell.task.rate, repeat, fold))
+                return (0.6 if cell.task.rate == 0.5 else 0.7), 0.5
+
+        watched = Watched(plan, tables, 1, Journal(tmp_path / "j", {}))
+        assert watched.own_rate("made up", "logistic", flat("PM", 2.0)) == 2.0
+        assert {repeat for _, repeat, _ in seen} == {campaign.FIRST_TUNING_REPEAT}
+
+    def test_plans_are_checked(self):
+        for name in ("repeats", "sweep_repeats", "folds"):
+            with pytest.raises(ValueError, match=f"{name} must be at least 2, got 1"):
+                replace(Plan(), **{name: 1})
+        with pytest.raises(ValueError, match="tuning_repeats must be at least 1"):
+            replace(Plan(), tuning_repeats=0)
+        assert Plan().changed(["BANK"], 3).tables == ("BANK",)
+
+
+@pytest.mark.slow
+def test_a_quick_run_writes_everything_and_goes_on_from_its_journal(
+    tmp_path, monkeypatch, reproduced
+):
+    figures = reproduced("fedsel", "--quick", "--out", tmp_path)
+    assert json.loads((tmp_path / "fedsel.json").read_text()) == figures
+    assert (tmp_path / "fedsel.md").read_text() == report.page(figures)
+    for name in ("fedsel-rates.png", "fedsel-epsilon.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert all(row["cases"] >= row["above"] + row["against"] for row in figures["claims"])
+    spent = {row["arm"]: row for row in figures["spent"]}
+    assert spent["PE-printed-PM"]["exact"] > spent["PE-printed-PM"]["printed"] + 1e-3
+    assert spent["PE-PM"]["exact"] == pytest.approx(2.0)
+
+    def refuse(*_, **__):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(training.Run, "trained", refuse)
+    assert reproduced("fedsel", "--quick", "--out", tmp_path) == figures
