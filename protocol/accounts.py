@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from dp import Budget, DominationAccountant, Event, FailureReserve, FourEpsilons
 from protocol.setup import RoundEvents
@@ -22,18 +23,13 @@ def label(identity_key: bytes) -> str:
     return identity_key[:LABEL_BYTES].hex()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _History:
     """What all clients with the same rounds behind them have spent, against each adversary."""
 
-    def __init__(
-        self,
-        server: DominationAccountant,
-        outsider: DominationAccountant,
-        sybil: DominationAccountant,
-    ) -> None:
-        self.server = server
-        self.outsider = outsider
-        self.sybil = sybil
+    server: DominationAccountant
+    outsider: DominationAccountant
+    sybil: DominationAccountant
 
     def then(self, events: RoundEvents) -> _History:
         """The same history and one more round."""

@@ -36,8 +36,8 @@ from dp.minimal_clip import (
     ReleasedMean,
     next_threshold,
 )
-from protocol.adapters.memory import NOBODY, Dropouts
 from protocol.aggregators import UpdateSource
+from protocol.conduct import NOBODY, Dropouts
 from protocol.records import Notes
 from protocol.training import PrivateTraining, RoundResult
 from secagg import ParameterError

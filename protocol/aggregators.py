@@ -7,17 +7,29 @@ the ideal one; only the real one protects anybody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
 from numpy.typing import NDArray
 
 from dp import NoiseSeed
-from protocol.adapters.memory import PEER_ERRORS, Dropouts, MemoryRound, left_after
+from protocol.adapters.memory import MemoryRound
 from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import Clock, ReleaseHook, RoundOutcome, Stage, explained, no_hook, stages_of
+from protocol.conduct import (
+    PEER_ERRORS,
+    Clock,
+    Dropouts,
+    ReleaseHook,
+    RoundOutcome,
+    Stage,
+    explained,
+    left_after,
+    no_hook,
+    stages_of,
+)
 from protocol.history import ClientHistory
 from protocol.parallel import in_order
 from protocol.pipeline import Pipeline
@@ -26,6 +38,7 @@ from secagg import (
     FieldSum,
     FieldVector,
     Identity,
+    LocalProtocolError,
     ServerSession,
     TooFewSurvivorsError,
 )
@@ -35,16 +48,20 @@ from secagg.shamir import Rand
 
 UpdateSource = Callable[[int], NDArray[Any]]
 """Gives the update of a party (by its index in the cohort) when it is asked for one."""
-NoiseSource = Callable[[int], NoiseSeed]
-"""Gives the noise seed of a party. Only tests pass one; fresh seeds come from the system."""
 
+NoiseSource = Callable[[int], NoiseSeed]
+"""Gives the noise seed of a party. Only who runs a round twice passes one; else the system does."""
 
 RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
-"""Gives a party so many seeds of removable noise, for the same tests."""
-
+"""Gives a party so many seeds of removable noise, for the same purpose."""
 
 ENCODED_AHEAD = 8
 """Updates that an executor may work on, or have finished, before the first of them is added."""
+
+
+def own_updates(_: int) -> NDArray[Any]:
+    """In place of an update source: clients elsewhere have updates of their own."""
+    raise LocalProtocolError("clients elsewhere make their own updates")
 
 
 def fresh_noise(_: int) -> NoiseSeed:
@@ -70,7 +87,6 @@ class Aggregator(Protocol):
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
-        noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """Run one round.
@@ -81,7 +97,6 @@ class Aggregator(Protocol):
             setup: public parameters of the round.
             updates: gives a party's update when its turn comes.
             dropouts: who gets lost, and when.
-            noise: only for tests that compare aggregators; else the aggregator's own.
             before_release: called exactly once if inputs of enough clients are there, with their
                 indices, before any client learns that they are and gives up what opens the sum.
 
@@ -117,7 +132,6 @@ class IdealAggregator:
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
-        noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`; it fails exactly where the real protocol would."""
@@ -126,7 +140,7 @@ class IdealAggregator:
         released = stages.index(Stage.INPUT) + 1
         for stage in stages[: released - 1]:
             check_survivors(setup, dropouts, stage)
-        total, refused, seeds = self._add_up(setup, updates, dropouts, noise or self._noise)
+        total, refused, seeds = self._add_up(setup, updates, dropouts)
         lost = {**dropouts, **dict.fromkeys(refused, Stage.INPUT)}
         survivors = left_after(context.size, lost, Stage.INPUT)
         with explained(refused):
@@ -134,17 +148,10 @@ class IdealAggregator:
             before_release(survivors)
             for stage in stages[released:]:
                 check_survivors(setup, lost, stage)
-        packed = dict.fromkeys(survivors, context.field.packed_bytes(context.length))
-        surplus = context.removed_seeds(len(survivors))
-        removed = {
-            index: tuple(seeds[index][which].material for which in surplus)
-            for index in survivors
-            if surplus
-        }
-        return RoundOutcome(FieldSum(total, survivors, (), removed), packed, refused=refused)
+        return ideal_outcome(setup, total, {index: seeds[index] for index in survivors}, refused)
 
     def _add_up(
-        self, setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts, noise: NoiseSource
+        self, setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts
     ) -> tuple[FieldVector, dict[int, str], dict[int, Sequence[NoiseSeed]]]:
         """The sum over all whose update can be encoded, why the others' cannot, and the seeds."""
         context, pipeline = setup.context, Pipeline(setup)
@@ -158,7 +165,7 @@ class IdealAggregator:
                 update = updates(index)
             except PEER_ERRORS as error:
                 return partial(_raise, error)
-            return partial(pipeline.encode, update, noise(index), seeds[index])
+            return partial(pipeline.encode, update, self._noise(index), seeds[index])
 
         present = left_after(context.size, dropouts, Stage.INPUT)
         results = in_order(map(encode, present), self._executor, ENCODED_AHEAD)
@@ -172,6 +179,29 @@ class IdealAggregator:
 
 def _raise(error: Exception) -> NoReturn:
     raise error
+
+
+def ideal_outcome(
+    setup: RoundSetup,
+    total: FieldVector,
+    seeds: Mapping[int, Sequence[NoiseSeed]],
+    refused: Mapping[int, str],
+) -> RoundOutcome:
+    """A sum, with what survivors give up to take surplus coins off it.
+
+    Args:
+        seeds: removable ones of every survivor, by index in ascending order.
+        refused: parties whose update could not be encoded, and why.
+    """
+    context, survivors = setup.context, tuple(seeds)
+    surplus = context.removed_seeds(len(survivors))
+    removed = {
+        index: tuple(own[which].material for which in surplus)
+        for index, own in seeds.items()
+        if surplus
+    }
+    sent = dict.fromkeys(survivors, context.field.packed_bytes(context.length))
+    return RoundOutcome(FieldSum(total, survivors, (), removed), sent, refused=dict(refused))
 
 
 class RealAggregator:
@@ -211,11 +241,10 @@ class RealAggregator:
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
-        noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`."""
-        announcement, own_noise = setup.announce(), noise or self._noise
+        announcement = setup.announce()
         peers = {
             index: _Peer(
                 RoundClient(
@@ -227,7 +256,7 @@ class RealAggregator:
                 ),
                 announcement,
                 setup.parameters.model_digest,
-                lambda i=index: (updates(i), own_noise(i)),  # type: ignore[misc]
+                lambda i=index: (updates(i), self._noise(i)),  # type: ignore[misc]
             )
             for index, key in enumerate(setup.context.cohort)
         }
@@ -239,29 +268,23 @@ class RealAggregator:
         return outcome
 
 
+@dataclass
 class _Peer:
     """A `RoundClient` with its announcement and its update at hand."""
 
-    def __init__(
-        self,
-        client: RoundClient,
-        announcement: bytes,
-        model_digest: bytes,
-        make_input: Callable[[], tuple[NDArray[Any], NoiseSeed]],
-    ) -> None:
-        self._client = client
-        self._announcement = announcement
-        self._model_digest = model_digest
-        self._make_input = make_input
+    client: RoundClient
+    announcement: bytes
+    model_digest: bytes
+    make_input: Callable[[], tuple[NDArray[Any], NoiseSeed]]
 
     def open(self) -> bytes:
-        return self._client.join(self._announcement, self._model_digest)
+        return self.client.join(self.announcement, self.model_digest)
 
     def receive(self, data: bytes) -> bytes | None:
-        return self._client.receive(data)
+        return self.client.receive(data)
 
     def submit(self) -> bytes:
-        return self._client.submit(*self._make_input())
+        return self.client.submit(*self.make_input())
 
 
 def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from dp import FailureReserve, coins_for_epsilon, noise_multiplier_for_epsilon, quantized_l2_bound
 from dp.coins import MAX_COINS
-from protocol.setup import RoundParameters
+from protocol.parameters import RoundParameters
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, flat_bound
 
@@ -123,16 +123,6 @@ def calibrate(
         tolerated_dropouts=tolerated_dropouts,
         wrap_probability=wrap_probability,
     )
-
-
-def noise_excess(parameters: RoundParameters, goal: PrivacyGoal, fewest_honest: int) -> float:
-    """Variance of the noise beyond that of the Gaussian mechanism, as a share of the latter.
-
-    Of the sum over the fewest honest survivors, whose noise is what the goal asks for; rounding is
-    counted as if its fractions were uniform.
-    """
-    gaussian = (goal.noise_multiplier * parameters.sketch_clip_l2 * parameters.scale) ** 2
-    return fewest_honest * (parameters.coins / 4.0 + ROUNDING_VARIANCE) / gaussian - 1.0
 
 
 @lru_cache(maxsize=1024)

@@ -205,7 +205,7 @@ class RoundClient:
 
         Args:
             update: float32|float64[d].
-            noise: only for tests that compare aggregators; fresh from the system otherwise.
+            noise: fresh from the system; leave it alone except to run the same round twice.
 
         Raises:
             PrivacyError: the update is not finite; the session is aborted.

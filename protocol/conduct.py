@@ -14,9 +14,19 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
-from secagg import FieldSum, Mode, RemoteProtocolError, ServerSession, TooFewSurvivorsError
+from dp import PrivacyError
+from protocol.errors import PolicyError
+from secagg import (
+    FieldSum,
+    Mode,
+    ProtocolError,
+    RemoteProtocolError,
+    ServerSession,
+    TooFewSurvivorsError,
+)
 
 T = TypeVar("T")
 SERVER_PARTY = -1
@@ -42,6 +52,22 @@ class Stage(enum.IntEnum):
 def stages_of(mode: Mode) -> tuple[Stage, ...]:
     """The stages of a round, in order."""
     return tuple(stage for stage in Stage if mode is Mode.ACTIVE or stage is not Stage.CONFIRM)
+
+
+Dropouts = Mapping[int, Stage]
+"""For each lost party, the first message that it does not send."""
+
+NOBODY: Dropouts = MappingProxyType({})
+"""Nobody gets lost."""
+
+
+def left_after(size: int, dropouts: Dropouts, stage: Stage) -> tuple[int, ...]:
+    """Parties that still send the message of a stage."""
+    return tuple(i for i in range(size) if dropouts.get(i, len(Stage)) > stage)
+
+
+PEER_ERRORS = (ProtocolError, PrivacyError, PolicyError)
+"""What a peer may raise and be lost for. Anything else is a mistake in the program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Privacy(Section):
         gt=0,
         description="in place of epsilon: noise of a sum over the clip, as a standard deviation",
     )
-    delta: float = Field(gt=0, lt=1)
+    delta: float = Field(gt=0, lt=1, description="of the same promise")
     clip_l2: float = Field(gt=0, description="bound on an update, in its own units")
     error_share: float = Field(
         default=ERROR_SHARE, gt=0, le=1, description="extra variance over the Gaussian mechanism"
@@ -100,10 +100,12 @@ class Privacy(Section):
 class Cohort(Section):
     """Who takes part in a round, and how many may fail or turn."""
 
-    size: int = Field(ge=2)
-    tolerated_dropouts: int = Field(ge=0)
-    tolerated_colluders: int = Field(ge=0)
-    mode: Literal["active", "semi_honest"] = "active"
+    size: int = Field(ge=2, description="clients invited to a round")
+    tolerated_dropouts: int = Field(ge=0, description="of them, that may vanish")
+    tolerated_colluders: int = Field(ge=0, description="of them, that may work for the server")
+    mode: Literal["active", "semi_honest"] = Field(
+        default="active", description="what the server is trusted with"
+    )
     exact_noise: bool = Field(default=True, description="take surplus noise off again")
 
 
@@ -135,7 +137,7 @@ class Sketch(Section):
         "fixed",
         "two_stage",
     ] = "adapt_norm"
-    rows: int = Field(default=DEFAULT_ROWS, ge=1)
+    rows: int = Field(default=DEFAULT_ROWS, ge=1, description="of a sketch")
     gamma: float | None = Field(default=None, gt=0, description="compression over noise error")
     window: int | None = Field(default=None, ge=1, description="rounds averaged")
     step_factor: float | None = Field(default=None, gt=1, description="most change in a round")

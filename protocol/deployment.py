@@ -9,15 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dp import Event, FourEpsilons, four_epsilons
-from protocol.calibration import ROUNDING_VARIANCE, calibrate
+from protocol.calibration import ROUNDING_VARIANCE
 from protocol.capacity import bits_for
+from protocol.parameters import DIGEST_BYTES, RoundParameters, release_event
 from protocol.plan import GraphPlan, price_graph
-from protocol.setup import (
-    DIGEST_BYTES,
-    RoundParameters,
-    release_event,
-    removal_table,
-)
+from protocol.setup import removal_table
 from protocol.training_plan import TrainingPlan
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec
@@ -103,17 +99,7 @@ def plan_deployment(
     lost = plan.tolerated_dropouts if expected_dropouts is None else expected_dropouts
     if not 0 <= lost <= plan.tolerated_dropouts:
         raise ParameterError("expected_dropouts", lost, f"in 0 .. {plan.tolerated_dropouts}")
-    parameters = calibrate(
-        plan.goal,
-        fewest_honest=plan.fewest_honest,
-        sketch=sketch,
-        clip_l2=plan.clip_l2,
-        tolerated_dropouts=plan.tolerated_dropouts,
-        model_digest=bytes(DIGEST_BYTES),
-        public_seed=PublicSeed(bytes(SEED_BYTES)),
-        error_share=plan.error_share,
-        wrap_probability=plan.wrap_probability,
-    )
+    parameters = plan.calibrate(sketch, bytes(DIGEST_BYTES), PublicSeed(bytes(SEED_BYTES)))
     schedule = plan.schedule(parameters.coins)
     seeds = max(removal_table(schedule), default=0).bit_length()
     bits = bits_for(parameters, plan.cohort, seeds)

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from dp import FourEpsilons, Ledger
 from dp.clipping import clip_l2
-from protocol.adapters.memory import NOBODY, Dropouts
 from protocol.aggregators import Aggregator, UpdateSource
-from protocol.conduct import RoundOutcome, Stage
+from protocol.conduct import NOBODY, Dropouts, RoundOutcome, Stage
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.records import Notes
 from protocol.setup import RoundSetup

@@ -15,10 +15,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from protocol.adapters.memory import NOBODY, PEER_ERRORS, Dropouts
-from protocol.aggregators import NoiseSource, UpdateSource
+from protocol.aggregators import UpdateSource, own_updates
 from protocol.client import RoundClient
 from protocol.conduct import (
+    NOBODY,
+    PEER_ERRORS,
+    Dropouts,
     Exchange,
     Outbound,
     Refusal,
@@ -44,11 +46,6 @@ UpdateMaker = Callable[[RoundSetup], NDArray[Any]]
 """Makes a client's update when it is due: float32|float64[d]."""
 
 
-def own_updates(_: int) -> NDArray[Any]:
-    """In place of an update source: clients elsewhere have updates of their own."""
-    raise LocalProtocolError("clients elsewhere make their own updates")
-
-
 class RemoteAggregator:
     """The server's side of rounds with clients elsewhere. An `Aggregator` for `PrivateTraining`.
 
@@ -66,22 +63,19 @@ class RemoteAggregator:
         setup: RoundSetup,
         updates: UpdateSource = own_updates,
         dropouts: Dropouts = NOBODY,
-        noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`.
 
         Raises:
-            ParameterError: updates, dropouts or noise are given. They are the clients' own, and
-                what is passed here would be ignored.
+            ParameterError: updates or dropouts are given. They are the clients' own, and what is
+                passed here would be ignored.
             LocalProtocolError: the transport delivered the answer of a client that was not asked.
         """
         if updates is not own_updates:
             raise ParameterError("updates", updates, "left out: clients elsewhere make their own")
         if dropouts:
             raise ParameterError("dropouts", dict(dropouts), "empty: clients elsewhere just leave")
-        if noise is not None:
-            raise ParameterError("noise", noise, "left out: clients elsewhere draw their own")
         announcement = setup.announce()
         return conduct(
             ServerSession(setup.context),

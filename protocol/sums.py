@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dp import FourEpsilons, Ledger
-from protocol.adapters.memory import NOBODY, Dropouts
-from protocol.aggregators import Aggregator, UpdateSource
-from protocol.calibration import calibrate
-from protocol.conduct import RoundOutcome
+from protocol.aggregators import Aggregator, UpdateSource, own_updates
+from protocol.calibration import PrivacyGoal
+from protocol.conduct import NOBODY, Dropouts, RoundOutcome
 from protocol.records import Notes, Records
-from protocol.remote import own_updates
 from protocol.setup import RoundSetup
 from protocol.training_plan import TrainingPlan
 from secagg import ParameterError
@@ -80,6 +78,8 @@ class ChargedSums:
         cohort: Sequence[bytes],
         model_digest: bytes,
         clip_l2: float | None = None,
+        goal: PrivacyGoal | None = None,
+        sketch_clip_l2: float | None = None,
     ) -> RoundSetup:
         """The next sum, with a public seed of its own; nothing is announced or charged yet.
 
@@ -88,6 +88,7 @@ class ChargedSums:
             cohort: identity keys, in the order of their indices.
             model_digest: 32-byte hash of what is sent to the cohort for this sum.
             clip_l2: at most the plan's; the plan's if left out.
+            goal, sketch_clip_l2: see `TrainingPlan.calibrate`.
 
         Raises:
             ParameterError: another number of clients than planned, or a clip beyond the plan's.
@@ -95,21 +96,18 @@ class ChargedSums:
         plan = self._plan
         if len(cohort) != plan.cohort:
             raise ParameterError("cohort", f"{len(cohort)} clients", f"{plan.cohort}, as planned")
-        clip = plan.clip_l2 if clip_l2 is None else clip_l2
         # Written so that NaN fails the test.
-        if not clip <= plan.clip_l2:
-            raise ParameterError("clip_l2", clip, f"at most {plan.clip_l2}, as planned")
-        parameters = calibrate(
-            plan.goal,
-            fewest_honest=plan.fewest_honest,
-            sketch=sketch,
-            clip_l2=clip,
-            tolerated_dropouts=plan.tolerated_dropouts,
-            model_digest=model_digest,
-            # Drawn after the size is fixed, or whoever draws could choose collisions.
-            public_seed=PublicSeed(self._rand(SEED_BYTES)),
-            error_share=plan.error_share,
-            wrap_probability=plan.wrap_probability,
+        if clip_l2 is not None and not clip_l2 <= plan.clip_l2:
+            raise ParameterError("clip_l2", clip_l2, f"at most {plan.clip_l2}, as planned")
+        # Drawn after the size is fixed, or whoever draws could choose collisions.
+        seed = PublicSeed(self._rand(SEED_BYTES))
+        parameters = plan.calibrate(
+            sketch,
+            model_digest,
+            seed,
+            goal=goal,
+            clip_l2=clip_l2,
+            sketch_clip_l2=sketch_clip_l2,
         )
         return plan.setup(parameters, cohort, self._session_id, self._attempts)
 

@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp import FourEpsilons, Ledger
-from protocol.adapters.memory import NOBODY, Dropouts
-from protocol.aggregators import Aggregator, UpdateSource
-from protocol.conduct import RoundOutcome
+from protocol.aggregators import Aggregator, UpdateSource, own_updates
+from protocol.conduct import NOBODY, Dropouts, RoundOutcome
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.records import Notes
-from protocol.remote import own_updates
 from protocol.setup import RoundSetup
 from protocol.sums import ChargedSums
 from protocol.training_plan import TrainingPlan

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dp import CoinSchedule, noise_multiplier_for_epsilon
+from dp import CoinSchedule
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from protocol.calibration import ERROR_SHARE, PrivacyGoal
+from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate
 from protocol.capacity import WRAP_PROBABILITY, bits_for
 from protocol.client import ClientPolicy
+from protocol.parameters import RoundParameters
 from protocol.plan import default_graph
-from protocol.setup import RoundParameters, RoundSetup, coin_schedule, removal_table
+from protocol.setup import RoundSetup, coin_schedule, removal_table
 from secagg import (
     Mode,
     ParameterError,
@@ -19,6 +20,7 @@ from secagg import (
     fewest_survivors,
     lowest_threshold,
 )
+from sketch import PublicSeed, SketchSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,36 @@ class TrainingPlan:
             return None
         return coin_schedule(coins, self.cohort, self.minimum_survivors, self.tolerated_colluders)
 
+    def calibrate(
+        self,
+        sketch: SketchSpec,
+        model_digest: bytes,
+        public_seed: PublicSeed,
+        *,
+        goal: PrivacyGoal | None = None,
+        clip_l2: float | None = None,
+        sketch_clip_l2: float | None = None,
+    ) -> RoundParameters:
+        """Parameters of a round of this plan.
+
+        Args:
+            goal: of the round, where rounds take unequal shares; the plan's if left out.
+            clip_l2: of the round; the plan's if left out.
+            sketch_clip_l2: see `protocol.calibration.calibrate`, which this raises as, too.
+        """
+        return calibrate(
+            goal or self.goal,
+            fewest_honest=self.fewest_honest,
+            sketch=sketch,
+            clip_l2=self.clip_l2 if clip_l2 is None else clip_l2,
+            tolerated_dropouts=self.tolerated_dropouts,
+            model_digest=model_digest,
+            public_seed=public_seed,
+            error_share=self.error_share,
+            wrap_probability=self.wrap_probability,
+            sketch_clip_l2=sketch_clip_l2,
+        )
+
     def setup(
         self,
         parameters: RoundParameters,
@@ -149,12 +181,9 @@ class TrainingPlan:
         Args:
             dimension: d, length of what a client sums; None where sums of a round differ in it.
         """
-        goal = self.goal
         return ClientPolicy(
-            minimum_noise_multiplier=noise_multiplier_for_epsilon(
-                goal.epsilon, goal.delta, goal.rounds
-            ),
-            goal=goal,
+            minimum_noise_multiplier=self.goal.noise_multiplier,
+            goal=self.goal,
             minimum_survivors=self.minimum_survivors,
             minimum_colluders=self.tolerated_colluders,
             largest_clip_l2=self.clip_l2,

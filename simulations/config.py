@@ -21,7 +21,9 @@ class Task(Section):
     """The data, how clients share it, and the model."""
 
     data: str = Field(default="digits", description="a data set by name")
-    data_options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    data_options: dict[str, bool | int | float | str] = Field(
+        default_factory=dict, description="arguments of the data set's reader"
+    )
     clients: Literal["dirichlet", "shards", "iid", "natural"] = "dirichlet"
     population: int = Field(ge=2, description="clients that exist")
     dirichlet_alpha: float = Field(
@@ -39,8 +41,10 @@ class Local(Section):
 
     algorithm: Literal["fedavg", "fedsgd"] = "fedavg"
     learning_rate: float | None = Field(default=None, gt=0, description="of fedavg")
-    steps: int | None = Field(default=None, ge=1)
-    epochs: int | None = Field(default=None, ge=1)
+    steps: int | None = Field(default=None, ge=1, description="batches in a round; or else epochs")
+    epochs: int | None = Field(
+        default=None, ge=1, description="passes over a client's examples; or else steps"
+    )
     batch_size: int | None = Field(default=None, ge=1, description="all examples if left out")
 
     def build(self) -> LocalTraining:
@@ -72,7 +76,7 @@ class Server(Section):
     """What the server does with the mean update."""
 
     optimizer: Literal["sgd", "adam"] = "sgd"
-    learning_rate: float = Field(gt=0)
+    learning_rate: float = Field(gt=0, description="of the first round")
     final_learning_rate: float | None = Field(
         default=None, gt=0, description="reached linearly in the last round; constant if left out"
     )
@@ -163,8 +167,8 @@ class RunConfig(Section):
     Masks, coins and rounding are fresh secrets in every run.
     """
 
-    seed: int = Field(ge=0)
-    rounds: int = Field(ge=1)
+    seed: int = Field(ge=0, description="of everything that need not be secret")
+    rounds: int = Field(ge=1, description="of the run")
     task: Task
     local: Local
     server: Server

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from types import MappingProxyType
 from typing import Protocol
 
-from dp import PrivacyError
 from protocol.conduct import (
+    PEER_ERRORS,
     Clock,
+    Dropouts,
     NoClock,
     Outbound,
     Refusal,
@@ -24,17 +24,7 @@ from protocol.conduct import (
     conduct,
     no_hook,
 )
-from protocol.errors import PolicyError
-from secagg import Mode, ProtocolError, ServerSession
-
-Dropouts = Mapping[int, Stage]
-"""For each lost party, the first message that it does not send."""
-
-NOBODY: Dropouts = MappingProxyType({})
-"""Nobody gets lost."""
-
-PEER_ERRORS = (ProtocolError, PrivacyError, PolicyError)
-"""What a peer may raise and be lost for. Anything else is a mistake in the program."""
+from secagg import Mode, ServerSession
 
 
 class Peer(Protocol):
@@ -113,8 +103,3 @@ def _reply(peer: Peer, data: bytes) -> bytes:
         return peer.open()
     answer = peer.receive(data)
     return peer.submit() if answer is None else answer
-
-
-def left_after(size: int, dropouts: Dropouts, stage: Stage) -> tuple[int, ...]:
-    """Parties that still send the message of a stage."""
-    return tuple(i for i in range(size) if dropouts.get(i, len(Stage)) > stage)

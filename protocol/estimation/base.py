@@ -118,26 +118,21 @@ class NoisyMeans(Protocol):
     @property
     def form(self) -> str:
         """`central` or `untrusted`; it stands in every result."""
-        ...
 
     @property
     def task(self) -> MeanTask:
         """Whose mean."""
-        ...
 
     @property
     def epsilon(self) -> float:
         """Spent so far, at the target's delta, by our accountant; zero-out adjacency."""
-        ...
 
     def share_left(self, spent: float) -> float:
         """The share for means, of which a gauge (a norm) took `spent` if it draws on the same
         budget."""
-        ...
 
     def noise_variance(self, spec: SketchSpec, share: float) -> float:
         """What `Released.noise_variance` will be, of a trial if there is a probe; known before."""
-        ...
 
     def require_releases(self, most: int, gauged: bool) -> None:
         """See that so many rounds may follow.
@@ -149,15 +144,12 @@ class NoisyMeans(Protocol):
         Raises:
             ParameterError: the budget was divided for fewer, or without a part for gauges.
         """
-        ...
 
     def mean(self, spec: SketchSpec, share: float) -> Released:
         """One round."""
-        ...
 
     def norm(self, size: int, share: float, failure: float) -> NormReading:
         """One round with a second sketch only, of `size` coordinates and one row."""
-        ...
 
     def trial(
         self, spec: SketchSpec, probe: Probe, share: float, bar: Bar, top: int | None
@@ -171,7 +163,6 @@ class NoisyMeans(Protocol):
             bar: what the error is held against.
             top: keep that many of the largest entries of the decoded mean; None keeps all.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,16 +234,13 @@ class Algorithm(Protocol):
 
     def releases(self, task: MeanTask) -> int:
         """Rounds at most."""
-        ...
 
     @property
     def gauged(self) -> bool:
         """Whether it asks for norms or errors, for which the central form sets epsilon aside."""
-        ...
 
     def run(self, means: NoisyMeans) -> Estimate:
         """Estimate the mean."""
-        ...
 
 
 def step(released: Released | NormReading, words: str, numbers: dict[str, float]) -> Step:
@@ -265,10 +253,10 @@ def finished(means: NoisyMeans, update: Floats, steps: list[Step]) -> Estimate:
     return Estimate(update=update, steps=tuple(steps), form=means.form, epsilon=means.epsilon)
 
 
-def require_positive(name: str, value: float, valid: str = "positive and finite") -> None:
+def require_positive(name: str, value: float) -> None:
     """Raise ParameterError unless a number is positive and finite."""
     if not 0.0 < value < math.inf:
-        raise ParameterError(name, value, valid)
+        raise ParameterError(name, value, "positive and finite")
 
 
 def require_probability(name: str, value: float) -> None:

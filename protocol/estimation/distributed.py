@@ -14,17 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dp import DominationAccountant, Ledger
-from protocol.adapters.memory import Dropouts
+from dp import DominationAccountant, Ledger, replay
 from protocol.aggregators import Aggregator
-from protocol.calibration import ROUNDING_VARIANCE, calibrate
+from protocol.calibration import ROUNDING_VARIANCE
 from protocol.client import ClientPolicy
+from protocol.conduct import NOBODY, Dropouts
 from protocol.estimation.base import Bar, MeanTask, NormReading, Released, Trial
 from protocol.estimation.bounds import squared_norm_excess, squared_norm_upper
 from protocol.estimation.shares import largest_mu, round_goal
 from protocol.pipeline import MeanRelease, Pipeline
-from protocol.records import Records
-from protocol.setup import RoundParameters, RoundSetup
+from protocol.setup import RoundSetup
+from protocol.sums import ChargedSums
 from protocol.training_plan import TrainingPlan
 from secagg import ParameterError
 from secagg.context import SESSION_ID_BYTES
@@ -69,7 +69,7 @@ class DistributedMeans:
         cohort: Sequence[bytes],
         aggregator: Aggregator,
         ledger: Ledger,
-        dropouts: Dropouts | None = None,
+        dropouts: Dropouts = NOBODY,
         model_digest: bytes = _NO_MODEL,
         rand: Rand = os_random,
     ) -> None:
@@ -82,14 +82,11 @@ class DistributedMeans:
         self._task = task
         self._plan = plan
         self._cohort = tuple(cohort)
-        self._aggregator = aggregator
-        self._records = Records(ledger, plan.goal)
-        self._account = DominationAccountant(plan.goal.reserve)
-        self._dropouts = dropouts or {}
+        self._sums = ChargedSums(plan, aggregator, ledger, rand(SESSION_ID_BYTES), rand=rand)
+        self._ledger = ledger
+        self._before = len(ledger.entries())
+        self._dropouts = dropouts
         self._digest = model_digest
-        self._rand = rand
-        self._session = rand(SESSION_ID_BYTES)
-        self._number = 0
 
     @property
     def form(self) -> str:
@@ -104,7 +101,9 @@ class DistributedMeans:
     @property
     def epsilon(self) -> float:
         """Of this estimation's events, against the server with the tolerated colluders."""
-        return self._account.epsilon(self._plan.goal.delta)
+        goal = self._plan.goal
+        events = [entry.event for entry in self._ledger.entries()[self._before :]]
+        return replay(events, DominationAccountant(goal.reserve)).epsilon(goal.delta)
 
     def share_left(self, spent: float) -> float:
         """1 - spent: every release draws on one budget."""
@@ -117,7 +116,13 @@ class DistributedMeans:
 
     def noise_variance(self, spec: SketchSpec, share: float) -> float:
         """Of the decoded sketch's coordinates if nobody drops out, rounding included."""
-        parameters = self._parameters(spec, share, PublicSeed(bytes(SEED_BYTES)))
+        parameters = self._plan.calibrate(
+            spec,
+            self._digest,
+            PublicSeed(bytes(SEED_BYTES)),
+            goal=round_goal(self._plan.goal, share),
+            sketch_clip_l2=roomy_clip(self._plan.clip_l2, spec),
+        )
         schedule = self._plan.schedule(parameters.coins)
         coins = parameters.coins if schedule is None else schedule.kept_coins(0)
         one = coins / 4.0 + ROUNDING_VARIANCE
@@ -189,38 +194,17 @@ class DistributedMeans:
         )
 
     def _round(self, spec: SketchSpec, share: float) -> _Round:
-        # The seed is drawn after the size is fixed, or whoever draws could choose collisions.
-        parameters = self._parameters(spec, share, PublicSeed(self._rand(SEED_BYTES)))
-        setup = self._plan.setup(parameters, self._cohort, self._session, self._number)
-        charge = self._records.prepare(setup, self._number, {"share": share})
-        # A number that was announced is used up, or a client would answer one round twice.
-        self._number += 1
-
-        def pay(survivors: Sequence[int]) -> None:
-            charge(survivors)
-            # A round that fails from here on has been paid for all the same.
-            self._account.compose(setup.events(len(survivors)).server)
-
-        outcome = self._aggregator.run(
-            setup, self._task.updates, self._dropouts, before_release=pay
+        setup = self._sums.setup(
+            spec,
+            self._cohort,
+            self._digest,
+            goal=round_goal(self._plan.goal, share),
+            sketch_clip_l2=roomy_clip(self._plan.clip_l2, spec),
         )
-        charge.settle(outcome.total.survivors)
+        outcome = self._sums.run(
+            setup, self._sums.attempts, self._task.updates, self._dropouts, {"share": share}
+        )
         return _Round(setup, Pipeline(setup).decode(outcome.total))
-
-    def _parameters(self, spec: SketchSpec, share: float, seed: PublicSeed) -> RoundParameters:
-        plan = self._plan
-        return calibrate(
-            round_goal(plan.goal, share),
-            fewest_honest=plan.fewest_honest,
-            sketch=spec,
-            clip_l2=plan.clip_l2,
-            tolerated_dropouts=plan.tolerated_dropouts,
-            model_digest=self._digest,
-            public_seed=seed,
-            error_share=plan.error_share,
-            wrap_probability=plan.wrap_probability,
-            sketch_clip_l2=roomy_clip(plan.clip_l2, spec),
-        )
 
     def _released(self, done: _Round) -> Released:
         spec = done.setup.parameters.sketch

@@ -1,24 +1,27 @@
-"""A small cohort with everything that a round needs."""
+"""Cohorts with everything that a round needs; and the helpers beside the tests, importable."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dp import NoiseSeed
-from protocol.setup import (
-    RoundParameters,
-    RoundSetup,
-    bits_for,
-    coin_schedule,
-    removal_table,
-)
+from dp import Ledger, NoiseSeed
+from protocol.capacity import bits_for
+from protocol.parameters import RoundParameters
+from protocol.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Identity, Mode, SessionContext, lowest_threshold
 from sketch import PublicSeed, SketchSpec, spec_for_size
+
+# Tests are collected in importlib mode, where a folder of tests is not on the path by itself.
+_HERE = str(Path(__file__).parent)
+if _HERE not in sys.path:
+    sys.path.insert(0, _HERE)
 
 DIMENSION = 200
 COHORT = 6
@@ -31,6 +34,25 @@ def identities() -> list[Identity]:
     """Fixed identities, so that runs repeat."""
     raw = [hashlib.sha256(b"identity %d" % i).digest() for i in range(COHORT)]
     return [Identity.from_private_bytes(key) for key in raw]
+
+
+@pytest.fixture
+def registry(identities: list[Identity]) -> frozenset[bytes]:
+    """All of their public keys."""
+    return frozenset(identity.public for identity in identities)
+
+
+@pytest.fixture(scope="session")
+def cohort() -> list[Identity]:
+    """Twelve clients, for runs of many rounds: see `training_doubles`."""
+    return [Identity.from_private_bytes(hashlib.sha256(b"t%d" % i).digest()) for i in range(12)]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """Open and empty."""
+    with Ledger.open(tmp_path / "ledger.jsonl") as opened:
+        yield opened
 
 
 @pytest.fixture

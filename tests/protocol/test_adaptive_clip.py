@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 import pytest
+from training_doubles import MODEL, keys, plan_of
 
-from dp import Ledger, NonFiniteUpdateError
+from dp import NonFiniteUpdateError
 from dp.minimal_clip import ClipController
 from protocol.adaptive_clip import (
     AdaptiveClipTraining,
@@ -18,14 +19,11 @@ from protocol.adaptive_clip import (
     starting,
 )
 from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
 from protocol.training import PrivateTraining
-from protocol.training_plan import TrainingPlan
 from secagg import Identity, ParameterError
 from sketch.controllers import FixedRate
 
 N, D, ROUNDS = 100, 40, 14
-MODEL = bytes(32)
 VOTE = Vote(share=0.05, rate=0.6)
 CONTROLLER = ClipController(smallest=0.01, largest=3.0, window=3)
 
@@ -35,20 +33,8 @@ def crowd():
     return [hashlib.sha256(b"a%d" % i).digest() for i in range(N)]
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger.open(tmp_path / "ledger.jsonl") as opened:
-        yield opened
-
-
 def plan(cohort=N, epsilon=100.0, clip_l2=4.0):
-    return TrainingPlan(
-        goal=PrivacyGoal(epsilon, 1e-5, ROUNDS),
-        cohort=cohort,
-        tolerated_dropouts=cohort // 4,
-        tolerated_colluders=1,
-        clip_l2=clip_l2,
-    )
+    return plan_of(ROUNDS, epsilon, cohort=cohort, tolerated_dropouts=cohort // 4, clip_l2=clip_l2)
 
 
 def training(ledger, *, made=None, inner=None, clip=1.0, threshold=None, controller=CONTROLLER):
@@ -161,7 +147,7 @@ def test_the_real_protocol_runs_it(ledger):
     run = training(
         ledger, made=made, inner=RealAggregator(people, made.client_policy(D + 1)), clip=0.3
     )
-    result = run.run_round([person.public for person in people], MODEL, lambda _: 0.2 * DIRECTION)
+    result = run.run_round(keys(people), MODEL, lambda _: 0.2 * DIRECTION)
     assert result.update.shape == (D,)
     assert isinstance(run.state, ClippingState)
     assert run.state.clip.clip != 0.3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 import numpy as np
@@ -37,8 +38,8 @@ def test_real_and_ideal_agree_bit_for_bit(
     make_setup, identities, updates, noise, mode, size, dropouts
 ):
     setup = make_setup(mode=mode, size=size)
-    ideal = IdealAggregator().run(setup, updates, dropouts, noise)
-    real = RealAggregator(identities, OPEN_POLICY).run(setup, updates, dropouts, noise)
+    ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
+    real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
     assert real.total.survivors == ideal.total.survivors
     assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
 
@@ -69,14 +70,14 @@ def test_they_agree_with_removable_noise(
 
     with monkeypatch.context() as patch:
         patch.setattr(Pipeline, "encode", watched)
-        real = RealAggregator(identities, OPEN_POLICY).run(setup, updates, dropouts, noise)
+        real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
 
     def again(index, count):
         (seeds,) = [seeds for update, seeds in drawn if np.array_equal(update, updates(index))]
         assert len(seeds) == count
         return seeds
 
-    ideal = IdealAggregator(again).run(setup, updates, dropouts, noise)
+    ideal = IdealAggregator(again, noise).run(setup, updates, dropouts)
     assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
     assert real.total.removed == ideal.total.removed
     pipeline = Pipeline(setup)
@@ -89,14 +90,14 @@ def test_any_dropouts_give_the_ideal_sum_or_the_ideal_abort(
     make_setup, identities, updates, noise, dropouts, active
 ):
     setup = make_setup(mode=Mode.ACTIVE if active else Mode.SEMI_HONEST)
-    real = RealAggregator(identities, OPEN_POLICY)
+    real = RealAggregator(identities, OPEN_POLICY, noise=noise)
     try:
-        ideal = IdealAggregator().run(setup, updates, dropouts, noise)
+        ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
     except TooFewSurvivorsError:
         with pytest.raises(TooFewSurvivorsError):
-            real.run(setup, updates, dropouts, noise)
+            real.run(setup, updates, dropouts)
         return
-    outcome = real.run(setup, updates, dropouts, noise)
+    outcome = real.run(setup, updates, dropouts)
     assert outcome.total.survivors == ideal.total.survivors
     assert np.array_equal(outcome.total.vector.elements, ideal.total.vector.elements)
 
@@ -119,28 +120,32 @@ def test_bytes_are_counted_in_both_directions(make_setup, identities, updates):
 
 def test_an_executor_changes_nothing(make_setup, identities, updates, noise):
     setup = make_setup()
-    plain = RealAggregator(identities, OPEN_POLICY).run(setup, updates, {}, noise)
+    plain = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, {})
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        spread = RealAggregator(identities, OPEN_POLICY, executor=pool).run(
-            setup, updates, {}, noise
-        )
+        spread = RealAggregator(identities, OPEN_POLICY, pool, noise=noise).run(setup, updates, {})
     assert np.array_equal(plain.total.vector.elements, spread.total.vector.elements)
 
 
 @pytest.fixture(params=["ideal", "real"])
-def aggregator(request, identities):
-    if request.param == "ideal":
-        return IdealAggregator()
-    return RealAggregator(identities, OPEN_POLICY)
+def make_aggregator(request, identities):
+    real = partial(RealAggregator, identities, OPEN_POLICY)
+    return IdealAggregator if request.param == "ideal" else real
+
+
+@pytest.fixture
+def aggregator(make_aggregator):
+    return make_aggregator()
 
 
 @pytest.mark.parametrize("bad", [np.full(200, np.nan), np.full(200, np.inf), np.zeros(199)])
-def test_a_bad_update_loses_its_client_and_no_other(make_setup, updates, noise, aggregator, bad):
+def test_a_bad_update_loses_its_client_and_no_other(
+    make_setup, updates, noise, make_aggregator, bad
+):
     def poisoned(index):
         return bad if index == 2 else updates(index)
 
-    outcome = aggregator.run(make_setup(), poisoned, {}, noise)
-    without = IdealAggregator().run(make_setup(), updates, {2: Stage.INPUT}, noise)
+    outcome = make_aggregator(noise=noise).run(make_setup(), poisoned, {})
+    without = IdealAggregator(noise=noise).run(make_setup(), updates, {2: Stage.INPUT})
     assert outcome.total.survivors == (0, 1, 3, 4, 5)
     assert np.array_equal(outcome.total.vector.elements, without.total.vector.elements)
     assert list(outcome.refused) == [2]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from training_doubles import keys, plan_of
 
-from dp import Ledger
 from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy, RoundClient
 from protocol.conduct import stages_of
 from protocol.pipeline import Pipeline
 from protocol.training import PrivateTraining
-from protocol.training_plan import TrainingPlan
 from secagg import RemoteProtocolError, ServerSession
 from sketch import Probe, SketchKind, SketchSpec
 from sketch.controllers import ControllerState, Decision, Rationale, ReleasedStats
@@ -53,47 +49,38 @@ class Scripted:
 def test_both_aggregators_agree_bit_for_bit(make_setup, identities, updates, noise, spec):
     setup = make_setup(sketch=spec, removable=False)
     assert setup.context.length == spec.size
-    real = RealAggregator(identities, OPEN_POLICY).run(setup, updates, {}, noise)
-    ideal = IdealAggregator().run(setup, updates, {}, noise)
+    real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, {})
+    ideal = IdealAggregator(noise=noise).run(setup, updates, {})
     assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
 
 
-def test_rounds_of_a_run_have_the_shapes_that_were_decided(identities, tmp_path: Path):
+def test_rounds_of_a_run_have_the_shapes_that_were_decided(identities, ledger):
     """And release the mean, with a squared error of at most six times what is expected."""
-    goal = PrivacyGoal(epsilon=100.0, delta=1e-6, rounds=len(SPECS))
-    plan = TrainingPlan(
-        goal=goal,
-        cohort=len(identities),
-        tolerated_dropouts=1,
-        tolerated_colluders=0,
-        clip_l2=1.0,
-    )
+    few = {"tolerated_dropouts": 1, "tolerated_colluders": 0}
+    plan = plan_of(len(SPECS), 100.0, cohort=len(identities), **few)
     mean, controller = np.full(D, 0.5 / np.sqrt(D)), Scripted()
-    cohort = [identity.public for identity in identities]
-    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
-        real = RealAggregator(identities, plan.client_policy(D))
-        training = PrivateTraining(plan, D, controller, real, ledger)
-        for number, spec in enumerate(SPECS):
-            result = training.run_round(cohort, bytes(32), lambda _: mean, {})
-            assert result.setup.parameters.sketch == spec
-            assert result.setup.context.length == spec.size
-            noise = result.release.noise_variance / spec.main_weight**2
-            # Copies are noisier by M each, and their median by no more.
-            hashing = 0.0 if spec.main_size == D else 0.25 * spec.copies / spec.main_size
-            expected = D * (hashing + noise * spec.copies)
-            assert np.sum((result.release.update - mean) ** 2) < 6.0 * expected
-            shown = controller.shown[number]
-            assert shown.size == spec.main_size
-            assert (shown.probe is None) == (spec.probe is None)
-            assert (shown.previous_inner is None) == (number == 0)
+    real = RealAggregator(identities, plan.client_policy(D))
+    training = PrivateTraining(plan, D, controller, real, ledger)
+    for number, spec in enumerate(SPECS):
+        result = training.run_round(keys(identities), bytes(32), lambda _: mean, {})
+        assert result.setup.parameters.sketch == spec
+        assert result.setup.context.length == spec.size
+        noise = result.release.noise_variance / spec.main_weight**2
+        # Copies are noisier by M each, and their median by no more.
+        hashing = 0.0 if spec.main_size == D else 0.25 * spec.copies / spec.main_size
+        expected = D * (hashing + noise * spec.copies)
+        assert np.sum((result.release.update - mean) ** 2) < 6.0 * expected
+        shown = controller.shown[number]
+        assert shown.size == spec.main_size
+        assert (shown.probe is None) == (spec.probe is None)
+        assert (shown.previous_inner is None) == (number == 0)
 
 
 @pytest.mark.parametrize("changed", range(1, len(SPECS)))
 def test_a_client_that_was_told_another_shape_cannot_contribute(
-    make_setup, identities, updates, changed
+    make_setup, identities, registry, updates, changed
 ):
     """Its messages are bound to another context; the others finish without it."""
-    registry = frozenset(identity.public for identity in identities)
     told = [make_setup(sketch=SPECS[0])] * len(identities)
     told[2] = make_setup(sketch=SPECS[changed], bits=told[0].context.bits)
     clients = [RoundClient(identity, registry, OPEN_POLICY) for identity in identities]

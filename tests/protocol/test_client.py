@@ -35,8 +35,25 @@ OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
 
 
 @pytest.fixture
-def registry(identities):
-    return frozenset(identity.public for identity in identities)
+def ready(make_setup, identities, registry):
+    """Makes a client that has received its shares and waits for its update, and its server."""
+
+    def make(setup=None, history=None):
+        setup = setup or make_setup()
+        clients = [
+            RoundClient(identity, registry, OPEN_POLICY, None if index else history)
+            for index, identity in enumerate(identities)
+        ]
+        server = ServerSession(setup.context)
+        for index, client in enumerate(clients):
+            server.receive_bytes(index, client.join(setup.announce(), bytes(32)))
+        for index, data in server.close_round_bytes():
+            server.receive_bytes(index, clients[index].receive(data))
+        for index, data in server.close_round_bytes():
+            assert clients[index].receive(data) is None
+        return clients[0], server
+
+    return make
 
 
 def colluding(setup, colluders=1):
@@ -53,23 +70,6 @@ class TestClient:
     def client(self, identities, registry, **policy):
         values = {"minimum_noise_multiplier": 0.0, **policy}
         return RoundClient(identities[0], registry, ClientPolicy(**values))
-
-    def ready(self, make_setup, identities, registry, updates, setup=None, history=None):
-        """A client that has received its shares and waits for its update."""
-        setup = setup or make_setup()
-        histories = [history, *[None] * 5]
-        clients = [
-            RoundClient(identity, registry, OPEN_POLICY, past)
-            for identity, past in zip(identities, histories, strict=True)
-        ]
-        server = ServerSession(setup.context)
-        for index, client in enumerate(clients):
-            server.receive_bytes(index, client.join(setup.announce(), bytes(32)))
-        for index, data in server.close_round_bytes():
-            server.receive_bytes(index, clients[index].receive(data))
-        for index, data in server.close_round_bytes():
-            assert clients[index].receive(data) is None
-        return clients[0], server
 
     @pytest.mark.parametrize(
         ("policy", "parameter"),
@@ -129,30 +129,25 @@ class TestClient:
         ("update", "error"),
         [(np.full(200, np.nan), NonFiniteUpdateError), (np.zeros(199), ParameterError)],
     )
-    def test_a_bad_update_aborts_the_session(
-        self, make_setup, identities, registry, updates, update, error
-    ):
-        client, server = self.ready(make_setup, identities, registry, updates)
+    def test_a_bad_update_aborts_the_session(self, ready, updates, update, error):
+        client, server = ready()
         with pytest.raises(error):
             client.submit(update)
         with pytest.raises(SessionAbortedError):
             client.submit(updates(0))
         assert 0 not in server.answered
 
-    def test_garbage_from_the_server_aborts_the_session(
-        self, make_setup, identities, registry, updates
-    ):
-        client, _ = self.ready(make_setup, identities, registry, updates)
+    def test_garbage_from_the_server_aborts_the_session(self, ready, updates):
+        client, _ = ready()
         with pytest.raises(RemoteProtocolError):
             client.receive(b"\x01garbage")
         with pytest.raises(SessionAbortedError):
             client.submit(updates(0))
 
 
-def test_one_client_with_another_model_cannot_contribute(make_setup, identities, updates, noise):
+def test_one_client_with_another_model_cannot_contribute(make_setup, identities, registry):
     """Model inconsistency: the digest differs, so its very first signature is refused."""
     setup = make_setup()
-    registry = frozenset(identity.public for identity in identities)
     server = ServerSession(setup.context)
     client = RoundClient(identities[0], registry, OPEN_POLICY)
     advertisement = client.join(setup.announce(), b"\x01" * 32)
@@ -268,22 +263,12 @@ class TestHistory:
         with pytest.raises(PolicyError):
             history.answer(make_setup(coins=0))
 
-    def test_rounds_joined_side_by_side_cannot_overspend(
-        self, make_setup, identities, registry, updates
-    ):
+    def test_rounds_joined_side_by_side_cannot_overspend(self, make_setup, ready, updates):
         setup = make_setup(coins=20_000)
         one = epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, 1))
         history = ClientHistory(PrivacyGoal(one, 1e-5, 1))
         first, second = (
-            TestClient().ready(
-                make_setup,
-                identities,
-                registry,
-                updates,
-                setup=make_setup(coins=20_000, round_number=number),
-                history=history,
-            )[0]
-            for number in range(2)
+            ready(make_setup(coins=20_000, round_number=number), history)[0] for number in range(2)
         )
         assert history.epsilon == 0.0
         assert first.submit(updates(0))
@@ -293,18 +278,9 @@ class TestHistory:
         with pytest.raises(SessionAbortedError):
             second.submit(updates(0))
 
-    def test_an_update_that_was_never_sent_costs_nothing(
-        self, make_setup, identities, registry, updates
-    ):
+    def test_an_update_that_was_never_sent_costs_nothing(self, make_setup, ready, updates):
         history = ClientHistory(PrivacyGoal(1e6, 1e-5, 9))
-        client, _ = TestClient().ready(
-            make_setup,
-            identities,
-            registry,
-            updates,
-            setup=make_setup(coins=9000),
-            history=history,
-        )
+        client, _ = ready(make_setup(coins=9000), history)
         with pytest.raises(NonFiniteUpdateError):
             client.submit(np.full(200, np.nan))
         with pytest.raises(SessionAbortedError):
@@ -312,9 +288,7 @@ class TestHistory:
         assert history.epsilon == 0.0
 
 
-def test_every_submission_draws_its_own_noise(
-    make_setup, identities, registry, updates, monkeypatch
-):
+def test_every_submission_draws_its_own_noise(make_setup, ready, updates, monkeypatch):
     """The vectors before masking: the same update twice, and hardly a coordinate alike."""
     encoded = []
     encode = Pipeline.encode
@@ -325,9 +299,7 @@ def test_every_submission_draws_its_own_noise(
 
     monkeypatch.setattr(Pipeline, "encode", watched)
     for number in range(2):
-        client, _ = TestClient().ready(
-            make_setup, identities, registry, updates, setup=make_setup(round_number=number)
-        )
+        client, _ = ready(make_setup(round_number=number))
         client.submit(updates(0))
     # The noise of 101 coins repeats in a coordinate with probability 0.056.
     assert np.count_nonzero(encoded[0].elements == encoded[1].elements) < 60

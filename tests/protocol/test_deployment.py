@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from training_doubles import keys, plan_of
 
 from dp import Ledger
 from protocol.aggregators import IdealAggregator, RealAggregator
@@ -16,7 +17,6 @@ from protocol.calibration import PrivacyGoal
 from protocol.conduct import Stage
 from protocol.deployment import plan_deployment
 from protocol.training import PrivateTraining
-from protocol.training_plan import TrainingPlan
 from secagg import Identity, ParameterError
 from sketch import SketchSpec, spec_for_size
 from sketch.controllers import FixedRate
@@ -37,19 +37,9 @@ def cohort():
     return [Identity.from_private_bytes(hashlib.sha256(b"d%d" % i).digest()) for i in range(N)]
 
 
-def keys(people):
-    return [person.public for person in people]
-
-
 def plan(**overrides):
-    values = {
-        "goal": PrivacyGoal(6.0, 1e-5, 12),
-        "cohort": N,
-        "tolerated_dropouts": LOST,
-        "tolerated_colluders": 1,
-        "clip_l2": 0.5,
-    }
-    return TrainingPlan(**{**values, **overrides})
+    values = {"cohort": N, "tolerated_dropouts": LOST, "clip_l2": 0.5}
+    return plan_of(12, 6.0, **{**values, **overrides})
 
 
 def update(index):

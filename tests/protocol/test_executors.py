@@ -63,9 +63,9 @@ def test_the_sum_is_the_same(make_setup, identities, updates, noise, executor, m
     """Agreement on keys and masks by coordinate range both run elsewhere."""
     monkeypatch.setattr(unmask, "MIN_RANGE", 20)
     setup, counted = make_setup(), Counted(executor)
-    plain = RealAggregator(identities, OPEN_POLICY).run(setup, updates, LOST, noise).total
-    spread = RealAggregator(identities, OPEN_POLICY, executor=counted)
-    total = spread.run(setup, updates, LOST, noise).total
+    plain = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, LOST).total
+    spread = RealAggregator(identities, OPEN_POLICY, counted, noise=noise)
+    total = spread.run(setup, updates, LOST).total
     assert total.survivors == plain.survivors == (0, 2, 3, 5)
     assert np.array_equal(total.vector.elements, plain.vector.elements)
     ranges = executor_width(executor)

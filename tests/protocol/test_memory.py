@@ -24,11 +24,10 @@ OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
 
 
 @pytest.fixture
-def make_peers(identities, updates, noise):
+def make_peers(identities, registry, updates, noise):
     """Peers of a round, with an update and repeatable noise each."""
 
     def make(setup):
-        registry = frozenset(identity.public for identity in identities)
         return {
             index: _Peer(
                 RoundClient(identity, registry, OPEN_POLICY),
@@ -100,7 +99,7 @@ def test_a_damaged_message_loses_its_sender_and_the_sum_is_exact(
     peers = make_peers(setup)
     peers[2] = Tamperer(peers[2], stage, change)
     outcome = MemoryRound(ServerSession(setup.context), setup.context.mode, peers, {}).run()
-    ideal = IdealAggregator().run(setup, updates, {2: stage}, noise)
+    ideal = IdealAggregator(noise=noise).run(setup, updates, {2: stage})
     assert outcome.total.survivors == ideal.total.survivors
     assert (2 in outcome.total.survivors) == (stage > Stage.INPUT)
     assert np.array_equal(outcome.total.vector.elements, ideal.total.vector.elements)

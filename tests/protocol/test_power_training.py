@@ -6,12 +6,12 @@ import hashlib
 
 import numpy as np
 import pytest
+from training_doubles import MODEL, Killed9Error, KilledIn, N, Secrets, keys, plan_of
 
 from dp import (
     BudgetExceededError,
     DominationAccountant,
     Ledger,
-    NoiseSeed,
     NonFiniteUpdateError,
     replay,
 )
@@ -19,25 +19,18 @@ from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal
 from protocol.conduct import Stage
 from protocol.power_training import PowerTraining, bases_digest, factors_of
-from protocol.training_plan import TrainingPlan
-from secagg import Identity, ParameterError, TooFewSurvivorsError
+from secagg import ParameterError, TooFewSurvivorsError
 from sketch import PublicSeed
 from sketch.factors import Factors, FactorShapes
 from sketch.layers import LayerShapes
 from sketch.power_factors import LeftFactorMap
 
-N, RANK = 12, 2
+RANK = 2
 SHAPES = FactorShapes(LayerShapes((("a", (20, 15)), ("bias", (7,)), ("c", (12, 10)))), RANK)
 D = SHAPES.layers.dimension
-MODEL = bytes(32)
 CROWD = 300
 LOOSE = {"epsilon": 400.0, "error_share": 1.0, "cohort": CROWD}
 """Next to no noise in the mean."""
-
-
-@pytest.fixture(scope="module")
-def cohort():
-    return [Identity.from_private_bytes(hashlib.sha256(b"p%d" % i).digest()) for i in range(N)]
 
 
 @pytest.fixture(scope="module")
@@ -45,50 +38,8 @@ def crowd():
     return [hashlib.sha256(b"c%d" % i).digest() for i in range(CROWD)]
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger.open(tmp_path / "ledger.jsonl") as opened:
-        yield opened
-
-
-def keys(people):
-    return [person.public for person in people]
-
-
-def plan(rounds=2, epsilon=8.0, **overrides):
-    values = {
-        "goal": PrivacyGoal(epsilon, 1e-5, 2 * rounds),
-        "cohort": N,
-        "tolerated_dropouts": 3,
-        "tolerated_colluders": 1,
-        "clip_l2": 1.0,
-    }
-    return TrainingPlan(**{**values, **overrides})
-
-
-class Secrets:
-    """All secrets of a sum from its number, as a simulator derives them from a stored key."""
-
-    attempt = 0
-
-    def begin(self, attempt):
-        self.attempt = attempt
-
-    def _bytes(self, label, count):
-        return hashlib.shake_256(f"{self.attempt} {label}".encode()).digest(count)
-
-    def noise(self, index):
-        return NoiseSeed(self._bytes(f"noise {index}", 32))
-
-    def removable(self, index, count):
-        return [NoiseSeed(self._bytes(f"removable {index} {i}", 32)) for i in range(count)]
-
-    def rand_of(self, index):
-        used = iter(range(10**6))
-        return lambda count: self._bytes(f"client {index} {next(used)}", count)
-
-    def public(self, count):
-        return self._bytes("public", count)
+def plan(rounds=2, **overrides):
+    return plan_of(2 * rounds, **overrides)
 
 
 def low_rank(seed):
@@ -110,14 +61,6 @@ def same(_):
     return SIGNAL
 
 
-def aggregator(kind, cohort, secrets, made):
-    if kind == "ideal":
-        return IdealAggregator(secrets.removable, secrets.noise)
-    return RealAggregator(
-        cohort, made.client_policy(None), noise=secrets.noise, rand_of=secrets.rand_of
-    )
-
-
 def training(ledger, made, inner=None, secrets=None, state=None):
     extra = {} if secrets is None else {"rand": secrets.public, "before_sum": secrets.begin}
     return PowerTraining(made, SHAPES, inner or IdealAggregator(), ledger, state, **extra)
@@ -125,7 +68,7 @@ def training(ledger, made, inner=None, secrets=None, state=None):
 
 def test_a_mean_of_low_rank_comes_back_whole(crowd, ledger):
     secrets = Secrets()
-    inner = IdealAggregator(secrets.removable, secrets.noise)
+    inner = secrets.aggregator()
     run = training(ledger, plan(**LOOSE), inner, secrets)
     result = run.run_round(crowd, MODEL, same)
     assert np.linalg.norm(result.update - SIGNAL) < 0.1 * np.linalg.norm(SIGNAL)
@@ -137,7 +80,7 @@ def test_a_mean_of_low_rank_comes_back_whole(crowd, ledger):
 def test_bases_of_a_round_begin_the_next(crowd, ledger):
     """Power iteration over rounds: what is kept nears the largest directions."""
     secrets = Secrets()
-    inner = IdealAggregator(secrets.removable, secrets.noise)
+    inner = secrets.aggregator()
     run = training(ledger, plan(rounds=6, **LOOSE), inner, secrets)
     rng = np.random.default_rng(5)
     parts = []
@@ -167,7 +110,9 @@ def test_the_real_protocol_sums_the_same_integers(cohort, tmp_path):
     for kind in ("ideal", "real"):
         made, secrets = plan(exact_noise=False), Secrets()
         with Ledger.open(tmp_path / f"{kind}.jsonl") as ledger:
-            run = training(ledger, made, aggregator(kind, cohort, secrets, made), secrets)
+            run = training(
+                ledger, made, secrets.aggregator(kind, cohort, made.client_policy(None)), secrets
+            )
             results.append(run.run_round(keys(cohort), MODEL, updates.__getitem__, lost))
     ideal, real = results
     assert np.array_equal(ideal.update, real.update)
@@ -207,33 +152,15 @@ def test_the_sums_have_noise_of_their_own(cohort, ledger):
     assert first != second
 
 
-class Killed9Error(Exception):
-    """The process was killed."""
-
-
-class KilledIn:
-    """An aggregator whose process dies once sum number `last` is charged."""
-
-    def __init__(self, inner, last):
-        self.inner, self.left = inner, last
-
-    def run(self, setup, updates, dropouts, noise=None, before_release=None):
-        outcome = self.inner.run(setup, updates, dropouts, before_release=before_release)
-        self.left -= 1
-        if not self.left:
-            raise Killed9Error
-        return outcome
-
-
 @pytest.mark.parametrize("last", [1, 2])
 def test_an_interrupted_round_is_paid_for_once(cohort, tmp_path, last):
     made, secrets = plan(), Secrets()
     with Ledger.open(tmp_path / "whole.jsonl") as ledger:
-        inner = aggregator("ideal", cohort, secrets, made)
+        inner = secrets.aggregator()
         expected = training(ledger, made, inner, secrets).run_round(keys(cohort), MODEL, same)
     secrets = Secrets()
     with Ledger.open(tmp_path / "cut.jsonl") as ledger:
-        inner = aggregator("ideal", cohort, secrets, made)
+        inner = secrets.aggregator()
         run = training(ledger, made, KilledIn(inner, last), secrets)
         state = run.state
         with pytest.raises(Killed9Error):

@@ -11,7 +11,6 @@ from dp import (
     BinomialRelease,
     BudgetExceededError,
     DominationAccountant,
-    Ledger,
     UnsupportedEventError,
 )
 from dp.ledger import MAX_LINE_BYTES
@@ -36,12 +35,6 @@ def epsilon_of(goal, *events):
     for event in events:
         accountant.compose(event)
     return accountant.epsilon(goal.delta)
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger.open(tmp_path / "ledger.jsonl") as opened:
-        yield opened
 
 
 @pytest.fixture

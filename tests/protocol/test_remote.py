@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from training_doubles import MODEL, keys, plan_of
 
-from dp import Ledger, LedgerError, NonFiniteUpdateError, PrivacyError
-from protocol.adapters.memory import PEER_ERRORS
-from protocol.aggregators import IdealAggregator
-from protocol.calibration import PrivacyGoal
+from dp import LedgerError, NonFiniteUpdateError, PrivacyError
+from protocol.aggregators import IdealAggregator, own_updates
 from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import Refusal, Stage
+from protocol.conduct import PEER_ERRORS, Refusal, Stage
 from protocol.errors import PolicyError
 from protocol.history import ClientHistory
 from protocol.pipeline import Pipeline
@@ -25,11 +24,9 @@ from protocol.remote import (
     RemoteClient,
     answer_or_refuse,
     open_answer,
-    own_updates,
     refuse,
 )
 from protocol.training import PrivateTraining
-from protocol.training_plan import TrainingPlan
 from secagg import (
     LocalProtocolError,
     Mode,
@@ -45,7 +42,6 @@ from secagg.transitions import ClientPhase
 from sketch.controllers import FixedRate
 
 OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
-MODEL = bytes(32)
 
 
 class Elsewhere:
@@ -100,7 +96,7 @@ class Repeatable(RoundClient):
 def exact(setup, updates, noise, lost):
     """The ideal functionality's sum, or None where it has too few survivors."""
     try:
-        return IdealAggregator().run(setup, updates, lost, noise).total
+        return IdealAggregator(noise=noise).run(setup, updates, lost).total
     except TooFewSurvivorsError:
         return None
 
@@ -294,7 +290,6 @@ class TestServer:
         [
             ("updates", lambda index: np.zeros(200)),
             ("dropouts", {0: Stage.SHARE}),
-            ("noise", lambda index: None),
         ],
     )
     def test_what_would_be_ignored_is_refused(self, make_setup, name, given):
@@ -387,24 +382,16 @@ class TestServer:
         assert len(outcome.total.survivors) == 6
         assert len(uploads) == 6 * 5 and most == 1
 
-    def test_a_training_runs_with_public_keys_only(self, identities, tmp_path):
+    def test_a_training_runs_with_public_keys_only(self, identities, ledger, tmp_path):
         """The server holds no identity and no update, and pays like any other."""
-        plan = TrainingPlan(
-            goal=PrivacyGoal(8.0, 1e-5, 2),
-            cohort=6,
-            tolerated_dropouts=1,
-            tolerated_colluders=0,
-            clip_l2=1.0,
-        )
+        plan = plan_of(2, cohort=6, tolerated_dropouts=1, tolerated_colluders=0)
         transport = Elsewhere(
             identities, lambda _: np.full(50, 0.05), tmp_path, lost={2: Stage.CONFIRM}
         )
-        cohort = [identity.public for identity in identities]
-        with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
-            server = RemoteAggregator(transport.exchange)
-            training = PrivateTraining(plan, 50, FixedRate(1.0), server, ledger)
-            results = [training.run_round(cohort, MODEL) for _ in range(2)]
-            assert len(ledger.entries()) == 2
+        server = RemoteAggregator(transport.exchange)
+        training = PrivateTraining(plan, 50, FixedRate(1.0), server, ledger)
+        results = [training.run_round(keys(identities), MODEL) for _ in range(2)]
+        assert len(ledger.entries()) == 2
         assert 0 < results[0].epsilons.server < results[1].epsilons.server <= 8.0
         assert [result.release.survivors for result in results] == [6, 6]
 

@@ -17,16 +17,12 @@ from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy, RoundClient
 from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
-from protocol.setup import MAX_SKETCH_ROWS, RoundSetup
+from protocol.parameters import MAX_SKETCH_ROWS
+from protocol.setup import RoundSetup
 from secagg import ParameterError
 from sketch import SketchKind, SketchSpec
 
 GOAL = PrivacyGoal(epsilon=5.0, delta=1e-6, rounds=2)
-
-
-@pytest.fixture
-def registry(identities):
-    return frozenset(identity.public for identity in identities)
 
 
 class TestRows:

@@ -64,19 +64,16 @@ class TestRestart:
             assert caught.value.parameter == "round_number"
             history.answer(setups[1])
 
-    def test_rounds_that_failed_were_answered_all_the_same(self, tmp_path, setups, identities):
+    def test_rounds_that_failed_were_answered_all_the_same(
+        self, tmp_path, setups, identities, updates
+    ):
         """The announcement was answered; the process died before it came to an update."""
-        registry = frozenset(identity.public for identity in identities)
-        policy = ClientPolicy(minimum_noise_multiplier=0.0)
-        for _ in range(2):
-            with StoredHistory(tmp_path) as history:
-                client = RoundClient(identities[0], registry, policy, history)
-                if not list((tmp_path / "answered").iterdir()):
-                    assert client.join(setups[0].announce(), MODEL)
-                else:
-                    with pytest.raises(PolicyError, match="round_number"):
-                        client.join(setups[0].announce(), MODEL)
-                assert history.epsilon == 0.0
+        with StoredHistory(tmp_path) as history:
+            assert member(identities, 0, updates, history).answer(setups[0].announce())
+        with StoredHistory(tmp_path) as history:
+            with pytest.raises(PolicyError, match="round_number"):
+                member(identities, 0, updates, history).answer(setups[0].announce())
+            assert history.epsilon == 0.0
 
     def test_the_budget_counts_across_processes(self, tmp_path, setups, goal):
         spent = []

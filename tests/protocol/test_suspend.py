@@ -28,11 +28,6 @@ MODEL = bytes(32)
 
 
 @pytest.fixture
-def registry(identities):
-    return frozenset(identity.public for identity in identities)
-
-
-@pytest.fixture
 def tokens(tmp_path: Path):
     return TokenFolder(tmp_path / "tokens")
 
@@ -56,11 +51,11 @@ class Restarted(_Peer):
         self.make, self.tokens, self.keep = make, tokens, keep
 
     def restart(self):
-        stored = self._client.suspend()
-        assert self._client.phase is ClientPhase.ABORTED
-        self._client = self.make()
-        self._client.resume(stored, self.tokens)
-        self.keep[self._client.phase] = stored
+        stored = self.client.suspend()
+        assert self.client.phase is ClientPhase.ABORTED
+        self.client = self.make()
+        self.client.resume(stored, self.tokens)
+        self.keep[self.client.phase] = stored
 
     def receive(self, data):
         self.restart()
@@ -103,7 +98,7 @@ def test_a_round_with_restarts_gives_the_same_sum(
     total, stored = run_restarted(setup, lost)
     assert total.survivors == (0, 1, 2, 3, 4)
     if not removable:
-        ideal = IdealAggregator().run(setup, updates, lost, noise).total
+        ideal = IdealAggregator(noise=noise).run(setup, updates, lost).total
         assert np.array_equal(total.vector.elements, ideal.vector.elements)
     expected = {ClientPhase.ADVERTISED, ClientPhase.SHARED, ClientPhase.READY, ClientPhase.MASKED}
     expected |= {ClientPhase.CONFIRMED} if mode is Mode.ACTIVE else set()

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from training_doubles import MODEL, N, keys, plan_of
 
 from dp import (
-    BinomialRelease,
-    Budget,
     BudgetExceededError,
     DominationAccountant,
-    FailureReserve,
     Ledger,
     LedgerError,
     replay,
 )
-from protocol.accounts import ClientAccounts
 from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal, calibrate, noise_excess
+from protocol.calibration import PrivacyGoal
 from protocol.conduct import Stage
 from protocol.errors import PolicyError
 from protocol.pipeline import Pipeline
-from protocol.setup import RoundEvents, RoundSetup, coin_schedule, removal_table
+from protocol.setup import RoundSetup, coin_schedule, removal_table
 from protocol.training import PrivateTraining
-from protocol.training_plan import TrainingPlan
 from secagg import (
     ClientSession,
     Identity,
@@ -37,38 +32,15 @@ from secagg import (
     TooFewSurvivorsError,
 )
 from secagg.transitions import ClientPhase
-from sketch import PublicSeed, SketchSpec, spec_for_size
+from sketch import spec_for_size
 from sketch.controllers import Decision, FixedRate, Rationale
 from sketch.controllers.base import ControllerState
 
-N, D = 12, 300
-MODEL = bytes(32)
-
-
-@pytest.fixture(scope="module")
-def cohort():
-    return [Identity.from_private_bytes(hashlib.sha256(b"t%d" % i).digest()) for i in range(N)]
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger.open(tmp_path / "ledger.jsonl") as opened:
-        yield opened
-
-
-def keys(people):
-    return [person.public for person in people]
+D = 300
 
 
 def plan(rounds=3, **overrides):
-    values = {
-        "goal": PrivacyGoal(8.0, 1e-5, rounds),
-        "cohort": N,
-        "tolerated_dropouts": 3,
-        "tolerated_colluders": 1,
-        "clip_l2": 1.0,
-    }
-    return TrainingPlan(**{**values, **overrides})
+    return plan_of(rounds, **overrides)
 
 
 def training(ledger, aggregator=None, controller=None, **overrides):
@@ -468,123 +440,6 @@ def test_an_unsafe_threshold_is_refused_before_any_message(cohort, ledger, thres
 def test_a_cohort_of_another_size_is_refused(cohort, ledger):
     with pytest.raises(ParameterError, match="cohort"):
         training(ledger).run_round(keys(cohort[:-1]), MODEL, constant, {})
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [(0.0, 1e-5, 1), (float("inf"), 1e-5, 1), (1.0, 0.0, 1), (1.0, 1.0, 1), (1.0, 1e-5, 0)],
-)
-def test_impossible_goals_are_refused(arguments):
-    with pytest.raises(ParameterError):
-        PrivacyGoal(*arguments)
-
-
-class TestCalibration:
-    def parameters(self, sketch, fewest_honest=8, epsilon=4.0, **options):
-        return calibrate(
-            PrivacyGoal(epsilon, 1e-5, 5),
-            fewest_honest=fewest_honest,
-            sketch=sketch,
-            clip_l2=0.7,
-            tolerated_dropouts=1,
-            model_digest=MODEL,
-            public_seed=PublicSeed(bytes(32)),
-            **options,
-        )
-
-    @pytest.mark.parametrize("share", [0.005, 0.01, 0.1, 1.0])
-    @pytest.mark.parametrize(("size", "fewest_honest"), [(15, 1000), (1500, 2), (20_000, 8)])
-    def test_noise_is_within_its_share_of_the_gaussian(self, size, fewest_honest, share):
-        """By the closed form of the Gaussian mechanism, and not by much less: bits cost."""
-        sketch = spec_for_size(20_000, size)
-        goal = PrivacyGoal(8.0, 1e-5, 5)
-        parameters = self.parameters(sketch, fewest_honest, 8.0, error_share=share)
-        sigma = goal.noise_multiplier * parameters.sketch_clip_l2 * parameters.scale
-        variance = fewest_honest * (parameters.coins / 4 + 1 / 6)
-        excess = variance / sigma**2 - 1
-        assert excess == pytest.approx(noise_excess(parameters, goal, fewest_honest))
-        assert 0.0 < excess <= share
-        # One sixteenth of an octave less would have been too little, or nearly.
-        assert excess > 0.5 * share
-
-    @pytest.mark.parametrize("epsilon", [0.5, 4.0, 50.0])
-    def test_the_goal_is_met_with_the_fewest_survivors(self, epsilon):
-        parameters = self.parameters(SketchSpec.identity(100), epsilon=epsilon)
-        accountant = DominationAccountant(PrivacyGoal(epsilon, 1e-5, 5).reserve)
-        event = BinomialRelease(
-            8 * parameters.coins, parameters.l2_bound, parameters.linf_bound, 100
-        )
-        accountant.compose(event, 5)
-        assert 0.98 * epsilon < accountant.epsilon(1e-5) <= epsilon
-
-    @pytest.mark.parametrize("share", [0.0, 4e-3, 1.1, float("nan")])
-    def test_shares_out_of_range_are_refused(self, share):
-        with pytest.raises(ParameterError, match="error_share"):
-            self.parameters(SketchSpec.identity(100), error_share=share)
-
-    def test_too_many_coins_say_what_to_change(self):
-        with pytest.raises(ParameterError, match=r"coins = \d+: .*raise epsilon"):
-            self.parameters(SketchSpec.identity(20_000), 1, epsilon=0.5)
-
-    def test_nobody_honest_is_infeasible(self):
-        with pytest.raises(ParameterError, match="fewest_honest"):
-            self.parameters(SketchSpec.identity(100), 0)
-
-    def test_a_sketch_has_no_room_beyond_the_clip(self):
-        """Room would be paid for with noise in every coordinate."""
-        for spec in (SketchSpec.identity(100), spec_for_size(1000, 500, 5)):
-            parameters = self.parameters(spec, 5)
-            assert parameters.sketch_clip_l2 == parameters.clip_l2
-
-
-class TestAccounts:
-    """A client pays for its own rounds; reported is who paid most."""
-
-    event = BinomialRelease(4096, 16.0, 8, 100)
-    wider = BinomialRelease(8192, 16.0, 8, 100)
-    narrower = BinomialRelease(512, 16.0, 8, 100)
-    events = RoundEvents(server=event, outsider=wider, sybil=narrower)
-
-    def accounts(self):
-        return ClientAccounts(FailureReserve.from_delta(1e-5, 4))
-
-    def epsilon_of(self, *events):
-        accountant = DominationAccountant(FailureReserve.from_delta(1e-5, 4))
-        for event in events:
-            accountant.compose(event)
-        return accountant.epsilon(1e-5)
-
-    def test_disjoint_cohorts_do_not_add_up(self):
-        accounts = self.accounts()
-        accounts.record(["a", "b"], self.events)
-        accounts.record(["c", "d"], self.events)
-        spent = accounts.epsilons(1e-5, 1)
-        assert spent.server == self.epsilon_of(self.event)
-        assert spent.outsider == self.epsilon_of(self.wider)
-        assert spent.sybil == self.epsilon_of(self.narrower)
-        assert (spent.secagg_alone, spent.colluders) == (math.inf, 1)
-
-    def test_the_busiest_client_is_reported(self):
-        accounts = self.accounts()
-        accounts.record(["a", "b"], self.events)
-        accounts.record(["b", "c"], self.events)
-        assert accounts.epsilons(1e-5, 1).server == self.epsilon_of(self.event, self.event)
-
-    def test_the_budget_is_checked_for_everybody_invited(self):
-        accounts = self.accounts()
-        accounts.record(["a"], self.events)
-        budget = Budget(self.epsilon_of(self.event) * 1.1, 1e-5)
-        accounts.check(["b", "c"], self.event, budget)
-        with pytest.raises(BudgetExceededError):
-            accounts.check(["b", "a"], self.event, budget)
-
-    def test_an_entry_without_a_cohort_is_charged_to_everybody(self):
-        accounts = self.accounts()
-        accounts.replay(self.events, ["a"])
-        accounts.replay(self.events, None)
-        assert accounts.epsilons(1e-5, 1).server == self.epsilon_of(self.event, self.event)
-        accounts.record(["new"], self.events)
-        assert accounts.epsilons(1e-5, 1).server == self.epsilon_of(self.event, self.event)
 
 
 def test_clients_that_sat_out_have_budget_left(cohort, ledger):

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from training_doubles import keys, plan_of
 
 from dp import Ledger
 from protocol.aggregators import IdealAggregator
-from protocol.calibration import PrivacyGoal
 from protocol.config import CONTROLLERS, Sketch
 from protocol.training import PrivateTraining
-from protocol.training_plan import TrainingPlan
 from secagg import Identity
 from sketch.controllers import ControllerState
 
-N, D, ROUNDS = 12, 2000, 4
+D, ROUNDS = 2000, 4
 FIRST = {
     "adapt_budget": {"first_rate": 4.0},
     "adapt_norm": {"first_rate": 4.0},
@@ -32,33 +29,23 @@ FIRST = {
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
-def test_rounds_of_a_private_run(name: str, tmp_path: Path) -> None:
+def test_rounds_of_a_private_run(name: str, cohort: list[Identity], ledger: Ledger) -> None:
     """Sizes of rounds are those decided, both sketches are sent, and a run may go on from JSON."""
-    identities = [Identity.from_private_bytes(hashlib.sha256(b"%d" % i).digest()) for i in range(N)]
-    plan = TrainingPlan(
-        goal=PrivacyGoal(8.0, 1e-5, ROUNDS),
-        cohort=N,
-        tolerated_dropouts=2,
-        tolerated_colluders=1,
-        clip_l2=1.0,
-    )
     controller = Sketch(controller=name, rows=5, **FIRST[name]).build(20)  # type: ignore[arg-type]
-    cohort = [identity.public for identity in identities]
-    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
-        state = None
-        for number in range(ROUNDS):
-            training = PrivateTraining(plan, D, controller, IdealAggregator(), ledger, state)
-            decided = training.state.decision.spec
-            result = training.run_round(cohort, bytes(32), lambda _: np.full(D, 0.02), {})
-            assert result.setup.parameters.sketch == decided
-            assert result.setup.context.length == decided.size
-            assert (decided.probe is not None) == ("probe_size" in FIRST[name])
-            state = training.state
-            assert state.decision.state.last_round == number
-            kept = json.loads(json.dumps(dataclasses.asdict(state.decision.state)))
-            restored = ControllerState(**{**kept, "memory": tuple(kept["memory"])})
-            assert restored == state.decision.state
-            decision = dataclasses.replace(state.decision, state=restored)
-            state = dataclasses.replace(state, decision=decision)
-            # The figures that explain a size can be written down.
-            json.dumps(dict(decision.rationale.numbers), allow_nan=False)
+    state = None
+    for number in range(ROUNDS):
+        training = PrivateTraining(plan_of(ROUNDS), D, controller, IdealAggregator(), ledger, state)
+        decided = training.state.decision.spec
+        result = training.run_round(keys(cohort), bytes(32), lambda _: np.full(D, 0.02), {})
+        assert result.setup.parameters.sketch == decided
+        assert result.setup.context.length == decided.size
+        assert (decided.probe is not None) == ("probe_size" in FIRST[name])
+        state = training.state
+        assert state.decision.state.last_round == number
+        kept = json.loads(json.dumps(dataclasses.asdict(state.decision.state)))
+        restored = ControllerState(**{**kept, "memory": tuple(kept["memory"])})
+        assert restored == state.decision.state
+        decision = dataclasses.replace(state.decision, state=restored)
+        state = dataclasses.replace(state, decision=decision)
+        # The figures that explain a size can be written down.
+        json.dumps(dict(decision.rationale.numbers), allow_nan=False)

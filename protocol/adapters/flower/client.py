@@ -31,8 +31,8 @@ from protocol.adapters.flower.record import (
     read_request,
     without_request,
 )
-from protocol.adapters.memory import PEER_ERRORS
 from protocol.client import RoundClient
+from protocol.conduct import PEER_ERRORS
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.remote import RemoteClient, refuse
 from protocol.setup import RoundSetup

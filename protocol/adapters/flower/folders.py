@@ -11,6 +11,7 @@ from protocol.adapters.flower.home import (
     POLICY,
     REGISTRY,
     ClientRules,
+    client_folder,
     read_identity,
 )
 from protocol.training_plan import TrainingPlan
@@ -79,12 +80,11 @@ def new_client(home: Path) -> Identity:
     return identity
 
 
-def new_network(out: Path, clients: int, rules: ClientRules) -> list[Path]:
-    """Folders `client-000` and on, and the server's `registry.txt`."""
+def new_network(out: Path, clients: int, rules: ClientRules) -> frozenset[bytes]:
+    """Write all clients' folders and the server's `registry.txt`; the identity keys in it."""
     identities = [Identity.generate() for _ in range(clients)]
-    registry = [identity.public for identity in identities]
-    homes = [out / f"client-{number:03d}" for number in range(clients)]
-    for home, identity in zip(homes, identities, strict=True):
-        write_client(home, identity, registry, rules)
+    registry = frozenset(identity.public for identity in identities)
+    for number, identity in enumerate(identities):
+        write_client(client_folder(out, number), identity, registry, rules)
     write_registry(out / REGISTRY, registry)
-    return homes
+    return registry

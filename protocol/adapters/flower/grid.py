@@ -137,11 +137,6 @@ class SecureGrid(Grid):
             executor=executor,
         )
 
-    @staticmethod
-    def check(strategy: Strategy) -> None:
-        """See that a strategy can work; `StrategyError` names it and what would."""
-        check_strategy(strategy)
-
     def close(self) -> None:
         """Close the ledger. The wrapped grid is Flower's."""
         self._ledger.close()

@@ -23,7 +23,6 @@ from typing import Any, Literal
 from flwr.app import Context
 from pydantic import Field
 
-from dp import noise_multiplier_for_epsilon
 from protocol.adapters.flower.settings import SIMULATION_KEY, values_of
 from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy
@@ -56,11 +55,10 @@ class ClientRules(Section):
 
     def policy(self) -> ClientPolicy:
         """What is held against every announcement."""
+        goal = PrivacyGoal(self.epsilon, self.delta, self.rounds)
         return ClientPolicy(
-            minimum_noise_multiplier=noise_multiplier_for_epsilon(
-                self.epsilon, self.delta, self.rounds
-            ),
-            goal=PrivacyGoal(self.epsilon, self.delta, self.rounds),
+            minimum_noise_multiplier=goal.noise_multiplier,
+            goal=goal,
             minimum_survivors=self.minimum_survivors,
             minimum_colluders=self.tolerated_colluders,
             largest_clip_l2=self.clip_l2,
@@ -120,10 +118,15 @@ def home_of(context: Context) -> ClientHome:
     return ClientHome(folder)
 
 
-def simulated_home(root: Path, run_id: int, partition: int) -> Path:
-    """Where a simulation keeps a client. A folder for each run: identities must not outlive it, or
-    their histories would count the runs together."""
-    return root / str(run_id) / f"client-{partition:03d}"
+def client_folder(network: Path, number: int) -> Path:
+    """Where a network that was made in one place keeps a client."""
+    return network / f"client-{number:03d}"
+
+
+def simulated_network(root: Path, run_id: int) -> Path:
+    """Where a simulation keeps its clients. A folder for each run: identities must not outlive it,
+    or their histories would count the runs together."""
+    return root / str(run_id)
 
 
 def _simulated(run: Mapping[str, Any], node: Mapping[str, Any], run_id: int) -> str:
@@ -136,7 +139,7 @@ def _simulated(run: Mapping[str, Any], node: Mapping[str, Any], run_id: int) -> 
             f"simulation only, veilsum.{SIMULATION_KEY} in the run's",
         )
     root_folder = _absolute(f"veilsum.{SIMULATION_KEY}", root)
-    return str(simulated_home(root_folder, run_id, partition))
+    return str(client_folder(simulated_network(root_folder, run_id), partition))
 
 
 def _absolute(key: str, path: object) -> Path:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocol.adapters.flower.folders import rules_of, write_client, write_registry
-from protocol.adapters.flower.home import read_registry, simulated_home
+from protocol.adapters.flower.folders import new_network, rules_of
+from protocol.adapters.flower.home import read_registry, simulated_network
 from protocol.adapters.flower.settings import SIMULATION_KEY, FlowerSettings
 from protocol.training_plan import TrainingPlan
-from secagg import Identity
-
-_LEDGER, _REGISTRY = "ledger.jsonl", "registry.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +27,7 @@ def places_of(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Plac
     """
     if settings.simulation_dir is None:
         return Places(settings.path("ledger"), read_registry(settings.path("registry")))
-    root = settings.path(SIMULATION_KEY)
+    own = simulated_network(settings.path(SIMULATION_KEY), run_id)
     clients = settings.simulated_clients or settings.cohort.size
-    registry = simulate_clients(root, run_id, clients, plan)
-    own = root / str(run_id)
-    write_registry(own / _REGISTRY, registry)
-    return Places(settings.path("ledger") if settings.ledger else own / _LEDGER, registry)
-
-
-def simulate_clients(root: Path, run_id: int, clients: int, plan: TrainingPlan) -> frozenset[bytes]:
-    """Write the folders of all clients of a simulated run; their identity keys are returned."""
-    identities = [Identity.generate() for _ in range(clients)]
-    registry = frozenset(identity.public for identity in identities)
-    for partition, identity in enumerate(identities):
-        home = simulated_home(root, run_id, partition)
-        write_client(home, identity, registry, rules_of(plan))
-    return registry
+    registry = new_network(own, clients, rules_of(plan))
+    return Places(settings.path("ledger") if settings.ledger else own / "ledger.jsonl", registry)

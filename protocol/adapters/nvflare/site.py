@@ -29,9 +29,9 @@ from protocol.config import Cohort, Privacy, Section, build_plan, load
 from protocol.errors import ConfigurationError
 from protocol.training_plan import TrainingPlan
 from secagg import Identity
+from secagg.keys import KEY_BYTES
 
 FOLDER = "veilsum"
-_KEY_BYTES = 32
 
 
 class Agreement(Section):
@@ -99,7 +99,7 @@ class Site:
         except OSError as error:
             valid = "the client's 32-byte private key"
             raise ConfigurationError(str(path), error.strerror or "unreadable", valid) from None
-        if len(raw) != _KEY_BYTES:
+        if len(raw) != KEY_BYTES:
             raise ConfigurationError(str(path), f"{len(raw)} bytes", "32 bytes")
         identity = Identity.from_private_bytes(raw)
         if self.registry.get(name) != identity.public:
@@ -119,7 +119,7 @@ def read_registry(path: Path) -> dict[str, bytes]:
     except (ValueError, AttributeError, TypeError) as error:
         valid = "a JSON object of hexadecimal keys by client name"
         raise ConfigurationError(str(path), str(error), valid) from None
-    if any(len(key) != _KEY_BYTES for key in registry.values()):
+    if any(len(key) != KEY_BYTES for key in registry.values()):
         raise ConfigurationError(str(path), "a key of another length", "keys of 32 bytes")
     if len(set(registry.values())) != len(registry):
         raise ConfigurationError(str(path), "one key under two names", "a key for each client")

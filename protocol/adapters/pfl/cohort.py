@@ -16,17 +16,25 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dp import NoiseSeed
-from protocol.adapters.memory import PEER_ERRORS, Dropouts
 from protocol.aggregators import (
     NoiseSource,
     RemovableSource,
     UpdateSource,
     check_survivors,
+    ideal_outcome,
 )
-from protocol.conduct import ReleaseHook, RoundOutcome, Stage, explained, no_hook
+from protocol.conduct import (
+    PEER_ERRORS,
+    Dropouts,
+    ReleaseHook,
+    RoundOutcome,
+    Stage,
+    explained,
+    no_hook,
+)
 from protocol.pipeline import Pipeline
 from protocol.setup import RoundSetup
-from secagg import FieldSum, FieldVector, LocalProtocolError, ParameterError
+from secagg import FieldVector, LocalProtocolError, ParameterError
 
 _USER = b"veilsum/pfl/user/1"
 _SEAT = b"veilsum/pfl/seat/1"
@@ -121,16 +129,7 @@ class Cohort:
 
     def outcome(self, total: FieldVector) -> RoundOutcome:
         """The sum with what survivors give up to take surplus coins off it."""
-        context = self._setup.context
-        survivors = tuple(self._seeds)
-        surplus = context.removed_seeds(len(survivors))
-        removed = {
-            index: tuple(seeds[which].material for which in surplus)
-            for index, seeds in self._seeds.items()
-            if surplus
-        }
-        sent = dict.fromkeys(survivors, context.field.packed_bytes(context.length))
-        return RoundOutcome(FieldSum(total, survivors, (), removed), sent, refused=self._refused)
+        return ideal_outcome(self._setup, total, self._seeds, self._refused)
 
 
 class CollectedSums:
@@ -148,10 +147,9 @@ class CollectedSums:
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
-        noise: NoiseSource | None = None,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
-        """See `Aggregator.run`; `updates` and `noise` were used when users encoded.
+        """See `Aggregator.run`; `updates` were used when users encoded.
 
         Raises:
             TooFewSurvivorsError: fewer updates than the noise was made for; nothing is released.

@@ -19,7 +19,7 @@ from protocol.adapters.pfl.cohort import Cohort, CollectedSums, seats
 from protocol.adapters.pfl.layout import Layout, flatten, require_uniform
 from protocol.adapters.pfl.statistics import FieldStatistics
 from protocol.aggregators import NoiseSource, RemovableSource, fresh_noise, fresh_seeds
-from protocol.setup import DIGEST_BYTES
+from protocol.parameters import DIGEST_BYTES
 from protocol.training import PrivateTraining, RoundResult, TrainingState
 from protocol.training_plan import TrainingPlan
 from secagg import LocalProtocolError, ParameterError

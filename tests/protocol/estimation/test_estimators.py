@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from doubles import (
+from estimation_doubles import (
     ALPHA,
     DELTA,
     FORMS,

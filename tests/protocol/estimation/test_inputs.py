@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from doubles import DELTA, ExactMeans, central, keys, plan_for, table, task_of
+from estimation_doubles import DELTA, ExactMeans, central, keys, plan_for, table, task_of
 
 from dp import BudgetExceededError, DominationAccountant, Ledger
 from protocol.aggregators import IdealAggregator, RealAggregator
@@ -154,45 +155,24 @@ def test_both_forms_are_noisy_means(tmp_path):
 
 @pytest.mark.parametrize("shares", [(1.0,), (0.1, 0.9), (0.25,) * 4, (0.7, 0.2, 0.1)])
 def test_shares_of_one_stay_within_the_goal(shares, tmp_path):
-    goal = PrivacyGoal(3.0, DELTA, len(shares))
-    assert _spent(goal, shares, tmp_path / "a") <= goal.epsilon
-    # ... and are not much below it; a tenth more would be too much.
-    assert _spent(goal, shares, tmp_path / "b") > 0.98 * goal.epsilon
-    assert _spent(goal, shares, tmp_path / "c", 1.1) > goal.epsilon
-
-
-def _spent(goal, shares, path, factor=1.0):
-    """Epsilon of rounds whose shares are promised `factor` times as large as they should be."""
-    account = DominationAccountant(goal.reserve)
-    with Ledger.open(path) as ledger:
-        plan = plan_for(TASK, FixedRate(rate=2.0), 1.0, goal=goal)
+    goal, spec = PrivacyGoal(3.0, DELTA, len(shares)), spec_for_size(64, 30)
+    plan = plan_for(TASK, FixedRate(rate=2.0), 1.0, goal=goal)
+    with Ledger.open(tmp_path / "ledger") as ledger:
         means = DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger)
         for share in shares:
-            wrong = round_goal(goal, share)
-            if factor > 1.0:
-                wrong = PrivacyGoal(wrong.epsilon * math.sqrt(factor), wrong.delta, 1)
-            spec = spec_for_size(64, 30)
-            parameters = means._parameters(spec, share, PublicSeed(bytes(32)))
-            if factor > 1.0:
-                from protocol.calibration import calibrate
-
-                parameters = calibrate(
-                    wrong,
-                    fewest_honest=6,
-                    sketch=spec,
-                    clip_l2=1.0,
-                    tolerated_dropouts=0,
-                    model_digest=bytes(32),
-                    public_seed=PublicSeed(bytes(32)),
-                )
-            setup = plan.setup(parameters, keys(6), bytes(16), 0)
-            account.compose(setup.events(6).server)
-    return account.epsilon(goal.delta)
+            means.mean(spec, share)
+        assert 0.98 * goal.epsilon < means.epsilon <= goal.epsilon
+    # Rounds whose shares are promised a tenth more than they should be.
+    account = DominationAccountant(goal.reserve)
+    for share in shares:
+        right = round_goal(goal, share)
+        wrong = PrivacyGoal(right.epsilon * math.sqrt(1.1), right.delta, 1)
+        parameters = plan.calibrate(spec, bytes(32), PublicSeed(bytes(32)), goal=wrong)
+        account.compose(plan.setup(parameters, keys(6), bytes(16), 0).events(6).server)
+    assert account.epsilon(DELTA) > goal.epsilon
 
 
 def _real(tmp_path, policy_share, equal_rounds=False):
-    from dataclasses import replace
-
     algorithm = AdaptNorm(norm_size=10)
     clients = [Identity.from_private_bytes(hashlib.sha256(b"m%d" % i).digest()) for i in range(6)]
     plan = plan_for(TASK, algorithm, 8.0)

@@ -6,15 +6,17 @@ import math
 
 import numpy as np
 import pytest
-from doubles import ALPHA, ExactMeans, central, estimate, table, task_of
+from estimation_doubles import ALPHA, ExactMeans, central, estimate, keys, plan_for, table, task_of
 from scipy import stats
 
-from dp import NoiseSeed
+from dp import Ledger, NoiseSeed
 from dp.mechanisms.above_threshold import AboveThreshold
+from protocol.aggregators import IdealAggregator
 from protocol.estimation import (
     AdaptNorm,
     AdaptTail,
     CentralMeans,
+    DistributedMeans,
     Doubling,
     FixedRate,
     GaussianRule,
@@ -238,12 +240,6 @@ def test_lemma_six_through_a_form(form, tmp_path):
     if form == "central":
         variance = central(task, algorithm, 8.0).noise_variance(spec, 1.0)
     else:
-        from doubles import keys, plan_for
-
-        from dp import Ledger
-        from protocol import IdealAggregator
-        from protocol.estimation import DistributedMeans
-
         with Ledger.open(tmp_path / "other") as ledger:
             plan = plan_for(task, algorithm, 8.0)
             means = DistributedMeans(task, plan, keys(n), IdealAggregator(), ledger)

@@ -41,7 +41,7 @@ if importlib.util.find_spec("flwr") is not None:
 
     from dp import Ledger
     from protocol.adapters.flower import Patience, SecureGrid, secure_mod
-    from protocol.adapters.flower.places import simulate_clients
+    from protocol.adapters.flower.folders import new_network, rules_of
     from protocol.adapters.flower.record import KEY
     from protocol.adapters.flower.waiting import Clock
     from protocol.calibration import PrivacyGoal
@@ -252,7 +252,7 @@ def make_world(tmp_path, monkeypatch):
             "mode": Mode.ACTIVE,
         }
         plan = TrainingPlan(**{**values, **overrides})
-        registry = simulate_clients(tmp_path, RUN_ID, clients, plan)
+        registry = new_network(tmp_path / str(RUN_ID), clients, rules_of(plan))
         run_config = {"veilsum.simulation-dir": str(tmp_path), "lr": 0.1}
         made = [
             Node(FIRST_NODE + i, {"partition-id": i, "num-partitions": clients}, dict(run_config))
