@@ -63,8 +63,5 @@ def _said_of(home: str, name: str) -> str:
 def _is_elsewhere(package: ModuleType, name: str) -> bool:
     """Whether the package above has the same name for the same thing."""
     above = package.__name__.rpartition(".")[0]
-    return (
-        bool(above)
-        and hasattr(importlib.import_module(above), name)
-        and getattr(importlib.import_module(above), name) is getattr(package, name)
-    )
+    thing = getattr(package, name)
+    return bool(above) and getattr(importlib.import_module(above), name, None) is thing

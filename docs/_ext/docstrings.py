@@ -70,7 +70,6 @@ def _prose(text: str) -> str:
     # Every second part is code.
     parts[1::2] = [f"``{' '.join(ROLE.sub('', part).strip('`').split())}``" for part in parts[1::2]]
     parts[::2] = [_plain(part) for part in parts[::2]]
-    # Code ends at a word's end only behind an escaped space, which is not printed.
     return "\\ ".join(parts)  # an escaped space is not printed, and lets code touch words
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from simulations.audits.base import Check, Figures
 from simulations.tables import readable
-from simulations.threats.catalogue.base import CONFIDENCE
+from simulations.threats.rates import CONFIDENCE
 
 RATE: Final = ("trials", "successes", "lower", "upper", "chance")
 BOUNDS: Final = ("epsilon_at_least", "gaussian_epsilon_at_least")

@@ -20,26 +20,6 @@ from simulations.threats.catalogue.base import Attack, Effort
 
 FLOWER: Final = "flower"
 
-PRIVACY_IDS: Final = {
-    "accountants": "privacy-exact-accountants",
-    "randomiser": "privacy-exact-randomiser",
-    "noise": "privacy-noise-law",
-    "noise, real": "privacy-noise-law-real",
-    "removal": "privacy-noise-removal",
-    "colluders": "privacy-noise-colluders",
-    "colluders, real": "privacy-noise-colluders-real",
-    "clients": "privacy-noise-clients",
-    "rounds": "privacy-noise-rounds",
-    "sensitivity": "privacy-sensitivity",
-    "two worlds, coins": "privacy-two-worlds-coins",
-    "two worlds, thin noise": "privacy-two-worlds-path-tenth",
-    "two worlds, no clip": "privacy-two-worlds-path-no-clip",
-    "one run": "privacy-one-run-identity",
-    "one run, sketch": "privacy-one-run-sketch",
-    "one run, real": "privacy-one-run-real",
-}
-"""The id of the check that each privacy audit gives, known before it runs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -110,8 +90,8 @@ def privacy_units(effort: Effort, seed: int) -> list[Unit]:
 
     size = QUICK if effort is Effort.QUICK else FULL
     return [
-        Unit(PRIVACY_IDS[about], f"privacy audit: {about}", partial(run, audit))
-        for about, audit in audits(size, seed)
+        Unit(name, f"privacy audit: {name}", partial(run, audit))
+        for name, audit in audits(size, seed)
     ]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dp import Event, NoiseSeed
 from dp.accounting import Accountant, DominationAccountant
-from secagg import ParameterError
+from secagg import Identity, ParameterError
 
 ALPHA: Final = 1e-6
 """Probability with which a check may reject a system that is as claimed."""
@@ -157,6 +157,16 @@ def derived_seed(seed: int, *labels: object) -> int:
 def noise_seed(seed: int, *labels: object) -> NoiseSeed:
     """Return a noise seed for an audit. Predictable on purpose: never use it for real inputs."""
     return NoiseSeed(derived_bytes(seed, *labels))
+
+
+def identities_of(seed: int, count: int, label: str = "identity") -> list[Identity]:
+    """Return identities that follow from a seed."""
+    return [Identity.from_private_bytes(derived_bytes(seed, label, i)) for i in range(count)]
+
+
+def public_keys(identities: Sequence[Identity]) -> tuple[bytes, ...]:
+    """Return their registered halves."""
+    return tuple(identity.public for identity in identities)
 
 
 def require_count(name: str, value: int, smallest: int) -> None:

@@ -38,7 +38,7 @@ from protocol import (
 from secagg import FieldSum, FieldVector, Identity, ParameterError, lift
 from secagg.field import add_into
 from secagg.shamir import Rand
-from simulations.audits.base import Floats, derived_bytes, noise_seed
+from simulations.audits.base import Floats, derived_bytes, identities_of, noise_seed, public_keys
 from sketch import PublicSeed, Rotation, SketchSpec
 
 MODEL_DIGEST: Final = bytes(32)
@@ -145,11 +145,7 @@ class WholePath:
 
     def __post_init__(self) -> None:
         """Make the identities, which a real cohort keeps over all rounds."""
-        made = [
-            Identity.from_private_bytes(derived_bytes(self.seed, "identity", i))
-            for i in range(self.settings.cohort)
-        ]
-        object.__setattr__(self, "identities", made)
+        object.__setattr__(self, "identities", identities_of(self.seed, self.settings.cohort))
 
     @property
     def _noise_origin(self) -> int:
@@ -197,9 +193,8 @@ class WholePath:
         self, settings: PathSettings, parameters: RoundParameters, number: int
     ) -> RoundSetup:
         """Join parameters and context; the field also holds the sum of unclipped updates."""
-        public = [identity.public for identity in self.identities]
         session = derived_bytes(self.seed, "session")[:16]
-        setup = settings.plan.setup(parameters, public, session, number)
+        setup = settings.plan.setup(parameters, public_keys(self.identities), session, number)
         room = bits_for(
             _unclipped(self.settings.parameters(self.seed)), settings.cohort, setup.context.seeds
         )

@@ -23,7 +23,7 @@ from simulations.audits.releases import check_coins, check_path
 from simulations.audits.sensitivity import check_clip
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told the title of a check before it starts, its number counted from 1, and how many there are."""
+"""Told the id of a check before it starts, its number counted from 1, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ FULL: Final = AuditSize(
 
 
 def audits(size: AuditSize, seed: int) -> list[tuple[str, Callable[[], Check]]]:
-    """Return every audit as what it is about and a call that runs it.
+    """Return every audit as the id of its check, known before it runs, and a call that runs it.
 
     Args:
         size: how much of everything.
@@ -76,35 +76,41 @@ def audits(size: AuditSize, seed: int) -> list[tuple[str, Callable[[], Check]]]:
         return derived_seed(seed, name)
 
     found: list[tuple[str, Callable[[], Check]]] = [
-        ("accountants", check_accountants),
-        ("randomiser", check_randomiser),
-        ("noise", lambda: check_law(length, rounds, own("law"))),
-        ("noise, real", lambda: check_law_of_real_rounds(length, rounds, own("real"))),
-        ("removal", lambda: check_removal(length, rounds, own("removal"))),
-        ("colluders", lambda: check_colluders(length, rounds, own("colluders"))),
+        ("privacy-exact-accountants", check_accountants),
+        ("privacy-exact-randomiser", check_randomiser),
+        ("privacy-noise-law", lambda: check_law(length, rounds, own("law"))),
+        ("privacy-noise-law-real", lambda: check_law_of_real_rounds(length, rounds, own("real"))),
+        ("privacy-noise-removal", lambda: check_removal(length, rounds, own("removal"))),
+        ("privacy-noise-colluders", lambda: check_colluders(length, rounds, own("colluders"))),
         (
-            "colluders, real",
+            "privacy-noise-colluders-real",
             lambda: check_colluders_of_real_rounds(length, rounds, own("colluders, real")),
         ),
-        ("clients", lambda: check_clients(length, rounds, own("clients"))),
-        ("rounds", lambda: check_rounds(length, own("rounds"))),
-        ("sensitivity", lambda: check_clip(8 * rounds, own("sensitivity"))),
-        ("two worlds, coins", lambda: check_coins(size.coin_runs, own("coins"))),
+        ("privacy-noise-clients", lambda: check_clients(length, rounds, own("clients"))),
+        ("privacy-noise-rounds", lambda: check_rounds(length, own("rounds"))),
+        ("privacy-sensitivity", lambda: check_clip(8 * rounds, own("sensitivity"))),
+        ("privacy-two-worlds-coins", lambda: check_coins(size.coin_runs, own("coins"))),
         (
-            "two worlds, thin noise",
+            "privacy-two-worlds-path-tenth",
             lambda: check_path(size.path_runs, own("thin"), Mistake.TENTH),
         ),
         (
-            "two worlds, no clip",
+            "privacy-two-worlds-path-no-clip",
             lambda: check_path(size.path_runs, own("clip"), Mistake.NO_CLIP),
         ),
-        ("one run", lambda: check_canaries(size.canaries, own("canaries"), sketched=False)),
-        ("one run, sketch", lambda: check_canaries(size.canaries, own("sketch"))),
+        (
+            "privacy-one-run-identity",
+            lambda: check_canaries(size.canaries, own("canaries"), sketched=False),
+        ),
+        ("privacy-one-run-sketch", lambda: check_canaries(size.canaries, own("sketch"))),
     ]
     if size.real_canaries:
         many = size.real_canaries
         found.append(
-            ("one run, real", lambda: check_canaries(many, own("real canaries"), real=True))
+            (
+                "privacy-one-run-real",
+                lambda: check_canaries(many, own("real canaries"), real=True),
+            )
         )
     return found
 
@@ -118,9 +124,9 @@ def run_audits(size: AuditSize, seed: int, progress: Progress | None = None) -> 
         progress: told before each audit.
     """
     planned = audits(size, seed)
-    for number, (about, audit) in enumerate(planned, start=1):
+    for number, (name, audit) in enumerate(planned, start=1):
         if progress is not None:
-            progress(about, number, len(planned))
+            progress(name, number, len(planned))
         yield audit()
 
 

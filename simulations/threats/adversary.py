@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from secagg import Mode, SessionContext
-from secagg.client import held_by
+from secagg.graph import held_by
 from secagg.keys import signature_is_valid
 from secagg.messages import (
     Advertisement,

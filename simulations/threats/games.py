@@ -17,7 +17,7 @@ from simulations.audits.base import Figures
 from simulations.threats.adversary import Adversary
 from simulations.threats.contexts import Integers, cohort_keys, random_inputs
 from simulations.threats.rates import rate
-from simulations.threats.victims import SessionMaker, Victims, refusal
+from simulations.threats.victims import SessionMaker, Victims, refusal, refused_with
 
 AdversaryMaker = Callable[[Victims, np.random.Generator], Adversary]
 """A subclass of `Adversary`."""
@@ -91,8 +91,8 @@ class Outcome:
 
     def figures(self) -> Figures:
         """The rate with its interval, and the most frequent refusal."""
-        stopped = {"refused_with": self.refusals.most_common(1)[0][0]} if self.refusals else {}
-        return {**rate(self.wins, self.trials, self.chance), **stopped, **self.seen}
+        share = rate(self.wins, self.trials, self.chance)
+        return {**share, **refused_with(self.refusals), **self.seen}
 
 
 @dataclass(slots=True)

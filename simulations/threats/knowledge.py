@@ -17,8 +17,8 @@ from itertools import product
 import numpy as np
 
 from secagg import SessionContext
-from secagg.client import held_by
 from secagg.field import unpack
+from secagg.graph import held_by
 from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed
 from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
 from secagg.messages import (

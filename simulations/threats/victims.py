@@ -7,6 +7,7 @@ What honest clients put in is looked at by the games, and by nobody else.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,11 @@ def refusal(error: Exception) -> str:
     reason = getattr(error, "reason", None)
     name = type(error).__name__
     return f"{name} {reason.name}" if isinstance(reason, enum.Enum) else name
+
+
+def refused_with(refusals: Counter[str]) -> dict[str, str]:
+    """The most frequent refusal, as the figure of that name; nothing if there was none."""
+    return {"refused_with": refusals.most_common(1)[0][0]} if refusals else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from secagg import ClientSession, FieldVector, Identity, Mode, SessionContext
-from secagg.client import _release, held_by
+from secagg.client import _release
 from secagg.client_states import Confirmed, Masked, Party, Ready, Released
 from secagg.field import pack, unpack
+from secagg.graph import held_by
 from secagg.masks import self_key
 from secagg.messages import (
     AnyMessage,
@@ -40,6 +41,11 @@ def weakened(context: SessionContext, **changes: Any) -> SessionContext:
     for name in SessionContext.__dataclass_fields__:
         object.__setattr__(weak, name, changes.get(name, getattr(context, name)))
     return weak
+
+
+def unbound(context: SessionContext) -> SessionContext:
+    """The same context with a hash that nothing goes into."""
+    return weakened(context, hash=bytes(32))
 
 
 def believing(**changes: Any) -> SessionMaker:

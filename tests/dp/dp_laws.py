@@ -17,9 +17,10 @@ from dp_statistics import chi_square_p_value
 from numpy.typing import NDArray
 
 from dp.sampling import BinomialLaw, DiscreteGaussianLaw, RoundedGaussianLaw, SkellamLaw
+from dp.sampling.laplace import DiscreteLaplaceLaw
 
 DIGITS = 120
-Oracle = BinomialLaw | DiscreteGaussianLaw | RoundedGaussianLaw | SkellamLaw
+Oracle = BinomialLaw | DiscreteGaussianLaw | DiscreteLaplaceLaw | RoundedGaussianLaw | SkellamLaw
 
 
 def _theta(nome: Any) -> Any:
@@ -44,6 +45,9 @@ def probability(law: Oracle, x: int) -> Any:
         if isinstance(law, SkellamLaw):
             mean = mpmath.mpf(law.variance)
             return mpmath.exp(-mean) * mpmath.besseli(abs(x), mean)
+        if isinstance(law, DiscreteLaplaceLaw):
+            q = mpmath.exp(-1 / mpmath.mpf(law.scale))
+            return (1 - q) / (1 + q) * q ** abs(x)
         if isinstance(law, RoundedGaussianLaw):
             return cumulative(law, x) - cumulative(law, x - 1)
         if not 0 <= x <= law.trials:
@@ -59,6 +63,9 @@ def cumulative(law: Oracle, x: int) -> Any:
     with mpmath.workdps(DIGITS):
         if isinstance(law, RoundedGaussianLaw):
             return mpmath.ncdf((x + mpmath.mpf(1) / 2) / mpmath.mpf(law.sigma))
+        if isinstance(law, DiscreteLaplaceLaw):
+            q = mpmath.exp(-1 / mpmath.mpf(law.scale))
+            return q**-x / (1 + q) if x < 0 else 1 - q ** (x + 1) / (1 + q)
         if isinstance(law, BinomialLaw):
             return mpmath.fsum(probability(law, i) for i in range(x + 1))
         if x >= 0:
@@ -86,3 +93,26 @@ def law_p_value(samples: NDArray[np.int64], law: Oracle) -> float:
     return chi_square_p_value(
         np.concatenate([[0], counts, [0]]), np.array([below, *inner, max(above, 0.0)])
     )
+
+
+def gaussian_masses(variance: float, radius: int) -> list[Any]:
+    """Return P[z] of one discrete Gaussian for z = -radius..radius, to the context's digits."""
+    v = mpmath.mpf(variance)
+    terms = [mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * v)) for x in range(-radius, radius + 1)]
+    total = mpmath.fsum(terms)
+    return [term / total for term in terms]
+
+
+def gaussian_sum_masses(variance: float, contributors: int, radius: int) -> list[Any]:
+    """Return the same for the sum of several, by plain convolution."""
+    one = gaussian_masses(variance, radius)
+    total = [mpmath.mpf(0)] * radius + [mpmath.mpf(1)] + [mpmath.mpf(0)] * radius
+    for _ in range(contributors):
+        total = [
+            mpmath.fsum(
+                total[i] * one[z - i + radius]
+                for i in range(max(0, z - radius), min(2 * radius, z + radius) + 1)
+            )
+            for z in range(2 * radius + 1)
+        ]
+    return total

@@ -6,6 +6,7 @@ import math
 import time
 
 import pytest
+from accounts import epsilon_of
 
 from dp.accounting import (
     DominationAccountant,
@@ -50,13 +51,6 @@ class Unknown:
         return "Unknown(mystery)"
 
 
-def _epsilon(kind: type[_EventCounter], *events: Event, delta: float = DELTA) -> float:
-    accountant = kind()
-    for event in events:
-        accountant.compose(event)
-    return accountant.epsilon(delta)
-
-
 @pytest.fixture
 def pair(kind: type[_EventCounter]) -> Pair:
     """Two events that an accountant has theorems for."""
@@ -83,35 +77,37 @@ class TestConformance:
         self, kind: type[_EventCounter], pair: Pair
     ) -> None:
         release, _ = pair
-        assert _epsilon(kind, release, NonPrivateRelease()) == math.inf
-        assert _epsilon(kind, NonPrivateRelease(), delta=0.99) == math.inf
+        assert epsilon_of(kind, release, NonPrivateRelease()) == math.inf
+        assert epsilon_of(kind, NonPrivateRelease(), delta=0.99) == math.inf
 
     def test_more_releases_cost_more(self, kind: type[_EventCounter], pair: Pair) -> None:
         release, _ = pair
-        values = [_epsilon(kind, *[release] * n) for n in (1, 2, 4, 9)]
+        values = [epsilon_of(kind, *[release] * n) for n in (1, 2, 4, 9)]
         assert values == sorted(values)
         assert 0.0 < values[0] < values[-1] < math.inf
 
     def test_larger_delta_costs_less(self, kind: type[_EventCounter], pair: Pair) -> None:
         release, other = pair
-        values = [_epsilon(kind, release, other, delta=d) for d in (1e-8, 1e-6, 1e-4)]
+        values = [epsilon_of(kind, release, other, delta=d) for d in (1e-8, 1e-6, 1e-4)]
         assert values == sorted(values, reverse=True)
 
     def test_order_does_not_matter(self, kind: type[_EventCounter], pair: Pair) -> None:
         release, other = pair
-        assert _epsilon(kind, release, other, release) == _epsilon(kind, release, release, other)
+        assert epsilon_of(kind, release, other, release) == epsilon_of(
+            kind, release, release, other
+        )
 
     def test_count_equals_repetition(self, kind: type[_EventCounter], pair: Pair) -> None:
         release, _ = pair
         counted = kind()
         counted.compose(release, 5)
-        assert counted.epsilon(DELTA) == _epsilon(kind, *[release] * 5)
+        assert counted.epsilon(DELTA) == epsilon_of(kind, *[release] * 5)
         assert counted.releases == 5
 
     def test_composition_equals_its_parts(self, kind: type[_EventCounter], pair: Pair) -> None:
         release, other = pair
         together = Composition((release, Composition((other, release))))
-        assert _epsilon(kind, together) == _epsilon(kind, release, other, release)
+        assert epsilon_of(kind, together) == epsilon_of(kind, release, other, release)
 
     def test_unknown_events_are_refused_by_name_and_change_nothing(
         self, kind: type[_EventCounter], pair: Pair
@@ -150,26 +146,7 @@ class TestConformance:
 
 @pytest.mark.parametrize("kind", AGAINST_SERVER)
 def test_no_coins_cost_everything(kind: type[_EventCounter]) -> None:
-    assert _epsilon(kind, BinomialRelease(0, 1.0, 1, 1)) == math.inf
-
-
-@pytest.mark.parametrize(
-    ("linf", "l2", "coins", "theorem1", "domination", "gaussian"),
-    [
-        (4, 4.0, 256, math.inf, 2.031, 1.993),
-        (16, 16.0, 1024, math.inf, 4.403, 4.377),
-        (16, 128.0, 65536, 5.512, 4.378, 4.377),
-        (64, 64.0, 4096, 28.392, 10.016, 9.997),
-    ],
-)
-def test_check_values(
-    linf: int, l2: float, coins: int, theorem1: float, domination: float, gaussian: float
-) -> None:
-    """One release at delta = 1e-5 in a million dimensions."""
-    event = BinomialRelease(coins, l2, linf, 10**6)
-    assert _epsilon(Theorem1Accountant, event) == pytest.approx(theorem1, abs=6e-4)
-    assert _epsilon(DominationAccountant, event) == pytest.approx(domination, abs=6e-4)
-    assert _epsilon(GaussianReference, event) == pytest.approx(gaussian, abs=6e-4)
+    assert epsilon_of(kind, BinomialRelease(0, 1.0, 1, 1)) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -183,20 +160,20 @@ def test_check_values(
 )
 def test_every_integer_noise_is_within_a_percent_of_the_gaussian(event: Event) -> None:
     """Absolute noise of 16 integer units is enough, whatever its law."""
-    gaussian = _epsilon(GaussianReference, event)
-    assert gaussian <= _epsilon(DominationAccountant, event) <= 1.01 * gaussian
+    gaussian = epsilon_of(GaussianReference, event)
+    assert gaussian <= epsilon_of(DominationAccountant, event) <= 1.01 * gaussian
 
 
 def test_gaussian_releases_never_fail() -> None:
     """No delta is set aside: two of them are exactly one of twice mu squared."""
     event = GaussianRelease(16.0, 4.0)
-    assert _epsilon(DominationAccountant, event, event) == gaussian_epsilon(
+    assert epsilon_of(DominationAccountant, event, event) == gaussian_epsilon(
         math.sqrt(2 * (4 / 16) ** 2), DELTA
     )
-    mixed = _epsilon(DominationAccountant, event, RELEASE)
-    assert _epsilon(DominationAccountant, RELEASE) < mixed
-    assert _epsilon(DominationAccountant, GaussianRelease(0.0, 1.0)) == math.inf
-    assert _epsilon(DominationAccountant, GaussianRelease(0.0, 0.0)) == 0.0
+    mixed = epsilon_of(DominationAccountant, event, RELEASE)
+    assert epsilon_of(DominationAccountant, RELEASE) < mixed
+    assert epsilon_of(DominationAccountant, GaussianRelease(0.0, 1.0)) == math.inf
+    assert epsilon_of(DominationAccountant, GaussianRelease(0.0, 0.0)) == 0.0
 
 
 def test_practically_no_noise_promises_nothing() -> None:
@@ -206,26 +183,26 @@ def test_practically_no_noise_promises_nothing() -> None:
         DiscreteGaussianRelease(1.0, 0, 1.0, 1, 1),
         DiscreteGaussianRelease(0.04, 400, 1.0, 1, 1),
     ):
-        assert _epsilon(DominationAccountant, event) == math.inf
+        assert epsilon_of(DominationAccountant, event) == math.inf
 
 
 def test_domination_does_not_know_the_dimension() -> None:
     small, large = (BinomialRelease(1024, 16.0, 16, d) for d in (1, 10**9))
-    assert _epsilon(DominationAccountant, small) == _epsilon(DominationAccountant, large)
+    assert epsilon_of(DominationAccountant, small) == epsilon_of(DominationAccountant, large)
 
 
 def test_domination_stays_between_gaussian_and_theorem1() -> None:
     for event in (RELEASE, OTHER):
-        gaussian = _epsilon(GaussianReference, event)
-        assert gaussian <= _epsilon(DominationAccountant, event) <= 1.01 * gaussian
-        assert _epsilon(DominationAccountant, event) < _epsilon(Theorem1Accountant, event)
+        gaussian = epsilon_of(GaussianReference, event)
+        assert gaussian <= epsilon_of(DominationAccountant, event) <= 1.01 * gaussian
+        assert epsilon_of(DominationAccountant, event) < epsilon_of(Theorem1Accountant, event)
 
 
 def test_heterogeneous_composition_equals_homogeneous_when_equal() -> None:
     """A twin that differs only in its (ignored) dimension is counted as another event."""
     twin = BinomialRelease(65536, 16.0, 16, 999)
-    mixed = _epsilon(DominationAccountant, *[RELEASE] * 6, *[twin] * 4)
-    assert mixed == pytest.approx(_epsilon(DominationAccountant, *[RELEASE] * 10), rel=1e-12)
+    mixed = epsilon_of(DominationAccountant, *[RELEASE] * 6, *[twin] * 4)
+    assert mixed == pytest.approx(epsilon_of(DominationAccountant, *[RELEASE] * 10), rel=1e-12)
 
 
 def test_composition_formula_at_one_delta0() -> None:
@@ -233,7 +210,7 @@ def test_composition_formula_at_one_delta0() -> None:
     rounds, delta0 = 10, 2.0**-24
     sigma = effective_sigma(65536, 16.0, 16, delta0)
     bound = gaussian_epsilon(math.sqrt(rounds) * 16.0 / sigma, DELTA - rounds * delta0)
-    found = _epsilon(DominationAccountant, *[RELEASE] * rounds)
+    found = epsilon_of(DominationAccountant, *[RELEASE] * rounds)
     assert found <= bound
     assert found == pytest.approx(bound, rel=0.01)
 
@@ -296,15 +273,15 @@ def test_long_runs_and_tiny_deltas_do_not_fail() -> None:
     accountant = DominationAccountant()
     accountant.compose(BinomialRelease(10**6, 16.0, 16, 10), 100_000)
     assert 0.0 < accountant.epsilon(1e-5) < math.inf
-    assert 0.0 < _epsilon(DominationAccountant, RELEASE, delta=1e-40) < math.inf
-    assert _epsilon(DominationAccountant, RELEASE, delta=1e-300) > 1.0
-    assert _epsilon(DominationAccountant, RELEASE, delta=0.9) == 0.0
+    assert 0.0 < epsilon_of(DominationAccountant, RELEASE, delta=1e-40) < math.inf
+    assert epsilon_of(DominationAccountant, RELEASE, delta=1e-300) > 1.0
+    assert epsilon_of(DominationAccountant, RELEASE, delta=0.9) == 0.0
 
 
 def test_no_sensitivity_no_loss() -> None:
     event = BinomialRelease(100, 0.0, 1, 5)
-    assert _epsilon(DominationAccountant, event) == 0.0
-    assert _epsilon(GaussianReference, event) == 0.0
+    assert epsilon_of(DominationAccountant, event) == 0.0
+    assert epsilon_of(GaussianReference, event) == 0.0
 
 
 def test_domination_refuses_what_its_tables_cannot_hold() -> None:
@@ -315,12 +292,12 @@ def test_domination_refuses_what_its_tables_cannot_hold() -> None:
 
 def test_a_failed_computation_is_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DominationAccountant, "_epsilon_of_releases", lambda self, delta: math.nan)
-    assert _epsilon(DominationAccountant, RELEASE) == math.inf
+    assert epsilon_of(DominationAccountant, RELEASE) == math.inf
 
 
 def test_an_overflow_is_infinite() -> None:
-    assert _epsilon(DominationAccountant, BinomialRelease(100, 1e300, 4, 1)) == math.inf
-    assert _epsilon(MomentsAccountant, BinomialRelease(100, 1e300, 4, 1)) == math.inf
+    assert epsilon_of(DominationAccountant, BinomialRelease(100, 1e300, 4, 1)) == math.inf
+    assert epsilon_of(MomentsAccountant, BinomialRelease(100, 1e300, 4, 1)) == math.inf
 
 
 def test_too_many_releases_are_refused() -> None:
@@ -334,7 +311,7 @@ def test_theorem1_takes_the_smaller_composition() -> None:
     """Few rounds: basic. Many rounds of small epsilon: advanced."""
     event = BinomialRelease(10**8, 16.0, 16, 1000)
     parameters = Theorem1Parameters(10**8, 256.0, 16.0, 16.0, 1000)
-    assert _epsilon(Theorem1Accountant, event) == theorem1_epsilon(parameters, DELTA)
+    assert epsilon_of(Theorem1Accountant, event) == theorem1_epsilon(parameters, DELTA)
     rounds = 10_000
     many = Theorem1Accountant()
     many.compose(event, rounds)
@@ -346,14 +323,14 @@ def test_theorem1_uses_the_better_l1_bound() -> None:
     """min(sqrt(d) D2, D2^2): one dimension makes l1 equal l2."""
     flat = BinomialRelease(65536, 128.0, 16, 1)
     direct = Theorem1Parameters(65536, 128.0, 128.0, 16.0, 1)
-    assert _epsilon(Theorem1Accountant, flat) == theorem1_epsilon(direct, DELTA)
+    assert epsilon_of(Theorem1Accountant, flat) == theorem1_epsilon(direct, DELTA)
 
 
 @pytest.mark.slow
 def test_an_epsilon_query_is_fast() -> None:
     """The design figure is 100 ms; ten times that is allowed for a busy machine."""
-    _epsilon(DominationAccountant, RELEASE)  # compile
+    epsilon_of(DominationAccountant, RELEASE)  # compile
     effective_sigma.cache_clear()
     start = time.perf_counter()
-    _epsilon(DominationAccountant, BinomialRelease(10**7, 1000.0, 1000, 10))
+    epsilon_of(DominationAccountant, BinomialRelease(10**7, 1000.0, 1000, 10))
     assert time.perf_counter() - start < 1.0

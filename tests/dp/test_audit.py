@@ -19,6 +19,7 @@ from dp.audit import (
     release_mu,
     replayed_epsilon,
 )
+from dp.budget import replay
 from dp.errors import LedgerError, UnsupportedEventError
 from dp.events import (
     BinomialRelease,
@@ -51,10 +52,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _running(events: list[Event], reserve: FailureReserve | None = None) -> float:
-    accountant = DominationAccountant(reserve)
-    for event in events:
-        accountant.compose(event)
-    return accountant.epsilon(DELTA)
+    return replay(events, DominationAccountant(reserve)).epsilon(DELTA)
 
 
 def test_the_replay_equals_the_running_accountant(path: Path) -> None:

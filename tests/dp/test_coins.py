@@ -116,13 +116,6 @@ def test_one_missing_coin_would_be_rejected(seed: NoiseSeed) -> None:
     assert binomial_p_value(sample_binomial(seed, 63, SAMPLES), 64) < ALPHA
 
 
-def test_rounding_and_coins_of_one_seed_are_independent_streams(seed: NoiseSeed) -> None:
-    streams = [np.empty(64, dtype=np.uint8) for _ in range(2)]
-    Keystream(seed.derive(Usage.ROUNDING)).fill(streams[0])
-    Keystream(seed.derive(Usage.COINS)).fill(streams[1])
-    assert np.any(streams[0] != streams[1])
-
-
 @pytest.mark.parametrize("coins", [0, 1, 2, 3, 64, 65])
 def test_limits_and_offset(coins: int) -> None:
     assert noise_limit(coins) == max(coins - coins // 2, coins // 2)

@@ -8,6 +8,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from dp_laws import gaussian_sum_masses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal, special
@@ -108,22 +109,6 @@ def _skellam(variance: float, reach: int) -> list[mpmath.mpf]:
     return [*half[:0:-1], *half]
 
 
-def _gaussian_sum(variance: float, contributors: int, reach: int) -> list[mpmath.mpf]:
-    """P[Z = z] for a sum of discrete Gaussians, by convolution in 40 digits."""
-    one = [mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * variance)) for x in range(-reach, reach + 1)]
-    total = [x / mpmath.fsum(one) for x in one]
-    one, result = total, total
-    for _ in range(contributors - 1):
-        result = [
-            mpmath.fsum(
-                result[i] * one[z - i + reach]
-                for i in range(max(0, z - reach), min(2 * reach, z + reach) + 1)
-            )
-            for z in range(2 * reach + 1)
-        ]
-    return result
-
-
 def _polygon_ratio(masses: list[mpmath.mpf], l2: float, linf: int, delta0: float) -> float:
     """Largest mu_k / k over the vertices of the polygon of masses for -reach..reach."""
     reach = len(masses) // 2
@@ -164,7 +149,7 @@ def test_other_noise_agrees_with_its_polygon_from_below(
         if isinstance(law, SkellamNoise):
             masses = _skellam(law.variance, reach)
         else:
-            masses = _gaussian_sum(law.local_variance, law.contributors, reach)
+            masses = gaussian_sum_masses(law.local_variance, law.contributors, reach)
         exact = 1.0 / _polygon_ratio(masses, l2, linf, delta0)
     fast = effective_sigma(law, l2, linf, delta0)
     assert fast <= exact

@@ -7,14 +7,15 @@ import math
 
 import numpy as np
 import pytest
+from accounts import epsilon_of
 from enumeration import campaign
 
 from dp.accounting import (
     DominationAccountant,
     ExactAccountant,
+    GaussianReference,
     MomentsAccountant,
     exact,
-    gaussian_epsilon,
 )
 from dp.accounting.exact import maximal_vectors, vector_losses
 from dp.accounting.laws import BinomialNoise, SkellamNoise
@@ -30,14 +31,6 @@ from dp.events import (
 
 DELTA = 1e-5
 EPSILONS = [0.0, 0.3, 1.0, 2.0, 3.5]
-
-
-def _epsilon(kind: type, *runs: Event, delta: float = DELTA) -> float:
-    accountant = kind()
-    for event in runs:
-        accountant.compose(event)
-    result: float = accountant.epsilon(delta)
-    return result
 
 
 def _masses(coins: int) -> np.ndarray:
@@ -138,36 +131,25 @@ def test_a_larger_vector_is_easier_to_tell() -> None:
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_never_above_the_other_bounds(event: Event, rounds: int) -> None:
     runs = [event] * rounds
-    exact_epsilon = _epsilon(ExactAccountant, *runs)
-    assert exact_epsilon <= _epsilon(DominationAccountant, *runs) * (1 + 2e-4)
-    assert exact_epsilon <= _epsilon(MomentsAccountant, *runs)
-    assert exact_epsilon > 0.9 * gaussian_epsilon(
-        math.sqrt(rounds * event.l2_sensitivity**2 / _variance(event)), DELTA
-    )
-
-
-def _variance(event: Event) -> float:
-    if isinstance(event, BinomialRelease):
-        return event.coins / 4
-    if isinstance(event, SkellamRelease):
-        return event.variance
-    assert isinstance(event, DiscreteGaussianRelease)
-    return event.local_variance * event.contributors
+    exact_epsilon = epsilon_of(ExactAccountant, *runs)
+    assert exact_epsilon <= epsilon_of(DominationAccountant, *runs) * (1 + 2e-4)
+    assert exact_epsilon <= epsilon_of(MomentsAccountant, *runs)
+    assert exact_epsilon > 0.9 * epsilon_of(GaussianReference, *runs)
 
 
 def test_different_releases_compose() -> None:
     first, second = BinomialRelease(256, 3.0, 3, 10), SkellamRelease(100.0, 2.0, 2, 10)
-    together = _epsilon(ExactAccountant, first, second, first)
-    assert _epsilon(ExactAccountant, first, first) < together
-    assert together <= _epsilon(DominationAccountant, first, second, first)
+    together = epsilon_of(ExactAccountant, first, second, first)
+    assert epsilon_of(ExactAccountant, first, first) < together
+    assert together <= epsilon_of(DominationAccountant, first, second, first)
 
 
 def test_an_epsilon_of_zero_and_of_infinity() -> None:
-    assert _epsilon(ExactAccountant, BinomialRelease(256, 0.5, 1, 10)) == 0.0
-    assert _epsilon(ExactAccountant, BinomialRelease(1024, 1.0, 1, 10), delta=0.5) == 0.0
-    assert _epsilon(ExactAccountant, BinomialRelease(0, 2.0, 2, 10)) == math.inf
-    assert _epsilon(ExactAccountant, BinomialRelease(4, 5.0, 5, 10)) == math.inf
-    assert _epsilon(ExactAccountant, SkellamRelease(1e-9, 1.0, 1, 10)) == math.inf
+    assert epsilon_of(ExactAccountant, BinomialRelease(256, 0.5, 1, 10)) == 0.0
+    assert epsilon_of(ExactAccountant, BinomialRelease(1024, 1.0, 1, 10), delta=0.5) == 0.0
+    assert epsilon_of(ExactAccountant, BinomialRelease(0, 2.0, 2, 10)) == math.inf
+    assert epsilon_of(ExactAccountant, BinomialRelease(4, 5.0, 5, 10)) == math.inf
+    assert epsilon_of(ExactAccountant, SkellamRelease(1e-9, 1.0, 1, 10)) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -190,7 +172,7 @@ def test_what_is_not_enumerated_is_refused(event: Event, words: str) -> None:
 def test_a_composition_without_room_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "MAX_WORK", 1e4)
     with pytest.raises(UnsupportedEventError, match="no room"):
-        _epsilon(ExactAccountant, *[BinomialRelease(256, 2.0, 2, 10)] * 2)
+        epsilon_of(ExactAccountant, *[BinomialRelease(256, 2.0, 2, 10)] * 2)
 
 
 class TestLossDistributions:

@@ -7,6 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from dp_laws import gaussian_masses, gaussian_sum_masses
 
 from dp.accounting import discrete_gaussian
 from dp.accounting.discrete_gaussian import DiscreteGaussianSum, convolution_gap
@@ -41,29 +42,6 @@ def _skellam_log_mass(variance: float, j: int) -> mpmath.mpf:
     return mpmath.log(total / (2 * mpmath.pi))
 
 
-def _gaussian_masses(variance: float, radius: int) -> list[mpmath.mpf]:
-    """One discrete Gaussian for -radius..radius."""
-    v = mpmath.mpf(variance)
-    terms = [mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * v)) for x in range(-radius, radius + 1)]
-    total = mpmath.fsum(terms)
-    return [term / total for term in terms]
-
-
-def _sum_masses(variance: float, contributors: int, radius: int) -> list[mpmath.mpf]:
-    """The sum of several, by plain convolution."""
-    one = _gaussian_masses(variance, radius)
-    total = [mpmath.mpf(0)] * radius + [mpmath.mpf(1)] + [mpmath.mpf(0)] * radius
-    for _ in range(contributors):
-        total = [
-            mpmath.fsum(
-                total[i] * one[z - i + 2 * radius - radius]
-                for i in range(max(0, z - radius), min(2 * radius, z + radius) + 1)
-            )
-            for z in range(2 * radius + 1)
-        ]
-    return total
-
-
 @pytest.mark.parametrize(
     ("variance", "points"),
     [
@@ -90,7 +68,7 @@ def test_one_discrete_gaussian(variance: float) -> None:
     radius = math.ceil(30 * math.sqrt(variance))
     values = DiscreteGaussianSum(variance, 1).log_masses(radius // 2).values
     with mpmath.workdps(50):
-        exact = _gaussian_masses(variance, radius)[radius:]
+        exact = gaussian_masses(variance, radius)[radius:]
         for j in (0, 1, radius // 4, radius // 2):
             assert abs(mpmath.log(exact[j]) - mpmath.mpf(float(values[j]))) < TAIL_SLACK / 100
 
@@ -101,7 +79,7 @@ def test_convolutions_state_their_error(variance: float, contributors: int) -> N
     masses = DiscreteGaussianSum(variance, contributors).log_masses(reach)
     assert 0.0 < masses.error < 1e-9
     with mpmath.workdps(40):
-        exact = _sum_masses(variance, contributors, 6 * reach)[6 * reach :]
+        exact = gaussian_sum_masses(variance, contributors, 6 * reach)[6 * reach :]
         for j in range(reach + 1):
             error = mpmath.log(exact[j]) - mpmath.mpf(float(masses.values[j]))
             assert abs(error) < masses.error + 1e-12
@@ -114,8 +92,8 @@ def test_the_gap_bounds_the_distance_to_a_discrete_gaussian(
     """Every mass within e^+-gap; for two contributors the truth is a good part of it."""
     radius = math.ceil(14 * math.sqrt(variance * contributors))
     with mpmath.workdps(40):
-        total = _sum_masses(variance, contributors, radius)
-        plain = _gaussian_masses(variance * contributors, radius)
+        total = gaussian_sum_masses(variance, contributors, radius)
+        plain = gaussian_masses(variance * contributors, radius)
         middle = range(radius // 2, 3 * radius // 2)
         worst = max(abs(mpmath.log(total[z] / plain[z])) for z in middle)
     gap = convolution_gap(variance, contributors)

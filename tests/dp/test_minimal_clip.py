@@ -184,7 +184,7 @@ def test_a_share_outside_its_range_counts_as_the_nearest() -> None:
         (lambda: clip_error(1.0, -1.0, 5, 0.1), ValueError, "norm must .* at least 0"),
         (lambda: least_error_clip(math.inf, 5, 0.1), ValueError, "norm must be finite"),
         (lambda: least_error_clip(1.0, 0, 0.1), ValueError, "dimension must be at least 1, got 0"),
-        (lambda: least_error_clip(1.0, 2.0, 0.1), TypeError, "dimension must be an integer"),
+        (lambda: least_error_clip(1.0, 2.0, 0.1), TypeError, "dimension must be an int"),
         (lambda: least_error_clip(1.0, 5, -0.1), ValueError, "noise_ratio must"),
         (lambda: least_error_clip(1.0, 5, 0.1, mean_norm=1.5), ValueError, "mean_norm must"),
         (lambda: shrinkage(1.1, 5, 0.1), ValueError, "coherence must .* at most 1"),

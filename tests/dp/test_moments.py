@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from accounts import epsilon_of
 
 from dp.accounting import (
     DominationAccountant,
@@ -25,13 +26,6 @@ from dp.events import (
 )
 
 DELTA = 1e-5
-
-
-def _epsilon(kind: type[MomentsAccountant | ExactAccountant | DominationAccountant], *runs: Event):
-    accountant = kind()
-    for event in runs:
-        accountant.compose(event)
-    return accountant.epsilon(DELTA)
 
 
 def _plain(coins: int, l2: float, linf: int, cut: float, order: float) -> float:
@@ -113,20 +107,22 @@ def test_conversion_agrees_with_dp_accounting() -> None:
     ],
 )
 def test_a_bound_of_the_exact_value_over_adaptive_rounds(event: Event, rounds: int) -> None:
-    exact = _epsilon(ExactAccountant, *[event] * rounds)
-    assert exact <= _epsilon(MomentsAccountant, *[event] * rounds) <= 1.12 * exact
+    exact = epsilon_of(ExactAccountant, *[event] * rounds)
+    assert exact <= epsilon_of(MomentsAccountant, *[event] * rounds) <= 1.12 * exact
 
 
 def test_it_can_beat_domination() -> None:
     """Weak noise over several rounds: two valid bounds, and neither always wins."""
     event = BinomialRelease(64, 3.0, 3, 10)
-    assert _epsilon(MomentsAccountant, *[event] * 8) < _epsilon(DominationAccountant, *[event] * 8)
-    assert _epsilon(MomentsAccountant, event) > _epsilon(DominationAccountant, event)
+    assert epsilon_of(MomentsAccountant, *[event] * 8) < epsilon_of(
+        DominationAccountant, *[event] * 8
+    )
+    assert epsilon_of(MomentsAccountant, event) > epsilon_of(DominationAccountant, event)
 
 
 def test_gaussian_noise_is_its_own_renyi_divergence() -> None:
     event = GaussianRelease(8.0, 4.0)
-    found = _epsilon(MomentsAccountant, event, event)
+    found = epsilon_of(MomentsAccountant, event, event)
     tight = gaussian_epsilon(math.sqrt(2) / 2, DELTA)
     assert tight < found < 1.15 * tight
 
@@ -142,14 +138,14 @@ def test_what_cannot_be_stated_is_infinite() -> None:
     assert truncated_renyi(BinomialNoise(64), 1000.0, 1000, 1e-6, 2.0) == math.inf
     assert truncated_renyi(BinomialNoise(16), 8.0, 8, 1e-9, 2.0) == math.inf
     assert truncated_renyi(SkellamNoise(1e8), 1e4, 10_000, 1e-9, 2.0) == math.inf  # too long
-    assert _epsilon(MomentsAccountant, BinomialRelease(0, 4.0, 4, 1)) == math.inf
-    assert _epsilon(MomentsAccountant, BinomialRelease(64, 0.5, 1, 1)) == 0.0
+    assert epsilon_of(MomentsAccountant, BinomialRelease(0, 4.0, 4, 1)) == math.inf
+    assert epsilon_of(MomentsAccountant, BinomialRelease(64, 0.5, 1, 1)) == 0.0
     assert truncated_renyi(BinomialNoise(64), 0.5, 1, 1e-6, 2.0) == 0.0
 
 
 def test_monotone_in_noise_sensitivity_and_rounds() -> None:
     def at(coins: int, l2: float, rounds: int) -> float:
-        return _epsilon(MomentsAccountant, *[BinomialRelease(coins, l2, 4, 10)] * rounds)
+        return epsilon_of(MomentsAccountant, *[BinomialRelease(coins, l2, 4, 10)] * rounds)
 
     assert np.all(np.diff([at(n, 4.0, 1) for n in (128, 256, 1024, 8192)]) < 0)
     assert np.all(np.diff([at(1024, l2, 1) for l2 in (2.0, 4.0, 8.0, 16.0)]) > 0)

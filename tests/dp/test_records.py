@@ -24,7 +24,7 @@ from dp.events import (
     PoissonSampled,
     SkellamRelease,
 )
-from dp.records import canonical_json, decode_event, encode_event
+from dp.records import _FIELDS, canonical_json, decode_event, encode_event
 
 RELEASE = {
     "tag": "binomial",
@@ -70,6 +70,27 @@ events = st.recursive(
     lambda parts: st.builds(Composition, st.lists(parts, min_size=1, max_size=3).map(tuple)),
     max_leaves=6,
 )
+
+
+WRITTEN = {
+    "binomial": "coins l2_sensitivity linf_sensitivity dimension",
+    "discrete-gaussian": "local_variance contributors l2_sensitivity linf_sensitivity dimension",
+    "skellam": "variance l2_sensitivity linf_sensitivity dimension",
+    "gaussian": "sigma l2_sensitivity",
+    "laplace": "scale sensitivity",
+    "above-threshold": "threshold_scale query_scale sensitivity",
+    "local": "epsilon",
+    "levels": "coins probability levels norm dimension rotated",
+    "non-private": "",
+    "poisson-sampled": "rate event",
+    "fixed-size-sampled": "size population event",
+    "composition": "parts",
+}
+
+
+def test_ledgers_of_old_can_be_read() -> None:
+    # A renamed or added field of an event would change the format of the ledger.
+    assert {tag: " ".join(fields) for tag, fields in _FIELDS.items()} == WRITTEN
 
 
 @given(events)

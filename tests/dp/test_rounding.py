@@ -19,7 +19,6 @@ from dp.keystream import NoiseSeed
 from dp.rounding import (
     MAX_LINF_BOUND,
     Quantized,
-    integer_square_norm,
     largest_square,
     quantize,
     quantized_l2_bound,
@@ -219,7 +218,11 @@ def test_quantized_wants_64_bit_integers(dtype: type) -> None:
 def test_square_norm_is_exact_beyond_64_bits() -> None:
     values = np.full(100_000, MAX_LINF_BOUND)
     values[::2] *= -1
-    assert integer_square_norm(values) == 100_000 * MAX_LINF_BOUND**2 > 2**64
+    exact = 100_000 * MAX_LINF_BOUND**2
+    assert exact > 2**64
+    Quantized(values.copy(), math.sqrt(exact) * (1.0 + 1e-15), MAX_LINF_BOUND)
+    with pytest.raises(SensitivityExceededError, match="l2_bound"):
+        Quantized(values, math.sqrt(exact) * (1.0 - 1e-15), MAX_LINF_BOUND)
 
 
 @pytest.mark.parametrize("root", [1.0, math.sqrt(2.0), 3.0, 1e8 + 0.5, 12345.678])

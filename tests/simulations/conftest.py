@@ -1,11 +1,22 @@
-"""Makes the helpers beside these tests importable."""
+"""Makes the helpers beside these tests importable, and keeps torch to one thread if asked to."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import pytest
+
 # Tests are collected in importlib mode, where a folder of tests is not on the path by itself.
 _HERE = str(Path(__file__).parent)
 if _HERE not in sys.path:
     sys.path.insert(0, _HERE)
+
+
+@pytest.fixture
+def one_thread() -> None:
+    """Keep torch to one thread: sums in one order, and no waiting where cores are shared."""
+    # Most tests here need no torch, and loading it takes seconds.
+    import torch
+
+    torch.set_num_threads(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
 LOADING_TAGS = ("script", "link", "iframe", "object", "embed", "base", "form")
@@ -38,6 +39,15 @@ class Elements(HTMLParser):
     def named(self, tag):
         return [(attributes, "".join(text)) for name, attributes, text in self.found if name == tag]
 
+    def words_of_plots(self):
+        """The text alternatives of all plots by id; each plot must have two, a short and a long."""
+        words = {a["id"]: text for tag in ("title", "desc") for a, text in self.named(tag) if a}
+        for attributes, _ in self.named("svg"):
+            assert attributes["role"] == "img"
+            title, text = attributes["aria-labelledby"].split()
+            assert words[title] and words[text]
+        return words
+
 
 def loads(page):
     """All that a page would load, run or send; nothing in a page that needs nothing but itself."""
@@ -62,3 +72,14 @@ def dangling(page):
     used |= set(re.findall(r"url\(#([^)]+)\)", page))
     used |= {i for _, a, _ in elements.found for i in a.get("aria-labelledby", "").split()}
     return sorted(used - set(ids)) + sorted({i for i in ids if ids.count(i) > 1})
+
+
+def assert_for_every_reader(page):
+    """A language, any window, dark, print and keyboard, and headings that leave no level out."""
+    assert '<html lang="en">' in page
+    assert 'name="viewport"' in page
+    for rule in ("prefers-color-scheme: dark", "@media print", ":focus-visible"):
+        assert rule in page
+    levels = [int(tag[1]) for tag, _, _ in Elements(page).found if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(below - above <= 1 for above, below in pairwise(levels))

@@ -9,8 +9,21 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from dp import BinomialRelease, DominationAccountant, FailureReserve, Ledger, PoissonSampled
+from dp import (
+    Adjacency,
+    BinomialRelease,
+    Composition,
+    DominationAccountant,
+    FailureReserve,
+    Ledger,
+    LocalRelease,
+    NonPrivateRelease,
+    PoissonSampled,
+    UnsupportedEventError,
+    epsilons,
+)
 from simulations import cli
+from simulations.plan_command import spent_before
 
 runner = CliRunner()
 
@@ -206,6 +219,53 @@ def test_unknown_events_in_a_ledger(path, monkeypatch, capsys):
         ledger.append(PoissonSampled(0.1, FIRST), {"cohort": [ANNA], "goal": GOAL})
     error = fails(monkeypatch, capsys, "--ledger", str(path))
     assert "UnsupportedEventError" in error and "poisson-sampled" in error
+
+
+@pytest.fixture
+def reports(tmp_path):
+    """A ledger of local reports: Berta made three at 1 and one at 1/2, Anna four at 1."""
+    location = tmp_path / "reports.jsonl"
+    one, half = LocalRelease(1.0), LocalRelease(0.5)
+    with Ledger.open(location) as ledger:
+        for cohort in ([ANNA, BERTA], [BERTA, ANNA], [ANNA]):
+            ledger.append(one, {"cohort": cohort})
+        ledger.append(Composition((one, half)), {"cohort": [BERTA]})
+        ledger.append(one, {"cohort": [ANNA]})
+    return location
+
+
+def test_a_ledger_of_local_reports_adds_up_as_a_run_reports_it(reports):
+    figures = account("--ledger", str(reports), "--delta", "1e-5")
+    report = epsilons([(LocalRelease(1.0), 4)], 1e-5)
+    assert (figures["client"], figures["releases"], figures["clients"]) == (ANNA, 4, 2)
+    assert figures["epsilon"] == report.epsilon < 4.0
+    assert figures["adjacency"] == str(report.adjacency) == str(Adjacency.ANY_INPUT)
+    table = runner.invoke(cli.app, ["account", "--ledger", str(reports), "--delta", "1e-5"]).stdout
+    assert "everybody who sees the reports" in table and "replay" not in table
+
+
+def test_reports_that_name_nobody_are_everybodys(reports, monkeypatch, capsys):
+    with Ledger.open(reports) as ledger:
+        ledger.append(LocalRelease(0.25))
+    counted = [(LocalRelease(1.0), 4), (LocalRelease(0.25), 1)]
+    figures = account("--ledger", str(reports), "--delta", "1e-5")
+    assert figures["epsilon"] == epsilons(counted, 1e-5).epsilon
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(reports))
+    with Ledger.open(reports) as ledger:
+        ledger.append(NonPrivateRelease())
+    assert account("--ledger", str(reports), "--delta", "1e-5")["epsilon"] == "inf"
+
+
+def test_local_reports_beside_sums_have_no_epsilon(reports, monkeypatch, capsys):
+    with Ledger.open(reports) as ledger:
+        ledger.append(FIRST, {"cohort": [ANNA]})
+    error = fails(monkeypatch, capsys, "--ledger", str(reports), "--delta", "1e-5")
+    assert "UnsupportedEventError" in error and "local reports beside binomial" in error
+
+
+def test_a_plan_has_no_room_for_local_reports(reports):
+    with pytest.raises(UnsupportedEventError, match="local reports"):
+        spent_before(reports, 8.0, 1e-5)
 
 
 def test_no_noise_is_infinite():

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke, run_json
 
 from secagg import ParameterError
 from secagg.unmask import MIN_RANGE
-from simulations import cli
 from simulations.bench import unmask
 from simulations.bench.limits import bare_keystream, modular_product
 from simulations.bench.shamir import bench_shamir
 from simulations.bench.unmask import bench_unmask
 
-runner = CliRunner()
-
-
-def run_json(*arguments):
-    result = runner.invoke(cli.app, ["bench", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
 
 def test_shamir_reports_both_halves_beside_their_limits():
-    figures = run_json("shamir", "--secrets", "2", "--holders", "7", "--threshold", "4")
+    figures = run_json("bench", "shamir", "--secrets", "2", "--holders", "7", "--threshold", "4")
     assert figures["correct"] is True
     for half in ("create", "combine"):
         ratio = figures[f"{half}_seconds"] / figures[f"{half}_limit_seconds"]
@@ -80,9 +69,7 @@ def test_a_wrong_sum_is_seen_and_is_status_1(monkeypatch):
         honest(masked, field, record, u, key, seed, lost[:-1])
 
     monkeypatch.setattr(unmask, "_mask", forget_the_last)
-    result = runner.invoke(
-        cli.app, ["bench", "unmask", "--clients", "6", "--dim", "50", "--dropped", "1"]
-    )
+    result = invoke("bench", "unmask", "--clients", "6", "--dim", "50", "--dropped", "1")
     assert result.exit_code == 1
 
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from typer.testing import CliRunner
-
-from simulations import cli
-
-runner = CliRunner()
+from command_line import invoke, run_json
 
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, float]:
-    arguments = ["--dim", "70000", "--rate", "10", "--rank", "2", "--repeats", "1", "--json"]
-    result = runner.invoke(cli.app, ["bench", "compress", *arguments])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    arguments = ["--dim", "70000", "--rate", "10", "--rank", "2", "--repeats", "1"]
+    return run_json("bench", "compress", *arguments)
 
 
 def test_what_is_measured(figures):
@@ -53,4 +45,4 @@ def test_bytes_by_hand(figures):
     [("--rate", "0.5"), ("--rank", "0"), ("--rank", "205"), ("--dim", "0"), ("--repeats", "0")],
 )
 def test_bad_arguments_are_refused(arguments):
-    assert runner.invoke(cli.app, ["bench", "compress", *arguments]).exit_code == 2
+    assert invoke("bench", "compress", *arguments).exit_code == 2

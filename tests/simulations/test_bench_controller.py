@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from typer.testing import CliRunner
-
-from simulations import cli
+from command_line import run_json
 
 
 def test_shares_are_of_the_round():
     arguments = ["bench", "controller", "--clients", "4", "--dim", "20000", "--rate", "8"]
-    result = CliRunner().invoke(cli.app, [*arguments, "--repeats", "1", "--json"])
-    assert result.exit_code == 0, result.output
-    figures = json.loads(result.stdout)
+    figures = run_json(*arguments, "--repeats", "1")
     assert figures["sketch_size"] == pytest.approx(20_000 / 8, rel=0.01)
     assert figures["second_sketch_size"] >= 64
     for part in ("controller", "second_sketch"):

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from typer.testing import CliRunner
-
-from simulations import cli
-
-runner = CliRunner()
+from command_line import invoke, run_json
 
 
 def test_every_report_is_timed_beside_its_limit():
-    arguments = ["bench", "local", "--dim", "2000", "--repeats", "1", "--json"]
-    result = runner.invoke(cli.app, arguments)
-    assert result.exit_code == 0, result.output
-    figures = json.loads(result.stdout)
+    figures = run_json("bench", "local", "--dim", "2000", "--repeats", "1")
     assert figures["dim"] == 2000
     assert figures["top"] == 200
     for name in ("privquant", "exp", "pe", "ps", "piecewise", "sampled", "copy", "partition"):
@@ -33,5 +24,5 @@ def test_every_report_is_timed_beside_its_limit():
 
 
 def test_bad_options_are_refused():
-    result = runner.invoke(cli.app, ["bench", "local", "--dim", "1"])
+    result = invoke("bench", "local", "--dim", "1")
     assert result.exit_code == 2

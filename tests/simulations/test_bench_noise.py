@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke, run_json
 
-from simulations import cli
 from simulations.bench.sampler import SampledLaw, bench_sampler
-
-runner = CliRunner()
-
-
-def run_json(*arguments: str):
-    result = runner.invoke(cli.app, ["bench", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("law", [law.value for law in SampledLaw])
 def test_samplers_report_their_rates_beside_numpy_and_the_keystream(law):
-    figures = run_json("sampler", "--law", law, "--samples", "5000", "--repeats", "1")
+    figures = run_json("bench", "sampler", "--law", law, "--samples", "5000", "--repeats", "1")
     ours = figures["samples_per_second"]
     assert ours == pytest.approx(5000 / figures["seconds"])
     assert figures["ratio"] == pytest.approx(ours / figures["numpy_samples_per_second"])
@@ -62,14 +52,14 @@ def test_opendp_is_measured_where_it_is_installed(monkeypatch):
 
 @pytest.mark.parametrize("arguments", [("--coins", "0"), ("--variance", "0"), ("--law", "other")])
 def test_bad_arguments_are_refused_by_name(arguments):
-    result = runner.invoke(cli.app, ["bench", "sampler", *arguments])
+    result = invoke("bench", "sampler", *arguments)
     assert result.exit_code == 2
 
 
 @pytest.mark.parametrize("rotate", [False, True])
 def test_encode_reports_every_stage_and_its_share(rotate):
     flag = ("--rotate",) if rotate else ()
-    figures = run_json("encode", "--dim", "3000", "--repeats", "1", *flag)
+    figures = run_json("bench", "encode", "--dim", "3000", "--repeats", "1", *flag)
     stages = ["clip", *(["rotation"] if rotate else []), "rounding", "coins"]
     assert sum(figures[f"{stage}_share"] for stage in stages) == pytest.approx(1.0)
     assert ("rotation_seconds" in figures) == rotate

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from command_line import run_json
 
-from simulations import cli
 from simulations.bench import simulate, simulate_peers
-from simulations.bench.simulate_command import ModelName
-from simulations.bench.workload import Order, SimulatedModel, plain_module, workload
+from simulations.bench.simulate_order import Order, SimulatedModel
+from simulations.bench.workload import plain_module, workload
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 KEYS = {
     "updates_per_second",
@@ -25,16 +24,6 @@ KEYS = {
     "largest_difference",
     "peak_rss_bytes",
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Keep torch to one thread."""
-    torch.set_num_threads(1)
-
-
-def test_the_command_offers_all_models() -> None:
-    assert {each.value for each in ModelName} == {each.value for each in SimulatedModel}
 
 
 @pytest.mark.parametrize("model", list(SimulatedModel))
@@ -53,11 +42,7 @@ def test_module_and_task_are_one_model(model: SimulatedModel) -> None:
 def test_json_has_the_promised_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulate_peers, "_installed", lambda *_: False)
     arguments = ["bench", "simulate", "--model", "mlp", "--clients", "6", "--steps", "2"]
-    result = CliRunner().invoke(
-        cli.app, [*arguments, "--batch", "4", "--workers", "1", "--repeats", "1", "--json"]
-    )
-    assert result.exit_code == 0, result.output
-    figures = json.loads(result.stdout)
+    figures = run_json(*arguments, "--batch", "4", "--workers", "1", "--repeats", "1")
     assert set(figures) >= KEYS
     assert figures["flower_updates_per_second"] is figures["pfl_updates_per_second"] is None
     assert figures["strategy"] == "vmap"

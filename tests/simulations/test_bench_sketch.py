@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke, run_json
 
-from simulations import cli
-from simulations.bench.sketch_limits import ready_gather, ready_scatter
-
-runner = CliRunner()
+from simulations.bench.limits import ready_gather, ready_scatter
 
 
-def run_json(*arguments: str):
-    result = runner.invoke(cli.app, ["bench", "sketch", *arguments, "--repeats", "1", "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+def measured(*arguments: object):
+    return run_json("bench", "sketch", *arguments, "--repeats", "1")
 
 
 @pytest.mark.parametrize(("rows", "copies"), [(15, 1), (3, 5)])
 def test_seconds_are_of_one_row(rows, copies):
     dim = 1 << 16
-    figures = run_json("--dim", str(dim), "--rows", str(rows), "--copies", str(copies))
+    figures = measured("--dim", dim, "--rows", rows, "--copies", copies)
     assert (figures["rows"], figures["copies"], figures["total_rows"]) == (rows, copies, 15)
     assert figures["rate"] == pytest.approx(64, rel=0.02)
     for way, limit in (("encode", "scatter"), ("decode", "gather")):
@@ -37,7 +30,7 @@ def test_seconds_are_of_one_row(rows, copies):
 
 
 def test_nothing_of_the_order_of_all_hashes_is_allocated():
-    figures = run_json("--dim", str(1 << 19))
+    figures = measured("--dim", 1 << 19)
     assert figures["vector_bytes"] == 8 << 19
     assert figures["hash_table_bytes"] == 15 * 5 << 19
     assert figures["encode_peak_bytes"] < figures["hash_table_bytes"] / 20
@@ -45,7 +38,7 @@ def test_nothing_of_the_order_of_all_hashes_is_allocated():
 
 
 def test_it_is_a_table_without_json():
-    result = runner.invoke(cli.app, ["bench", "sketch", "--dim", "5000", "--repeats", "1"])
+    result = invoke("bench", "sketch", "--dim", "5000", "--repeats", "1")
     assert result.exit_code == 0
     assert "encode_ratio_to_limit" in result.stdout
 
@@ -54,7 +47,7 @@ def test_it_is_a_table_without_json():
     "arguments", [("--copies", "2"), ("--rate", "1"), ("--rate", "0.5"), ("--dim", "10")]
 )
 def test_bad_arguments_are_refused(arguments):
-    result = runner.invoke(cli.app, ["bench", "sketch", *arguments])
+    result = invoke("bench", "sketch", *arguments)
     assert result.exit_code == 2
 
 

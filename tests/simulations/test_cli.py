@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke, run_json
 
 from protocol.client import ClientPolicy
 from protocol.config import load
@@ -14,14 +14,6 @@ from protocol.errors import ConfigurationError, PolicyError
 from protocol.training_plan import TrainingPlan
 from simulations import cli
 from simulations.config import PowerSgd, RunConfig, demo_config, write_config
-
-runner = CliRunner()
-
-
-def run_json(*arguments):
-    result = runner.invoke(cli.app, [*arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("bits", [8, 16, 24, 31, 32, 61])
@@ -58,7 +50,7 @@ def test_bytes_of_a_large_round_are_near_the_floor():
 
 
 def test_people_get_a_table():
-    result = runner.invoke(cli.app, ["bench", "mask", "--dim", "100", "--neighbours", "1"])
+    result = invoke("bench", "mask", "--dim", "100", "--neighbours", "1")
     assert result.exit_code == 0
     assert "ratio_to_keystream" in result.stdout
 
@@ -130,7 +122,7 @@ def small(**cohort):
 def test_the_demo_says_what_it_trusts_the_server_with(tmp_path, mode, words):
     given = write_config(small(mode=mode), tmp_path / "given.toml")
     out = tmp_path / "report"
-    result = runner.invoke(cli.app, ["demo", "--config", str(given), "--out", str(out)])
+    result = invoke("demo", "--config", str(given), "--out", str(out))
     assert result.exit_code == 0, result.output
     first = result.stderr.splitlines()[0]
     assert f"mode {mode}" in first and words in first
@@ -141,7 +133,7 @@ def test_the_demo_refuses_what_it_does_not_run(tmp_path):
     config = small().model_copy(update={"powersgd": PowerSgd(rank=2)})
     given = write_config(config, tmp_path / "given.toml")
     arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report")]
-    result = runner.invoke(cli.app, arguments)
+    result = invoke(*arguments)
     assert isinstance(result.exception, ConfigurationError)
     assert result.exception.key == "powersgd"
     assert not (tmp_path / "report").exists()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import run_json
 
 from protocol.config import build_plan, load
-from simulations import cli
 from simulations.config import RunConfig
 from simulations.data import DATASETS
 from simulations.models import MODELS
@@ -31,9 +29,7 @@ def test_it_is_valid(path):
 def test_the_quick_one_runs(tmp_path):
     path = next(path for path in CONFIGS if path.stem == "digits")
     arguments = ["run", str(path), "--out", str(tmp_path), "--set", "engine.aggregator=ideal"]
-    result = CliRunner().invoke(cli.app, [*arguments, "--quiet", "--json"])
-    assert result.exit_code == 0, result.output
-    summary = json.loads(result.stdout)
+    summary = run_json(*arguments, "--quiet")
     assert summary["rounds"] == 12
     assert summary["epsilons"]["server"] <= 5.0
     assert summary["accuracy"] > 0.5

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke, run_json
 
 from secagg import RemoteProtocolError, messages
 from simulations.bench import fuzz as package
 from simulations.bench.fuzz import Decoder, all_decoders, engine, fuzz, run_fuzz
-from simulations.cli import app
 from sketch.compressors import Denoise, DenoiseReceiver
 
 
@@ -188,18 +187,16 @@ def test_only_the_first_bugs_of_a_decoder_are_listed() -> None:
 
 def test_the_command_prints_cases_by_decoder_and_outcome() -> None:
     arguments = ["bench", "fuzz", "--cases", "40", "--decoder", "set", "--decoder", "share"]
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == 0
-    figures = json.loads(result.stdout)
+    figures = run_json(*arguments)
     assert (figures["cases"], figures["bugs"]) == (40, [])
     assert figures["cases_per_second"] > 0
     assert "set" in figures["decoders"]
-    assert "set" in CliRunner().invoke(app, arguments).stdout
+    assert "set" in invoke(*arguments).stdout
 
 
 def test_the_command_fails_when_there_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "all_decoders", lambda _: [broken(short_data_is_an_index_error)])
-    result = CliRunner().invoke(app, ["bench", "fuzz", "--seconds", "0.2", "--json"])
+    result = invoke("bench", "fuzz", "--seconds", "0.2", "--json")
     assert result.exit_code == 1
     figures = json.loads(result.stdout)
     assert "IndexError" in figures["bugs"][0]["what"]
@@ -208,5 +205,5 @@ def test_the_command_fails_when_there_is_a_bug(monkeypatch: pytest.MonkeyPatch) 
 def test_a_decoder_that_does_not_exist_is_refused() -> None:
     with pytest.raises(LookupError, match="nobody"):
         run_fuzz(1, cases=1, names=["nobody"])
-    result = CliRunner().invoke(app, ["bench", "fuzz", "--decoder", "nobody"])
+    result = invoke("bench", "fuzz", "--decoder", "nobody")
     assert result.exit_code == 2

@@ -16,14 +16,10 @@ from simulations.models import MlpTask, Vector
 from simulations.partition import Partition, partition_dirichlet
 from simulations.training import Batches, LocalTraining, draw_batches, local_updates
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CLIENTS = 24
 TRAINING = LocalTraining(learning_rate=0.3, steps=4, batch_size=8)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Keep torch to one thread."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,8 @@ from simulations.models import (
 )
 from simulations.models.convolutional import image_sides
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TABLE = DataShape(kind=DataKind.TABULAR, shape=(5,), classes=2)
 PICTURE = DataShape(kind=DataKind.IMAGE, shape=(8, 8), classes=3)
 WIDE = DataShape(kind=DataKind.IMAGE, shape=(16, 16), classes=3)
@@ -57,12 +59,6 @@ CASES = [
     ("svm", TABLE),
     ("mlp", TABLE),
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Keep torch to one thread."""
-    torch.set_num_threads(1)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

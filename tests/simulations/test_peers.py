@@ -10,17 +10,17 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke, run_json
 
 from protocol.errors import ConfigurationError
 from simulations import cli
 from simulations.bench import flower
+from simulations.bench.flower import open_peer
 from simulations.bench.mask import bench_mask
-from simulations.bench.peers import Peer, open_peer
+from simulations.bench.peers import Peer
 from simulations.bench.shamir import bench_shamir
 from simulations.bench.unmask import bench_unmask
 
-runner = CliRunner()
 SMALL = {
     "mask": ("mask", "--dim", "50", "--neighbours", "3", "--repeats", "2"),
     "shamir": (
@@ -100,7 +100,7 @@ def fake(monkeypatch):
 
 def run(command, status=0):
     arguments = ["bench", *SMALL[command], "--peer", "flower", "--json"]
-    result = runner.invoke(cli.app, arguments)
+    result = invoke(*arguments)
     assert result.exit_code == status, result.output
     return json.loads(result.stdout), result.stderr
 
@@ -191,9 +191,8 @@ def test_a_peer_that_is_not_installed_is_status_2(fake, monkeypatch, capsys, com
 
 @pytest.mark.parametrize("command", SMALL)
 def test_figures_without_a_peer_say_nothing_of_one(command):
-    result = runner.invoke(cli.app, ["bench", *SMALL[command], "--json"])
-    assert result.exit_code == 0, result.output
-    assert not [name for name in json.loads(result.stdout) if "peer" in name or name == "note"]
+    figures = run_json("bench", *SMALL[command])
+    assert not [name for name in figures if "peer" in name or name == "note"]
 
 
 # From here on: Flower itself, where it is installed.

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke, run_json
 
 from dp import BinomialRelease, BudgetExceededError, Ledger
 from protocol.errors import ConfigurationError
 from secagg import ParameterError
-from simulations import cli
 
-runner = CliRunner()
 GOAL = ("--epsilon", "6", "--rounds", "4", "--dim", "2000")
 
 
 def plan(*arguments):
-    result = runner.invoke(cli.app, ["plan", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return run_json("plan", *arguments)
 
 
 def refused(error, *arguments):
-    result = runner.invoke(cli.app, ["plan", *arguments])
+    result = invoke("plan", *arguments)
     assert isinstance(result.exception, error), result.output
     return str(result.exception)
 
@@ -69,7 +64,7 @@ def test_more_error_allowed_costs_fewer_bits():
 
 
 def test_a_table_for_people():
-    result = runner.invoke(cli.app, ["plan", "--clients", "50", *GOAL])
+    result = invoke("plan", "--clients", "50", *GOAL)
     assert result.exit_code == 0
     for text in ("coins per client", "epsilons, server", "zero-out", "graph, threshold"):
         assert text in result.stdout

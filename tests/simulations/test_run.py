@@ -12,14 +12,13 @@ import time
 import numpy as np
 import pytest
 import tomli_w
+from command_line import invoke, run_json
 from rich.console import Console
-from typer.testing import CliRunner
 
 from dp import Ledger
 from protocol.config import load, parse
 from protocol.errors import ConfigurationError
 from protocol.training import TrainingState
-from simulations import cli
 from simulations.config import RunConfig
 from simulations.federated import DivergedError, load_data
 from simulations.provenance import provenance
@@ -32,8 +31,6 @@ from simulations.run.secrets import RunSecrets
 from simulations.run.view import LiveView
 from simulations.server_optimizer import ModelState
 from sketch.controllers import AdaptNorm
-
-runner = CliRunner()
 
 SMALL = {
     "seed": 3,
@@ -377,7 +374,7 @@ def test_grids():
 def test_bad_changes_name_the_key(tmp_path, change, key):
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
-    result = runner.invoke(cli.app, ["run", str(config), "--set", change])
+    result = invoke("run", str(config), "--set", change)
     assert isinstance(result.exception, ConfigurationError)
     assert result.exception.key == key
 
@@ -386,9 +383,7 @@ def test_a_forecast_runs_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
-    result = runner.invoke(cli.app, ["run", str(config), "--dry-run", "--json"])
-    assert result.exit_code == 0, result.output
-    figures = json.loads(result.stdout)
+    figures = run_json("run", config, "--dry-run")
     assert figures["parameters"] == 6 * 64 + 6 + 10 * 6 + 10
     assert figures["rounds_of_one_client"] == 2
     assert figures["epsilons"]["server"] <= 30.0
@@ -400,10 +395,8 @@ def test_a_sweep_runs_every_point_once(tmp_path, monkeypatch):
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
     arguments = ["sweep", str(config), "--set", "privacy.epsilon=30,60", "--set", "rounds=1,2"]
-    arguments += ["--out", str(tmp_path / "sweep"), "--quiet", "--json"]
-    first = runner.invoke(cli.app, arguments)
-    assert first.exit_code == 0, first.output
-    summaries = json.loads(first.stdout)
+    arguments += ["--out", str(tmp_path / "sweep"), "--quiet"]
+    summaries = run_json(*arguments)
     assert [(s["privacy.epsilon"], s["rounds"]) for s in summaries] == [
         (30, 1),
         (30, 2),
@@ -411,17 +404,15 @@ def test_a_sweep_runs_every_point_once(tmp_path, monkeypatch):
         (60, 2),
     ]
     monkeypatch.setattr(experiment, "run_experiment", None)
-    again = runner.invoke(cli.app, arguments)
-    assert json.loads(again.stdout) == summaries
+    assert run_json(*arguments) == summaries
 
 
 def test_the_command_prints_json_and_a_view_for_people(tmp_path):
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
     out = ["--out", str(tmp_path / "run")]
-    result = runner.invoke(cli.app, ["run", str(config), *out, "--json", "--quiet"])
-    assert json.loads(result.stdout)["rounds"] == 4
-    result = runner.invoke(cli.app, ["run", str(config), *out])
+    assert run_json("run", config, *out, "--quiet")["rounds"] == 4
+    result = invoke("run", str(config), *out)
     assert "what this run takes" in result.output and "summary" in result.output
 
 

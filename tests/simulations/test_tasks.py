@@ -12,11 +12,7 @@ from torch import Tensor, nn
 from simulations.data import Split, load_digits_dataset
 from simulations.models import MlpTask, ParameterLayout
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Keep torch to one thread."""
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -139,7 +135,7 @@ def test_logits_equal_a_plain_torch_model() -> None:
             plain[index].bias.copy_(parts[f"{layer}.bias"])
         images = torch.tensor(test.inputs)
         expected = plain(2 * images - 1)
-    torch.testing.assert_close(task.logits(vector, images), expected)
+    torch.testing.assert_close(task.scores(task.layout.unflatten(vector), images), expected)
 
 
 def test_loss_weighs_examples_and_skips_padding() -> None:

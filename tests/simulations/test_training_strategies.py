@@ -24,6 +24,8 @@ from simulations.training import (
     training_pool,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CLIENTS = 7
 IMAGES = DataShape(kind=DataKind.IMAGE, shape=(16, 16), classes=3)
 TEXTS = DataShape(kind=DataKind.TEXT, shape=(6,), classes=7, vocabulary=7)
@@ -41,12 +43,6 @@ SHAPES = {
 STEPS = LocalTraining(learning_rate=0.01, steps=3, batch_size=4)
 EPOCHS = LocalTraining.fed_avg(0.01, epochs=2, batch_size=4)
 SGD = LocalTraining.fed_sgd()
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Keep torch to one thread."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

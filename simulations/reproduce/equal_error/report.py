@@ -53,10 +53,11 @@ def plot(figures: Figures) -> Figure:
     axes = figure.subplots()
     noises = [point["noise"] for point in figures["points"]]
     rows: Sequence[Sequence[Mapping[str, Any]]] = [point["systems"] for point in figures["points"]]
-    for place, each in enumerate(zip(*rows, strict=True)):
+    for number, each in enumerate(zip(*rows, strict=True)):
         heights = [float(row["epsilon"][0]) for row in each]
-        colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
-        axes.plot(noises, heights, color=colour, marker=marker, label=each[0]["system"])
+        again, place = divmod(number, len(COLOURS))
+        line = MARKERS[place] + ("--" if again else "-")
+        axes.plot(noises, heights, line, color=COLOURS[place], label=each[0]["system"])
     axes.set_xscale("log")
     axes.set_yscale("log")
     plain_ticks(axes, noises)

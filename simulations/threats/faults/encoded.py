@@ -19,14 +19,12 @@ from protocol import Pipeline, RoundParameters, RoundSetup, bits_for
 from protocol.setup import coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
 from secagg.context import lowest_threshold
+from simulations.audits.base import Integers
 from simulations.threats.contexts import LARGEST, MOST_LOST, cohort_keys, new_session
 from simulations.threats.faults.rounds import HonestParty, Round, Verdict
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
 from sketch import PublicSeed, Rotation, SketchSpec, spec_for_size
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:

@@ -75,6 +75,9 @@ class Liar:
         vector: `field.dtype`[length], the input that it masks before it lies.
         salt: fixes its secrets.
         rng: fixes its lies.
+
+    Attributes:
+        keeps_commitment: whether the seed of its self mask is the one that it committed to.
     """
 
     def __init__(

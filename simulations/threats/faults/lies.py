@@ -35,9 +35,7 @@ from secagg.tags import Usage
 from simulations.threats.contexts import Wanted, counter_rand
 from simulations.threats.faults.liars import Edit, Liar, Lie
 from simulations.threats.faults.loot import LOW_ORDER
-
-_SELF_MASK, _MASKING_KEY, _FIRST_SEED = 0, 1, 2
-"""Order of the shared secrets inside a share."""
+from simulations.threats.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
 
 M = TypeVar("M")
 
@@ -120,7 +118,7 @@ def _shares_of_another(*which: int) -> Edit:
     def edit(liar: Liar, message: ShareBundle) -> AnyMessage:
         secrets = _own_secrets(liar)
         for number in range(len(secrets)):
-            if number in which or number > which[-1] >= _FIRST_SEED:
+            if number in which or number > which[-1] >= FIRST_SEED:
                 secrets[number] = liar.rand(32)
         return _bundle(liar, message, _deal(liar, secrets))
 
@@ -158,7 +156,7 @@ def _commits_elsewhere(first: int, stop: int | None) -> Edit:
         begin, end = first * COMMITMENT_BYTES, len(message.commitments)
         end = end if stop is None else stop * COMMITMENT_BYTES
         other = liar.rand(end - begin)
-        liar.keeps_commitment = first > _SELF_MASK
+        liar.keeps_commitment = first > SELF_MASK
         commitments = message.commitments[:begin] + other + message.commitments[end:]
         return msgspec.structs.replace(message, commitments=commitments)
 
@@ -172,10 +170,10 @@ def _another_self_mask(liar: Liar, message: ShareBundle) -> AnyMessage:
     round_hash, field_, length = liar.roster.hash, liar.context.field, liar.context.length
     used, removed = (
         expand_mask(field_, self_key(SecretSeed(seed), round_hash, liar.index), length)
-        for seed in (own[_SELF_MASK], dealt[_SELF_MASK])
+        for seed in (own[SELF_MASK], dealt[SELF_MASK])
     )
     liar.offset = used.astype(object) - removed.astype(object)
-    made = commitment(round_hash, liar.index, 0, SecretSeed(dealt[_SELF_MASK]))
+    made = commitment(round_hash, liar.index, 0, SecretSeed(dealt[SELF_MASK]))
     bundle = _bundle(liar, message, _deal(liar, dealt))
     rest = message.commitments[COMMITMENT_BYTES:]
     return msgspec.structs.replace(bundle, commitments=made + rest)
@@ -258,7 +256,7 @@ def _shares_of_the_other_kind(liar: Liar, message: UnmaskShares) -> AnyMessage:
     owners = sorted(liar.held)
     decoded = {u: decode_share(liar.held[u], shared_secrets(liar.context)) for u in owners}
     shares = b"".join(
-        encode_share(decoded[u][_MASKING_KEY if u in alive else _SELF_MASK]) for u in owners
+        encode_share(decoded[u][MASKING_KEY if u in alive else SELF_MASK]) for u in owners
     )
     return msgspec.structs.replace(message, shares=shares)
 
@@ -285,12 +283,12 @@ LIES: Mapping[str, Lie] = {
         wanted=Wanted(spare=2),
         at_the_door=True,
     ),
-    "shares another self-mask seed": Lie(edits={ShareBundle: _shares_of_another(_SELF_MASK)}),
+    "shares another self-mask seed": Lie(edits={ShareBundle: _shares_of_another(SELF_MASK)}),
     "shares another masking key": Lie(
-        edits={ShareBundle: _shares_of_another(_MASKING_KEY)}, leaves_before=MaskedInput
+        edits={ShareBundle: _shares_of_another(MASKING_KEY)}, leaves_before=MaskedInput
     ),
     "shares other removable seeds": Lie(
-        edits={ShareBundle: _shares_of_another(_FIRST_SEED)},
+        edits={ShareBundle: _shares_of_another(FIRST_SEED)},
         wanted=_REMOVABLE,
         leaves_before=UnmaskShares,
     ),

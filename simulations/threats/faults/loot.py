@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from secagg import SessionContext
-from secagg.client import held_by
+from secagg.graph import held_by
 from secagg.keys import KEY_BYTES
 from secagg.merkle import proof_is_valid
 from secagg.messages import (
@@ -19,21 +19,17 @@ from secagg.messages import (
     Advertisement,
     SeedShares,
     UnmaskShares,
+    shared_secrets,
 )
 from secagg.shamir import SHARE_BYTES
-from simulations.threats.knowledge import View
+from simulations.threats.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK, View
 
 LOW_ORDER = (bytes(32), b"\1" + bytes(31))
 """Two of the X25519 public keys with which everybody agrees on the same constant."""
 
-SELF_MASK, MASKING_KEY, SEED = "self-mask seed", "masking key", "removable seed"
-
-Kind = tuple[str, int]
-"""Which secret of a client a share is of; the number counts removable seeds."""
-
 
 class Loot:
-    """Shares by owner and kind, and the stories that honest clients gave them up for.
+    """Shares by owner and secret, and the stories that honest clients gave them up for.
 
     Args:
         context: of the session.
@@ -50,7 +46,7 @@ class Loot:
         self._context = context
         self._colluders = frozenset(colluders)
         self._own = own
-        self._shares: defaultdict[tuple[int, Kind], set[int]] = defaultdict(set)
+        self._shares: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
         self._stories: dict[int, list[View]] = {}
 
     @property
@@ -60,10 +56,8 @@ class Loot:
 
     def know(self, holder: int, owner: int) -> None:
         """The server read a holder's shares of all secrets of an owner."""
-        for kind in ((SELF_MASK, 0), (MASKING_KEY, 0)):
-            self._shares[owner, kind].add(holder)
-        for number in range(self._context.seeds):
-            self._shares[owner, (SEED, number)].add(holder)
+        for which in range(shared_secrets(self._context)):
+            self._shares[owner, which].add(holder)
 
     def take(self, message: UnmaskShares, view: View) -> None:
         """Count an honest client's answer to what it was told."""
@@ -73,8 +67,8 @@ class Loot:
             raise ValueError(f"client {message.sender} gave up {len(message.shares)} bytes")
         alive = set(view.survivors)
         for owner in owners:
-            kind = SELF_MASK if owner in alive else MASKING_KEY
-            self._shares[owner, (kind, 0)].add(message.sender)
+            which = SELF_MASK if owner in alive else MASKING_KEY
+            self._shares[owner, which].add(message.sender)
 
     def take_seeds(self, message: SeedShares, missing: tuple[int, ...], told: View) -> None:
         """Count an honest client's shares of seeds; which they are follows from its story."""
@@ -84,7 +78,7 @@ class Loot:
             raise ValueError(f"client {message.sender} gave up {len(message.shares)} bytes")
         for owner in owners:
             for number in which:
-                self._shares[owner, (SEED, number)].add(message.sender)
+                self._shares[owner, FIRST_SEED + number].add(message.sender)
 
     def broken(self) -> str | None:
         """Every promise that is broken, if one is."""
@@ -105,7 +99,7 @@ class Loot:
 
     def _both_secrets(self) -> str | None:
         for owner in self._honest():
-            if all(self._can_rebuild(owner, (kind, 0)) for kind in (SELF_MASK, MASKING_KEY)):
+            if all(self._can_rebuild(owner, which) for which in (SELF_MASK, MASKING_KEY)):
                 return f"the server has both secrets of client {owner}"
         return None
 
@@ -115,7 +109,7 @@ class Loot:
         given = {i for v in stories for i in self._context.removed_seeds(len(v.survivors))}
         for owner in self._honest():
             for number in range(self._context.seeds):
-                if number not in given and self._can_rebuild(owner, (SEED, number)):
+                if number not in given and self._can_rebuild(owner, FIRST_SEED + number):
                     return f"the server has seed {number} of client {owner}, which had to stay"
         return None
 
@@ -148,8 +142,8 @@ class Loot:
 
     # -- helpers ------------------------------------------------------------------------------
 
-    def _can_rebuild(self, owner: int, kind: Kind) -> bool:
-        return len(self._shares[owner, kind]) >= self._context.threshold
+    def _can_rebuild(self, owner: int, which: int) -> bool:
+        return len(self._shares[owner, which]) >= self._context.threshold
 
     def _honest(self) -> list[int]:
         return [u for u in range(self._context.size) if u not in self._colluders]

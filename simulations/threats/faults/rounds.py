@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from secagg import (
     SERVER,
@@ -37,11 +36,10 @@ from secagg.messages import (
 )
 from secagg.roster import RoundRoster, commitment
 from secagg.transitions import ServerPhase
-from simulations.threats.contexts import new_session
+from simulations.threats.contexts import Integers, new_session
+from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire
-
-Integers = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +54,6 @@ ServerMaker = Callable[[SessionContext], ServerSession]
 """The product's server, or one with a defence missing."""
 
 InputMaker = Callable[[ClientSession], FieldVector]
-
-
-class Party(Protocol):
-    """A client as the wire sees it, honest or not."""
-
-    def open(self) -> Sent:
-        """The first messages."""
-
-    def receive(self, data: bytes) -> Sent:
-        """What it sends after a message from the server; may raise a `ProtocolError`."""
 
 
 class HonestParty:
@@ -101,27 +89,6 @@ class HonestParty:
         return [(self.index, answer)]
 
 
-class LyingParty(Protocol):
-    """What the checks want to know of a client that lies."""
-
-    def open(self) -> Sent:
-        """The first messages."""
-
-    def receive(self, data: bytes) -> Sent:
-        """What it sends after a message from the server."""
-
-    def uploaded(self, data: bytes) -> Integers | None:
-        """The input that a masked vector of its own stands for; None if it is none."""
-
-    @property
-    def cheated(self) -> frozenset[int]:
-        """Clients that it dealt wrong shares to."""
-
-    @property
-    def keeps_commitment(self) -> bool:
-        """Whether the seed of its self mask is the one that it committed to."""
-
-
 class Round:
     """An honest server, its clients, and the wire between them.
 
@@ -140,7 +107,7 @@ class Round:
         context: SessionContext,
         honest: Mapping[int, HonestParty],
         inputs: MutableMapping[int, Integers],
-        liars: Mapping[int, LyingParty],
+        liars: Mapping[int, Liar],
         wire: Wire,
         tally: Tally,
         server: ServerMaker | None = None,
@@ -149,7 +116,7 @@ class Round:
         self.total: FieldSum | None = None
         self._honest = honest
         self._liars = liars
-        self._parties: dict[int, Party] = {**honest, **liars}
+        self._parties: dict[int, HonestParty | Liar] = {**honest, **liars}
         self._inputs = inputs
         self._wire = wire
         self._tally = tally

@@ -16,7 +16,6 @@ from secagg.messages import (
     Roster,
     SeedShares,
     UnmaskShares,
-    context_tag,
 )
 from secagg.roster import RoundRoster, advertisement_parts
 from secagg.sealing import unseal
@@ -83,6 +82,13 @@ class _Hostile(Adversary):
         middle = len(order) // 2
         return set(order[:middle]), set(order[middle:])
 
+    def tell_one_lost(self) -> None:
+        """Tell everybody, the lost one too, that one honest client is lost."""
+        alive = tuple(sorted(self.uploaded))
+        lost = self.some_honest(alive, 1)
+        for u in alive:
+            self.tell(u, tuple(v for v in alive if v not in lost))
+
     def _along_the_ring(self, start: int) -> list[int]:
         """Everybody by distance on the graph from one client, so that halves are arcs."""
         order = [start]
@@ -131,8 +137,7 @@ class SplitsRosters(_Hostile):
             del advertised[changed]
         else:
             entry = self.rng.bytes(ADVERTISEMENT_ENTRY_BYTES)
-            tag = context_tag(self.context)
-            advertised[changed] = Advertisement.from_entry(tag, changed, entry)
+            advertised[changed] = Advertisement.from_entry(self.tag, changed, entry)
         self._other = RoundRoster.build(self.context, advertised)
         super().collect_bundles()
 
@@ -186,21 +191,15 @@ class AsksTwice(_Hostile):
         """Perhaps twice."""
         super().announce()
         if self._again == "survivors":
-            self._tell_another()
+            self.tell_one_lost()
 
     def convince(self) -> None:
         """Perhaps twice; then everything again, for another set."""
         super().convince()
         if self._again == "confirmations":
             super().convince()
-        self._tell_another()
+        self.tell_one_lost()
         super().convince()
-
-    def _tell_another(self) -> None:
-        alive = tuple(sorted(self.uploaded))
-        lost = self.some_honest(alive, 1)
-        for u in alive:
-            self.tell(u, tuple(v for v in alive if v not in lost))
 
 
 class ThinsSets(_Hostile):
@@ -235,10 +234,7 @@ class LosesTheListener(_Hostile):
 
     def announce(self) -> None:
         """Tell all one story."""
-        alive = tuple(sorted(self.uploaded))
-        lost = self.some_honest(alive, 1)
-        for u in alive:
-            self.tell(u, tuple(v for v in alive if v not in lost))
+        self.tell_one_lost()
 
 
 class InventsSurvivors(_Hostile):
@@ -262,9 +258,9 @@ class FixesTheTree(_Hostile):
     def roster_for(self, u: int) -> RoundRoster:
         """The tree of other entries."""
         if self._common is None:
-            tag, size = context_tag(self.context), ADVERTISEMENT_ENTRY_BYTES
             fixed = {
-                v: Advertisement.from_entry(tag, v, self.rng.bytes(size)) for v in self.advertised
+                v: Advertisement.from_entry(self.tag, v, self.rng.bytes(ADVERTISEMENT_ENTRY_BYTES))
+                for v in self.advertised
             }
             self._common = RoundRoster.build(self.context, fixed)
         return self._common
@@ -310,20 +306,21 @@ class SubstitutesKeys(_Hostile):
 class ReplaysConfirmations(SplitsSurvivors):
     """Two stories; signatures on each come from rounds in which it was the truth for all."""
 
+    def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
+        super().__init__(victims, rng)
+        self._known: dict[Members, Mapping[int, bytes]] = {}
+
     def signatures_for(self, u: int) -> Mapping[int, bytes]:
         """Of this round as far as there are any, then of the other round."""
-        own = dict(self.on_story(self.rosters[u][-1], self.stories[u][-1]))
-        story = self.stories[u][-1]
-        quorum = self.rosters[u][-1].committee.quorum
+        roster, story = self.rosters[u][-1], self.stories[u][-1]
+        own = self.on_story(roster, story)
         for signer, signature in self._elsewhere(story).items():
-            if signer not in own and len(own) < quorum:
+            if signer not in own and len(own) < roster.committee.quorum:
                 own[signer] = signature
         return own
 
     def _elsewhere(self, story: Members) -> Mapping[int, bytes]:
         """Everybody's signatures on a story, honestly got in another round of the session."""
-        if not hasattr(self, "_known"):
-            self._known: dict[Members, Mapping[int, bytes]] = {}
         if story not in self._known:
             number = self.context.round_number + 1 + len(self._known)
             context = changed_context(self.context, {"round_number": number})

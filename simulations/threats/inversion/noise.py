@@ -51,13 +51,14 @@ def pictures_by_epsilon(setting: Setting, epsilons: Sequence[float]) -> list[Noi
 
     The delta is that of the setting's goal.
     """
-    task, public, private = imprint_task(setting.shape, 1), setting.gallery.public, setting.gallery
+    task = imprint_task(setting.shape, 1)
+    public, private = setting.gallery.public, setting.gallery.private
     model = imprint_model(task, public, setting.own("one unit"))
     rng = np.random.default_rng(setting.own("one each"))
-    held = distinct(private.private, setting.clients, rng)
-    played = Round.of(task, model, private.private, list(held.reshape(-1, 1)))
+    held = distinct(private, setting.clients, rng)
+    played = Round.of(task, model, private, list(held.reshape(-1, 1)))
     own = -np.stack([clip_l2(update, CLIP_L2).values for update in played.updates])
-    originals, found = flat(private.private, held), []
+    originals, found = flat(private, held), []
     for epsilon in epsilons:
         noise = setting.clients * _mean(setting, played, epsilon) - own.sum(axis=0)
         guesses = [_pictures(task, each + noise, public) for each in own]

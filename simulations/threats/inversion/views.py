@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from protocol import IdealAggregator, Pipeline, PrivacyGoal, RoundParameters, RoundSetup
-from secagg import Identity
-from simulations.audits.base import Floats, derived_bytes, noise_seed
+from simulations.audits.base import Floats, derived_bytes, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings
 from simulations.data import Split
 from simulations.models import Task, Vector
@@ -31,7 +30,6 @@ CLIP_L2: Final = 1.0
 
 EXACT_UNITS: Final = 1 << 22
 """Integer units of the clip in a round without noise: rounding is off by less than 2^-22."""
-
 
 ERROR_SHARE: Final = 0.2
 """Variance beyond that of a Gaussian. Less would need more coins than there are, for a million
@@ -104,10 +102,8 @@ def announced(
     parameters = settings.parameters(seed)
     if not noised:
         parameters = _without_noise(parameters)
-    public = [
-        Identity.from_private_bytes(derived_bytes(0, "identity", i)).public for i in range(clients)
-    ]
-    return settings.plan.setup(parameters, public, derived_bytes(seed, "session")[:16], 0)
+    keys = public_keys(identities_of(0, clients))
+    return settings.plan.setup(parameters, keys, derived_bytes(seed, "session")[:16], 0)
 
 
 def _without_noise(parameters: RoundParameters) -> RoundParameters:

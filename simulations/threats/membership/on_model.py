@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 
 from dp import Ledger
 from protocol import IdealAggregator, PrivacyGoal, PrivateTraining, TrainingPlan
-from secagg import Identity
 from simulations.audits.base import (
     Claim,
     Figures,
     Floats,
-    derived_bytes,
     derived_seed,
+    identities_of,
     noise_seed,
+    public_keys,
 )
 from simulations.audits.intervals import lower_bound, upper_bound
 from simulations.audits.one_run import one_run
@@ -156,10 +156,7 @@ class PrivateMean:
             clip_l2=CLIP_L2,
             error_share=ERROR_SHARE,
         )
-        self._identities = [
-            Identity.from_private_bytes(derived_bytes(game.seed, "identity", index))
-            for index in range(game.clients)
-        ]
+        self._keys = public_keys(identities_of(game.seed, game.clients))
         self._seed, self._round = game.seed, 0
         self._training = PrivateTraining(
             plan,
@@ -174,9 +171,7 @@ class PrivateMean:
     def __call__(self, updates: Updates, model: Vector) -> Floats:
         """Run a round."""
         self._round += 1
-        result = self._training.run_round(
-            [each.public for each in self._identities], model_digest(model), updates.__getitem__
-        )
+        result = self._training.run_round(self._keys, model_digest(model), updates.__getitem__)
         self.epsilon = result.epsilons.server
         return result.release.update
 

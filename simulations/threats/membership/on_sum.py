@@ -38,6 +38,7 @@ from simulations.audits.base import (
 from simulations.audits.intervals import upper_bound
 from simulations.threats.inversion.views import CLIP_L2, Round, announced, released_mean
 from simulations.threats.rates import rate
+from simulations.threats.rounds.games import accuracy_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,6 @@ class SumGame(AuditedRelease):
     def threshold(self) -> float:
         """Half of the length that the target's update has after its clip."""
         return float(np.linalg.norm(clip_l2(self.updates[0], CLIP_L2).values)) / 2.0
-
-
-def most_accuracy(claim: Claim) -> float:
-    """The share of right guesses between two equally likely worlds that a claim permits.
-
-    (TPR + TNR) / 2 <= (e^epsilon + delta) / (1 + e^epsilon)
-    """
-    return 1.0 - (1.0 - claim.delta) / (1.0 + math.exp(claim.epsilon))
 
 
 def audited(wrong: tuple[int, int], runs: int, delta: float, alpha: float) -> float:
@@ -126,7 +119,7 @@ def sum_figures(game: SumGame, claim: Claim, runs: int, seed: int) -> Figures:
     wrong = int((without > game.threshold).sum()), int((with_client <= game.threshold).sum())
     right = 2 * runs - sum(wrong)
     epsilon = audited(wrong, runs, claim.delta, ALPHA)
-    allowed = most_accuracy(claim)
+    allowed = accuracy_bound(claim)
     share = rate(right, 2 * runs, allowed)
     return {
         **share,

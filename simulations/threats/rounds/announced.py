@@ -7,8 +7,7 @@ from typing import Final
 
 from protocol import RoundParameters, RoundSetup
 from secagg import Identity, Mode, SessionContext
-from simulations.audits.base import derived_bytes
-from simulations.threats.rounds.parties import public_keys
+from simulations.audits.base import derived_bytes, public_keys
 from sketch import PublicSeed, SketchSpec
 
 COHORT: Final = 5

@@ -55,18 +55,14 @@ def epsilon_of(event: Event, delta: float) -> float:
     return accountant.epsilon(delta)
 
 
-def guesses(scores: Floats, worlds: Integers, middle: float) -> int:
-    """How often "world 1 iff the score is above the middle" is right.
+def guessing_rate(scores: Floats, worlds: Integers, middle: float, allowed: float) -> Figures:
+    """How often "world 1 iff the score is above the middle" is right, held against what is allowed.
 
     Args:
         scores: float64[N], larger in world 1.
         worlds: int64[N], 0 or 1.
         middle: between the means of both worlds.
+        allowed: the highest accuracy that is no success.
     """
-    return int(np.count_nonzero((scores > middle) == (worlds == 1)))
-
-
-def guessing_rate(scores: Floats, worlds: Integers, middle: float, allowed: float) -> Figures:
-    """The accuracy of those guesses, held against what is allowed."""
-    right = guesses(scores, worlds, middle)
+    right = int(np.count_nonzero((scores > middle) == (worlds == 1)))
     return {**rate(right, worlds.size, allowed), "accuracy": right / worlds.size}

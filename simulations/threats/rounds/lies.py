@@ -11,7 +11,14 @@ import numpy as np
 from protocol import ClientPolicy, RoundSetup
 from protocol.client import noise_multiplier
 from secagg import Identity, Mode
-from simulations.audits.base import Floats, Integers, derived_bytes, derived_seed, noise_seed
+from simulations.audits.base import (
+    Floats,
+    Integers,
+    derived_bytes,
+    derived_seed,
+    noise_seed,
+    public_keys,
+)
 from simulations.threats.rounds.announced import (
     BITS,
     CLIP,
@@ -22,13 +29,7 @@ from simulations.threats.rounds.announced import (
     SURVIVORS,
     TARGET,
 )
-from simulations.threats.rounds.parties import (
-    Participant,
-    UnboundClient,
-    edited,
-    public_keys,
-    real_client,
-)
+from simulations.threats.rounds.parties import Participant, UnboundClient, edited, real_client
 from sketch import spec_for_size
 
 COINS: Final = 60

@@ -8,8 +8,8 @@ integers it likes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import msgspec
@@ -18,27 +18,29 @@ from numpy.typing import NDArray
 
 from dp import NoiseSeed
 from dp.rounding import MAX_LINF_BOUND
-from protocol import ClientPolicy, Pipeline, RoundClient, RoundSetup
-from protocol.adapters.memory import PEER_ERRORS
+from protocol import ClientPolicy, Dropouts, MemoryRound, Pipeline, RoundClient, RoundSetup
+from protocol.adapters.memory import Peer
+from protocol.conduct import PEER_ERRORS
 from protocol.setup import ANNOUNCEMENT_VERSION, Announcement
 from secagg import (
     ClientSession,
+    FieldSum,
     Identity,
     RemoteProtocolError,
+    ServerSession,
     SessionContext,
     centre,
     lift,
 )
 from secagg.keys import os_random
 from secagg.shamir import Rand
-from simulations.audits.base import Floats, Integers, derived_bytes
+from simulations.audits.base import Floats, Integers
+from simulations.threats.weak_clients import unbound
 
 TRUSTING: Final = ClientPolicy(
     minimum_noise_multiplier=0.0, allow_semi_honest=True, largest_linf_bound=MAX_LINF_BOUND
 )
 """Takes part in anything: what stops an attack on such a client is not its policy."""
-
-NO_HASH: Final = bytes(32)
 
 
 class Joining(Protocol):
@@ -122,11 +124,19 @@ def real_client(
     return RoundClient(identity, registry, policy, rand=rand)
 
 
-def unbound(context: SessionContext) -> SessionContext:
-    """The same context with a hash that nothing goes into."""
-    free = replace(context)
-    object.__setattr__(free, "hash", NO_HASH)
-    return free
+def trusting_participant(
+    setup: RoundSetup, identity: Identity, update: Floats, noise: NoiseSeed, rand: Rand = os_random
+) -> Participant:
+    """A client of the product that is told a round as it is, and takes part in anything."""
+    client = real_client(identity, setup.context.cohort, rand=rand)
+    return Participant(client, setup.announce(), setup.parameters.model_digest, update, noise)
+
+
+def opened_sum(
+    context: SessionContext, people: Mapping[int, Peer], dropouts: Dropouts | None = None
+) -> FieldSum:
+    """The sum of an honest server's round over these clients; `ProtocolError` if it ends before."""
+    return MemoryRound(ServerSession(context), context.mode, people, dropouts or {}).run().total
 
 
 class UnboundClient:
@@ -146,19 +156,18 @@ class UnboundClient:
 
     def receive(self, data: bytes) -> bytes | None:
         """As `RoundClient.receive`."""
-        return self._session().receive_bytes(data)
+        return self._round()[0].receive_bytes(data)
 
     def submit(self, update: NDArray[np.float64], noise: NoiseSeed) -> bytes:
         """As `RoundClient.submit`."""
-        session = self._session()
-        assert self._joined is not None  # noqa: S101 - there is a session
+        session, pipeline = self._round()
         removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
-        return session.submit_bytes(self._joined[1].encode(update, noise, removable))
+        return session.submit_bytes(pipeline.encode(update, noise, removable))
 
-    def _session(self) -> ClientSession:
+    def _round(self) -> tuple[ClientSession, Pipeline]:
         if self._joined is None:
             raise RuntimeError("join a round first")
-        return self._joined[0]
+        return self._joined
 
 
 class OwnClient:
@@ -189,18 +198,6 @@ class OwnClient:
     def submit(self) -> bytes:
         """The masked integers."""
         return self._session.submit_bytes(self._vector)
-
-
-def identities_of(seed: int, count: int, label: str = "identity") -> list[Identity]:
-    """Identities that follow from a seed."""
-    return [
-        Identity.from_private_bytes(derived_bytes(seed, label, index)) for index in range(count)
-    ]
-
-
-def public_keys(identities: Sequence[Identity]) -> tuple[bytes, ...]:
-    """Their registered halves."""
-    return tuple(identity.public for identity in identities)
 
 
 def edited(announcement: bytes, **changes: object) -> bytes:

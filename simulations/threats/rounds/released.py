@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from protocol import PrivacyGoal, RoundParameters, RoundSetup
-from simulations.audits.base import Figures, Floats, Integers
+from simulations.audits.base import Figures, Floats, Integers, public_keys
 from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.rounds.games import allowed_accuracy, guessing_rate
 from sketch import Rotation, SketchSpec
@@ -31,8 +31,7 @@ class BareRounds(WholePath):
     @cached_property
     def _bare(self) -> RoundSetup:
         parameters = replace(self.settings.parameters(self.seed), coins=0)
-        keys = [identity.public for identity in self.identities]
-        return self.settings.plan.setup(parameters, keys, bytes(16), 0)
+        return self.settings.plan.setup(parameters, public_keys(self.identities), bytes(16), 0)
 
     def setup(self, number: int) -> RoundSetup:
         """See `WholePath.setup`; one and the same for all rounds, so only for the ideal sum."""

@@ -18,12 +18,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
-from protocol import MemoryRound
-from protocol.adapters.memory import PEER_ERRORS
-from secagg import FieldSum, Identity, ProtocolError, ServerSession, SessionContext
-from secagg.client import held_by
+from protocol.conduct import PEER_ERRORS
+from secagg import FieldSum, Identity, ProtocolError, SessionContext
+from secagg.graph import held_by
 from secagg.messages import (
     Advertisement,
     DeliveredShares,
@@ -35,7 +33,7 @@ from secagg.messages import (
 )
 from secagg.roster import RoundRoster, advertisement_parts
 from secagg.tags import Usage
-from simulations.threats.rounds.parties import Participant
+from simulations.threats.rounds.parties import Participant, opened_sum
 
 Participants = Mapping[int, Participant]
 Advertised = Mapping[int, Advertisement]
@@ -80,20 +78,18 @@ def run_split(
         story: what to try.
     """
     outcome = SplitOutcome()
-    _ask(
-        people, outcome, {i: person.open for i, person in people.items() if not person.understands}
-    )
+    _advertised({i: each for i, each in people.items() if not each.understands}, outcome)
     if outcome.refusals:
         return outcome
     contexts = {index: person.setup.context for index, person in people.items()}
     if story is Story.OWN_ROSTERS:
         _each_group(people, contexts, outcome)
         return outcome
-    advertised = _ask(people, outcome, {index: people[index].open for index in people})
+    advertised = _advertised(people, outcome)
     shown = {
-        index: _decoded(advertised)
+        index: advertised
         if story is Story.ONE_ROSTER
-        else _signed_anew(_decoded(advertised), contexts[index], identities, index)
+        else _signed_anew(advertised, contexts[index], identities, index)
         for index in advertised
     }
     _go_on(people, contexts, shown, outcome)
@@ -103,11 +99,10 @@ def run_split(
 def open_sum(people: Participants, context: SessionContext, outcome: SplitOutcome) -> None:
     """Run an honest round over some clients; what ends it ends it for all."""
     try:
-        total = MemoryRound(ServerSession(context), context.mode, people, {}).run()
-        outcome.sums.append(total.total)
+        outcome.sums.append(opened_sum(context, people))
     except ProtocolError as error:
         outcome.refusals |= dict.fromkeys(people, error)
-    _note_errors(people, outcome)
+    outcome.refusals |= {i: each.error for i, each in people.items() if each.error is not None}
 
 
 def _each_group(
@@ -119,8 +114,8 @@ def _each_group(
         if len(group) >= context.minimum_survivors:
             open_sum(group, context, outcome)
             continue
-        advertised = _ask(group, outcome, {index: group[index].open for index in group})
-        shown = dict.fromkeys(advertised, _decoded(advertised))
+        advertised = _advertised(group, outcome)
+        shown = dict.fromkeys(advertised, advertised)
         _go_on(group, contexts, shown, outcome)
 
 
@@ -139,7 +134,7 @@ def _go_on(
         return answer or b""
 
     bundles = {}
-    for index, data in _ask(people, outcome, _each(show, shown)).items():
+    for index, data in _ask(show, shown, outcome).items():
         message = decode_from_client(data, index, len(data))
         assert isinstance(message, ShareBundle)  # noqa: S101 - there is no other answer
         bundles[index] = message.sealed
@@ -157,7 +152,7 @@ def _go_on(
         people[index].receive(encode_message(delivered))
         return people[index].submit()
 
-    outcome.uploads += _ask(people, outcome, _each(deliver, bundles))
+    outcome.uploads += _ask(deliver, bundles, outcome)
 
 
 def _sealed_for(recipient: int, roster: RoundRoster, owner: int, bundle: bytes) -> bytes:
@@ -167,34 +162,23 @@ def _sealed_for(recipient: int, roster: RoundRoster, owner: int, bundle: bytes) 
     return bundle[place * size : (place + 1) * size]
 
 
-def _each(ask: Callable[[int], bytes], whom: Iterable[int]) -> dict[int, Callable[[], bytes]]:
-    return {index: partial(ask, index) for index in whom}
-
-
 def _ask(
-    people: Participants, outcome: SplitOutcome, asks: Mapping[int, Callable[[], bytes]]
+    ask: Callable[[int], bytes], whom: Iterable[int], outcome: SplitOutcome
 ) -> dict[int, bytes]:
     """What clients answer; who refuses is noted with its typed error."""
     answers = {}
-    for index, ask in asks.items():
+    for index in whom:
         try:
-            answers[index] = ask()
+            answers[index] = ask(index)
         except PEER_ERRORS as error:
-            people[index].error = error
-    _note_errors(people, outcome)
+            outcome.refusals[index] = error
     return answers
 
 
-def _note_errors(people: Participants, outcome: SplitOutcome) -> None:
-    for index, person in people.items():
-        if person.error is not None:
-            outcome.refusals[index] = person.error
-
-
-def _decoded(advertised: Mapping[int, bytes]) -> dict[int, Advertisement]:
+def _advertised(people: Participants, outcome: SplitOutcome) -> dict[int, Advertisement]:
     """Advertisements, whatever context they are tagged with: a roster carries no tags of them."""
     decoded = {}
-    for index, data in advertised.items():
+    for index, data in _ask(lambda i: people[i].open(), people, outcome).items():
         message = decode_from_client(data, index, len(data))
         assert isinstance(message, Advertisement)  # noqa: S101 - the first message of a client
         decoded[index] = message

@@ -17,18 +17,13 @@ import numpy as np
 
 from protocol import RoundSetup
 from secagg import Identity
-from simulations.audits.base import Floats, derived_seed, noise_seed
+from simulations.audits.base import Floats, derived_seed, identities_of, noise_seed, public_keys
 from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
-from simulations.threats.rounds.parties import (
-    Participant,
-    identities_of,
-    public_keys,
-    real_client,
-)
+from simulations.threats.rounds.parties import Participant, real_client
 
 INPUTS: Final = 7
 UNITS: Final = 8
-PARAMETERS: Final = UNITS * (INPUTS + 1)
+"""With a bias each, as many parameters as the announced round has coordinates."""
 
 _DEAD: Final = -1e6
 """A bias that no input within a million comes up to."""
@@ -51,7 +46,7 @@ class ReluLayer:
         return hashlib.sha256(self.weights.tobytes() + self.biases.tobytes()).digest()
 
     def update(self, inputs: Floats, target: float) -> Floats:
-        """float64[`PARAMETERS`]: a step against the gradient of half the squared error.
+        """float64[`DIMENSION`]: a step against the gradient of half the squared error.
 
         Args:
             inputs: float64[`INPUTS`], a client's example.

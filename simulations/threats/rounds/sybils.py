@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from protocol import ClientPolicy, MemoryRound, Pipeline, PolicyError, RoundSetup
+from protocol import ClientPolicy, Pipeline, PolicyError, RoundSetup
 from protocol.adapters.memory import Peer
-from secagg import Identity, ServerSession, centre
-from simulations.audits.base import Floats, Integers, noise_seed
+from secagg import Identity, centre
+from simulations.audits.base import Floats, Integers, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.rounds.parties import (
     OwnClient,
-    Participant,
-    identities_of,
-    public_keys,
+    opened_sum,
     real_client,
+    trusting_participant,
 )
 from simulations.threats.rounds.released import GOAL, LENGTH, long_vector, on_grid
 from sketch import SketchSpec
@@ -56,7 +55,7 @@ class SybilCohort:
         path = WholePath(SYBIL_SETTINGS, seed)
         identities = identities_of(seed, sybils + 1, "sybil")
         parameters = path.claimed.parameters
-        settings = SYBIL_SETTINGS if sybils == SYBILS else _pair_settings()
+        settings = replace(SYBIL_SETTINGS, cohort=sybils + 1)
         setup = settings.plan.setup(parameters, public_keys(identities), bytes(16), 0)
         update = on_grid(parameters, long_vector(parameters.sketch_clip_l2 * parameters.scale))
         return cls(setup, identities[0], identities[1:], update)
@@ -73,32 +72,12 @@ class SybilCohort:
     def recovered(self, seed: int) -> bool:
         """Run the round with real cryptography; whether the sum is the victim's upload."""
         setup, zeros = self.setup, np.zeros(LENGTH, np.int64)
-        trusting = real_client(self.victim, setup.context.cohort)
-        victim = Participant(
-            trusting,
-            setup.announce(),
-            setup.parameters.model_digest,
-            self.update,
-            noise_seed(seed, "victim"),
-        )
+        victim = trusting_participant(setup, self.victim, self.update, noise_seed(seed, "victim"))
         peers: dict[int, Peer] = {0: victim}
         for index, sybil in enumerate(self.sybils, start=1):
             peers[index] = OwnClient(setup, sybil, zeros)
-        server = ServerSession(setup.context)
-        total = MemoryRound(server, setup.context.mode, peers, {}).run().total
+        total = opened_sum(setup.context, peers)
         return bool(np.array_equal(centre(total.vector), victim.sent()))
-
-
-def _pair_settings() -> PathSettings:
-    """The victim and a single Sybil."""
-    return PathSettings(
-        SketchSpec.identity(LENGTH),
-        GOAL,
-        cohort=2,
-        tolerated_dropouts=0,
-        tolerated_colluders=0,
-        exact_noise=False,
-    )
 
 
 def scores_of_victim(crowd: SybilCohort, worlds: Integers, seed: int) -> tuple[Floats, float]:

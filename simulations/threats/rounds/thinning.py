@@ -10,23 +10,24 @@ from typing import Final
 import numpy as np
 
 from dp import BinomialRelease, Event, NoiseSeed, removed_noise
-from protocol import Dropouts, MemoryRound, PrivacyGoal, RoundParameters, RoundSetup, Stage
+from protocol import Dropouts, RoundParameters, RoundSetup, Stage
 from protocol.adapters.memory import Peer
-from secagg import FieldSum, ServerSession, centre
-from simulations.audits.base import Figures, Floats, derived_seed, noise_seed
+from secagg import FieldSum, centre
+from simulations.audits.base import (
+    Figures,
+    Floats,
+    derived_seed,
+    identities_of,
+    noise_seed,
+    public_keys,
+)
 from simulations.audits.distribution import binomial_noise_test
 from simulations.audits.paths import PathSettings, repeatable
 from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
-from simulations.threats.rounds.parties import (
-    OwnClient,
-    Participant,
-    identities_of,
-    public_keys,
-    real_client,
-)
+from simulations.threats.rounds.parties import OwnClient, opened_sum, trusting_participant
+from simulations.threats.rounds.released import GOAL
 from sketch import SketchSpec
 
-GOAL: Final = PrivacyGoal(1.0, 1e-5, 1)
 COHORT: Final = 12
 LOST: Final = 3
 COLLUDERS: Final = (0, 1, 3)
@@ -128,15 +129,9 @@ class CheatedRound:
             if index in self.cheaters:
                 peers[index] = OwnClient(setup, identity, zeros, rand)
                 continue
-            peers[index] = Participant(
-                real_client(identity, setup.context.cohort, rand=rand),
-                setup.announce(),
-                setup.parameters.model_digest,
-                zeros.astype(np.float64),
-                noise_seed(self.seed, "cheated", index),
-            )
-        server = ServerSession(setup.context)
-        return MemoryRound(server, setup.context.mode, peers, self.dropouts).run().total
+            update, noise = zeros.astype(np.float64), noise_seed(self.seed, "cheated", index)
+            peers[index] = trusting_participant(setup, identity, update, noise, rand)
+        return opened_sum(setup.context, peers, self.dropouts)
 
 
 def cheated_setup(parameters: RoundParameters, settings: PathSettings, seed: int) -> RoundSetup:

@@ -6,25 +6,25 @@ that all values before noise add up. Half of the rounds push upwards, the others
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from protocol import MemoryRound, Pipeline, RoundParameters, RoundSetup
-from protocol.adapters.memory import Peer
-from secagg import FieldVector, PrimeField, ServerSession, centre, lift
+from protocol import Pipeline, RoundParameters, RoundSetup
+from secagg import FieldVector, PrimeField, centre, lift
 from secagg.field import add_into
-from simulations.audits.base import Floats, Integers, derived_bytes, noise_seed
-from simulations.audits.paths import PathSettings
-from simulations.threats.rounds.parties import (
-    Participant,
+from simulations.audits.base import (
+    Floats,
+    Integers,
+    derived_bytes,
     identities_of,
+    noise_seed,
     public_keys,
-    real_client,
 )
+from simulations.audits.paths import PathSettings
+from simulations.threats.rounds.parties import opened_sum, trusting_participant
 from simulations.threats.rounds.released import GOAL, LENGTH, on_grid
 from sketch import PublicSeed, SketchSpec
 
@@ -96,26 +96,13 @@ class ExtremeRounds:
 
     def in_real_round(self, number: int) -> bool:
         """Whether the product's clients and server get the right sum of a round."""
-        setup = self.setup
-        identities = identities_of(self.seed, setup.context.size)
-        people = {
-            index: Participant(
-                real_client(identity, setup.context.cohort),
-                setup.announce(),
-                setup.parameters.model_digest,
-                self.update(number),
-                noise_seed(self.seed, "wrap", number, index),
-            )
-            for index, identity in enumerate(identities)
-        }
-        total = _opened(setup, people)
+        people = {}
+        for index, identity in enumerate(identities_of(self.seed, self.setup.context.size)):
+            noise = noise_seed(self.seed, "wrap", number, index)
+            people[index] = trusting_participant(self.setup, identity, self.update(number), noise)
+        total = centre(opened_sum(self.setup.context, people).vector)
         return bool(np.array_equal(total, self.integers(number).sum(axis=0)))
 
     def smaller(self, bits: int) -> RoundSetup:
         """The same round announced with another field; `CapacityError` if it is too small."""
         return RoundSetup(replace(self.setup.context, bits=bits), self.setup.parameters)
-
-
-def _opened(setup: RoundSetup, people: Mapping[int, Peer]) -> Integers:
-    outcome = MemoryRound(ServerSession(setup.context), setup.context.mode, people, {}).run()
-    return centre(outcome.total.vector)

@@ -8,10 +8,8 @@ on survivor sets that their signer was told, and shares under another roster.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count, product
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +17,6 @@ import numpy as np
 from secagg import (
     ClientSession,
     FieldVector,
-    Identity,
     Mode,
     ProtocolError,
     SessionAbortedError,
@@ -55,9 +52,10 @@ from secagg.messages import (
     split_items,
 )
 from secagg.prg import accumulate_masks
-from secagg.shamir import Rand, decode_share, encode_share
+from secagg.shamir import decode_share, encode_share
 from secagg.tags import Usage
 from secagg.transitions import ClientPhase
+from simulations.threats.contexts import cohort_keys, identity_of, new_session
 from simulations.threats.span.clients import ClientRules
 from simulations.threats.span.parameters import Parameters, members, subsets
 
@@ -90,7 +88,7 @@ def context_of(p: Parameters) -> SessionContext:
     return SessionContext(
         session_id=bytes(16),
         round_number=0,
-        cohort=tuple(_identity(u).public for u in range(p.size)),
+        cohort=cohort_keys(p.size),
         threshold=p.threshold,
         minimum_survivors=p.minimum,
         mode=p.mode,
@@ -219,7 +217,7 @@ class _Walk:
                     context=self.tag,
                     confirmers=self._bitmap(confirmers),
                     signatures=b"".join(
-                        _identity(v).sign(Usage.CONFIRM, *(lie if v == liar else right))
+                        identity_of(v).sign(Usage.CONFIRM, *(lie if v == liar else right))
                         for v in members(confirmers)
                     ),
                 )
@@ -320,24 +318,7 @@ def _as(value: object, kind: type[T]) -> T:
 
 
 def _begin(context: SessionContext, client: int) -> tuple[Party, Advertised, Advertisement]:
-    session = ClientSession(context, client, _identity(client), _rand(client))
+    session = new_session(context, client, b"conformance")
     advertisement = _as(session.begin(), Advertisement)
     party, state = session.hand_over()
     return party, _as(state, Advertised), advertisement
-
-
-def _identity(client: int) -> Identity:
-    return Identity.from_private_bytes(hashlib.sha256(b"identity %d" % client).digest())
-
-
-def _rand(client: int) -> Rand:
-    """A source that never repeats itself; these secrets protect nothing."""
-    blocks: Iterator[int] = count()
-
-    def rand(wanted: int) -> bytes:
-        out = b""
-        while len(out) < wanted:
-            out += hashlib.sha256(b"%d %d" % (client, next(blocks))).digest()
-        return out[:wanted]
-
-    return rand

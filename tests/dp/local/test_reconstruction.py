@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp.local.reconstruction import ReconstructionProtection, distance, targets_needed
+from dp.local.reconstruction import ReconstructionProtection
 
 
 def test_the_bound_is_the_printed_one() -> None:
@@ -16,7 +16,6 @@ def test_the_bound_is_the_printed_one() -> None:
     a = 0.4
     printed = math.sqrt(8) * math.exp(-199 * a**2 / 2) * math.exp(3.0 + 0.5)
     assert protection.breach(a) == pytest.approx(printed)
-    assert distance(a) == pytest.approx(math.sqrt(2 - 2 * a))
 
 
 @pytest.mark.parametrize("targets", [4, 7, 30, 1000])
@@ -42,9 +41,6 @@ def test_inverses_meet_the_bound() -> None:
     protection = ReconstructionProtection(119_850, 400.0)
     closeness = protection.closeness_for(1e-6)
     assert closeness is not None and protection.breach(closeness) == pytest.approx(1e-6)
-    needed = targets_needed(400.0, 0.0, 0.5, 1e-6)
-    assert ReconstructionProtection(needed, 400.0).breach(0.5) <= 1e-6
-    assert ReconstructionProtection(needed - 1, 400.0).breach(0.5) > 1e-6
 
 
 def test_the_bound_says_nothing_of_the_papers_reports() -> None:
@@ -70,13 +66,9 @@ def test_bad_arguments_are_refused() -> None:
             ReconstructionProtection(4, 1.0, bad)
     protection = ReconstructionProtection(4, 1.0)
     for closeness in (-0.1, 1.1, math.nan):
-        for function in (protection.breach, protection.exact_breach, distance):
+        for function in (protection.breach, protection.exact_breach):
             with pytest.raises(ValueError, match="closeness must lie"):
                 function(closeness)
     for probability in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match="probability"):
             protection.closeness_for(probability)
-        with pytest.raises(ValueError, match="probability"):
-            targets_needed(1.0, 0.0, 0.5, probability)
-    with pytest.raises(ValueError, match="closeness must be above 0"):
-        targets_needed(1.0, 0.0, 0.0, 0.5)

@@ -11,7 +11,6 @@ import pytest
 from dp.local import ReconstructionProtection, best_priv_quant, printed_priv_quant
 from dp.local.agreement import AgreementSums
 from dp.local.calibration import share_of_kappa
-from dp.local.reconstruction import targets_needed
 
 PAGE = (Path(__file__).parents[3] / "docs" / "local-dp-sqsgd.md").read_text()
 
@@ -39,8 +38,10 @@ def test_the_table_of_settings() -> None:
 
 
 def test_the_figures_of_reconstruction() -> None:
-    assert "831 numbers" in PAGE and targets_needed(400.0, 0.0, 1.0, 1e-6) == 831
-    assert "3,320 for a = 1/2" in PAGE and targets_needed(400.0, 0.0, 0.5, 1e-6) == 3320
+    assert "831 numbers" in PAGE and "3,320 for a = 1/2" in PAGE
+    for fewest, closeness in ((831, 1.0), (3320, 0.5)):
+        assert ReconstructionProtection(fewest, 400.0).breach(closeness) <= 1e-6
+        assert ReconstructionProtection(fewest - 1, 400.0).breach(closeness) > 1e-6
     whole = ReconstructionProtection(119_850, 400.0).closeness_for(1e-6)
     assert "from a = 0.083 on" in PAGE and whole == pytest.approx(0.083, abs=5e-4)
 

@@ -159,7 +159,7 @@ class TestRefusals:
             with pytest.raises(ValueError, match="selection_share must lie in"):
                 two_stage(5, 1.0, selection_share=share)
         for share in (0.0, 1.0, math.nan):
-            with pytest.raises(ValueError, match="kept_share must lie in"):
+            with pytest.raises(ValueError, match="kept_share must lie strictly"):
                 two_stage(5, 1.0, kept_share=share)
         for bound in (0.0, -1.0, math.inf, math.nan):
             with pytest.raises(ValueError, match="bound must be positive"):

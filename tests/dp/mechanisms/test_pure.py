@@ -15,7 +15,7 @@ from dp import DominationAccountant, GaussianRelease, PrivacyError, UnsupportedE
 from dp.accounting.exact import ExactAccountant
 from dp.events import AboveThresholdRelease, LaplaceRelease
 from dp.keystream import NoiseSeed
-from dp.mechanisms.above_threshold import AboveThreshold, HaltedError, above_threshold_slack
+from dp.mechanisms.above_threshold import AboveThreshold, HaltedError
 from dp.mechanisms.laplace import LaplaceMechanism, grid_point, steps_for
 from dp.records import decode_event, encode_event
 
@@ -139,21 +139,19 @@ def test_a_stream_ends_with_its_first_yes() -> None:
 @pytest.mark.statistical
 def test_slack_holds() -> None:
     """Numbers alpha above the threshold go on, those alpha below stop, but for the failure."""
-    failure, questions, wrong, runs = 0.2, 5, 0, 400
-    for i in range(runs):
-        stream = AboveThreshold(1.0, 1.0, NoiseSeed((7000 + i).to_bytes(32, "big")))
-        slack = stream.slack(questions, failure)
-        early = any(stream.below(slack, 0.0) for _ in range(questions - 1))
-        wrong += early or not stream.below(-slack, 0.0)
-    assert stats.binom.sf(wrong - 1, runs, failure) > ALPHA
-    # A tenth of that slack is not enough.
-    wrong = 0
-    for i in range(runs):
-        stream = AboveThreshold(1.0, 1.0, NoiseSeed((7000 + i).to_bytes(32, "big")))
-        slack = 0.1 * stream.slack(questions, failure)
-        early = any(stream.below(slack, 0.0) for _ in range(questions - 1))
-        wrong += early or not stream.below(-slack, 0.0)
-    assert stats.binom.sf(wrong - 1, runs, failure) < ALPHA
+    failure, questions, runs = 0.2, 5, 400
+
+    def p_value(share: float) -> float:
+        wrong = 0
+        for i in range(runs):
+            stream = AboveThreshold(1.0, 1.0, NoiseSeed((7000 + i).to_bytes(32, "big")))
+            slack = share * stream.slack(questions, failure)
+            early = any(stream.below(slack, 0.0) for _ in range(questions - 1))
+            wrong += early or not stream.below(-slack, 0.0)
+        return float(stats.binom.sf(wrong - 1, runs, failure))
+
+    assert p_value(1.0) > ALPHA
+    assert p_value(0.1) < ALPHA
 
 
 @pytest.mark.statistical
@@ -257,7 +255,7 @@ def test_bad_arguments() -> None:
         with pytest.raises(ValueError, match="value"):
             grid_point(value, 1.0)
     with pytest.raises(ValueError, match="questions"):
-        above_threshold_slack(1.0, 0, 0.1)
+        AboveThreshold(1.0, 1.0).slack(0, 0.1)
     with pytest.raises(ValueError, match="failure"):
-        above_threshold_slack(1.0, 1, 1.0)
+        AboveThreshold(1.0, 1.0).slack(1, 1.0)
     assert steps_for(1e6) == steps_for(1.0) == 1024

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import re
-from itertools import pairwise
 
 import pytest
 from audit_units import PNG, attack, rated
-from html_elements import Elements, dangling, loads
+from html_elements import Elements, assert_for_every_reader, dangling, loads
 
 from simulations.audit_report.page import render_page
 from simulations.audit_report.promises import NOT_PROMISED
@@ -74,14 +72,10 @@ def test_every_picture_is_a_data_uri_with_words(page):
 
 def test_every_plot_has_words(page):
     elements = Elements(page)
-    plots = elements.named("svg")
-    assert len(plots) == 3
-    words = {a["id"]: text for tag in ("title", "desc") for a, text in elements.named(tag) if a}
-    for attributes, _ in plots:
-        assert attributes["role"] == "img"
-        title, text = attributes["aria-labelledby"].split()
-        assert words[title]
-        assert "with the defence" in words[text]
+    assert len(elements.named("svg")) == 3
+    words = elements.words_of_plots()
+    told = [text for name, text in words.items() if name.endswith("-desc")]
+    assert ["with the defence" in text for text in told] == [True] * 3
     assert "A23: with the defence attack failed; 21 of 40" in words["rates-desc"]
     assert "epsilon at least 1.5, accounted 2" in words["epsilon-desc"]
 
@@ -93,15 +87,7 @@ def test_ids_are_unique_and_links_lead_somewhere(page):
 
 
 def test_the_page_is_for_every_reader(page):
-    assert '<html lang="en">' in page
-    assert 'name="viewport"' in page
-    for rule in ("prefers-color-scheme: dark", "@media print", ":focus-visible"):
-        assert rule in page
-    headings = [tag for tag, _, _ in Elements(page).found if re.fullmatch("h[1-6]", tag)]
-    assert headings[0] == "h1"
-    assert headings.count("h1") == 1
-    levels = [int(tag[1]) for tag in headings]
-    assert all(b - a <= 1 for a, b in pairwise(levels))
+    assert_for_every_reader(page)
     # What scrolls can be reached without a mouse.
     assert page.count('<div class="wide') == page.count('tabindex="0"') == 4
 

@@ -42,11 +42,11 @@ def test_results_are_plain_and_named_once(checks) -> None:
 def test_every_bound_has_its_ceiling_beside_it_and_every_test_its_power() -> None:
     """By the names of the figures, on one small check of each kind."""
     by_name = dict(audits(SMALL, 3))
-    law = by_name["noise"]().with_defence
+    law = by_name["privacy-noise-law"]().with_defence
     assert {"ratio_found_below", "ratio_found_above", "variance_tolerance", "samples"} <= set(law)
-    coins = by_name["two worlds, coins"]().with_defence
+    coins = by_name["privacy-two-worlds-coins"]().with_defence
     assert {"epsilon_ceiling", "gaussian_ceiling", "confidence"} <= set(coins)
-    canaries = by_name["one run"]().with_defence
+    canaries = by_name["privacy-one-run-identity"]().with_defence
     assert {"epsilon_ceiling", "canaries", "guesses", "right"} <= set(canaries)
 
 

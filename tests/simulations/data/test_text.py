@@ -24,11 +24,17 @@ from simulations.data.text import (
     PAD,
     UNKNOWN,
     VOCABULARY,
-    decode_text,
+    Tokens,
     encode_text,
     next_token_windows,
     pad_left,
 )
+
+
+def decode_text(tokens: Tokens) -> str:
+    """Return the characters: nothing for PAD, U+FFFD for UNKNOWN."""
+    characters = ["", "\ufffd", *ALPHABET]
+    return "".join(characters[token] for token in tokens)
 
 
 def write(root: Path, path: str, text: str, *, encoding: str = "utf-8") -> DataFolder:

@@ -23,6 +23,8 @@ from simulations.models import (
     Task,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 COUNT = 7
 LSTM = LstmClassifierTask(vocabulary=9, embedded=5, hidden=6, classes=4)
 TASKS: dict[str, Task] = {
@@ -38,12 +40,6 @@ WAYS = [
     for way in (StackedGradients, TappedGradients)
     if way is StackedGradients or type(task) in TAPPED
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Keep torch to one thread."""
-    torch.set_num_threads(1)
 
 
 def examples(task: Task) -> tuple[Tensor, Tensor, Tensor]:

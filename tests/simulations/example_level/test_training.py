@@ -17,14 +17,10 @@ from simulations.example_level.training import Setting, Training, noised_mean, t
 from simulations.models import MlpTask
 from sketch.compressors import Denoise, ErrorFeedback, Identity, LayerShapes, TopK
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ALPHA = 1e-6
 TASK = MlpTask(hidden=8)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Keep torch to one thread."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

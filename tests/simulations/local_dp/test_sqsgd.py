@@ -199,7 +199,7 @@ def test_bad_arguments_are_refused(updates):
         run(PLAIN, updates, memory, clients=[1])
     with pytest.raises(ValueError, match="client must not be negative"):
         run(PLAIN, updates, memory, clients=[1, -1, 2, 3])
-    with pytest.raises(ValueError, match="memory must be of 60, got 61"):
+    with pytest.raises(ValueError, match="memory must be of dimension 60, got 61"):
         run(PLAIN, updates, ClientMemory(D + 1))
     with pytest.raises(TypeError, match="float64"):
         run(PLAIN, updates.astype(np.float32), memory)

@@ -8,11 +8,10 @@ import re
 import subprocess
 
 import pytest
+from command_line import invoke
 from report_runs import folder_of, record
-from typer.testing import CliRunner
 
 from protocol.errors import ConfigurationError
-from simulations import cli
 from simulations.pages import browser
 from simulations.pages.browser import View, find_browser, run_browser, take_pictures
 from simulations.run_report import find_runs, render_runs
@@ -116,19 +115,19 @@ def test_a_browser_that_draws_nothing_is_an_error(tmp_path, monkeypatch):
 def test_the_command_writes_a_page_into_the_first_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(browser, "find_browser", lambda: None)
     folder = folder_of(tmp_path / "run", [record(1)])
-    result = CliRunner().invoke(cli.app, ["report", str(folder)])
+    result = invoke("report", str(folder))
     assert result.exit_code == 0, result.output
     assert str(folder / "report.html") in result.stdout.replace("\n", "")
     assert "<title>veilsum: run</title>" in (folder / "report.html").read_text()
     other = tmp_path / "new" / "page.html"
     arguments = ["report", str(folder), "--out", str(other), "--title", "mine"]
-    assert CliRunner().invoke(cli.app, arguments).exit_code == 0
+    assert invoke(*arguments).exit_code == 0
     assert "<title>mine</title>" in other.read_text()
 
 
 def test_pictures_need_a_browser(tmp_path, monkeypatch):
     monkeypatch.setattr(browser, "find_browser", lambda: None)
     folder = folder_of(tmp_path / "run", [record(1)])
-    result = CliRunner().invoke(cli.app, ["report", str(folder), "--screenshots", str(tmp_path)])
+    result = invoke("report", str(folder), "--screenshots", str(tmp_path))
     assert isinstance(result.exception, ConfigurationError)
     assert "no Chromium" in str(result.exception)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from itertools import pairwise
-
 import pytest
-from html_elements import Elements, dangling, loads
+from html_elements import Elements, assert_for_every_reader, dangling, loads
 from report_runs import folder_of, record
 
 from simulations.run_report import find_runs, read_run, render_runs
@@ -70,13 +67,8 @@ def test_the_page_loads_nothing_and_leads_somewhere(page, pair_page):
 
 def test_every_plot_has_words_and_a_table(page):
     elements = Elements(page)
-    plots = elements.named("svg")
-    assert len(plots) == 7
-    words = {a["id"]: text for tag in ("title", "desc") for a, text in elements.named(tag) if a}
-    for attributes, _ in plots:
-        assert attributes["role"] == "img"
-        title, text = attributes["aria-labelledby"].split()
-        assert words[title] and words[text]
+    assert len(elements.named("svg")) == 7
+    words = elements.words_of_plots()
     assert words["run1-accuracy-desc"].startswith("After round 3, 72.0% of the test examples")
     assert "The estimated norm asks for this size" in words["run1-sketch-desc"]
     assert "Of 192 invitations, 180 ended in a sum." in words["run1-clients-desc"]
@@ -87,13 +79,7 @@ def test_every_plot_has_words_and_a_table(page):
 
 
 def test_the_page_is_for_every_reader(page):
-    assert '<html lang="en">' in page
-    assert 'name="viewport"' in page
-    for rule in ("prefers-color-scheme: dark", "@media print", ":focus-visible"):
-        assert rule in page
-    levels = [int(tag[1]) for tag, _, _ in Elements(page).found if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1 and levels.count(1) == 1
-    assert all(below - above <= 1 for above, below in pairwise(levels))
+    assert_for_every_reader(page)
     # The first stop of the keyboard leads past everything else.
     links = [(a.get("class"), a["href"]) for a, _ in Elements(page).named("a")]
     assert links[0] == ("skip", "#main")

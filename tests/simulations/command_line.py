@@ -1,0 +1,23 @@
+"""The `veilsum` command as tests call it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from click.testing import Result
+from typer.testing import CliRunner
+
+from simulations import cli
+
+
+def invoke(*arguments: object) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def run_json(*arguments: object) -> Any:
+    """Run a command that must end well, and return what it prints as JSON."""
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
