@@ -5,9 +5,10 @@ a ledger adds up to. Figures go out as plain values; `simulations.cli` prints th
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from dp import (
     Adjacency,
     BinomialRelease,
     DiscreteGaussianRelease,
+    Event,
+    LocalAccountant,
     SkellamRelease,
+    UnsupportedEventError,
     coins_for_epsilon,
     epsilons,
     variance_for_epsilon,
@@ -33,11 +37,14 @@ from dp.audit import (
     release_mu,
     replayed_epsilon,
 )
+from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.records import listed_cohort
 
 MECHANISMS = ("binomial", "skellam", "discrete_gaussian")
 EVERYBODY = "every client"
+REPLAY_ROUTE = "independent replay: SciPy tails, the definition at every vertex"
+LOCAL_ROUTE = "pure epsilons of one client's reports, composed at delta"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,16 +169,18 @@ def _event(
 
 
 def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
-    """What a ledger adds up to, by an independent reader and route.
+    """What a ledger adds up to, by an independent reader and, but for local reports, route.
 
     Where entries name their cohort, a client pays for its own rounds only, and the client that
     has spent most is reported. Where they state the goal of the run, delta0 and the number of
-    releases were fixed by it.
+    releases were fixed by it. A ledger of local reports is about any two inputs of a client, all
+    others about zero-out.
 
     Raises:
         ConfigurationError: delta is missing or out of range.
         LedgerError: the file is damaged or was altered.
-        UnsupportedEventError: an event is not one that the replay knows.
+        UnsupportedEventError: an event is not one that the replay knows, or some are local reports
+            and some are not.
     """
     entries = read_ledger(path)
     goal = _goal(entries)
@@ -179,12 +188,17 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
     if chosen is None:
         raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
     check_delta(chosen)
-    client, events = _busiest(entries, goal.get("delta0", chosen / 64.0))
-    epsilon = (
-        composed_epsilon(events, chosen, goal["delta0"], goal["rounds"])
-        if goal
-        else replayed_epsilon(events, chosen)
-    )
+    local = _is_local(entries)
+    rank = partial(_local_epsilon, delta=chosen)
+    if not local:
+        rank = partial(_spent, delta0=goal.get("delta0", chosen / 64.0))
+    client, events = _busiest(entries, rank)
+    if local:
+        epsilon = rank(events)
+    elif goal:
+        epsilon = composed_epsilon(events, chosen, goal["delta0"], goal["rounds"])
+    else:
+        epsilon = replayed_epsilon(events, chosen)
     return {
         "epsilon": json_number(epsilon),
         "delta": chosen,
@@ -193,9 +207,21 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
         "entries": len(entries),
         "clients": len(_labels(entries)),
         **({"goal": goal} if goal else {}),
-        "adjacency": str(Adjacency.ZERO_OUT),
-        "route": "independent replay: SciPy tails, the definition at every vertex",
+        "adjacency": str(Adjacency.ANY_INPUT if local else Adjacency.ZERO_OUT),
+        "route": LOCAL_ROUTE if local else REPLAY_ROUTE,
     }
+
+
+def _is_local(entries: Sequence[ReplayedEntry]) -> bool:
+    """Whether a ledger is one of local reports; nothing without noise makes it another."""
+    tags = {event["tag"] for entry in entries for event in flattened(entry.event)}
+    others = sorted(tags - {"local", "non-private"})
+    if "local" in tags and others:
+        raise UnsupportedEventError(
+            f"the ledger holds local reports beside {', '.join(others)}: they promise something "
+            "else, so the two have no common epsilon; keep a ledger for each"
+        )
+    return "local" in tags
 
 
 def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
@@ -215,9 +241,9 @@ def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
 
 
 def _busiest(
-    entries: Sequence[ReplayedEntry], delta0: float
+    entries: Sequence[ReplayedEntry], rank: Callable[[Sequence[Mapping[str, Any]]], float]
 ) -> tuple[str, list[Mapping[str, Any]]]:
-    """The client that has spent most, by the sum of its squared mus, and what it took part in.
+    """The client that has spent most, as ``rank`` has it, and what it took part in.
 
     Entries without a list of clients are charged to everybody.
     """
@@ -232,15 +258,30 @@ def _busiest(
             mine[name].extend(simple)
     if not mine:
         return EVERYBODY, common
-    spent = {name: _spent(events, delta0) for name, events in mine.items()}
+    spent = {name: rank(events) for name, events in mine.items()}
     client = max(spent, key=lambda name: (spent[name], name))
     return client, [*common, *mine[client]]
 
 
 def _spent(events: Sequence[Mapping[str, Any]], delta0: float) -> float:
+    """The sum of the squared mus of releases."""
     if any(event["tag"] == "non-private" for event in events):
         return math.inf
     return math.fsum(release_mu(event, delta0) ** 2 for event in events)
+
+
+def _local_epsilon(events: Sequence[Mapping[str, Any]], delta: float) -> float:
+    """Epsilon of one client's local reports, in whatever order it made them."""
+    return _composed_reports(frozenset(Counter(map(decode_event, events)).items()), delta)
+
+
+@lru_cache(maxsize=4096)
+def _composed_reports(counts: frozenset[tuple[Event, int]], delta: float) -> float:
+    """Epsilon of reports; kept, as many clients of a ledger have made the same."""
+    accountant = LocalAccountant()
+    for event, count in counts:
+        accountant.compose(event, count)
+    return accountant.epsilon(delta)
 
 
 def print_account(figures: Mapping[str, Any], console: Console) -> None:
@@ -252,15 +293,20 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
         if name == "gaussian_reference":
             remark = "a yardstick, not a bound"
         table.add_row(name, _readable(value), escape(remark))
+    local = figures.get("route") == LOCAL_ROUTE
     if "route" in figures:
-        table.add_row("replay", _readable(figures["epsilon"]), figures["route"])
+        name = "local" if local else "replay"
+        table.add_row(name, _readable(figures["epsilon"]), figures["route"])
     console.print(table)
     skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner"}
     for name, value in figures.items():
         if name not in skipped:
             console.print(f"{name.replace('_', ' ')}: {_readable(value)}", highlight=False)
     console.print(f"delta {figures['delta']:g}; {figures['adjacency']}", highlight=False)
-    console.print("against the server, which knows the cohort: no amplification by sampling")
+    if local:
+        console.print("against everybody who sees the reports: nobody else's noise is counted on")
+    else:
+        console.print("against the server, which knows the cohort: no amplification by sampling")
 
 
 def _readable(value: object) -> str:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from protocol.errors import ConfigurationError
+from simulations.tables import JsonFlag
 
 
 def account_command(
@@ -46,9 +47,7 @@ def account_command(
     ledger: Annotated[
         Path | None, typer.Option(help="Replay a ledger instead, by independent code.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Epsilon of a mechanism by every accountant; the noise for a target; or a ledger's total."""
     from simulations.account import Question, account_ledger, account_mechanism, print_account

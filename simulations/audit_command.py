@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from simulations.tables import JsonFlag
+
 if TYPE_CHECKING:
     from simulations.audit_report import AuditReport, Outcome, Unit
     from simulations.audit_report.journal import Memory
@@ -43,9 +45,7 @@ def audit_command(
         typer.Option(help="Id of a check, as A1; repeat it, or separate ids by commas."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Attack the protocol and measure its privacy; exit status 1 if a promise does not hold."""
     from simulations.audit_report.units import all_units, chosen_units

@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protocol.adapters.memory import NOBODY, Dropouts
-from protocol.conduct import Stage, stages_of
+from protocol.conduct import NOBODY, Dropouts, Stage, stages_of
 from protocol.errors import ConfigurationError
 from secagg import Mode
 from simulations.config import RunConfig, Server

@@ -19,6 +19,5 @@ SKY: Final = "#56B4E9"
 GREY: Final = "#5F5F5F"
 
 WIDTH_PIXELS: Final = 900
-HEIGHT_PIXELS: Final = 500
 DOTS_PER_INCH: Final = 100
 """Of plots in files."""

@@ -152,14 +152,6 @@ def check_partition(partition: Partition, *, cohort: int) -> None:
         )
 
 
-def label_counts(
-    partition: Partition, labels: NDArray[np.int64], classes: int
-) -> NDArray[np.int64]:
-    """Count the examples of every label at every client: int64[clients, classes]."""
-    counts = [np.bincount(labels[part], minlength=classes) for part in partition]
-    return np.stack(counts).astype(np.int64)
-
-
 def _check_feasible(count: int, clients: int, minimum: int) -> None:
     """Refuse requests that no partition can satisfy."""
     if clients < 1:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from protocol.errors import ConfigurationError
 from secagg.graph_parameters import Adversary
-from simulations.tables import figures_table
+from simulations.tables import JsonFlag, figures_table
 
 GRAPHS = {"auto": None, "sparse": True, "complete": False}
 
@@ -59,9 +59,7 @@ def plan_command(
         Path | None,
         typer.Option(help="Ledger of the run so far: refuses a goal that is spent already."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """What a deployment needs: graph, threshold and bytes; with a goal also noise and error."""
     wish = Wish(
@@ -195,11 +193,15 @@ def spent_before(ledger: Path, epsilon: float, delta: float) -> float:
     Raises:
         BudgetExceededError: all of it.
         LedgerError: the file cannot be trusted.
+        UnsupportedEventError: it is one of local reports, which add up by other rules.
     """
-    from dp import BudgetExceededError
+    from dp import Adjacency, BudgetExceededError, UnsupportedEventError
     from simulations.account import account_ledger
 
-    spent = float(account_ledger(ledger, delta)["epsilon"])
+    figures = account_ledger(ledger, delta)
+    if figures["adjacency"] != str(Adjacency.ZERO_OUT):
+        raise UnsupportedEventError("the ledger holds local reports, which a plan has no room for")
+    spent = float(figures["epsilon"])
     if spent >= epsilon:
         raise BudgetExceededError(spent, spent, epsilon)
     return spent

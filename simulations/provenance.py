@@ -47,7 +47,7 @@ class Provenance:
 @lru_cache(maxsize=1)
 def provenance() -> Provenance:
     """Return what runs here."""
-    return Provenance(_commit(), source_hash(), _machine(), _versions())
+    return Provenance(_commit(), source_hash(), machine(), _versions())
 
 
 def source_hash(packages: tuple[str, ...] = OURS) -> str:
@@ -84,7 +84,8 @@ def _output(git: str, folder: Path, *arguments: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _machine() -> dict[str, str | int]:
+def machine() -> dict[str, str | int]:
+    """Return system, processor and cores."""
     return {
         "system": platform.platform(),
         "processor": _processor(),

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from simulations.tables import figures_table, readable
+from simulations.tables import JsonFlag, figures_table, readable
 
 if TYPE_CHECKING:
     from simulations.config import RunConfig
@@ -23,9 +23,6 @@ DataOption = Annotated[
     typer.Option(help="Folder of data sets; VEILSUM_DATA_DIR if left out.", exists=False),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No forecast, no live view.")]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output.")
-]
 
 
 def run_command(
@@ -42,7 +39,7 @@ def run_command(
         bool, typer.Option("--dry-run", help="Validate and forecast; run nothing.")
     ] = False,
     quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Run one experiment; the same command goes on with an interrupted one."""
     from protocol.config import load
@@ -76,7 +73,7 @@ def sweep_command(
     ] = None,
     data_dir: DataOption = None,
     quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Run every point of a grid, each in its own folder; finished points are not run again."""
     from protocol.config import load

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 def figures_table(title: str, figures: Mapping[str, Any]) -> Table:

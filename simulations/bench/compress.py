@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from simulations.bench.timing import Figures, interleaved_seconds
 from simulations.models.recurrent import PAPER_VOCABULARY, LstmTask
+from simulations.threads import one_thread
 from sketch import PublicSeed
 from sketch.compressors import (
     DeepGradientCompression,
@@ -61,9 +62,7 @@ def bench_compress(dim: int, rate: float, rank: int, repeats: int) -> Figures:
     layers = LayerShapes(task.layout.shapes)
     values, update = generator.normal(size=dim), generator.normal(size=layers.dimension)
     top, factors = TopK(LayerShapes.flat(dim), rate), PowerSgd(layers, rank, SEED)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         taken = interleaved_seconds(
             {
                 **_sparse(top, rate, values),
@@ -73,8 +72,6 @@ def bench_compress(dim: int, rate: float, rank: int, repeats: int) -> Figures:
             },
             repeats,
         )
-    finally:
-        torch.set_num_threads(threads)
     return {
         "dim": dim,
         "rate": rate,

@@ -69,7 +69,10 @@ class Flower:
         )
 
     def unmasking(self, clients: int, dim: int, dropped: int, threshold: int) -> Unmasking:
-        """What the workflow does once it has sorted the arrived shares by their owners."""
+        """What the workflow does once it has sorted the arrived shares by their owners.
+
+        The last clients are lost after sharing their secrets.
+        """
         survivors = range(clients - dropped)
         private, public = self._client.key_pairs(clients)
         seeds = {u: os.urandom(32) for u in survivors}
@@ -179,3 +182,12 @@ class _UnmaskStage:
 def _with_weight(words: NDArray[np.int64]) -> Arrays:
     """A client's weight goes before its vector."""
     return [np.ones(1, np.int64), words]
+
+
+def open_peer(peer: Peer) -> Flower:
+    """Load a peer's code; another one would need the same three methods.
+
+    Raises:
+        ConfigurationError: it is not installed.
+    """
+    return {Peer.FLOWER: Flower}[peer]()

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from secagg import Mode
 from simulations.bench.round import bench_round
 from simulations.bench.timing import Figures
+from simulations.figures import BLUE, DOTS_PER_INCH, ORANGE
 
 SIZES = (250, 500, 1000, 2000, 4000, 8000)
 
@@ -41,12 +42,12 @@ def bench_growth(
 
 def plot_growth(results: Sequence[Figures], path: Path) -> Path:
     """Server milliseconds for each client, and the degree of the graph, by size of the cohort."""
-    figure = Figure(figsize=(9, 5), dpi=100, layout="constrained")
+    figure = Figure(figsize=(9, 5), dpi=DOTS_PER_INCH, layout="constrained")
     FigureCanvasAgg(figure)
     left = figure.add_subplot()
     sizes = [figures["clients"] for figures in results]
     per_client = [1e3 * float(figures["server_seconds_per_client"]) for figures in results]
-    left.plot(sizes, per_client, "o-", color="#0072B2", label="server time for each client")
+    left.plot(sizes, per_client, "o-", color=BLUE, label="server time for each client")
     left.set_xscale("log", base=2)
     left.set_xticks(sizes, [f"{size:,}" for size in sizes])
     left.set_ylim(0, 1.3 * max(per_client))
@@ -54,7 +55,7 @@ def plot_growth(results: Sequence[Figures], path: Path) -> Path:
     left.set_ylabel("server milliseconds per client")
     right = left.twinx()
     degrees = [float(figures["degree"]) for figures in results]
-    right.plot(sizes, degrees, "s--", color="#D55E00", label="neighbours k of each client")
+    right.plot(sizes, degrees, "s--", color=ORANGE, label="neighbours k of each client")
     right.set_ylim(0, 1.3 * max(degrees))
     right.set_ylabel("neighbours k")
     lines = [*left.get_lines(), *right.get_lines()]

@@ -6,17 +6,25 @@ Inputs are drawn and prepared when a part is asked for; only the callables of th
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
 
 Arrays: TypeAlias = list[NDArray[Any]]
+
+
+NO_CALLS_HOME = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Environment of a peer that is measured."""
 
 
 class Peer(Enum):
@@ -67,30 +75,6 @@ class Unmasking(Part):
     remove: Callable[[Mapping[int, bytes]], Arrays]
     masks: int
     plain: Arrays
-
-
-class System(Protocol):
-    """A system to compare with: the same work as ours, by its own code."""
-
-    def masking(self, dim: int, neighbours: int) -> Masking:
-        """Mask a vector of `dim` elements as a client with so many neighbours does."""
-
-    def sharing(self, secrets: Sequence[bytes], holders: int, threshold: int) -> Sharing:
-        """Share these secrets with every holder."""
-
-    def unmasking(self, clients: int, dim: int, dropped: int, threshold: int) -> Unmasking:
-        """Unmask on the complete graph; the last clients are lost after sharing their secrets."""
-
-
-def open_peer(peer: Peer) -> System:
-    """Load a peer's code.
-
-    Raises:
-        ConfigurationError: it is not installed.
-    """
-    from simulations.bench.flower import Flower
-
-    return {Peer.FLOWER: Flower}[peer]()
 
 
 def load(module: str, peer: Peer) -> ModuleType:

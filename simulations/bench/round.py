@@ -9,8 +9,9 @@ import numpy as np
 
 from protocol.adapters.memory import MemoryRound, Peer
 from protocol.conduct import SERVER_PARTY, Stage
+from protocol.parameters import RoundParameters
 from protocol.plan import COMPLETE_UP_TO, GraphPlan, plan_graph
-from protocol.setup import RoundParameters, RoundSetup
+from protocol.setup import RoundSetup
 from secagg import (
     ClientSession,
     Identity,

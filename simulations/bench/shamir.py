@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 
 from secagg.shamir import LIMBS, PRIME, SECRET_BYTES, combine, random_elements, split
+from simulations.bench.flower import open_peer
 from simulations.bench.limits import modular_product
-from simulations.bench.peers import Peer, open_peer
+from simulations.bench.peers import Peer
 from simulations.bench.timing import Figures, interleaved_seconds
 
 

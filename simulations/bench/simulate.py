@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from protocol.aggregators import IdealAggregator
 from protocol.capacity import bits_for
+from protocol.parameters import RoundParameters
 from protocol.pipeline import Pipeline
-from protocol.setup import RoundParameters, RoundSetup
+from protocol.setup import RoundSetup
 from secagg import Mode, SessionContext
+from simulations.bench.simulate_order import Order
 from simulations.bench.simulate_peers import flower_seconds, pfl_seconds
 from simulations.bench.timing import interleaved_seconds, peak_rss_bytes
-from simulations.bench.workload import SEED, Order, Workload, sequential_sum, workload
+from simulations.bench.workload import SEED, Workload, sequential_sum, workload
 from simulations.training import Strategy, chosen_strategy, local_updates, training_pool
 from sketch import PublicSeed, SketchSpec
 

@@ -9,41 +9,23 @@ Source: flwr 1.41, `flwr.simulation.run_simulation` with the Message API; pfl 0.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import time
 from dataclasses import asdict
-from types import ModuleType
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from simulations.bench.workload import (
-    LEARNING_RATE,
-    Order,
-    SimulatedModel,
-    plain_module,
-    train_client,
-    workload,
-)
-
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS": "0",
-}
-"""No calls home while measuring."""
+from simulations.bench.peers import NO_CALLS_HOME
+from simulations.bench.simulate_order import Order, SimulatedModel
+from simulations.bench.workload import LEARNING_RATE, plain_module, train_client, workload
 
 
 def _installed(*names: str) -> bool:
     return all(importlib.util.find_spec(name) is not None for name in names)
-
-
-def _load(name: str) -> ModuleType:
-    return importlib.import_module(name)
 
 
 def flower_seconds(order: Order, rounds: int) -> float | None:
@@ -54,15 +36,15 @@ def flower_seconds(order: Order, rounds: int) -> float | None:
     """
     if not _installed("flwr", "ray"):
         return None
-    for name, value in QUIET.items():
+    for name, value in {**NO_CALLS_HOME, "RAY_DEDUP_LOGS": "0"}.items():
         os.environ.setdefault(name, value)
-    client_app, server_app = _load("flwr.clientapp"), _load("flwr.serverapp")
+    client_app, server_app = import_module("flwr.clientapp"), import_module("flwr.serverapp")
     client, server, taken = client_app.ClientApp(), server_app.ServerApp(), list[float]()
     client.train()(flower_train)
 
     def main(grid: Any, context: Any) -> None:
         del context
-        app, strategies = _load("flwr.app"), _load("flwr.serverapp.strategy")
+        app, strategies = import_module("flwr.app"), import_module("flwr.serverapp.strategy")
         strategy = strategies.FedAvg(
             fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=order.clients
         )
@@ -79,7 +61,7 @@ def flower_seconds(order: Order, rounds: int) -> float | None:
             taken.append((time.perf_counter() - start) / count)
 
     server.main()(main)
-    _load("flwr.simulation").run_simulation(
+    import_module("flwr.simulation").run_simulation(
         server,
         client,
         num_supernodes=order.clients,
@@ -93,7 +75,7 @@ def flower_seconds(order: Order, rounds: int) -> float | None:
 
 def flower_train(message: Any, context: Any) -> Any:
     """Train one client inside Flower's worker."""
-    app = _load("flwr.app")
+    app = import_module("flwr.app")
     config = dict(message.content["config"])
     order = Order(
         model=SimulatedModel(config["model"]),
@@ -149,7 +131,7 @@ def pfl_seconds(order: Order, rounds: int) -> float | None:
 
 def _pfl_model(order: Order) -> Any:
     module = _PflModule(workload(order).module())
-    return _load("pfl.model.pytorch").PyTorchModel(
+    return import_module("pfl.model.pytorch").PyTorchModel(
         model=module,
         local_optimizer_create=torch.optim.SGD,
         central_optimizer=torch.optim.SGD(module.parameters(), lr=1.0),
@@ -163,16 +145,21 @@ def _pfl_rounds(order: Order, model: Any, rounds: int) -> None:
         client: [torch.cat(parts) for parts in zip(*work.client_batches(client), strict=True)]
         for client in range(order.clients)
     }
-    sampler = _load("pfl.data.sampling").get_user_sampler("minimize_reuse", list(users))
-    dataset, federated = _load("pfl.data.dataset"), _load("pfl.data.federated_dataset")
+    sampler = import_module("pfl.data.sampling").get_user_sampler("minimize_reuse", list(users))
+    dataset, federated = (
+        import_module("pfl.data.dataset"),
+        import_module("pfl.data.federated_dataset"),
+    )
 
     def make(client: int) -> Any:
         return dataset.Dataset(raw_data=users[client], user_id=str(client))
 
     data = federated.FederatedDataset(make, sampler)
-    backend = _load("pfl.aggregate.simulate").SimulatedBackend(training_data=data, val_data=data)
-    base, hyper = _load("pfl.algorithm.base"), _load("pfl.hyperparam.base")
-    _load("pfl.algorithm.federated_averaging").FederatedAveraging().run(
+    backend = import_module("pfl.aggregate.simulate").SimulatedBackend(
+        training_data=data, val_data=data
+    )
+    base, hyper = import_module("pfl.algorithm.base"), import_module("pfl.hyperparam.base")
+    import_module("pfl.algorithm.federated_averaging").FederatedAveraging().run(
         algorithm_params=base.NNAlgorithmParams(
             central_num_iterations=rounds,
             evaluation_frequency=rounds + 1,

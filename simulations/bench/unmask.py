@@ -23,8 +23,9 @@ from secagg.prg import accumulate_masks, expand_mask
 from secagg.rebuild import Share, rebuild
 from secagg.shamir import split
 from secagg.unmask import MaskRemoval, plan_removal, remove_masks
+from simulations.bench.flower import open_peer
 from simulations.bench.limits import bare_keystream
-from simulations.bench.peers import Peer, Unmasking, open_peer
+from simulations.bench.peers import Peer, Unmasking
 from simulations.bench.timing import Figures, interleaved_seconds, peak_rss_bytes
 
 if TYPE_CHECKING:

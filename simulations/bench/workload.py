@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from simulations.bench.simulate_order import Order, SimulatedModel
 from simulations.data import DataKind, Split
 from simulations.models import DataShape, ModelOptions, Task, Vector, build_task
 from simulations.partition import Indices
@@ -28,36 +28,6 @@ SIDE = 28
 """Pixels of a side of an image."""
 HIDDEN = 64
 """Hidden units of `mlp`, as in the demo."""
-
-
-class SimulatedModel(Enum):
-    """Models whose training is measured, on 28x28 pixels."""
-
-    LOGISTIC = "logistic"
-    MLP = "mlp"
-    MLP60 = "mlp60"
-    TINY = "tiny"
-    LENET5 = "lenet5"
-    CNN = "cnn"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is to be simulated; small, so that a peer's workers can rebuild the rest from it.
-
-    Args:
-        model: the network.
-        clients: of the cohort; each has examples of its own.
-        steps: SGD steps of a client, one pass over its examples.
-        batch: examples of a step.
-        data_dir: folder with MNIST; made-up pixels and 62 classes for `cnn` if left out.
-    """
-
-    model: SimulatedModel
-    clients: int
-    steps: int
-    batch: int
-    data_dir: str | None = None
 
 
 @dataclass(frozen=True)

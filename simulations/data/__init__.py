@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.errors import ConfigurationError
-from simulations.data.base import DataKind, Dataset, Inputs, Labels, Owners, Split
+from simulations.data.base import DataKind, Dataset, Split
 from simulations.data.catalog import CATALOG
 from simulations.data.cifar import load_cifar10
 from simulations.data.digits import load_digits_dataset
@@ -34,9 +34,6 @@ __all__ = [
     "DataKind",
     "DataProblem",
     "Dataset",
-    "Inputs",
-    "Labels",
-    "Owners",
     "Split",
     "dataset_options",
     "find_data_dir",

@@ -66,7 +66,7 @@ def _batches(folder: DataFolder) -> Iterator[tuple[str, Batch]]:
     loose = catalog.CIFAR10_PYTHON_FILES
     if any((folder.root / file.path).is_file() for file in loose.values()):
         for name, file in loose.items():
-            yield name, _unpickled(folder.read(file), str(folder.root / file.path))
+            yield name, _unpickled(folder.read(file), folder.subject(file))
         return
     for archive, suffix, decode in (
         (catalog.CIFAR10_PYTHON, "", _unpickled),
@@ -79,14 +79,14 @@ def _batches(folder: DataFolder) -> Iterator[tuple[str, Batch]]:
     archives = (catalog.CIFAR10_PYTHON, catalog.CIFAR10_BINARY)
     advice = " or ".join(file.advice for file in archives)
     valid = f"{first.advice} with the five others, or {advice}"
-    raise DataError(str(folder.root / first.path), DataProblem.MISSING, "no such file", valid)
+    raise DataError(folder.subject(first), DataProblem.MISSING, "no such file", valid)
 
 
 def _archived(
     folder: DataFolder, archive: DataFile, suffix: str, decode: Callable[[bytes, str], Batch]
 ) -> Iterator[tuple[str, Batch]]:
     """Yield the batches of an archive."""
-    subject = str(folder.root / archive.path)
+    subject = folder.subject(archive)
     try:
         with tarfile.open(fileobj=io.BytesIO(folder.read(archive)), mode="r:") as tar:
             members = {member.name.rsplit("/", 1)[-1]: member for member in tar if member.isfile()}

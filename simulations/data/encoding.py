@@ -1,5 +1,8 @@
 """From a table to features: standardised numbers and one indicator per category.
 
+The encoder learns means, deviations and categories from the training table only. A deployment
+would have to agree on them beforehand: here they count as public knowledge, like a vocabulary.
+
 May use numpy; must not know files or the data sets.
 """
 

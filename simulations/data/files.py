@@ -82,9 +82,11 @@ class DataFolder:
         for path in file.paths:
             if (self.root / path).is_file():
                 return self.root / path
-        raise DataError(
-            str(self.root / file.path), DataProblem.MISSING, "no such file", file.advice
-        )
+        raise DataError(self.subject(file), DataProblem.MISSING, "no such file", file.advice)
+
+    def subject(self, file: DataFile) -> str:
+        """Return what errors call a file: where it is looked for first."""
+        return str(self.root / file.path)
 
     def read(self, file: DataFile) -> bytes:
         """Return the unpacked contents of a file.
@@ -96,6 +98,19 @@ class DataFolder:
         if self.check:
             _verify(path, file)
         return unpack(path.read_bytes(), str(path))
+
+    def read_text(self, file: DataFile) -> str:
+        """Return the unpacked contents of a file of UTF-8 text.
+
+        Raises:
+            DataError: as `read`, or it is something else.
+        """
+        try:
+            return self.read(file).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                self.subject(file), DataProblem.FORMAT, str(error), "UTF-8 text"
+            ) from error
 
 
 def find_data_dir(explicit: Path | None = None) -> Path:

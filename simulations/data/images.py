@@ -72,7 +72,7 @@ def _read_split(folder: DataFolder, images: DataFile, labels: DataFile) -> Split
     pixels, answers = _read_array(folder, images, axes=3), _read_array(folder, labels, axes=1)
     if len(pixels) != len(answers):
         raise DataError(
-            str(folder.root / labels.path),
+            folder.subject(labels),
             DataProblem.COUNT,
             f"{len(answers)} labels for {len(pixels)} images of {images.path}",
             "one label per image",
@@ -82,7 +82,7 @@ def _read_split(folder: DataFolder, images: DataFile, labels: DataFile) -> Split
 
 def _read_array(folder: DataFolder, file: DataFile, *, axes: int) -> NDArray[np.uint8]:
     """Read an IDX array of bytes with so many axes."""
-    subject = str(folder.root / file.path)
+    subject = folder.subject(file)
     array = decode_idx(folder.read(file), subject)
     if array.dtype != np.uint8 or array.ndim != axes:
         raise DataError(
@@ -96,7 +96,7 @@ def _read_array(folder: DataFolder, file: DataFile, *, axes: int) -> NDArray[np.
 
 def _with_writers(split: Split, folder: DataFolder, file: DataFile) -> Split:
     """Add owners from the extended labels, whose first rows are the examples in order."""
-    subject = str(folder.root / file.path)
+    subject = folder.subject(file)
     rows = decode_idx(folder.read(file), subject)
     digits, writers = _read_writers(rows, subject)
     if not np.array_equal(digits[: len(split)], split.labels):

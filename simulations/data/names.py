@@ -13,7 +13,6 @@ import numpy as np
 
 from simulations.data.base import DataKind, Dataset, Split
 from simulations.data.catalog import NAMES
-from simulations.data.errors import DataError, DataProblem
 from simulations.data.files import DataFolder
 from simulations.data.splitting import SPLIT_SEED, TEST_FRACTION, split_stratified
 from simulations.data.text import VOCABULARY, encode_text, pad_left
@@ -74,13 +73,8 @@ def read_names(folder: DataFolder, language: str) -> list[str]:
     Raises:
         DataError: the file is missing, of another version, or not UTF-8.
     """
-    file = NAMES[language]
-    try:
-        text = folder.read(file).decode("utf-8")
-    except UnicodeDecodeError as error:
-        subject = str(folder.root / file.path)
-        raise DataError(subject, DataProblem.FORMAT, str(error), "UTF-8 text") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    lines = folder.read_text(NAMES[language]).splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def without_accents(name: str) -> str:

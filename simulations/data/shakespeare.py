@@ -110,9 +110,8 @@ def read_tiny_lines(folder: DataFolder) -> SpokenLines:
         DataError: the file is missing, of another version, or a speech has no speaker.
     """
     spoken: dict[Speaker, list[str]] = {}
-    subject = str(folder.root / TINY_SHAKESPEARE.path)
-    text = _decode(folder.read(TINY_SHAKESPEARE), subject)
-    for speech in text.strip().split("\n\n"):
+    subject = folder.subject(TINY_SHAKESPEARE)
+    for speech in folder.read_text(TINY_SHAKESPEARE).strip().split("\n\n"):
         name, *lines = speech.strip().split("\n")
         if not name.endswith(":"):
             raise DataError(
@@ -170,8 +169,8 @@ def _windows(texts: Iterable[Sequence[str]], length: int, stride: int) -> Split:
 
 def _rows(folder: DataFolder, file: DataFile) -> Iterator[list[str]]:
     """Yield the rows below the header."""
-    subject = str(folder.root / file.path)
-    rows = csv.reader(io.StringIO(_decode(folder.read(file), subject), newline=""))
+    subject = folder.subject(file)
+    rows = csv.reader(io.StringIO(folder.read_text(file), newline=""))
     header = next(rows, [])
     if tuple(header) != COLUMNS:
         raise DataError(subject, DataProblem.FORMAT, f"header {header}", ", ".join(COLUMNS))
@@ -184,11 +183,3 @@ def _rows(folder: DataFolder, file: DataFile) -> Iterator[list[str]]:
                 f"{len(COLUMNS)} fields",
             )
         yield row
-
-
-def _decode(blob: bytes, subject: str) -> str:
-    """Read UTF-8."""
-    try:
-        return blob.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(subject, DataProblem.FORMAT, str(error), "UTF-8 text") from error

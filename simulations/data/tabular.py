@@ -1,7 +1,4 @@
-"""Tables of numbers and categories, read from delimited text and encoded as float32 features.
-
-The encoder learns means, deviations and categories from the training table only. A deployment
-would have to agree on them beforehand: here they count as public knowledge, like a vocabulary.
+"""Tables of numbers and categories, read from delimited text.
 
 May use numpy; must not know the data sets.
 """

@@ -52,12 +52,6 @@ def encode_text(text: str) -> Tokens:
     return tokens
 
 
-def decode_text(tokens: Tokens) -> str:
-    """Return the characters: nothing for PAD, U+FFFD for UNKNOWN."""
-    characters = ["", "\ufffd", *ALPHABET]
-    return "".join(characters[token] for token in tokens)
-
-
 def pad_left(tokens: Tokens, length: int) -> Tokens:
     """Return the first ``length`` tokens, filled up on the left: int64[length]."""
     kept = tokens[:length]

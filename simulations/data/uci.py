@@ -104,18 +104,12 @@ def load_adult(
         DataError: a file is missing, of another version or broken.
         ValueError: an option is out of range.
     """
-    train, train_subject = read_uci(folder, catalog.ADULT_TRAIN, ADULT_SCHEMA)
-    test, test_subject = read_uci(folder, catalog.ADULT_TEST, ADULT_SCHEMA)
+    files = (catalog.ADULT_TRAIN, catalog.ADULT_TEST)
+    tables = [read_uci(folder, file, ADULT_SCHEMA) for file in files]
     if complete_rows:
-        train, test = train.take(~train.incomplete()), test.take(~test.incomplete())
-    encoder = TableEncoder.fit(train, without=without, bound=bound)
-    return Dataset(
-        name="adult",
-        kind=DataKind.TABULAR,
-        classes=2,
-        train=Split(encoder.encode(train), train.labels(ADULT_CLASSES, train_subject)),
-        test=Split(encoder.encode(test), test.labels(ADULT_CLASSES, test_subject)),
-    )
+        tables = [(table.take(~table.incomplete()), subject) for table, subject in tables]
+    train, test = _encoded(tables, ADULT_CLASSES, without, bound)
+    return Dataset(name="adult", kind=DataKind.TABULAR, classes=2, train=train, test=test)
 
 
 def load_bank(
@@ -174,21 +168,28 @@ def load_kdd99(
         DataError: a file is missing, of another version or broken.
         ValueError: an option is out of range.
     """
-    train, train_subject = read_uci(folder, catalog.KDD99_TRAIN, KDD99_SCHEMA)
-    test, test_subject = read_uci(folder, catalog.KDD99_TEST, KDD99_SCHEMA)
+    files = (catalog.KDD99_TRAIN, catalog.KDD99_TEST)
+    tables = [read_uci(folder, file, KDD99_SCHEMA) for file in files]
     classes = {
         f"{connection}.": place if attack_classes else min(place, 1)
         for place, kind in enumerate(KDD99_CLASSES)
         for connection in _KDD99_ATTACKS[kind].split()
     }
-    encoder = TableEncoder.fit(train, without=without, bound=bound)
-    return Dataset(
-        name="kdd99",
-        kind=DataKind.TABULAR,
-        classes=len(KDD99_CLASSES) if attack_classes else 2,
-        train=Split(encoder.encode(train), train.labels(classes, train_subject)),
-        test=Split(encoder.encode(test), test.labels(classes, test_subject)),
-    )
+    train, test = _encoded(tables, classes, without, bound)
+    count = len(KDD99_CLASSES) if attack_classes else 2
+    return Dataset(name="kdd99", kind=DataKind.TABULAR, classes=count, train=train, test=test)
+
+
+def _encoded(
+    tables: Sequence[tuple[Table, str]],
+    classes: dict[str, int],
+    without: Sequence[str],
+    bound: float,
+) -> Iterator[Split]:
+    """Yield each table as examples, encoded as the first one says."""
+    encoder = TableEncoder.fit(tables[0][0], without=without, bound=bound)
+    for table, subject in tables:
+        yield Split(encoder.encode(table), table.labels(classes, subject))
 
 
 def read_uci(
@@ -214,7 +215,7 @@ def read_uci(
     Raises:
         DataError: the file is missing, of another version or broken.
     """
-    subject = str(folder.root / file.path)
+    subject = folder.subject(file)
     blob = folder.read(file)
     try:
         lines = io.TextIOWrapper(io.BytesIO(blob), encoding="ascii", newline="")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dp.keystream import NoiseSeed
 from dp.local import Reports
+from dp.local.base import require_vectors
 from simulations.local_dp.memory import ClientMemory
 from sketch import PublicSeed
 
@@ -57,3 +58,14 @@ class LocalAlgorithm(Protocol):
             NonFiniteUpdateError: an update holds NaN or infinity; nothing was changed.
         """
         ...
+
+
+def require_fitting(
+    clients: Sequence[int], updates: NDArray[np.float64], memory: ClientMemory, dimension: int
+) -> None:
+    """Refuse what `LocalAlgorithm.reports` says it refuses, before anything is changed."""
+    require_vectors(updates, dimension)
+    if len(clients) != len(updates) or len(set(clients)) != len(clients):
+        raise ValueError(f"clients must be {len(updates)} different numbers, got {clients!r}")
+    if memory.dimension != dimension:
+        raise ValueError(f"memory must be of dimension {dimension}, got {memory.dimension}")

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp.keystream import NoiseSeed
-from dp.local.base import require_vectors
 from dp.local.selection import NOTHING
 from dp.local.two_stage import TwoStage, TwoStageReports
+from simulations.local_dp.base import require_fitting
 from simulations.local_dp.memory import ClientMemory
 from sketch import PublicSeed
 
@@ -87,13 +87,7 @@ class FedSel:
             TypeError, ValueError: shapes, dtypes or clients that do not fit together.
             NonFiniteUpdateError: an update holds NaN or infinity; nothing was changed.
         """
-        require_vectors(updates, self.randomizer.dimension)
-        if len(clients) != len(updates) or len(set(clients)) != len(clients):
-            raise ValueError(f"clients must be {len(updates)} different numbers, got {clients!r}")
-        if memory.dimension != self.randomizer.dimension:
-            raise ValueError(
-                f"memory must be of dimension {self.randomizer.dimension}, got {memory.dimension}"
-            )
+        require_fitting(clients, updates, memory, self.randomizer.dimension)
         kept = [memory.vector(DELAYED, client) for client in clients]
         before = np.array(kept, dtype=np.float64)
         now = before + updates

@@ -65,7 +65,7 @@ def epsilon_of_a_report(section: LocalDp, privacy: Privacy, reports: int) -> flo
     given = section.epsilon_report
     if given is None:
         return _largest(privacy.epsilon, privacy.delta, reports)
-    spent = _composed(given, reports, privacy.delta)
+    spent = composed_epsilon(given, reports, privacy.delta)
     if not spent <= privacy.epsilon * (1.0 + _TOLERANCE):
         raise ConfigurationError(
             "local_dp.epsilon_report",
@@ -78,17 +78,18 @@ def epsilon_of_a_report(section: LocalDp, privacy: Privacy, reports: int) -> flo
 def _largest(epsilon: float, delta: float, reports: int) -> float:
     """The largest epsilon of a report that so many may have: never less than an equal share."""
     low, high = shared_epsilon(epsilon, reports), epsilon
-    if _composed(high, reports, delta) <= epsilon:
+    if composed_epsilon(high, reports, delta) <= epsilon:
         return high
     while high - low > _TOLERANCE * high:
         middle = 0.5 * (low + high)
         low, high = (
-            (middle, high) if _composed(middle, reports, delta) <= epsilon else (low, middle)
+            (middle, high) if composed_epsilon(middle, reports, delta) <= epsilon else (low, middle)
         )
     return low
 
 
-def _composed(epsilon: float, reports: int, delta: float) -> float:
+def composed_epsilon(epsilon: float, reports: int, delta: float) -> float:
+    """Epsilon at delta of so many reports of one client, each of which has `epsilon`."""
     accountant = LocalAccountant()
     accountant.compose(LocalRelease(epsilon), reports)
     return accountant.epsilon(delta)

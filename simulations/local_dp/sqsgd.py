@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 from dp.clipping import clip_l2
 from dp.keystream import NoiseSeed
 from dp.local import LocalRandomizer, Reports
-from dp.local.base import require_vectors
 from dp.local.calibration import printed_priv_quant
+from simulations.local_dp.base import require_fitting
 from simulations.local_dp.memory import ClientMemory
 from sketch import PublicSeed, Rotation
 
@@ -153,11 +153,7 @@ class SqSgd:
             TypeError, ValueError: shapes, dtypes or clients that do not fit together.
             NonFiniteUpdateError: an update holds NaN or infinity; nothing was changed.
         """
-        require_vectors(updates, self.dimension)
-        if len(clients) != len(updates) or len(set(clients)) != len(clients):
-            raise ValueError(f"clients must be {len(updates)} different numbers, got {clients!r}")
-        if memory.dimension != self.dimension:
-            raise ValueError(f"memory must be of {self.dimension}, got {memory.dimension}")
+        require_fitting(clients, updates, memory, self.dimension)
         views = [View(self, round_seed, client) for client in clients]
         parts = np.empty((len(clients), self.kept))
         for row, (client, update) in enumerate(zip(clients, updates, strict=True)):

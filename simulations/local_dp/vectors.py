@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dp.clipping import clip_l2
 from dp.keystream import NoiseSeed
 from dp.local import LocalRandomizer, Reports
-from dp.local.base import require_vectors
+from simulations.local_dp.base import require_fitting
 from simulations.local_dp.memory import ClientMemory
 from sketch import PublicSeed
 
@@ -71,9 +71,7 @@ class RandomizedVectors:
         noise: NoiseSeed,
     ) -> ScaledReports:
         """Make the reports of one round; see ``LocalAlgorithm``."""
-        if len(clients) != len(updates) or len(set(clients)) != len(clients):
-            raise ValueError(f"clients must be {len(updates)} different numbers, got {clients!r}")
-        require_vectors(updates, self.randomizer.dimension)
+        require_fitting(clients, updates, memory, self.randomizer.dimension)
         inside = self.clip(updates, self.bound) / self.bound
         return ScaledReports(self.randomizer.randomize(inside, noise), self.bound)
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from simulations.pages.render import render
-from simulations.pages.svg import Chart, Table
+from simulations.pages.svg import Chart
 
-__all__ = ["Chart", "Table", "render"]
+__all__ = ["Chart", "render"]

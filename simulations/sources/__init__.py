@@ -7,7 +7,7 @@ one averages floats without clipping them, and has a learning rate of its own.
 
 from __future__ import annotations
 
-from simulations.sources.base import Arrays, Facts, RecordedSource, uploaders
+from simulations.sources.base import Arrays, RecordedSource, uploaders
 from simulations.sources.central import CentralMean
 from simulations.sources.plain import PlainMean
 from simulations.sources.private import PrivateMean
@@ -15,7 +15,6 @@ from simulations.sources.private import PrivateMean
 __all__ = [
     "Arrays",
     "CentralMean",
-    "Facts",
     "PlainMean",
     "PrivateMean",
     "RecordedSource",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from protocol.conduct import Stage
 from protocol.training import TrainingState
+from simulations.config import Server
 from simulations.federated import Invitation, MeanSource
 
 Floats = NDArray[np.float64]
@@ -37,6 +38,14 @@ class RecordedSource(MeanSource, Protocol):
         """What is told of the round that was just run, as JSON values."""
 
 
+class PrivateRate:
+    """The server's learning rate for every mean but that of the plain baseline."""
+
+    def rate(self, server: Server, number: int, rounds: int) -> float:
+        """From the first rate down to the last, linearly."""
+        return server.private_rate(number, rounds)
+
+
 def uploaders(invitation: Invitation) -> list[int]:
     """Members of a cohort that send an update."""
     dropouts = invitation.dropouts
@@ -44,18 +53,11 @@ def uploaders(invitation: Invitation) -> list[int]:
     return [i for i in everybody if dropouts.get(i, Stage.UNMASK) > Stage.INPUT]
 
 
-def lost_by_stage(invitation: Invitation, survivors: Iterable[int]) -> dict[str, int]:
-    """Clients that are not in the sum, by the stage in which they went away."""
+def lost_clients(invitation: Invitation, survivors: Iterable[int]) -> Facts:
+    """Clients that went away, by stage: before their update was in the sum, and after that."""
     kept = set(survivors)
-    gone = (stage for index, stage in invitation.dropouts.items() if index not in kept)
-    return _by_stage(gone)
-
-
-def lost_later(invitation: Invitation, survivors: Iterable[int]) -> dict[str, int]:
-    """Clients that went away after their update was in the sum, by stage."""
-    kept = set(survivors)
-    return _by_stage(stage for index, stage in invitation.dropouts.items() if index in kept)
-
-
-def _by_stage(stages: Iterable[Stage]) -> dict[str, int]:
-    return {str(stage): count for stage, count in sorted(Counter(stages).items())}
+    gone = Counter((index in kept, stage) for index, stage in invitation.dropouts.items())
+    return {
+        name: {str(stage): count for (late, stage), count in sorted(gone.items()) if late is later}
+        for name, later in (("lost", False), ("lost_later", True))
+    }

@@ -20,15 +20,15 @@ from dp.accounting import gaussian_epsilon
 from dp.clipping import clip_l2
 from protocol.parallel import in_order
 from protocol.training import TrainingState
-from simulations.config import RunConfig, Server
+from simulations.config import RunConfig
 from simulations.federated import Invitation, Purpose
 from simulations.sources.base import (
     NOTHING,
     Arrays,
     Facts,
     Floats,
-    lost_by_stage,
-    lost_later,
+    PrivateRate,
+    lost_clients,
     uploaders,
 )
 from simulations.sources.error_budget import ErrorMeter, Measured, sketched_parts
@@ -43,7 +43,7 @@ GROUPS_AHEAD = 4
 """Groups in an executor's hands at once."""
 
 
-class CentralMean:
+class CentralMean(PrivateRate):
     """A trusted server: clipped sketches, their exact sum, and Gaussian noise on it.
 
     It protects nobody from the server, which sees everything, and is here to be compared with. Its
@@ -125,10 +125,6 @@ class CentralMean:
         self._facts = self._told(decision, invitation, used, deviation, measured)
         return update
 
-    def rate(self, server: Server, number: int, rounds: int) -> float:
-        """From the first rate down to the last, linearly."""
-        return server.private_rate(number, rounds)
-
     def facts(self, invitation: Invitation) -> Facts:
         """Sizes and noise of the last round; an outsider's epsilon, as the server's is infinite."""
         del invitation
@@ -158,8 +154,7 @@ class CentralMean:
             "epsilons": {"server": "inf", "outsider": outsider},
             "rationale": sent.rationale.words,
             "figures": dict(sent.rationale.numbers),
-            "lost": lost_by_stage(invitation, kept),
-            "lost_later": lost_later(invitation, kept),
+            **lost_clients(invitation, kept),
             "refused": len(kept) - used,
         }
 

@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from dp.minimal_clip import ClipState
 from protocol.adaptive_clip import AdaptiveClipTraining, ClippedResult, ClippingState
-from protocol.training import TrainingState
 from secagg import Identity
-from simulations.config import Server
 from simulations.federated import Invitation, model_digest
 from simulations.sources.base import Arrays, Facts, Floats
 from simulations.sources.error_budget import ErrorMeter, private_parts
-from simulations.sources.private import facts_of
+from simulations.sources.private import PrivateMean
 
 _CLIP, _MEMORY = "clip", "clip memory"
 
 
-class ClippedMean:
+class ClippedMean(PrivateMean):
     """The released mean of a round whose clip was chosen from the rounds before.
 
     Args:
@@ -36,52 +34,41 @@ class ClippedMean:
         identities: Sequence[Identity],
         before: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._training = training
-        self._identities = identities
-        self._before = before
-        self.last: ClippedResult | None = None
-        self._error: Facts = {}
-
-    @property
-    def state(self) -> TrainingState:
-        """That of the rounds."""
-        return self._training.training.state
+        super().__init__(training.training, identities, before)
+        self._clipping = training
+        self._clipped: ClippedResult | None = None
 
     @property
     def arrays(self) -> Arrays:
         """Where the clip stands."""
-        return stored(self._training.state)
+        return stored(self._clipping.state)
 
     def mean(self, invitation: Invitation) -> Floats:
         """The released mean update."""
         self._before(self.state.attempts)
-        meter = ErrorMeter(invitation.updates, self._training.state.clip.clip)
-        self.last = self._training.run_round(
+        meter = ErrorMeter(invitation.updates, self._clipping.state.clip.clip)
+        result = self._clipping.run_round(
             [self._identities[client].public for client in invitation.clients],
             model_digest(invitation.model),
             meter,
             invitation.dropouts,
         )
-        release, update = self.last.inner.release, self.last.update
+        self._clipped, self.last = result, result.inner
+        release, update = result.inner.release, result.update
         measured = meter.measure(update, release.survivors)
         # The votes' coordinate is in the sketch too, as it was released.
         voted = float(release.update[-1]) ** 2
-        parameters = self.last.inner.setup.parameters
+        parameters = result.inner.setup.parameters
         parts = private_parts(parameters, release, measured, update.size, voted)
         self._error = measured.facts(**parts)
         return update
 
-    def rate(self, server: Server, number: int, rounds: int) -> float:
-        """From the first rate down to the last, linearly."""
-        return server.private_rate(number, rounds)
-
     def facts(self, invitation: Invitation) -> Facts:
         """Those of the round, and what moved the clip."""
-        result = self.last
+        result = self._clipped
         if result is None:
             raise RuntimeError("no round was run")
-        return facts_of(result.inner, invitation) | {
-            **self._error,
+        return super().facts(invitation) | {
             "clip_of_an_update": result.before.clip.clip,
             "threshold": result.before.threshold,
             "share_below": result.below,

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.calibration import ROUNDING_VARIANCE
+from protocol.parameters import RoundParameters
 from protocol.pipeline import MeanRelease
-from protocol.setup import RoundParameters
 from simulations.sources.base import Facts, Floats
 from sketch import SketchSpec
 from sketch.error import compression_error, noise_error

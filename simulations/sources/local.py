@@ -15,22 +15,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.accounting.local import LocalAccountant
 from dp.errors import PrivacyError
-from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
 from dp.local import Reports
-from simulations.config import RunConfig, Server
+from simulations.config import RunConfig
 from simulations.federated import Invitation
 from simulations.local_dp.base import LocalAlgorithm
 from simulations.local_dp.memory import ClientMemory
+from simulations.local_dp.registry import composed_epsilon
 from simulations.sources.base import (
     NOTHING,
     Arrays,
     Facts,
     Floats,
-    lost_by_stage,
-    lost_later,
+    PrivateRate,
+    lost_clients,
     uploaders,
 )
 from simulations.sources.error_budget import ErrorMeter
@@ -76,7 +75,7 @@ def add_up(
     return Summed(total, count)
 
 
-class LocalMean:
+class LocalMean(PrivateRate):
     """The mean of what private reports say.
 
     Args:
@@ -153,15 +152,12 @@ class LocalMean:
             noise = self._noise(number)
             yield indices, self._algorithm.reports(clients, updates, self._memory, seed, noise)
 
-    def rate(self, server: Server, number: int, rounds: int) -> float:
-        """From the first rate down to the last, linearly."""
-        return server.private_rate(number, rounds)
-
     def facts(self, invitation: Invitation) -> Facts:
         """Bytes and epsilon of the last round."""
         dimension = invitation.model.size
         sent = self._last.bytes_per_client or self._algorithm.report_bytes
-        epsilon = self._epsilon()
+        most, delta = max(self._sent.values()), self._config.privacy.delta
+        epsilon = composed_epsilon(self._algorithm.epsilon, most, delta)
         return {
             "survivors": self._last.count,
             "sketch_size": max(1, round(sent / 4.0)),
@@ -173,19 +169,12 @@ class LocalMean:
                 "server": epsilon,
                 "outsider": epsilon,
                 "one_report": self._algorithm.epsilon,
-                "delta": self._config.privacy.delta,
+                "delta": delta,
             },
-            "lost": lost_by_stage(invitation, uploaders(invitation)),
-            "lost_later": lost_later(invitation, uploaders(invitation)),
+            **lost_clients(invitation, uploaders(invitation)),
             "refused": self._refused,
             **self._error,
         }
-
-    def _epsilon(self) -> float:
-        """Of the client that sent most reports, over the whole run so far."""
-        accountant = LocalAccountant()
-        accountant.compose(LocalRelease(self._algorithm.epsilon), max(self._sent.values()))
-        return accountant.epsilon(self._config.privacy.delta)
 
     def _groups(self, invitation: Invitation) -> Iterator[tuple[Sequence[int], NDArray[Any]]]:
         """Indices of clients whose updates are finite, with float64[c, d] each."""

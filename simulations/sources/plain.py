@@ -6,15 +6,7 @@ import numpy as np
 
 from simulations.config import Server
 from simulations.federated import Invitation
-from simulations.sources.base import (
-    NOTHING,
-    Arrays,
-    Facts,
-    Floats,
-    lost_by_stage,
-    lost_later,
-    uploaders,
-)
+from simulations.sources.base import NOTHING, Arrays, Facts, Floats, lost_clients, uploaders
 
 
 class PlainMean:
@@ -39,15 +31,14 @@ class PlainMean:
 
     def facts(self, invitation: Invitation) -> Facts:
         """Floats as they are."""
-        dimension = invitation.model.size
+        dimension, kept = invitation.model.size, uploaders(invitation)
         return {
-            "survivors": len(uploaders(invitation)),
+            "survivors": len(kept),
             "sketch_size": dimension,
             "dimension": dimension,
             "compression": 1.0,
             "bits": 32,
             "bytes_per_client": 4.0 * dimension,
             "epsilons": {"server": "inf"},
-            "lost": lost_by_stage(invitation, uploaders(invitation)),
-            "lost_later": lost_later(invitation, uploaders(invitation)),
+            **lost_clients(invitation, kept),
         }

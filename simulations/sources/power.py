@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from protocol.power_training import PowerResult, PowerState, PowerTraining
 from secagg import Identity
-from simulations.config import Server
 from simulations.federated import Invitation, model_digest
-from simulations.sources.base import Arrays, Facts, Floats, lost_by_stage, lost_later
+from simulations.sources.base import Arrays, Facts, Floats, PrivateRate, lost_clients
 from simulations.sources.error_budget import ErrorMeter, rounding_variance
 from sketch.factors import Factors
 
 _NUMBERS, _SESSION, _BASIS = "numbers", "session", "basis"
 
 
-class PowerMean:
+class PowerMean(PrivateRate):
     """The mean update as far as its factors tell. `last` is the result of the last round.
 
     The updates of a cohort are kept for the second sum: memory is clients times dimension, on the
@@ -67,10 +66,6 @@ class PowerMean:
         self._error = measured.facts(**_parts(self.last, self._whole))
         return update
 
-    def rate(self, server: Server, number: int, rounds: int) -> float:
-        """From the first rate down to the last, linearly."""
-        return server.private_rate(number, rounds)
-
     def facts(self, invitation: Invitation) -> Facts:
         """Sizes, bytes, noise and epsilons of the last round."""
         result = self.last
@@ -90,8 +85,7 @@ class PowerMean:
             "scale": [part.setup.parameters.scale for part in parts],
             "noise_variance": [part.release.noise_variance for part in parts],
             "epsilons": result.epsilons.as_json(),
-            "lost": lost_by_stage(invitation, survivors),
-            "lost_later": lost_later(invitation, survivors),
+            **lost_clients(invitation, survivors),
             "refused": len(parts[1].outcome.refused),
             **self._error,
         }

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from click.testing import Result
 from typer.testing import CliRunner
 
 from simulations import cli
 
 
-def invoke(*arguments: object) -> Result:
+def invoke(*arguments: object) -> Any:
     """Run a command in this process."""
     return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 

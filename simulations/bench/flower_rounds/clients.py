@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.adapters.flower import secure_mod
-from protocol.adapters.flower.home import HOME_KEY, simulated_home
+from protocol.adapters.flower.home import HOME_KEY, client_folder, simulated_network
 from simulations.bench.flower_rounds.order import Order
 from simulations.bench.peers import Peer, load
 
@@ -88,7 +88,7 @@ def _train(order: Order, message: Any, context: Any) -> Any:
 
 def _at_home(root: Path, message: Any, context: Any, call_next: CallNext) -> Any:
     """Say where a client's folder is: `run_simulation` gives an app no configuration."""
-    home = simulated_home(root, context.run_id, _partition(context))
+    home = client_folder(simulated_network(root, context.run_id), _partition(context))
     context.node_config[HOME_KEY] = str(home)
     return call_next(message, context)
 

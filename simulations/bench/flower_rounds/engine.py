@@ -25,7 +25,7 @@ from typing import Any
 
 from secagg import Mode
 from simulations.bench.flower_rounds.order import Order
-from simulations.bench.peers import Peer, load
+from simulations.bench.peers import NO_CALLS_HOME, Peer, load
 from simulations.bench.timing import peak_rss_bytes
 
 FIGURES, LOG = "figures.json", "engine.log"
@@ -34,13 +34,11 @@ SECONDS = 3600.0
 LAST_LINES = 5
 
 ENVIRONMENT = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
+    **NO_CALLS_HOME,
     # Ray runs its workers at niceness 15: whatever else the machine does, would come first.
     "RAY_worker_niceness": "0",
 }
-"""No calls home while measuring, and clients as important as their server."""
+"""Clients as important as their server."""
 
 
 class System(Enum):

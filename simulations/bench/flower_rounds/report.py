@@ -9,7 +9,6 @@ import platform
 import statistics
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from protocol.errors import ConfigurationError
@@ -17,6 +16,7 @@ from simulations.bench.flower_rounds.engine import System, measure
 from simulations.bench.flower_rounds.floor import floor_figures
 from simulations.bench.flower_rounds.order import DELTA, ERROR_SHARE, Order
 from simulations.bench.timing import Figures
+from simulations.provenance import machine
 
 LIBRARIES = ("flwr", "ray", "numpy", "numba", "cryptography")
 _DEVIATIONS = 6.0
@@ -80,19 +80,11 @@ def _about(order: Order, cores: int) -> Figures:
         "error_share": ERROR_SHARE,
         "exact_noise": order.exact_noise,
         "sketch_rate": order.rate,
-        "system": platform.platform(),
-        "processor": _processor(),
+        **machine(),
         "cores": cores,
         "python": platform.python_version(),
         **{name: version(name) for name in LIBRARIES},
     }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 def _check(system: System, order: Order, moved: float) -> None:

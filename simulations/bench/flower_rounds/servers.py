@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dp import Ledger
 from protocol.adapters.flower import Patience, SecureGrid
-from protocol.adapters.flower.places import simulate_clients
+from protocol.adapters.flower.folders import new_network, rules_of
+from protocol.adapters.flower.home import simulated_network
 from simulations.bench.flower_rounds.clients import MODEL, WEIGHTS
 from simulations.bench.flower_rounds.order import Order
 from simulations.bench.flower_rounds.processors import tree_seconds
@@ -91,7 +92,8 @@ def ours(rounds: Rounds, grid: Any, context: Any, *, root: Path, rate: float, wo
     """
     order, tally, strategy = rounds.order, TallyGrid(grid), _fedavg(rounds.order)
     plan = order.plan()
-    registry = simulate_clients(root, context.run_id, order.clients, plan)
+    network = simulated_network(root, context.run_id)
+    registry = new_network(network, order.clients, rules_of(plan))
     with (
         ThreadPoolExecutor(workers) as executor,
         SecureGrid(

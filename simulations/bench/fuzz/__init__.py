@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from simulations.bench.fuzz.decoders import all_decoders
-from simulations.bench.fuzz.engine import Bug, Decoder, Report, fuzz
+from simulations.bench.fuzz.engine import Decoder, Report, fuzz
 
-__all__ = ["Bug", "Decoder", "Report", "all_decoders", "fuzz", "run_fuzz"]
+__all__ = ["Decoder", "Report", "all_decoders", "fuzz", "run_fuzz"]
 
 
 def run_fuzz(
