@@ -36,15 +36,9 @@ from dp.calibration import (
     variance_for_epsilon,
 )
 from dp.clipping import Bounded, clip_l2, l2_norm, require_finite
+from dp.coin_schedule import BatchVariant, CoinSchedule, TooManyDropoutsError
 from dp.coins import Coins, add_coins, noise_limit, residual_offset, sample_binomial
-from dp.dropouts import (
-    BatchVariant,
-    CoinSchedule,
-    TooManyDropoutsError,
-    add_batches,
-    batch_noise,
-    removed_noise,
-)
+from dp.dropouts import add_batches, batch_noise, removed_noise
 from dp.errors import (
     BudgetExceededError,
     LedgerError,

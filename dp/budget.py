@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dp.accounting.base import Accountant
+from dp.checks import require_between_0_and_1
 from dp.errors import BudgetExceededError
 from dp.events import Event
 
@@ -41,8 +42,7 @@ class Budget:
         # Infinity is allowed: it is how an ablation says that it has no budget.
         if not self.epsilon > 0.0:
             raise ValueError(f"epsilon must be positive, got {self.epsilon!r}")
-        if not 0.0 < self.delta < 1.0:
-            raise ValueError(f"delta must lie strictly between 0 and 1, got {self.delta!r}")
+        require_between_0_and_1("delta", self.delta)
 
     def check(self, accountant: Accountant, next_event: Event) -> float:
         """Return epsilon after ``next_event``, or refuse it. The accountant is not changed.

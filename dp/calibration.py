@@ -9,6 +9,7 @@ from functools import cache
 from dp.accounting.accountant import DominationAccountant, FailureReserve
 from dp.accounting.gaussian import gaussian_mu
 from dp.accounting.laws import MAX_TOTAL_COINS, MAX_VARIANCE
+from dp.checks import require_between_0_and_1, require_positive
 from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 
 _GROWTH = 1.125
@@ -187,9 +188,7 @@ def _infeasible(epsilon: float, delta: float, rounds: int, l2_sensitivity: float
 
 def _require_target(epsilon: float, delta: float, rounds: int) -> None:
     """Raise ``ValueError`` naming the part of the target that is out of range."""
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    require_positive("epsilon", epsilon)
+    require_between_0_and_1("delta", delta)
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, got {rounds}")

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import popcount_runs, popcount_words
+from dp.checks import require_integer
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.noised import Noised
 from dp.rounding import Quantized
@@ -37,10 +38,7 @@ _WORDS: Final = tuple(np.dtype(f"<u{size}") for size in (1, 2, 4, 8))
 
 def require_coins(coins: int) -> None:
     """Raise unless ``coins`` is an integer in ``0..MAX_COINS``."""
-    if isinstance(coins, bool) or not isinstance(coins, int):
-        raise TypeError(f"coins must be an int, got {type(coins).__name__}")
-    if not 0 <= coins <= MAX_COINS:
-        raise ValueError(f"coins must lie in 0..{MAX_COINS}, got {coins}")
+    require_integer("coins", coins, 0, MAX_COINS)
 
 
 def noise_limit(coins: int) -> int:
@@ -72,10 +70,7 @@ class Coins:
     def __post_init__(self) -> None:
         """Check both numbers."""
         require_coins(self.count)
-        if isinstance(self.batches, bool) or not isinstance(self.batches, int):
-            raise TypeError(f"batches must be an int, got {type(self.batches).__name__}")
-        if self.batches < 1:
-            raise ValueError(f"batches must be at least 1, got {self.batches}")
+        require_integer("batches", self.batches, 1)
 
     @property
     def noise_limit(self) -> int:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dp.checks import require_integer
+
 
 class Adjacency(enum.Enum):
     """Which two inputs must be hard to tell apart. The text is printed next to every epsilon."""
@@ -27,14 +29,6 @@ class Adjacency(enum.Enum):
     def __str__(self) -> str:
         """Return the text to print."""
         return self.value
-
-
-def _require_integer(name: str, value: object, smallest: int) -> None:
-    """Raise unless ``value`` is an int of at least ``smallest``."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
-    if value < smallest:
-        raise ValueError(f"{name} must be at least {smallest}, got {value}")
 
 
 def _require_size(name: str, value: object) -> None:
@@ -86,7 +80,7 @@ class BinomialRelease:
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
-        _require_integer("coins", self.coins, 0)
+        require_integer("coins", self.coins, 0)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
 
@@ -120,7 +114,7 @@ class DiscreteGaussianRelease:
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_size("local_variance", self.local_variance)
-        _require_integer("contributors", self.contributors, 0)
+        require_integer("contributors", self.contributors, 0)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
 
@@ -192,7 +186,7 @@ class LaplaceRelease:
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("scale", self.scale)
-        _require_integer("sensitivity", self.sensitivity, 1)
+        require_integer("sensitivity", self.sensitivity, 1)
 
     @property
     def epsilon(self) -> float:
@@ -224,7 +218,7 @@ class AboveThresholdRelease:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("threshold_scale", self.threshold_scale)
         _require_positive("query_scale", self.query_scale)
-        _require_integer("sensitivity", self.sensitivity, 1)
+        require_integer("sensitivity", self.sensitivity, 1)
 
     @property
     def epsilon(self) -> float:
@@ -281,13 +275,11 @@ class LevelRelease:
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
-        _require_integer("coins", self.coins, 0)
+        require_integer("coins", self.coins, 0)
         _require_probability("probability", self.probability, 0.5)
-        _require_integer("levels", self.levels, 2)
-        _require_size("norm", self.norm)
-        if self.norm == 0.0:
-            raise ValueError("norm must be positive, got 0.0")
-        _require_integer("dimension", self.dimension, 1)
+        require_integer("levels", self.levels, 2)
+        _require_positive("norm", self.norm)
+        require_integer("dimension", self.dimension, 1)
         if not isinstance(self.rotated, bool):
             raise TypeError(f"rotated must be a bool, got {type(self.rotated).__name__}")
 
@@ -295,8 +287,8 @@ class LevelRelease:
 def _require_vector(l2_sensitivity: object, linf_sensitivity: object, dimension: object) -> None:
     """Raise unless these can bound how two integer vectors differ."""
     _require_size("l2_sensitivity", l2_sensitivity)
-    _require_integer("linf_sensitivity", linf_sensitivity, 1)
-    _require_integer("dimension", dimension, 1)
+    require_integer("linf_sensitivity", linf_sensitivity, 1)
+    require_integer("dimension", dimension, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,8 +382,8 @@ class FixedSizeSampled:
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
-        _require_integer("size", self.size, 1)
-        _require_integer("population", self.population, self.size)
+        require_integer("size", self.size, 1)
+        require_integer("population", self.population, self.size)
         _require_sampled(self.event)
 
     @property

@@ -28,6 +28,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from dp.checks import require_integer
+
 LARGEST_RATE: Final = 10.0
 """Beyond, one count could move a threshold by more than four orders of magnitude."""
 
@@ -179,7 +181,7 @@ class ClipController:
         _real("smallest", self.smallest, above=0.0)
         _real("largest", self.largest, at_least=self.smallest)
         _real("step_factor", self.step_factor, above=1.0)
-        _integer("window", self.window)
+        require_integer("window", self.window, 1)
 
     def initial(self, clip: float) -> ClipState:
         """Begin with a public clip within the limits.
@@ -260,16 +262,8 @@ def next_threshold(
 def _check(norm: float, dimension: int, noise_ratio: float) -> None:
     """Refuse what is no norm, no dimension or no noise."""
     _real("norm", norm, at_least=0.0)
-    _integer("dimension", dimension)
+    require_integer("dimension", dimension, 1)
     _real("noise_ratio", noise_ratio, at_least=0.0)
-
-
-def _integer(name: str, value: object) -> None:
-    """Raise unless the value is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def _real(

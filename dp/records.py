@@ -1,11 +1,12 @@
 """Events as JSON and back, through a fixed registry of tags.
 
 A tag names a class that is listed here; a file can never make the program import or build
-anything else. Each class states its fields once, and decoding accepts exactly those fields.
+anything else. The fields are those of the class, and decoding accepts exactly them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -43,24 +44,7 @@ _TAGS: Final[Mapping[str, type[Event]]] = {
 }
 
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "binomial": ("coins", "l2_sensitivity", "linf_sensitivity", "dimension"),
-    "discrete-gaussian": (
-        "local_variance",
-        "contributors",
-        "l2_sensitivity",
-        "linf_sensitivity",
-        "dimension",
-    ),
-    "skellam": ("variance", "l2_sensitivity", "linf_sensitivity", "dimension"),
-    "gaussian": ("sigma", "l2_sensitivity"),
-    "laplace": ("scale", "sensitivity"),
-    "above-threshold": ("threshold_scale", "query_scale", "sensitivity"),
-    "local": ("epsilon",),
-    "levels": ("coins", "probability", "levels", "norm", "dimension", "rotated"),
-    "non-private": (),
-    "poisson-sampled": ("rate", "event"),
-    "fixed-size-sampled": ("size", "population", "event"),
-    "composition": ("parts",),
+    tag: tuple(field.name for field in dataclasses.fields(event)) for tag, event in _TAGS.items()
 }
 
 _MAX_DEPTH: Final = 8

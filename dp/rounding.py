@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import extent_and_squares, round_piece
+from dp.checks import require_between_0_and_1, require_integer, require_positive
 from dp.clipping import NORM_SLACK, Bounded, require_l2_bound, require_vector
 from dp.errors import SensitivityExceededError
 from dp.keystream import CHUNK_BYTES, Keystream, NoiseSeed, Usage
@@ -40,20 +41,7 @@ _PIECE: Final = CHUNK_BYTES // _WORD.itemsize
 
 def require_linf_bound(linf_bound: int) -> None:
     """Raise unless ``linf_bound`` is an integer in ``1..MAX_LINF_BOUND``."""
-    if isinstance(linf_bound, bool) or not isinstance(linf_bound, int):
-        raise TypeError(f"linf_bound must be an int, got {type(linf_bound).__name__}")
-    if not 1 <= linf_bound <= MAX_LINF_BOUND:
-        raise ValueError(f"linf_bound must lie in 1..{MAX_LINF_BOUND}, got {linf_bound}")
-
-
-def integer_square_norm(values: NDArray[np.int64]) -> int:
-    """Return the exact sum of squares of int64[d] with ``|values| <= MAX_LINF_BOUND``."""
-    _, _, high, low = extent_and_squares(values)
-    return _square(high, low)
-
-
-def _square(high: np.uint64, low: np.uint64) -> int:
-    return (int(high) << 32) + int(low)
+    require_integer("linf_bound", linf_bound, 1, MAX_LINF_BOUND)
 
 
 def largest_square(l2_bound: float) -> int:
@@ -89,7 +77,7 @@ class Quantized:
         # Both signs are tested: abs(-2**63) is negative.
         if not (-self.linf_bound <= smallest and largest <= self.linf_bound):
             raise SensitivityExceededError(f"a coordinate exceeds linf_bound {self.linf_bound}")
-        if _square(high, low) > largest_square(self.l2_bound):
+        if (int(high) << 32) + int(low) > largest_square(self.l2_bound):
             raise SensitivityExceededError(
                 f"the integer vector is longer than its l2_bound {self.l2_bound!r}"
             )
@@ -117,8 +105,7 @@ def rounded_l2_bound(l2_scaled: float, dimension: int, beta: float = DEFAULT_BET
     require_l2_bound(l2_scaled)
     if dimension < 1:
         raise ValueError(f"dimension must be at least 1, got {dimension}")
-    if not 0.0 < beta < 1.0:
-        raise ValueError(f"beta must lie strictly between 0 and 1, got {beta!r}")
+    require_between_0_and_1("beta", beta)
     root = math.sqrt(dimension)
     deviation = math.sqrt(-2.0 * math.log(beta)) * (l2_scaled + root / 2.0)
     return min(l2_scaled + root, math.sqrt(l2_scaled**2 + dimension / 4.0 + deviation))
@@ -157,8 +144,7 @@ def quantize(bounded: Bounded, scale: float, linf_bound: int, seed: NoiseSeed) -
         TypeError, ValueError: an argument is out of range.
     """
     require_linf_bound(linf_bound)
-    if not (math.isfinite(scale) and scale > 0.0):
-        raise ValueError(f"scale must be positive and finite, got {scale!r}")
+    require_positive("scale", scale)
     l2_bound = quantized_l2_bound(bounded.l2_bound, scale, bounded.values.size)
     stream = Keystream(seed.derive(Usage.ROUNDING))
     limit = largest_square(l2_bound)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from dp.accounting.base import EventCounter, Release, law_of, noise_variance
+from dp.accounting.base import EventCounter, Release, law_of, nominal_mu_squared
 from dp.accounting.domination import MAX_DELTA0, effective_sigma
 from dp.accounting.gaussian import gaussian_epsilon
 from dp.events import GaussianRelease, IntegerRelease
@@ -148,18 +148,5 @@ class GaussianReference(EventCounter):
 
     def _epsilon_of_releases(self, delta: float) -> float:
         """Compose Gaussians of equal variance."""
-        squares = sum(n * _reference_mu_squared(event) for event, n in self._counts.items())
+        squares = sum(n * nominal_mu_squared(event) for event, n in self._counts.items())
         return gaussian_epsilon(math.sqrt(squares), delta)
-
-
-def _reference_mu_squared(event: Release) -> float:
-    """Return D2^2 over the variance of the noise."""
-    if isinstance(event, IntegerRelease):
-        variance = noise_variance(event)
-    elif isinstance(event, GaussianRelease):
-        variance = event.sigma**2
-    else:
-        return math.inf
-    if event.l2_sensitivity == 0.0:
-        return 0.0
-    return event.l2_sensitivity**2 / variance if variance > 0.0 else math.inf

@@ -25,10 +25,11 @@ from dp.accounting.laws import (
     MAX_TOTAL_COINS,
     MAX_VARIANCE,
     MIN_VARIANCE,
-    BinomialNoise,
     NoiseLaw,
     SkellamNoise,
+    law_of_coins,
 )
+from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.events import (
     Adjacency,
@@ -85,12 +86,6 @@ class Accountant(Protocol):
         ...
 
 
-def require_delta(delta: float) -> None:
-    """Raise ``ValueError`` unless delta lies strictly between 0 and 1."""
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
-
-
 class EventCounter(ABC):
     """A multiset of simple events, filled in two phases."""
 
@@ -136,7 +131,7 @@ class EventCounter(ABC):
         Raises:
             ValueError: ``delta`` is not strictly between 0 and 1.
         """
-        require_delta(delta)
+        require_between_0_and_1("delta", delta)
         if self._non_private:
             return math.inf
         try:
@@ -202,6 +197,19 @@ def noise_variance(event: IntegerRelease) -> float:
             return event.variance
 
 
+def nominal_mu_squared(event: Release) -> float:
+    """Return D2^2 over the variance of the noise: no bound, but for Gaussian noise."""
+    if isinstance(event, IntegerRelease):
+        variance = noise_variance(event)
+    elif isinstance(event, GaussianRelease):
+        variance = event.sigma**2
+    else:
+        return math.inf
+    if event.l2_sensitivity == 0.0:
+        return 0.0
+    return event.l2_sensitivity**2 / variance if variance > 0.0 else math.inf
+
+
 def is_tabulated(event: IntegerRelease) -> bool:
     """Say whether the noise is within the tables; more noise than they hold is refused."""
     if isinstance(event, BinomialRelease):
@@ -212,16 +220,12 @@ def is_tabulated(event: IntegerRelease) -> bool:
 def law_of(event: IntegerRelease) -> NoiseLaw | None:
     """Return the law of one coordinate's noise; None if there is (practically) none.
 
-    An odd coin is dropped: adding it is a post-processing of the release without it.
-
     Raises:
         ValueError: more noise than the tables hold.
     """
     match event:
-        case BinomialRelease() if event.coins > MAX_TOTAL_COINS:
-            raise ValueError(f"coins must lie in 0..{MAX_TOTAL_COINS}, got {event.coins}")
         case BinomialRelease():
-            return BinomialNoise(event.coins - event.coins % 2) if event.coins >= 2 else None
+            return law_of_coins(event.coins)
         case DiscreteGaussianRelease():
             if event.contributors == 0 or event.local_variance < MIN_VARIANCE:
                 return None

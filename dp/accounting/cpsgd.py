@@ -32,9 +32,7 @@ class Theorem1Accountant(EventCounter):
     is_bound: ClassVar[bool] = False
 
     def reason(self, delta: float) -> str:
-        """Return why epsilon is infinite at ``delta``: a failed precondition; else nothing."""
-        if self._non_private:
-            return "something was released without noise"
+        """Return which release fails the theorem's precondition at ``delta``, and how, if any."""
         for event in self._counts:
             reason = _single(event, delta / self.releases)[1]
             if reason:

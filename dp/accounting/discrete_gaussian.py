@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from dp.accounting.laws import FloatArray, LogMasses, _normalised, _require_variance
+from dp.accounting.laws import FloatArray, LogMasses, normalised, require_variance
 
 _NEGLIGIBLE_GAP: Final = 1e-10
 _SMALLEST_LOCAL_VARIANCE: Final = 0.25
@@ -67,8 +67,8 @@ class DiscreteGaussianSum:
             raise ValueError(
                 f"contributors must lie in 1..{_LARGEST_CONTRIBUTORS}, got {self.contributors}"
             )
-        _require_variance("local_variance", self.local_variance)
-        _require_variance("local_variance * contributors", self.variance)
+        require_variance("local_variance", self.local_variance)
+        require_variance("local_variance * contributors", self.variance)
 
     @property
     def variance(self) -> float:
@@ -98,7 +98,7 @@ def _discrete_gaussian(variance: float, reach: int) -> FloatArray:
     """Return ln P[j], j = 0..reach, of one discrete Gaussian."""
     far = max(reach, math.ceil(11.0 * math.sqrt(variance)) + 2)
     j = np.arange(1, far + 1, dtype=np.float64)
-    return _normalised(-j * j / (2.0 * variance))[: reach + 1]
+    return normalised(-j * j / (2.0 * variance))[: reach + 1]
 
 
 def _radius(variance: float, contributors: int, reach: int) -> int:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp.accounting._kernels import largest_bounds
-from dp.accounting.laws import MAX_TOTAL_COINS, BinomialNoise, FloatArray, NoiseLaw
+from dp.accounting.laws import FloatArray, NoiseLaw, law_of_coins
 from dp.accounting.tails import tails_of
 
 DENSE_SHIFTS: Final = 512
@@ -199,13 +199,6 @@ def _require(l2_sensitivity: float, linf_sensitivity: int, delta0: float) -> Non
         raise ValueError(f"delta0 must lie strictly between 0 and {MAX_DELTA0}, got {delta0!r}")
 
 
-def _law_of_coins(coins: int) -> NoiseLaw | None:
-    """Return the law of N coins without the odd one; None if that leaves none."""
-    if not 0 <= coins <= MAX_TOTAL_COINS:
-        raise ValueError(f"coins must lie in 0..{MAX_TOTAL_COINS}, got {coins}")
-    return BinomialNoise(coins - coins % 2) if coins >= 2 else None
-
-
 @lru_cache(maxsize=65536)
 def effective_sigma(
     noise: NoiseLaw | int, l2_sensitivity: float, linf_sensitivity: int, delta0: float
@@ -232,7 +225,7 @@ def effective_sigma(
     Source: docs/accounting.md, "Gaussian domination".
     """
     _require(l2_sensitivity, linf_sensitivity, delta0)
-    law = _law_of_coins(noise) if isinstance(noise, int) else noise
+    law = law_of_coins(noise) if isinstance(noise, int) else noise
     shift = min(linf_sensitivity, int(l2_sensitivity))
     if shift == 0:
         return math.inf

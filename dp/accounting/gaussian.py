@@ -16,6 +16,8 @@ from typing import Final
 
 from scipy import special
 
+from dp.checks import require_between_0_and_1
+
 _ROUNDING: Final = 1e-15
 _SMALLEST: Final = 1e-307
 _LARGEST_EPSILON: Final = 1e6
@@ -74,8 +76,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     if not 0.0 <= epsilon < _LARGEST_EPSILON:
         raise ValueError(f"epsilon must lie in [0, {_LARGEST_EPSILON:g}), got {epsilon!r}")
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    require_between_0_and_1("delta", delta)
     low, high = _MU_RANGE
     if gaussian_delta(epsilon, low) > delta:
         raise ValueError(f"epsilon {epsilon!r} and delta {delta!r} are too small to be reached")

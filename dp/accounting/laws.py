@@ -113,6 +113,19 @@ class BinomialNoise:
         return LogMasses(_log_centre(self.coins) + np.concatenate([[0.0], np.cumsum(log_ratios)]))
 
 
+def law_of_coins(coins: int) -> BinomialNoise | None:
+    """Return the law of N coins without the odd one; None if that leaves none.
+
+    Adding an odd coin is a post-processing of the release without it.
+
+    Raises:
+        ValueError: more coins than the tables hold, or fewer than none.
+    """
+    if not 0 <= coins <= MAX_TOTAL_COINS:
+        raise ValueError(f"coins must lie in 0..{MAX_TOTAL_COINS}, got {coins}")
+    return BinomialNoise(coins - coins % 2) if coins >= 2 else None
+
+
 def _log_centre(coins: int) -> float:
     """Return ln P[Z = 0] for an even number of coins."""
     half = coins // 2
@@ -138,7 +151,7 @@ class SkellamNoise:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if the variance is out of range."""
-        _require_variance("variance", self.variance)
+        require_variance("variance", self.variance)
 
     @property
     def support(self) -> float:
@@ -165,7 +178,7 @@ class SkellamNoise:
         guess = self.variance / (order + math.hypot(order, self.variance))
         ratios = bessel_ratios(self.variance, count, start, guess)
         with np.errstate(divide="ignore"):  # a ratio that underflows is a mass of zero
-            return LogMasses(_normalised(np.cumsum(np.log(ratios)))[: reach + 1])
+            return LogMasses(normalised(np.cumsum(np.log(ratios)))[: reach + 1])
 
 
 def _skellam_exponent(variance: float, j: int) -> float:
@@ -175,13 +188,13 @@ def _skellam_exponent(variance: float, j: int) -> float:
     return j * j / (variance + math.hypot(variance, j)) - j * tilt
 
 
-def _normalised(log_ratios: FloatArray) -> FloatArray:
+def normalised(log_ratios: FloatArray) -> FloatArray:
     """Return ln P[j], j = 0.., from ln P[j]/P[0], j = 1.., that reach far into the tail."""
     log_centre = -math.log1p(2.0 * float(np.sum(np.exp(log_ratios[::-1]))))
     return log_centre + np.concatenate([[0.0], log_ratios])
 
 
-def _require_variance(name: str, value: float) -> None:
+def require_variance(name: str, value: float) -> None:
     """Raise ``ValueError`` unless a variance can be tabulated."""
     if not MIN_VARIANCE <= value <= MAX_VARIANCE:
         raise ValueError(f"{name} must lie in [{MIN_VARIANCE:g}, {MAX_VARIANCE:g}], got {value!r}")

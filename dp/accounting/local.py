@@ -41,7 +41,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dp.accounting.base import EventCounter, require_delta
+from dp.accounting.base import EventCounter
+from dp.checks import require_between_0_and_1
 from dp.events import Adjacency, LocalRelease, NonPrivateRelease
 
 MAX_TERMS: Final = 1 << 17
@@ -78,7 +79,7 @@ class LocalAccountant(EventCounter):
         Raises:
             ValueError: ``delta`` is not strictly between 0 and 1.
         """
-        require_delta(delta)
+        require_between_0_and_1("delta", delta)
         counts = self._local_counts()
         if self.non_private:
             return dict.fromkeys(("sum", "deviation", "optimal", "losses"), math.inf)

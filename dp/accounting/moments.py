@@ -21,7 +21,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dp.accounting._kernels import log_moments
-from dp.accounting.base import EventCounter, Release, law_of, noise_variance
+from dp.accounting.base import EventCounter, Release, law_of, nominal_mu_squared
 from dp.accounting.laws import NoiseLaw
 from dp.accounting.tails import log_remainder, tails_of
 from dp.events import GaussianRelease, IntegerRelease
@@ -151,7 +151,7 @@ class MomentsAccountant(EventCounter):
 
     def _best_index(self, delta: float) -> int:
         """Return where the best order would be for Gaussian noise: a = 1 + sqrt(2 ln(1/d))/mu."""
-        mu_squared = sum(n * _planned_mu_squared(e) for e, n in self._counts.items())
+        mu_squared = sum(n * nominal_mu_squared(e) for e, n in self._counts.items())
         if not 0.0 < mu_squared < math.inf:
             return 0
         wanted = math.sqrt(2.0 * math.log(1.0 / delta) / mu_squared)
@@ -176,18 +176,5 @@ def _tau_of(event: Release, cut: float, order: float) -> float:
             return math.inf
         return truncated_renyi(law, event.l2_sensitivity, event.linf_sensitivity, cut, order)
     if isinstance(event, GaussianRelease):
-        return order * _planned_mu_squared(event) / 2.0
+        return order * nominal_mu_squared(event) / 2.0
     return math.inf
-
-
-def _planned_mu_squared(event: Release) -> float:
-    """Return D2^2 over the variance of the noise."""
-    if isinstance(event, IntegerRelease):
-        variance = noise_variance(event)
-    elif isinstance(event, GaussianRelease):
-        variance = event.sigma**2
-    else:
-        return math.inf
-    if event.l2_sensitivity == 0.0:
-        return 0.0
-    return event.l2_sensitivity**2 / variance if variance > 0.0 else math.inf

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dp.accounting.base import require_delta
 from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
-from dp.accounting.report import Counted, epsilons, json_number
+from dp.accounting.report import Counted, epsilons, json_number, with_counts
+from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.events import (
     Adjacency,
@@ -116,9 +116,9 @@ def four_epsilons(
         ValueError: delta or a count is out of range.
         UnsupportedEventError: an event has no theorem for its adversary.
     """
-    require_delta(delta)
+    require_between_0_and_1("delta", delta)
     accountant = OutsiderAccountant()
-    counted = [event if isinstance(event, tuple) else (event, 1) for event in outsider]
+    counted = with_counts(outsider)
     for event, count in counted:
         accountant.compose(event, count)
     sampled = (
@@ -156,7 +156,7 @@ def local_epsilons(
         UnsupportedEventError: an event is no local report.
     """
     accountant = LocalAccountant()
-    for event, count in (each if isinstance(each, tuple) else (each, 1) for each in reports):
+    for event, count in with_counts(reports):
         accountant.compose(event, count)
     epsilon = accountant.epsilon(delta)
     return FourEpsilons(

@@ -8,17 +8,18 @@ release and adding the winners up would mix incompatible shares of delta.)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dp.accounting.accountant import DominationAccountant, GaussianReference
-from dp.accounting.base import EventCounter, refusal, require_delta
+from dp.accounting.base import EventCounter, refusal
 from dp.accounting.cpsgd import Theorem1Accountant
 from dp.accounting.exact import ExactAccountant
 from dp.accounting.local import LocalAccountant
 from dp.accounting.moments import MAX_TERMS, MomentsAccountant
 from dp.accounting.published import PublishedAccountant
+from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.events import (
     Adjacency,
@@ -92,8 +93,8 @@ def epsilons(events: Sequence[Event | Counted], delta: float) -> EpsilonReport:
         ValueError: delta or a count is out of range.
         UnsupportedEventError: no accountant at all has a theorem for an event.
     """
-    require_delta(delta)
-    counted = [event if isinstance(event, tuple) else (event, 1) for event in events]
+    require_between_0_and_1("delta", delta)
+    counted = with_counts(events)
     found: dict[str, float] = {}
     reasons: dict[str, str] = {}
     local = is_local(counted)
@@ -110,6 +111,11 @@ def epsilons(events: Sequence[Event | Counted], delta: float) -> EpsilonReport:
     adjacency = Adjacency.ANY_INPUT if local else Adjacency.ZERO_OUT
     name = "" if math.isinf(best) else winner
     return EpsilonReport(best, name, delta, found, reasons, adjacency)
+
+
+def with_counts(events: Iterable[Event | Counted]) -> list[Counted]:
+    """Return every event with the number of its runs, 1 where none is given."""
+    return [event if isinstance(event, tuple) else (event, 1) for event in events]
 
 
 def is_local(counted: Sequence[Counted]) -> bool:
@@ -149,10 +155,10 @@ def _account(
 
 def _reason(accountant: EventCounter, delta: float) -> str:
     """Return why an accountant that accepts the events finds no finite epsilon."""
-    if isinstance(accountant, Theorem1Accountant):
-        return accountant.reason(delta)
     if accountant.non_private:
         return "something was released without noise"
+    if isinstance(accountant, Theorem1Accountant):
+        return accountant.reason(delta)
     if isinstance(accountant, LocalAccountant):
         return "the epsilons add up to more than a float holds"
     if isinstance(accountant, MomentsAccountant):

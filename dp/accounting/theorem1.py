@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dp.checks import require_between_0_and_1
+
 
 @dataclass(frozen=True, slots=True)
 class Theorem1Parameters:
@@ -91,8 +93,7 @@ def theorem1(parameters: Theorem1Parameters, delta: float) -> Theorem1Result:
     Raises:
         ValueError: delta is out of range.
     """
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    require_between_0_and_1("delta", delta)
     reason = failed_precondition(parameters, delta)
     if reason:
         return Theorem1Result(math.inf, reason)

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_integer, require_number
 from dp.clipping import require_finite
 from dp.errors import SensitivityExceededError
 from dp.events import LocalRelease
@@ -85,18 +86,14 @@ class LocalRandomizer(Protocol):
 
 def require_epsilon(epsilon: float) -> None:
     """Raise unless epsilon is a float in ``[MIN_EPSILON, MAX_EPSILON]``."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-        raise TypeError(f"epsilon must be a float, got {type(epsilon).__name__}")
+    require_number("epsilon", epsilon)
     if not (math.isfinite(epsilon) and MIN_EPSILON <= epsilon <= MAX_EPSILON):
         raise ValueError(f"epsilon must lie in [{MIN_EPSILON:g}, {MAX_EPSILON:g}], got {epsilon!r}")
 
 
 def require_dimension(dimension: int) -> None:
     """Raise unless ``dimension`` is an int in ``1..MAX_DIMENSION``."""
-    if isinstance(dimension, bool) or not isinstance(dimension, int):
-        raise TypeError(f"dimension must be an int, got {type(dimension).__name__}")
-    if not 1 <= dimension <= MAX_DIMENSION:
-        raise ValueError(f"dimension must lie in 1..{MAX_DIMENSION}, got {dimension}")
+    require_integer("dimension", dimension, 1, MAX_DIMENSION)
 
 
 def exponential_below(epsilon: float) -> Fraction:

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from dp.checks import require_between_0_and_1
 from dp.local.agreement import AgreementSums, require_dimension, require_levels
 from dp.local.base import require_epsilon
 from dp.local.priv_quant import LEAST_EPSILON, PrivQuant
@@ -58,8 +59,7 @@ def printed_priv_quant(
             not be the likelier ones.
     """
     _require(dimension, levels, epsilon)
-    if not 0.0 < share < 1.0:
-        raise ValueError(f"share must lie strictly between 0 and 1, got {share!r}")
+    require_between_0_and_1("share", share)
 
     def fits(threshold: int) -> bool:
         return AgreementSums(dimension, levels, threshold).log_ratio <= share * epsilon

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_integer
 from dp.clipping import NORM_SLACK
 from dp.errors import SensitivityExceededError
 from dp.events import LocalRelease
@@ -82,10 +83,7 @@ class CrossPolytope:
         """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_dimension(self.dimension)
         require_epsilon(self.epsilon)
-        if isinstance(self.repeats, bool) or not isinstance(self.repeats, int):
-            raise TypeError(f"repeats must be an int, got {type(self.repeats).__name__}")
-        if not 1 <= self.repeats <= MAX_REPEATS:
-            raise ValueError(f"repeats must lie in 1..{MAX_REPEATS}, got {self.repeats}")
+        require_integer("repeats", self.repeats, 1, MAX_REPEATS)
         require_epsilon(shared_epsilon(self.epsilon, self.repeats))
 
     @property

@@ -32,6 +32,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_integer
 from dp.events import LocalRelease
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.local.agreement import AgreementLaw, AgreementSums, agree_in, require_dimension
@@ -77,12 +78,7 @@ class PrivQuant:
         """Check the five numbers."""
         require_dimension(self.dimension)
         LevelQuantizer(self.levels, self.bound)
-        if isinstance(self.kappa, bool) or not isinstance(self.kappa, int):
-            raise TypeError(f"kappa must be an int, got {type(self.kappa).__name__}")
-        if not abs(self.kappa) < self.dimension:
-            raise ValueError(
-                f"kappa must lie in {1 - self.dimension}..{self.dimension - 1}, got {self.kappa}"
-            )
+        require_integer("kappa", self.kappa, 1 - self.dimension, self.dimension - 1)
         if not isinstance(self.probability, float):
             raise TypeError(f"probability must be a float, got {type(self.probability).__name__}")
         words = self.probability * _WORDS

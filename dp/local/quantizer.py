@@ -10,13 +10,13 @@ garbled: it has k (x - B_k)/(2U) for the probability, which is not unbiased.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_number, require_positive
 from dp.clipping import NORM_SLACK
 from dp.errors import SensitivityExceededError
 from dp.keystream import NoiseSeed
@@ -46,10 +46,8 @@ class LevelQuantizer:
     def __post_init__(self) -> None:
         """Check both numbers."""
         require_levels(self.levels)
-        if isinstance(self.bound, bool) or not isinstance(self.bound, int | float):
-            raise TypeError(f"bound must be a float, got {type(self.bound).__name__}")
-        if not (math.isfinite(self.bound) and self.bound > 0.0):
-            raise ValueError(f"bound must be positive and finite, got {self.bound!r}")
+        require_number("bound", self.bound)
+        require_positive("bound", self.bound)
 
     @property
     def step(self) -> float:

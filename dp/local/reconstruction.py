@@ -26,6 +26,8 @@ from typing import Final
 
 from scipy import special
 
+from dp.checks import require_between_0_and_1, require_integer
+
 MIN_TARGETS: Final = 4
 """The paper's condition on r."""
 
@@ -49,10 +51,7 @@ class ReconstructionProtection:
 
     def __post_init__(self) -> None:
         """Check the three numbers."""
-        if isinstance(self.targets, bool) or not isinstance(self.targets, int):
-            raise TypeError(f"targets must be an int, got {type(self.targets).__name__}")
-        if self.targets < MIN_TARGETS:
-            raise ValueError(f"targets must be at least {MIN_TARGETS}, got {self.targets}")
+        require_integer("targets", self.targets, MIN_TARGETS)
         for name in ("epsilon", "prior"):
             value = getattr(self, name)
             if not 0.0 <= value < math.inf:
@@ -91,40 +90,10 @@ class ReconstructionProtection:
         Raises:
             ValueError: probability is out of range.
         """
-        if not 0.0 < probability < 1.0:
-            raise ValueError(f"probability must lie in (0, 1), got {probability!r}")
+        require_between_0_and_1("probability", probability)
         excess = self.log_breach(0.0) - math.log(probability)
         closeness = math.sqrt(2.0 * excess / (self.targets - 1))
         return closeness if closeness <= 1.0 else None
-
-
-def distance(closeness: float) -> float:
-    """Return sqrt(2 - 2a), how far apart two unit vectors with <u, v> = a are."""
-    _require_closeness(closeness)
-    return math.sqrt(2.0 - 2.0 * closeness)
-
-
-def targets_needed(epsilon: float, prior: float, closeness: float, probability: float) -> int:
-    """Return the fewest numbers r whose reconstruction up to a is as unlikely as this.
-
-    Args:
-        epsilon: of everything seen of the client.
-        prior: rho0.
-        closeness: a in (0, 1].
-        probability: in (0, 1).
-
-    Raises:
-        ValueError: an argument is out of range.
-    """
-    _require_closeness(closeness)
-    if closeness == 0.0 or not 0.0 < probability < 1.0:
-        raise ValueError(
-            "closeness must be above 0 and probability in (0, 1), "
-            f"got {closeness!r} and {probability!r}"
-        )
-    start = ReconstructionProtection(MIN_TARGETS, epsilon, prior)
-    excess = start.log_breach(0.0) - math.log(probability)
-    return max(MIN_TARGETS, 1 + math.ceil(2.0 * excess / closeness**2))
 
 
 def _require_closeness(closeness: float) -> None:

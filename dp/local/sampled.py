@@ -166,20 +166,22 @@ def sampled_piecewise(
     Raises:
         TypeError, ValueError: an argument is out of range.
     """
-    require_dimension(dimension)
-    require_epsilon(epsilon)
-    k = sampled_count(dimension, epsilon)
-    scalar = Piecewise(shared_epsilon(epsilon, k), bits)
-    return SampledCoordinates(dimension, epsilon, k, scalar)
+    return _sampled(Piecewise, dimension, epsilon, bits)
 
 
 def sampled_hybrid(dimension: int, epsilon: float, bits: int = DEFAULT_BITS) -> SampledCoordinates:
     """Return the multi-dimensional Hybrid Mechanism; arguments as of ``sampled_piecewise``."""
+    return _sampled(Hybrid, dimension, epsilon, bits)
+
+
+def _sampled(
+    kind: type[Piecewise | Hybrid], dimension: int, epsilon: float, bits: int
+) -> SampledCoordinates:
+    """Return a scalar randomiser of this kind on as many coordinates as epsilon is enough for."""
     require_dimension(dimension)
     require_epsilon(epsilon)
     k = sampled_count(dimension, epsilon)
-    scalar = Hybrid(shared_epsilon(epsilon, k), bits)
-    return SampledCoordinates(dimension, epsilon, k, scalar)
+    return SampledCoordinates(dimension, epsilon, k, kind(shared_epsilon(epsilon, k), bits))
 
 
 def sample_coordinates(rows: int, count: int, dimension: int, seed: NoiseSeed) -> NDArray[np.int32]:

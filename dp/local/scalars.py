@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dp.checks import require_integer
 from dp.events import LocalRelease
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.local.base import require_epsilon, require_unit_range, require_vectors
@@ -105,7 +106,11 @@ class _OneScalar(ABC):
     dimension: ClassVar[int] = 1
     epsilon: float
 
+    @property
     @abstractmethod
+    def law(self) -> WindowLaw:
+        """The law in integers."""
+
     def messages(self, values: NDArray[np.float64], seed: NoiseSeed) -> NDArray[np.int64]:
         """Return one message for each value.
 
@@ -113,6 +118,8 @@ class _OneScalar(ABC):
             values: float64[n], each in [-1, 1].
             seed: must not have randomised other values.
         """
+        law = self.law
+        return law.draw(round_inputs(values, law.highest, seed), seed)
 
     def randomize(self, vectors: NDArray[np.float64], seed: NoiseSeed) -> ScalarReports:
         """Return one report for each of n numbers.
@@ -131,14 +138,18 @@ class _OneScalar(ABC):
         require_unit_range(values)
         return ScalarReports(self.messages(values, seed), self)
 
-    @abstractmethod
     def estimates(self, messages: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return float64[n]: what messages say of their inputs, without bias."""
+        return self.law.estimates(messages)
+
+    def probabilities(self, value: float) -> NDArray[np.float64]:
+        """Return float64[messages]: the law of the message of one input."""
+        return self.law.probabilities(value)
 
     @property
-    @abstractmethod
     def moments(self) -> Moments:
         """Moments of the estimate, in closed form."""
+        return self.law.moments
 
     def variance(self, value: float) -> float:
         """Return the variance of the estimate of one input in [-1, 1]."""
@@ -181,18 +192,6 @@ class Duchi(_OneScalar):
         """One bit."""
         return 1.0
 
-    def messages(self, values: NDArray[np.float64], seed: NoiseSeed) -> NDArray[np.int64]:
-        """Return 0 or 1 for each value in [-1, 1]."""
-        return self.law.draw(round_inputs(values, 1, seed), seed)
-
-    def estimates(self, messages: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return -c or +c for each message."""
-        return self.law.estimates(messages)
-
-    def probabilities(self, value: float) -> NDArray[np.float64]:
-        """Return float64[2]: the law of the message of one input."""
-        return self.law.probabilities(value)
-
     @property
     def moments(self) -> Moments:
         """The second moment is c^2 for every input."""
@@ -200,13 +199,8 @@ class Duchi(_OneScalar):
 
 
 @dataclass(frozen=True, slots=True)
-class Piecewise(_OneScalar):
-    """The Piecewise Mechanism on a grid of 2^bits messages: near the input with more probability.
-
-    Attributes:
-        epsilon: of one report, ``MIN_EPSILON..MAX_EPSILON``.
-        bits: of one message, ``MIN_BITS..MAX_BITS``.
-    """
+class _OnGrid(_OneScalar):
+    """A randomiser whose message is one of 2^bits numbers."""
 
     epsilon: float
     bits: int = DEFAULT_BITS
@@ -214,7 +208,17 @@ class Piecewise(_OneScalar):
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_epsilon(self.epsilon)
-        _require_bits(self.bits)
+        require_integer("bits", self.bits, MIN_BITS, MAX_BITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Piecewise(_OnGrid):
+    """The Piecewise Mechanism on a grid of 2^bits messages: near the input with more probability.
+
+    Attributes:
+        epsilon: of one report, ``MIN_EPSILON..MAX_EPSILON``.
+        bits: of one message, ``MIN_BITS..MAX_BITS``.
+    """
 
     @property
     def law(self) -> WindowLaw:
@@ -226,27 +230,9 @@ class Piecewise(_OneScalar):
         """The bits of a grid point."""
         return float(self.bits)
 
-    def messages(self, values: NDArray[np.float64], seed: NoiseSeed) -> NDArray[np.int64]:
-        """Return a grid point, 0..2^bits - 1, for each value in [-1, 1]."""
-        law = self.law
-        return law.draw(round_inputs(values, law.highest, seed), seed)
-
-    def estimates(self, messages: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the estimate that each grid point stands for."""
-        return self.law.estimates(messages)
-
-    def probabilities(self, value: float) -> NDArray[np.float64]:
-        """Return float64[2^bits]: the law of the message of one input."""
-        return self.law.probabilities(value)
-
-    @property
-    def moments(self) -> Moments:
-        """Those of the law on the grid."""
-        return self.law.moments
-
 
 @dataclass(frozen=True, slots=True)
-class Hybrid(_OneScalar):
+class Hybrid(_OnGrid):
     """The Piecewise Mechanism with probability 1 - e^{-epsilon/2}, Duchi's randomiser otherwise.
 
     Which of the two was used is seen in the report and does not depend on the input. Up to an
@@ -257,14 +243,6 @@ class Hybrid(_OneScalar):
         epsilon: of one report, ``MIN_EPSILON..MAX_EPSILON``.
         bits: of one message, ``MIN_BITS..MAX_BITS``.
     """
-
-    epsilon: float
-    bits: int = DEFAULT_BITS
-
-    def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
-        require_epsilon(self.epsilon)
-        _require_bits(self.bits)
 
     @property
     def law(self) -> WindowLaw:
@@ -330,14 +308,6 @@ class Hybrid(_OneScalar):
         first = self.law.moments
         constant = self.share * first.constant + (1.0 - self.share) * self.duchi.worst_variance
         return Moments(constant, self.share * first.curvature, first.highest)
-
-
-def _require_bits(bits: int) -> None:
-    """Raise unless ``bits`` is an int in ``MIN_BITS..MAX_BITS``."""
-    if isinstance(bits, bool) or not isinstance(bits, int):
-        raise TypeError(f"bits must be an int, got {type(bits).__name__}")
-    if not MIN_BITS <= bits <= MAX_BITS:
-        raise ValueError(f"bits must lie in {MIN_BITS}..{MAX_BITS}, got {bits}")
 
 
 def _piecewise_law(points: int, epsilon: float) -> WindowLaw:

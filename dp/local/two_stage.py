@@ -24,6 +24,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_between_0_and_1, require_positive
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
 from dp.local.base import require_epsilon, require_vectors, summed_epsilon
@@ -101,8 +102,7 @@ class TwoStage:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if the bound is out of range."""
-        if not 0.0 < self.bound < math.inf:
-            raise ValueError(f"bound must be positive and finite, got {self.bound!r}")
+        require_positive("bound", self.bound)
 
     @property
     def dimension(self) -> int:
@@ -187,8 +187,7 @@ def two_stage(
     require_epsilon(epsilon)
     if not 0.0 <= selection_share < 1.0:
         raise ValueError(f"selection_share must lie in [0, 1), got {selection_share!r}")
-    if not 0.0 < kept_share < 1.0:
-        raise ValueError(f"kept_share must lie in (0, 1), got {kept_share!r}")
+    require_between_0_and_1("kept_share", kept_share)
     for_choice = selection_share * epsilon
     chosen = _selector(selector, dimension, for_choice, kept_share)
     return TwoStage(chosen, Piecewise(_left(epsilon, for_choice)), bound)

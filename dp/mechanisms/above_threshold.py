@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import math
 
+from dp.checks import require_between_0_and_1, require_positive
 from dp.errors import PrivacyError
 from dp.events import AboveThresholdRelease
 from dp.keystream import NoiseSeed
-from dp.mechanisms.laplace import draw, grid_point, require_sensitivity, steps_for
+from dp.mechanisms.laplace import draw, grid_point, steps_for
 
 _QUERY_FACTOR = 4.0
 _THRESHOLD_FACTOR = 2.0
@@ -47,7 +48,7 @@ class AboveThreshold:
     """
 
     def __init__(self, sensitivity: float, epsilon: float, seed: NoiseSeed | None = None) -> None:
-        require_sensitivity(sensitivity)
+        require_positive("sensitivity", sensitivity)
         steps = steps_for(epsilon, _QUERY_FACTOR)
         self._grid = sensitivity / steps
         self._event = AboveThresholdRelease(
@@ -107,13 +108,7 @@ class AboveThreshold:
 
         Source: Dwork, Roth 2014, Theorem 3.24.
         """
-        return above_threshold_slack(self.query_scale, questions, failure)
-
-
-def above_threshold_slack(query_scale: float, questions: int, failure: float) -> float:
-    """Return alpha of a stream whose questions have noise of this scale; see ``AboveThreshold``."""
-    if questions < 1:
-        raise ValueError(f"questions must be at least 1, got {questions}")
-    if not 0.0 < failure < 1.0:
-        raise ValueError(f"failure must lie in (0, 1), got {failure!r}")
-    return 2.0 * query_scale * (math.log(questions) + math.log(2.0 / failure))
+        if questions < 1:
+            raise ValueError(f"questions must be at least 1, got {questions}")
+        require_between_0_and_1("failure", failure)
+        return 2.0 * self.query_scale * (math.log(questions) + math.log(2.0 / failure))

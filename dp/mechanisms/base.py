@@ -9,14 +9,17 @@ Mechanisms are frozen dataclasses: equal parameters make equal mechanisms.
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
+from dp.checks import require_between_0_and_1, require_integer, require_positive
+from dp.coins import Coins
 from dp.events import Event
 from dp.keystream import NoiseSeed
 from dp.noised import Noise, Noised
 from dp.rounding import Quantized
+from dp.sampling import DiscreteGaussianLaw, SkellamLaw, sample_law
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,8 @@ class Sensitivities:
         """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         if not isinstance(self.l2, float):
             raise TypeError(f"l2 must be a float, got {type(self.l2).__name__}")
-        # Written so that NaN fails the test.
-        if not 0.0 < self.l2 < math.inf:
-            raise ValueError(f"l2 must be positive and finite, got {self.l2!r}")
-        require_count("linf", self.linf, 1)
+        require_positive("l2", self.l2)
+        require_integer("linf", self.linf, 1)
 
 
 class Mechanism(Protocol):
@@ -102,21 +103,62 @@ class Mechanism(Protocol):
         ...
 
 
-def require_count(name: str, value: int, smallest: int) -> None:
-    """Raise unless ``value`` is an int of at least ``smallest``."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
-    if value < smallest:
-        raise ValueError(f"{name} must be at least {smallest}, got {value}")
+class SymmetricNoise(ABC):
+    """What mechanisms do alike whose clients draw from a symmetric law."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def noise(self) -> DiscreteGaussianLaw | SkellamLaw:
+        """The law of one draw."""
+
+    @property
+    def residual_offset(self) -> float:
+        """Zero: the law is symmetric."""
+        return 0.0
+
+    def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
+        """Draw under ``Usage.INVERSION``. Args: as for ``Mechanism``."""
+        values = sample_law(self.noise, seed, quantized.values.size)
+        values += quantized.values
+        return Noised(values, self.noise, quantized.l2_bound, quantized.linf_bound)
+
+
+class SilentClients:
+    """What mechanisms do alike whose clients add nothing."""
+
+    __slots__ = ()
+
+    @property
+    def noise(self) -> Coins:
+        """No coins."""
+        return Coins(0)
+
+    @property
+    def variance(self) -> float:
+        """Zero."""
+        return 0.0
+
+    @property
+    def residual_offset(self) -> float:
+        """Zero."""
+        return 0.0
+
+    def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
+        """Change the type and nothing else; the seed is not used."""
+        return Noised(quantized.values, self.noise, quantized.l2_bound, quantized.linf_bound)
+
+    def total_limit(self, clients: int, dimension: int, wrap_probability: float) -> int:
+        """Zero. Args and Raises: as for ``Mechanism``."""
+        require_wrap(clients, dimension, wrap_probability)
+        return 0
 
 
 def require_wrap(clients: int, dimension: int, wrap_probability: float) -> None:
     """Raise unless these are arguments of ``Mechanism.total_limit``."""
-    require_count("clients", clients, 1)
-    require_count("dimension", dimension, 1)
+    require_integer("clients", clients, 1)
+    require_integer("dimension", dimension, 1)
     if not isinstance(wrap_probability, float):
         raise TypeError(f"wrap_probability must be a float, got {type(wrap_probability).__name__}")
-    if not 0.0 < wrap_probability < 1.0:
-        raise ValueError(
-            f"wrap_probability must lie strictly between 0 and 1, got {wrap_probability!r}"
-        )
+    require_between_0_and_1("wrap_probability", wrap_probability)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dp.checks import require_integer
 from dp.coins import Coins, add_coins, require_coins, residual_offset
 from dp.events import BinomialRelease
 from dp.keystream import NoiseSeed
-from dp.mechanisms.base import Sensitivities, require_count, require_wrap
+from dp.mechanisms.base import Sensitivities, require_wrap
 from dp.noised import Noised
 from dp.rounding import Quantized
 
@@ -55,7 +56,7 @@ class BinomialMechanism:
         self, sensitivities: Sensitivities, contributors: int, dimension: int
     ) -> BinomialRelease:
         """All coins together are Bin(contributors coins, 1/2), up to a shift. Args: as above."""
-        require_count("contributors", contributors, 0)
+        require_integer("contributors", contributors, 0)
         return BinomialRelease(
             self.coins * contributors, sensitivities.l2, sensitivities.linf, dimension
         )

@@ -21,12 +21,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.coins import Coins
 from dp.events import GaussianRelease
 from dp.keystream import NoiseSeed, Usage
-from dp.mechanisms.base import Sensitivities, require_wrap
-from dp.noised import Noised
-from dp.rounding import Quantized
+from dp.mechanisms.base import Sensitivities, SilentClients
 from dp.sampling import RoundedGaussianLaw, sample_law
 
 MIN_SIGMA: Final = 2.0**-20
@@ -41,7 +38,7 @@ _LARGEST_TOTAL: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
-class CentralGaussianMechanism:
+class CentralGaussianMechanism(SilentClients):
     """N(0, sigma^2), rounded to a lattice, on every coordinate of the sum.
 
     Attributes:
@@ -61,21 +58,6 @@ class CentralGaussianMechanism:
             )
 
     @property
-    def noise(self) -> Coins:
-        """No coins: clients add nothing."""
-        return Coins(0)
-
-    @property
-    def variance(self) -> float:
-        """Zero: that of a client. The server's is ``server_variance``."""
-        return 0.0
-
-    @property
-    def residual_offset(self) -> float:
-        """Zero."""
-        return 0.0
-
-    @property
     def lattice_bits(self) -> int:
         """g, where the lattice is the multiples of 2^-g."""
         return max(0, math.ceil(math.log2(_LATTICE_POINTS / self.sigma)))
@@ -84,10 +66,6 @@ class CentralGaussianMechanism:
     def server_variance(self) -> float:
         """Variance per coordinate of the sum: sigma^2, and 4^-g / 12 for the rounding."""
         return self.sigma**2 + 4.0**-self.lattice_bits / 12.0
-
-    def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
-        """Change the type and nothing else; the seed is not used."""
-        return Noised(quantized.values, self.noise, quantized.l2_bound, quantized.linf_bound)
 
     def release(self, total: NDArray[np.int64], seed: NoiseSeed) -> NDArray[np.float64]:
         """Add the server's noise to the sum.
@@ -117,8 +95,3 @@ class CentralGaussianMechanism:
     ) -> GaussianRelease:
         """The event of the *server's* release, whoever contributed. Args: as for ``Mechanism``."""
         return GaussianRelease(self.sigma, sensitivities.l2)
-
-    def total_limit(self, clients: int, dimension: int, wrap_probability: float) -> int:
-        """Zero: the noise is added behind the field. Args and Raises: as for ``Mechanism``."""
-        require_wrap(clients, dimension, wrap_probability)
-        return 0

@@ -12,16 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dp.events import DiscreteGaussianRelease
-from dp.keystream import NoiseSeed
-from dp.mechanisms.base import Sensitivities, require_wrap
+from dp.mechanisms.base import Sensitivities, SymmetricNoise, require_wrap
 from dp.mechanisms.limits import sub_gaussian_limit
-from dp.noised import Noised
-from dp.rounding import Quantized
-from dp.sampling import DiscreteGaussianLaw, sample_law
+from dp.sampling import DiscreteGaussianLaw
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussianMechanism:
+class DiscreteGaussianMechanism(SymmetricNoise):
     """P[z] proportional to exp(-z^2 / (2 ``sigma_squared``)) on every coordinate of every client.
 
     Attributes:
@@ -44,17 +41,6 @@ class DiscreteGaussianMechanism:
     def variance(self) -> float:
         """A little less than the parameter where that is small."""
         return self.noise.variance
-
-    @property
-    def residual_offset(self) -> float:
-        """Zero: the law is symmetric."""
-        return 0.0
-
-    def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
-        """Draw under ``Usage.INVERSION``. Args: as for ``Mechanism``."""
-        values = sample_law(self.noise, seed, quantized.values.size)
-        values += quantized.values
-        return Noised(values, self.noise, quantized.l2_bound, quantized.linf_bound)
 
     def event(
         self, sensitivities: Sensitivities, contributors: int, dimension: int

@@ -19,6 +19,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from dp.checks import require_positive
 from dp.events import LaplaceRelease
 from dp.keystream import NoiseSeed, Usage
 from dp.sampling import sample_law
@@ -38,8 +39,7 @@ def steps_for(epsilon: float, factor: float = 1.0) -> int:
     Raises:
         ValueError: epsilon is not positive and finite, or too small for any grid.
     """
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
+    require_positive("epsilon", epsilon)
     steps = math.floor(_WANTED_SCALE * epsilon / factor) - 1
     if steps < 1:
         raise ValueError(
@@ -79,7 +79,7 @@ class LaplaceMechanism:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for an attribute out of range."""
-        require_sensitivity(self.sensitivity)
+        require_positive("sensitivity", self.sensitivity)
         steps_for(self.epsilon)
 
     @property
@@ -108,9 +108,3 @@ class LaplaceMechanism:
             ValueError: the value is not finite, or too large for the grid.
         """
         return (grid_point(value, self.grid) + draw(self.event().scale, seed, 0)) * self.grid
-
-
-def require_sensitivity(sensitivity: float) -> None:
-    """Raise ``ValueError`` unless a sensitivity is positive and finite."""
-    if not 0.0 < sensitivity < math.inf:
-        raise ValueError(f"sensitivity must be positive and finite, got {sensitivity!r}")

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import round_levels
+from dp.checks import require_between_0_and_1, require_integer, require_positive
 from dp.clipping import Bounded, require_l2_bound, require_vector
 from dp.coins import require_coins, sample_binomial
 from dp.errors import SensitivityExceededError
 from dp.events import LevelRelease
 from dp.keystream import Keystream, NoiseSeed, Usage
-from dp.mechanisms.base import require_count
 from dp.sampling import BinomialLaw, sample_law
 
 MAX_LEVELS: Final = 1 << 24
@@ -104,11 +104,8 @@ class LevelMechanism:
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_l2_bound(self.norm)
-        if not 0.0 < self.clip < math.inf:
-            raise ValueError(f"clip must be positive and finite, got {self.clip!r}")
-        require_count("levels", self.levels, 2)
-        if self.levels > MAX_LEVELS:
-            raise ValueError(f"levels must be at most {MAX_LEVELS}, got {self.levels}")
+        require_positive("clip", self.clip)
+        require_integer("levels", self.levels, 2, MAX_LEVELS)
         require_coins(self.coins)
         BinomialLaw(self.coins, self.probability)
         # The event has the same range for p and the same type for the flag.
@@ -185,7 +182,7 @@ class LevelMechanism:
         Returns:
             float64[d], in the units of the vectors.
         """
-        require_count("clients", clients, 1)
+        require_integer("clients", clients, 1)
         levels = total / clients - self.residual_offset
         return np.asarray(-self.clip + self.width * levels, np.float64)
 
@@ -196,7 +193,7 @@ class LevelMechanism:
             contributors: honest clients whose coins remained in the sum, >= 0.
             dimension: d, >= 1.
         """
-        require_count("contributors", contributors, 0)
+        require_integer("contributors", contributors, 0)
         return LevelRelease(
             coins=self.coins * contributors,
             probability=self.probability,
@@ -208,7 +205,7 @@ class LevelMechanism:
 
     def total_limit(self, clients: int) -> int:
         """Return the largest value of a coordinate of the sum; the smallest is zero."""
-        require_count("clients", clients, 1)
+        require_integer("clients", clients, 1)
         return clients * (self.levels - 1 + self.coins)
 
 
@@ -234,8 +231,8 @@ def level_mse_bound(mechanism: LevelMechanism, dimension: int, clients: int) -> 
     (d / n) X^2 / (k - 1)^2 (1 + 4 m p (1 - p)): rounding has at most a quarter of a squared width
     in each coordinate, the coins have exactly m p (1 - p). With X = D this is Theorem 3.
     """
-    require_count("dimension", dimension, 1)
-    require_count("clients", clients, 1)
+    require_integer("dimension", dimension, 1)
+    require_integer("clients", clients, 1)
     return dimension / clients * mechanism.width**2 * (0.25 + mechanism.variance)
 
 
@@ -263,8 +260,7 @@ def rotated_level_mse_bound(
 
 def _log_term(dimension: int, clients: int, delta: float) -> float:
     """Return ln(2 n d / delta)."""
-    require_count("dimension", dimension, 1)
-    require_count("clients", clients, 1)
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    require_integer("dimension", dimension, 1)
+    require_integer("clients", clients, 1)
+    require_between_0_and_1("delta", delta)
     return math.log(2.0 * clients * dimension / delta)

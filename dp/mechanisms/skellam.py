@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dp.checks import require_integer
 from dp.events import SkellamRelease
-from dp.keystream import NoiseSeed
-from dp.mechanisms.base import Sensitivities, require_count, require_wrap
+from dp.mechanisms.base import Sensitivities, SymmetricNoise, require_wrap
 from dp.mechanisms.limits import skellam_limit
-from dp.noised import Noised
-from dp.rounding import Quantized
-from dp.sampling import SkellamLaw, sample_law
+from dp.sampling import SkellamLaw
 
 
 @dataclass(frozen=True, slots=True)
-class SkellamMechanism:
+class SkellamMechanism(SymmetricNoise):
     """The centred difference of two Poisson variables on every coordinate of every client.
 
     Attributes:
@@ -37,22 +35,11 @@ class SkellamMechanism:
         """The law of one draw."""
         return SkellamLaw(self.variance)
 
-    @property
-    def residual_offset(self) -> float:
-        """Zero: the law is symmetric."""
-        return 0.0
-
-    def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
-        """Draw under ``Usage.INVERSION``. Args: as for ``Mechanism``."""
-        values = sample_law(self.noise, seed, quantized.values.size)
-        values += quantized.values
-        return Noised(values, self.noise, quantized.l2_bound, quantized.linf_bound)
-
     def event(
         self, sensitivities: Sensitivities, contributors: int, dimension: int
     ) -> SkellamRelease:
         """The sum is Skellam with the sum of the variances. Args: as for ``Mechanism``."""
-        require_count("contributors", contributors, 0)
+        require_integer("contributors", contributors, 0)
         return SkellamRelease(
             self.variance * contributors, sensitivities.l2, sensitivities.linf, dimension
         )

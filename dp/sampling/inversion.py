@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_integer
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.sampling._kernels import UNDECIDED, look_up
 from dp.sampling.certified import Cumulative
@@ -116,10 +117,7 @@ def _sample(law: Law, seed: NoiseSeed, length: int, word_bits: int) -> NDArray[n
     """``sample_law`` with words of 8, 16, 32 or 64 bits."""
     if not isinstance(seed, NoiseSeed):
         raise TypeError(f"seed must be a NoiseSeed, got {type(seed).__name__}")
-    if isinstance(length, bool) or not isinstance(length, int):
-        raise TypeError(f"length must be an int, got {type(length).__name__}")
-    if length < 0:
-        raise ValueError(f"length must not be negative, got {length}")
+    require_integer("length", length, 0)
     table = inversion_table(law, word_bits)
     out = np.empty(length, dtype=np.int64)
     stream = Keystream(seed.derive(Usage.INVERSION))

@@ -13,8 +13,8 @@ from fractions import Fraction
 from itertools import repeat
 from typing import Final
 
-from dp.sampling.certified import Cumulative, Interval, floors
-from dp.sampling.laws import _exponential
+from dp.sampling.certified import Interval
+from dp.sampling.laws import SymmetricLaw, exponential_interval
 
 MIN_SCALE: Final = 2.0**-4
 MAX_SCALE: Final = 8192.0
@@ -22,7 +22,7 @@ MAX_SCALE: Final = 8192.0
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplaceLaw:
+class DiscreteLaplaceLaw(SymmetricLaw):
     """Two geometric tails around zero.
 
     Attributes:
@@ -46,15 +46,6 @@ class DiscreteLaplaceLaw:
         """2 q / (1 - q)^2 with q = exp(-1 / scale)."""
         return 0.5 / math.sinh(0.5 / self.scale) ** 2
 
-    @property
-    def noise_limit(self) -> None:
-        """There is none: every integer has a positive probability."""
-        return None
-
-    def cumulative(self, bits: int) -> Cumulative:
-        """Args and Raises: as for ``Law``."""
-        return floors(0, self._ratios, self._ratios, bits)
-
     def _ratios(self, precision: int, bits: int) -> Iterator[Interval]:
         """Yield w(k)/w(k - 1) = exp(-1 / scale), the same for every k."""
-        return repeat(_exponential(-1 / Fraction(self.scale), precision))
+        return repeat(exponential_interval(-1 / Fraction(self.scale), precision))

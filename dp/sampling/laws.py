@@ -10,6 +10,7 @@ Agarwal, Kairouz, Liu 2021 (arXiv 2110.04995), Definition 2.1, for Skellam noise
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,7 @@ from typing import Final, Protocol
 
 from mpmath import libmp
 
+from dp.checks import require_between_0_and_1, require_integer
 from dp.sampling.certified import SPARE_BITS, Cumulative, Interval, floors, window
 
 MIN_VARIANCE: Final = 2.0**-20
@@ -67,8 +69,29 @@ def require_variance(name: str, value: float) -> None:
         )
 
 
+class SymmetricLaw(ABC):
+    """What laws do alike that are symmetric around zero and reach every integer."""
+
+    __slots__ = ()
+
+    @property
+    def noise_limit(self) -> None:
+        """There is none: every integer has a positive probability."""
+        return None
+
+    def cumulative(self, bits: int) -> Cumulative:
+        """Args and Raises: as for ``Law``."""
+        # One object for both sides: ``floors`` then adds up one of them only.
+        ratios = self._ratios
+        return floors(0, ratios, ratios, bits)
+
+    @abstractmethod
+    def _ratios(self, precision: int, bits: int) -> Iterator[Interval]:
+        """Yield enclosures of w(k)/w(k - 1) for k = 1, 2, ...; see ``dp.sampling.certified``."""
+
+
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussianLaw:
+class DiscreteGaussianLaw(SymmetricLaw):
     """P[z] proportional to exp(-z^2 / (2 ``sigma_squared``)) on the integers.
 
     Attributes:
@@ -91,20 +114,11 @@ class DiscreteGaussianLaw:
         moment = sum(z * z * weight for z, weight in enumerate(weights, 1))
         return 2.0 * moment / (1.0 + 2.0 * sum(weights))
 
-    @property
-    def noise_limit(self) -> None:
-        """There is none: every integer has a positive probability."""
-        return None
-
-    def cumulative(self, bits: int) -> Cumulative:
-        """Args and Raises: as for ``Law``."""
-        return floors(0, self._ratios, self._ratios, bits)
-
     def _ratios(self, precision: int, bits: int) -> Iterator[Interval]:
         """Yield w(k)/w(k - 1) = q^(2k - 1) with q = exp(-1 / (2 sigma^2))."""
         exponent = -1 / (2 * Fraction(self.sigma_squared))
-        low, high = _exponential(exponent, precision)
-        step_low, step_high = _exponential(2 * exponent, precision)
+        low, high = exponential_interval(exponent, precision)
+        step_low, step_high = exponential_interval(2 * exponent, precision)
         while True:
             yield low, high
             low = low * step_low >> precision
@@ -112,7 +126,7 @@ class DiscreteGaussianLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class SkellamLaw:
+class SkellamLaw(SymmetricLaw):
     """The difference of two independent Poisson variables, both of mean ``variance`` / 2.
 
     P[k] = exp(-variance) I_|k|(variance), I the modified Bessel function of the first kind.
@@ -126,15 +140,6 @@ class SkellamLaw:
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         require_variance("variance", self.variance)
-
-    @property
-    def noise_limit(self) -> None:
-        """There is none: every integer has a positive probability."""
-        return None
-
-    def cumulative(self, bits: int) -> Cumulative:
-        """Args and Raises: as for ``Law``."""
-        return floors(0, self._ratios, self._ratios, bits)
 
     def _ratios(self, precision: int, bits: int) -> Iterator[Interval]:
         """Yield r(k) = I_k / I_(k-1), from r(k) = 1 / (2k/variance + r(k + 1)).
@@ -188,14 +193,10 @@ class BinomialLaw:
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
-        if isinstance(self.trials, bool) or not isinstance(self.trials, int):
-            raise TypeError(f"trials must be an int, got {type(self.trials).__name__}")
-        if not 0 <= self.trials <= MAX_TRIALS:
-            raise ValueError(f"trials must lie in 0..{MAX_TRIALS}, got {self.trials}")
+        require_integer("trials", self.trials, 0, MAX_TRIALS)
         if not isinstance(self.probability, float):
             raise TypeError(f"probability must be a float, got {type(self.probability).__name__}")
-        if not 0.0 < self.probability < 1.0:
-            raise ValueError(f"probability must lie in (0, 1), got {self.probability!r}")
+        require_between_0_and_1("probability", self.probability)
         if self._bits > MAX_PROBABILITY_BITS:
             raise ValueError(
                 f"probability must be a multiple of 2^-{MAX_PROBABILITY_BITS}, "
@@ -302,7 +303,7 @@ def _binomial_ratios(
         yield low, low + (rest > 0)
 
 
-def _exponential(exponent: Fraction, precision: int) -> Interval:
+def exponential_interval(exponent: Fraction, precision: int) -> Interval:
     """Enclose exp(exponent), exponent < 0, in units of 2^-precision."""
     spare = 32
     argument = _mpf(exponent, precision + spare)

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from mpmath import MPContext
 
+from dp.checks import require_integer
 from dp.local.agreement.law import weight_ratios_down, weight_ratios_up
 from dp.sampling.certified import sums_beyond
 
@@ -41,19 +42,12 @@ _CONTEXT.prec = 320
 
 def require_dimension(dimension: int) -> None:
     """Raise unless ``dimension`` is an int in ``1..MAX_DIMENSION``."""
-    _require_int("dimension", dimension, 1, MAX_DIMENSION)
+    require_integer("dimension", dimension, 1, MAX_DIMENSION)
 
 
 def require_levels(levels: int) -> None:
     """Raise unless ``levels`` is an int in ``2..MAX_LEVELS``."""
-    _require_int("levels", levels, 2, MAX_LEVELS)
-
-
-def _require_int(name: str, value: int, lowest: int, highest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
-    if not lowest <= value <= highest:
-        raise ValueError(f"{name} must lie in {lowest}..{highest}, got {value}")
+    require_integer("levels", levels, 2, MAX_LEVELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +71,7 @@ class AgreementSums:
         """Check the three numbers."""
         require_dimension(self.dimension)
         require_levels(self.levels)
-        _require_int("threshold", self.threshold, 1, self.dimension)
+        require_integer("threshold", self.threshold, 1, self.dimension)
 
     @property
     def log_ratio(self) -> float:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dp.checks import require_integer, require_number
+from dp.local.base import exponential_below
 
 MAX_WORDS: Final = 1 << 62
 """Most words of a law: sums and products of counts stay within 63 bits."""
@@ -32,16 +34,10 @@ NOTHING: Final = -1
 _SATURATED_EPSILON: Final = 43.0
 """Above ln(2^62) = 42.98 no ratio of two counts of words reaches e^epsilon."""
 
-_DIGITS: Final = 60
-
 
 def ratio_below(epsilon: float) -> Fraction:
     """Return a rational number just below e^epsilon, or below e^43 if that is less."""
-    with localcontext() as context:
-        context.prec = _DIGITS
-        # Correctly rounded to 60 digits, then lowered by far more than that rounding.
-        exact = Fraction(Decimal(min(epsilon, _SATURATED_EPSILON)).exp())
-    return exact * (1 - Fraction(1, 10 ** (_DIGITS - 5))) if epsilon > 0.0 else Fraction(1)
+    return exponential_below(min(epsilon, _SATURATED_EPSILON)) if epsilon > 0.0 else Fraction(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,24 +115,17 @@ def two_groups(
 
 def require_dimension(dimension: int) -> None:
     """Raise unless ``dimension`` is an integer in ``2..MAX_DIMENSION``."""
-    if isinstance(dimension, bool) or not isinstance(dimension, int):
-        raise TypeError(f"dimension must be an int, got {type(dimension).__name__}")
-    if not 2 <= dimension <= MAX_DIMENSION:
-        raise ValueError(f"dimension must lie in 2..{MAX_DIMENSION}, got {dimension}")
+    require_integer("dimension", dimension, 2, MAX_DIMENSION)
 
 
 def require_top(top: int, dimension: int) -> None:
     """Raise unless ``top``, the paper's k, is an integer in ``1..dimension - 1``."""
     require_dimension(dimension)
-    if isinstance(top, bool) or not isinstance(top, int):
-        raise TypeError(f"top must be an int, got {type(top).__name__}")
-    if not 1 <= top < dimension:
-        raise ValueError(f"top must lie in 1..{dimension - 1}, got {top}")
+    require_integer("top", top, 1, dimension - 1)
 
 
 def require_selection_epsilon(epsilon: float) -> None:
     """Raise unless epsilon is a finite number, not negative; 0 selects without looking."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-        raise TypeError(f"epsilon must be a float, got {type(epsilon).__name__}")
+    require_number("epsilon", epsilon)
     if not 0.0 <= epsilon < math.inf:
         raise ValueError(f"epsilon must be finite and not negative, got {epsilon!r}")

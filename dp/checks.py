@@ -1,0 +1,38 @@
+"""Checks of arguments that many modules make alike. Messages name the argument and its value."""
+
+from __future__ import annotations
+
+import sys
+
+
+def require_integer(name: str, value: object, smallest: int, largest: int | None = None) -> None:
+    """Raise unless ``value`` is an int of at least ``smallest``, and at most ``largest`` if given.
+
+    Raises:
+        TypeError: it is no int; ``True`` and ``False`` are none.
+        ValueError: it is out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+    if largest is None and value < smallest:
+        raise ValueError(f"{name} must be at least {smallest}, got {value}")
+    if largest is not None and not smallest <= value <= largest:
+        raise ValueError(f"{name} must lie in {smallest}..{largest}, got {value}")
+
+
+def require_number(name: str, value: object) -> None:
+    """Raise ``TypeError`` unless ``value`` is an int or a float, of any size."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a float, got {type(value).__name__}")
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raise ``ValueError`` unless ``value`` is positive and finite, so no NaN and no huge int."""
+    if not 0.0 < value <= sys.float_info.max:
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+
+
+def require_between_0_and_1(name: str, value: float) -> None:
+    """Raise ``ValueError`` unless ``value`` lies strictly between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
