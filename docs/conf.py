@@ -34,7 +34,11 @@ myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True}
+# Inherited ones too, but not those of the standard library and of pydantic.
+autodoc_default_options = {
+    "members": True,
+    "inherited-members": "BaseModel,BaseException,Enum,Thread,int,str,tuple",
+}
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False

@@ -1,5 +1,5 @@
 """The body of `veilsum account`: what a mechanism costs, how much noise a target needs, and what
-a ledger adds up to. Figures go out as plain values; `simulations.cli` prints them.
+a ledger adds up to. Figures go out as plain values; `simulations.account_command` prints them.
 """
 
 from __future__ import annotations

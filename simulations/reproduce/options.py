@@ -10,7 +10,6 @@ import typer
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder of data sets; VEILSUM_DATA_DIR if left out.")
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Epochs = Annotated[int | None, typer.Option(help="Of every run, instead of the plan's.", min=1)]
 QuickTraining = Annotated[
     bool, typer.Option("--quick", help="Embedded digits, a small network: seconds, no files.")

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from simulations.reproduce.options import DataDir, FirstEvaluated, JsonFlag, QuickCampaign
+from simulations.reproduce.options import DataDir, FirstEvaluated, QuickCampaign
 from simulations.reproduce.output import progress_bar
+from simulations.tables import JsonFlag
 
 
 def secure_compression_command(
