@@ -220,7 +220,7 @@ def _times(factor: Mapping[str, Any]) -> str:
 
 def _number(factor: Mapping[str, Any]) -> str:
     words = {"=": "", ">": "more than ", ">=": "at least ", "<": "fewer than ", "<=": "at most "}
-    return f"{words[factor['relation']]}{factor['value']:.2g}"
+    return f"{words[factor['relation']]}{factor['value']:.3g}"
 
 
 def _summary(figures: Figures) -> Iterator[str | Titled]:
