@@ -87,6 +87,7 @@ class Aggregator(Protocol):
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
+        *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """Run one round.
@@ -132,6 +133,7 @@ class IdealAggregator:
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
+        *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`; it fails exactly where the real protocol would."""
@@ -241,6 +243,7 @@ class RealAggregator:
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
+        *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`."""
@@ -268,7 +271,7 @@ class RealAggregator:
         return outcome
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Peer:
     """A `RoundClient` with its announcement and its update at hand."""
 

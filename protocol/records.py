@@ -58,18 +58,26 @@ class Records:
         self._together = together
         self._budget = Budget(goal.epsilon, goal.delta)
         self._accounts = ClientAccounts(goal.reserve)
-        for entry in ledger.entries():
-            check_goal(entry.metadata, goal)
+        self._seen = 0
+        self._take_in()
+
+    def _take_in(self) -> None:
+        """Charge what others have written to the ledger since it was last read."""
+        for entry in self._ledger.entries()[self._seen :]:
+            check_goal(entry.metadata, self._goal)
             self._accounts.replay(replayed_events(entry), listed_cohort(entry.metadata))
+            self._seen += 1
 
     def prepare(self, setup: RoundSetup, number: int, notes: Notes | None) -> Charge:
         """Check everything that can be checked before a client is asked.
 
         Raises:
             BudgetExceededError: with the fewest survivors, somebody would exceed the budget.
-            ParameterError: the notes are not remarks, or too long.
+            ParameterError: the notes are not remarks, or too long, or another run with another goal
+                has written to the ledger.
             UnsupportedEventError: the round has no theorem.
         """
+        self._take_in()
         labels = [label(key) for key in setup.context.cohort]
         metadata = {
             "notes": checked_notes(notes or {}),
@@ -87,7 +95,23 @@ class Records:
             self._accounts.check(labels, worst_case, self._budget)
         # The most coins are those that an outsider does not know, with nobody lost.
         self._accounts.require_theorem(setup.events(setup.context.size).outsider)
-        return Charge(self._ledger, self._accounts, setup, labels, metadata, paid)
+        return Charge(self, setup, labels, metadata, paid)
+
+    def write(
+        self, events: RoundEvents, labels: Sequence[str], metadata: Mapping[str, Any]
+    ) -> None:
+        """Write an event to the ledger, then to the accounts.
+
+        Raises:
+            LedgerError: it could not be made durable.
+            LocalProtocolError: somebody else has written to the ledger since the budget was
+                checked, so that the check holds no longer.
+        """
+        if len(self._ledger.entries()) != self._seen:
+            raise LocalProtocolError("another run has written to the ledger during this round")
+        self._ledger.append(events.server, metadata)
+        self._seen += 1
+        self._accounts.record(labels, events)
 
     def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
         """The entry for this very sum among the last ones: the run was interrupted after it."""
@@ -98,11 +122,12 @@ class Records:
         return None
 
     def epsilons(self, colluders: int) -> FourEpsilons:
-        """Spent by the client that spent most, against each adversary.
+        """Spent by the client that spent most, against each adversary, whoever wrote the entries.
 
         Args:
             colluders: that every round tolerated.
         """
+        self._take_in()
         return self._accounts.epsilons(self._goal.delta, colluders)
 
 
@@ -118,16 +143,14 @@ class Charge:
 
     def __init__(
         self,
-        ledger: Ledger,
-        accounts: ClientAccounts,
+        records: Records,
         setup: RoundSetup,
         labels: Sequence[str],
         metadata: Mapping[str, Any],
         paid: Entry | None = None,
     ) -> None:
         self._paid = paid
-        self._ledger = ledger
-        self._accounts = accounts
+        self._records = records
         self._setup = setup
         self._labels = labels
         self._metadata = metadata
@@ -141,7 +164,7 @@ class Charge:
 
         Raises:
             LedgerError: it could not be made durable; the round must end here.
-            LocalProtocolError: a second call, or too few survivors.
+            LocalProtocolError: a second call, too few survivors, or another run on this ledger.
         """
         if self._survivors is not None:
             raise LocalProtocolError("this round has been charged already")
@@ -162,9 +185,8 @@ class Charge:
                 )
             self._survivors = tuple(survivors)
             return
-        self._ledger.append(events.server, {**self._metadata, **of_this_sum})
+        self._records.write(events, self._labels, {**self._metadata, **of_this_sum})
         self._survivors = tuple(survivors)
-        self._accounts.record(self._labels, events)
 
     def settle(self, survivors: Sequence[int]) -> None:
         """See that a sum over these clients was paid for.

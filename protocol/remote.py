@@ -63,6 +63,7 @@ class RemoteAggregator:
         setup: RoundSetup,
         updates: UpdateSource = own_updates,
         dropouts: Dropouts = NOBODY,
+        *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`.

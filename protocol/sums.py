@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dp import FourEpsilons, Ledger
+from dp import DominationAccountant, FourEpsilons, Ledger
 from protocol.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.calibration import PrivacyGoal
 from protocol.conduct import NOBODY, Dropouts, RoundOutcome
@@ -54,6 +54,7 @@ class ChargedSums:
         self._plan = plan
         self._aggregator = aggregator
         self._records = Records(ledger, plan.goal, together)
+        self._released = DominationAccountant(plan.goal.reserve)
         self._session_id = session_id
         self._attempts = attempts
         self._rand = rand
@@ -71,6 +72,11 @@ class ChargedSums:
     def epsilons(self) -> FourEpsilons:
         """Spent so far by the client that spent most, against four adversaries."""
         return self._records.epsilons(self._plan.tolerated_colluders)
+
+    @property
+    def epsilon(self) -> float:
+        """Of these sums alone, against the server: all that were charged, or had been before."""
+        return self._released.epsilon(self._plan.goal.delta)
 
     def setup(
         self,
@@ -141,6 +147,11 @@ class ChargedSums:
         charge = self._records.prepare(setup, number, notes)
         # A number that was announced is used up, or a client would answer one round twice.
         self._attempts += 1
-        outcome = self._aggregator.run(setup, updates, dropouts, before_release=charge)
+
+        def pay(survivors: Sequence[int]) -> None:
+            charge(survivors)
+            self._released.compose(setup.events(len(survivors)).server)
+
+        outcome = self._aggregator.run(setup, updates, dropouts, before_release=pay)
         charge.settle(outcome.total.survivors)
         return outcome

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dp import DominationAccountant, Ledger, replay
+from dp import Ledger
 from protocol.aggregators import Aggregator
 from protocol.calibration import ROUNDING_VARIANCE
 from protocol.client import ClientPolicy
@@ -83,8 +83,6 @@ class DistributedMeans:
         self._plan = plan
         self._cohort = tuple(cohort)
         self._sums = ChargedSums(plan, aggregator, ledger, rand(SESSION_ID_BYTES), rand=rand)
-        self._ledger = ledger
-        self._before = len(ledger.entries())
         self._dropouts = dropouts
         self._digest = model_digest
 
@@ -101,9 +99,7 @@ class DistributedMeans:
     @property
     def epsilon(self) -> float:
         """Of this estimation's events, against the server with the tolerated colluders."""
-        goal = self._plan.goal
-        events = [entry.event for entry in self._ledger.entries()[self._before :]]
-        return replay(events, DominationAccountant(goal.reserve)).epsilon(goal.delta)
+        return self._sums.epsilon
 
     def share_left(self, spent: float) -> float:
         """1 - spent: every release draws on one budget."""

@@ -161,6 +161,18 @@ class TestCharge:
         assert records.epsilons(1) == spent
         assert len(ledger.entries()) == 1
 
+    def test_nothing_is_charged_on_a_ledger_that_grew_since_the_budget_was_checked(
+        self, ledger, setup
+    ):
+        one, two = (Records(ledger, GOAL) for _ in range(2))
+        first, second = one.prepare(setup, 0, None), two.prepare(setup, 1, None)
+        first(range(6))
+        with pytest.raises(LocalProtocolError, match="another run"):
+            second(range(6))
+        assert len(ledger.entries()) == 1
+        two.prepare(setup, 1, None)(range(6))
+        assert two.epsilons(1) == one.epsilons(1) == Records(ledger, GOAL).epsilons(1)
+
     def test_a_replay_knows_what_every_adversary_met(self, ledger, setup):
         records = Records(ledger, GOAL)
         records.prepare(setup, 0, None)(range(5))

@@ -82,7 +82,7 @@ def test_too_few_survivors_are_refused():
 def test_unmasking_by_two_processes():
     dim = 2 * MIN_RANGE
     figures = run_json(
-        *("unmask", "--clients", "4", "--dropped", "1", "--bits", "16", "--repeats", "1"),
+        *("bench", "unmask", "--clients", "4", "--dropped", "1", "--bits", "16", "--repeats", "1"),
         *("--dim", str(dim), "--workers", "2"),
     )
     assert figures["correct"] is True

@@ -147,6 +147,7 @@ class CollectedSums:
         setup: RoundSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
+        *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`; `updates` were used when users encoded.

@@ -172,6 +172,45 @@ def test_shares_of_one_stay_within_the_goal(shares, tmp_path):
     assert account.epsilon(DELTA) > goal.epsilon
 
 
+def test_a_sum_that_was_paid_for_before_counts_as_released(tmp_path):
+    """The same public seeds after an interruption: one entry, and not epsilon zero."""
+    plan, spec = plan_for(TASK, FixedRate(rate=2.0), 4.0), spec_for_size(64, 30)
+    found = []
+    for _ in range(2):
+        rand = np.random.default_rng(5).bytes
+        with Ledger.open(tmp_path / "ledger") as ledger:
+            means = DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger, rand=rand)
+            means.mean(spec, 0.3)
+            found.append((len(ledger.entries()), means.epsilon))
+    assert found[0] == found[1]
+    assert found[0][1] > 0
+
+
+def test_an_estimation_counts_its_own_sums_only(tmp_path):
+    plan, spec = plan_for(TASK, FixedRate(rate=2.0), 4.0), spec_for_size(64, 30)
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        one, two = (
+            DistributedMeans(TASK, plan, cohort, IdealAggregator(), ledger)
+            for cohort in (keys(12)[:6], keys(12)[6:])
+        )
+        one.mean(spec, 0.3)
+        alone = one.epsilon
+        two.mean(spec, 0.6)
+        assert one.epsilon == alone < two.epsilon
+
+
+def test_estimations_on_one_ledger_share_its_budget(tmp_path):
+    plan, spec = plan_for(TASK, FixedRate(rate=2.0), 4.0), spec_for_size(64, 30)
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        one, two = (
+            DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger) for _ in range(2)
+        )
+        one.mean(spec, 0.6)
+        with pytest.raises(BudgetExceededError):
+            two.mean(spec, 0.6)
+        assert len(ledger.entries()) == 1
+
+
 def _real(tmp_path, policy_share, equal_rounds=False):
     algorithm = AdaptNorm(norm_size=10)
     clients = [Identity.from_private_bytes(hashlib.sha256(b"m%d" % i).digest()) for i in range(6)]
