@@ -24,6 +24,9 @@ SMALLEST_ERROR = 1e-4
 
 STAGES = (("after the clip", "clipping"), ("after the noise", "noise"))
 
+NO_FIGURE = 1e-12
+"""A part of the error below this share of it is rounding of floats."""
+
 Figures = Mapping[str, Any]
 Rows = Sequence[Mapping[str, Any]]
 
@@ -90,7 +93,11 @@ def _error_rows(figures: Figures) -> list[list[str]]:
 
 
 def _stage(error: Mapping[str, float]) -> str:
-    return f"{error['total']:.4g} = {error['bias']:.3g} + {error['variance']:.4g}"
+    total = error["total"]
+    # What is left of a difference of equal sums is no figure.
+    floor, names = NO_FIGURE * total, ("bias", "variance")
+    bias, variance = (0.0 if abs(error[name]) < floor else error[name] for name in names)
+    return f"{total:.4g} = {bias:.3g} + {variance:.4g}"
 
 
 def _by_arm(figures: Figures, cell: Callable[[Mapping[str, Any]], str]) -> list[list[str]]:
