@@ -8,8 +8,11 @@ forced.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +40,12 @@ from sketch import LinearSketch, Rotation
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+WORTH_THREADS = 1 << 22
+"""Numbers of surplus noise, of all survivors, from which on several threads draw them again."""
+
+MOST_THREADS = 8
+"""Each holds two vectors."""
 
 _BOUND_ROUNDING = 1e-12
 """Relative room for two ways to round one and the same bound."""
@@ -131,11 +140,25 @@ class AddCoins:
         """
         if self.schedule is None:
             return np.asarray(total - len(removed) * residual_offset(self.coins), np.float64)
-        left, batches = total.copy(), self.schedule.removed(lost)
+        left, noise_of = total.copy(), partial(self._noise_of, self.schedule, lost, total.size)
+        large = total.size * len(removed) >= WORTH_THREADS
+        count = min(_threads(), len(removed)) if large else 1
+        # The samplers let go of the interpreter; sums of integers have no order.
+        with ThreadPoolExecutor(count) as pool:
+            for noise in pool.map(noise_of, [removed[first::count] for first in range(count)]):
+                left -= noise
+        return np.asarray(left - len(removed) * self.schedule.residual_offset(lost), np.float64)
+
+    @staticmethod
+    def _noise_of(
+        schedule: CoinSchedule, lost: int, length: int, removed: Sequence[Sequence[bytes]]
+    ) -> Integers:
+        """The surplus noise of some survivors, added up."""
+        total, batches = np.zeros(length, np.int64), schedule.removed(lost)
         for seeds in removed:
             given = dict(zip(batches, map(NoiseSeed, seeds), strict=True))
-            left -= removed_noise(given, self.schedule, lost, total.size)
-        return np.asarray(left - len(removed) * self.schedule.residual_offset(lost), np.float64)
+            total += removed_noise(given, schedule, lost, length)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,3 +275,9 @@ class Pipeline:
         """
         per_client = self._setup.coins_left(survivors) / 4.0 + ROUNDING_VARIANCE
         return per_client / (survivors * self._setup.parameters.scale**2)
+
+
+def _threads() -> int:
+    """The cores that this process may use, up to a limit."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return min(len(allowed(0)) if allowed else os.cpu_count() or 1, MOST_THREADS)

@@ -10,12 +10,16 @@ from scipy import stats
 
 from dp import (
     Bounded,
+    CoinSchedule,
     NoiseSeed,
     NonFiniteUpdateError,
     SensitivityExceededError,
     clip_l2,
     l2_norm,
+    sample_binomial,
 )
+from dp.dropouts import batch_noise
+from protocol import pipeline as pipeline_module
 from protocol.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize
 from secagg import FieldSum, FieldVector, ParameterError
 from secagg.field import add_into
@@ -193,3 +197,25 @@ def test_the_noise_of_a_mean_is_that_of_its_survivors(make_setup, updates, survi
     # 400 coins and one rounding for each survivor, in units of the mean: 1 / (64 survivors).
     expected = survivors * (400 / 4 + 1 / 6) / (64.0 * survivors) ** 2
     assert release.noise_variance == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("worth", [1, 1 << 60])
+def test_surplus_noise_is_taken_off_by_any_number_of_threads(worth, monkeypatch):
+    """What stays is exactly the noise of the batches that nobody removes."""
+    monkeypatch.setattr(pipeline_module, "WORTH_THREADS", worth)
+    monkeypatch.setattr(pipeline_module, "_threads", lambda: 3)
+    schedule, length, lost = CoinSchedule.best(9_000, 8, 3, 1), 50, 1
+    seeds = [[NoiseSeed.fresh() for _ in schedule.batches] for _ in range(8 - lost)]
+    total = np.sum([batch_noise(each, schedule, length) for each in seeds], axis=0)
+    given_up = [[each[b].material for b in schedule.removed(lost)] for each in seeds]
+    assert given_up[0]
+    stays = np.sum(
+        [
+            sample_binomial(each[b], schedule.batches[b], length) - schedule.batches[b] // 2
+            for each in seeds
+            for b in schedule.kept(lost)
+        ],
+        axis=0,
+    )
+    expected = stays - len(seeds) * schedule.residual_offset(lost)
+    np.testing.assert_array_equal(AddCoins(0, schedule).server(total, given_up, lost), expected)
