@@ -12,7 +12,6 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ WORTH_THREADS = 1 << 22
 """Numbers of surplus noise, of all survivors, from which on several threads draw them again."""
 
 MOST_THREADS = 8
-"""Each holds two vectors."""
+"""Each holds three vectors: its sum, the noise of a survivor, and that of one batch."""
 
 _BOUND_ROUNDING = 1e-12
 """Relative room for two ways to round one and the same bound."""
@@ -140,25 +139,25 @@ class AddCoins:
         """
         if self.schedule is None:
             return np.asarray(total - len(removed) * residual_offset(self.coins), np.float64)
-        left, noise_of = total.copy(), partial(self._noise_of, self.schedule, lost, total.size)
-        large = total.size * len(removed) >= WORTH_THREADS
-        count = min(_threads(), len(removed)) if large else 1
+        schedule, length, batches = self.schedule, total.size, self.schedule.removed(lost)
+
+        def noise_of(share: Sequence[Sequence[bytes]]) -> Integers:
+            """The surplus noise of some survivors, added up."""
+            noise = np.zeros(length, np.int64)
+            for seeds in share:
+                given = dict(zip(batches, map(NoiseSeed, seeds), strict=True))
+                noise += removed_noise(given, schedule, lost, length)
+            return noise
+
+        left = total - len(removed) * schedule.residual_offset(lost)
+        count = min(_threads(), len(removed))
+        if count < 2 or length * len(removed) < WORTH_THREADS:
+            return np.asarray(left - noise_of(removed), np.float64)
         # The samplers let go of the interpreter; sums of integers have no order.
         with ThreadPoolExecutor(count) as pool:
             for noise in pool.map(noise_of, [removed[first::count] for first in range(count)]):
                 left -= noise
-        return np.asarray(left - len(removed) * self.schedule.residual_offset(lost), np.float64)
-
-    @staticmethod
-    def _noise_of(
-        schedule: CoinSchedule, lost: int, length: int, removed: Sequence[Sequence[bytes]]
-    ) -> Integers:
-        """The surplus noise of some survivors, added up."""
-        total, batches = np.zeros(length, np.int64), schedule.removed(lost)
-        for seeds in removed:
-            given = dict(zip(batches, map(NoiseSeed, seeds), strict=True))
-            total += removed_noise(given, schedule, lost, length)
-        return total
+        return np.asarray(left, np.float64)
 
 
 @dataclass(frozen=True, slots=True)

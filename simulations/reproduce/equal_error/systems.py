@@ -36,7 +36,7 @@ from dp import (
     epsilons,
     rounded_l2_bound,
 )
-from dp.accounting.report import json_number
+from dp.accounting.report import EpsilonReport, json_number
 from dp.local import CrossPolytope, best_priv_quant, sampled_piecewise
 from dp.mechanisms.levels import rotated_clip
 
@@ -92,10 +92,17 @@ class Task:
         """The expected squared error of one local report, all coordinates together."""
         return self.dimension * self.noise**2 / self.clients
 
-    def composed(self, event: Any, accountant: str | None = None) -> list[float]:
-        """Return epsilon after each number of rounds, by one accountant or the best bound."""
-        reports = [epsilons([(event, count)], self.delta) for count in self.rounds]
-        return [r.epsilon if accountant is None else r.by_accountant[accountant] for r in reports]
+    def reports(self, event: Any) -> list[EpsilonReport]:
+        """Return what all accountants say after each number of rounds."""
+        return [epsilons([(event, count)], self.delta) for count in self.rounds]
+
+    def composed(self, event: Any, accountant: str) -> list[float]:
+        """Return epsilon after each number of rounds, by one accountant."""
+        return [report.by_accountant[accountant] for report in self.reports(event)]
+
+    def best(self, event: Any) -> list[float]:
+        """Return epsilon after each number of rounds, by the best bound."""
+        return [report.epsilon for report in self.reports(event)]
 
 
 def compared(task: Task) -> list[dict[str, Any]]:
@@ -116,7 +123,7 @@ _Row = tuple[str, str, float, Sequence[float]]
 def _sums(task: Task) -> Iterator[_Row]:
     """A trusted server's noise, and that of clients whose integers are added up."""
     n, d = task.clients, task.dimension
-    gaussian = task.composed(GaussianRelease(task.noise, 1.0))
+    gaussian = task.best(GaussianRelease(task.noise, 1.0))
     yield "Gaussian noise of the server", "the server", FLOAT_BITS, gaussian
     scale = SCALE * math.sqrt(d)
     norm, largest = rounded_l2_bound(scale, d), math.ceil(scale * task.coordinate_clip)
@@ -124,8 +131,12 @@ def _sums(task: Task) -> Iterator[_Row]:
     deviations = NormalDist().inv_cdf(1.0 - WRAP_PROBABILITY / (2.0 * d))
     bits = math.ceil(math.log2(2.0 * (n * largest + deviations * math.sqrt(variance)) + 1.0))
     ours = BinomialRelease(2 * round(2.0 * variance), norm, largest, d)
-    yield "veilsum: binomial, domination", "nobody", bits, task.composed(ours, "domination")
-    yield "the same, by cpSGD's Theorem 1", "nobody", bits, task.composed(ours, "theorem1")
+    reports = task.reports(ours)
+    for name, accountant in (
+        ("veilsum: binomial, domination", "domination"),
+        ("the same, by cpSGD's Theorem 1", "theorem1"),
+    ):
+        yield name, "nobody", bits, [each.by_accountant[accountant] for each in reports]
     discrete = DiscreteGaussianRelease(variance / n, n, norm, largest, d)
     skellam = SkellamRelease(variance, norm, largest, d)
     yield "discrete Gaussian, as published", "nobody", bits, task.composed(discrete, "published")
@@ -177,7 +188,7 @@ def _local(task: Task) -> Iterator[_Row]:
             yield name, "nobody", 0.0, [math.inf] * len(task.rounds)
         else:
             epsilon = _least(way, task.report_error)
-            yield name, "nobody", way(epsilon)[1] / d, task.composed(LocalRelease(epsilon))
+            yield name, "nobody", way(epsilon)[1] / d, task.best(LocalRelease(epsilon))
 
 
 def _least(way: Callable[[float], tuple[float, float]], error: float) -> float:
