@@ -186,13 +186,21 @@ def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float
 
 
 def composed_epsilon(
-    events: Iterable[Mapping[str, Any]], delta: float, delta0: float, releases: int
+    events: Iterable[Mapping[str, Any]],
+    delta: float,
+    delta0: float,
+    releases: int,
+    aggregation: float = 0.0,
 ) -> float:
-    """Return epsilon with delta0 fixed beforehand for ``releases`` releases, all of it spent."""
+    """Return epsilon with delta0 fixed beforehand for ``releases`` releases, all of it spent.
+
+    ``aggregation``, the probability that secure aggregation fails in one of them, is spent as well.
+    """
     simple = [leaf for event in events for leaf in flattened(event)]
     if len(simple) > releases or any(leaf["tag"] == "non-private" for leaf in simple):
         return math.inf
-    return _composed(simple, delta0, delta - releases * delta0) if simple else 0.0
+    remaining = delta - releases * (delta0 + aggregation)
+    return _composed(simple, delta0, remaining) if simple else 0.0
 
 
 def _composed(simple: Sequence[Mapping[str, Any]], delta0: float, remaining: float) -> float:

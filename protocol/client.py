@@ -21,6 +21,7 @@ from protocol.calibration import PrivacyGoal
 from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.pipeline import Pipeline
+from protocol.rings import UnixClock, is_safe
 from protocol.setup import RoundSetup
 from secagg import (
     ClientSession,
@@ -29,7 +30,10 @@ from secagg import (
     Mode,
     ParameterError,
     RemoteProtocolError,
+    SessionContext,
 )
+from secagg.graph_parameters import SECURITY_BITS
+from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from secagg.storage import ConsumedTokens, StoredStateError
@@ -60,6 +64,11 @@ class ClientPolicy:
         largest_coins: most coins of one client per coordinate.
         largest_linf_bound: largest integer coordinate; it decides what accounting costs.
         largest_rows: most rows of a sketch, over all copies; each is a pass over the update.
+        minimum_security_bits: fewest security bits of a sparse graph; the complete one has no use
+            for them. With a goal, what it sets aside for the ring must be enough as well.
+        largest_lifetime_seconds: longest time from a round's announcement to its end; rounds that
+            never expire are refused, too, and `RoundClient` needs a clock. None takes part in any
+            round, and a client with a clock keeps to its expiry if it has one.
         allow_semi_honest: whether to take part without the consistency round.
         equal_rounds: hold every round against the goal as if all `goal.rounds` were like it. Where
             rounds take unequal shares of a goal, only `ClientHistory`, which adds them up, can
@@ -77,11 +86,17 @@ class ClientPolicy:
     largest_coins: int = MAX_COINS
     largest_linf_bound: int = 1 << 16
     largest_rows: int = 256
+    minimum_security_bits: int = SECURITY_BITS
+    largest_lifetime_seconds: int | None = None
     allow_semi_honest: bool = False
     equal_rounds: bool = True
 
-    def check(self, setup: RoundSetup) -> None:
+    def check(self, setup: RoundSetup, *, keeps_time: bool = False) -> None:
         """Accept a setup or refuse it.
+
+        Args:
+            keeps_time: whether this client has a clock, and so an end to every round with a
+                lifetime.
 
         Raises:
             PolicyError: names the parameter, what was announced and what would be accepted.
@@ -111,6 +126,7 @@ class ClientPolicy:
         for name, (announced, highest) in at_most.items():
             if not announced <= highest:
                 raise PolicyError(name, announced, f"at most {highest}")
+        self._check_ring(context, keeps_time)
         if self.goal is not None and self.equal_rounds:
             epsilon = epsilon_of_rounds(setup, self.goal)
             if not epsilon <= self.goal.epsilon:
@@ -120,6 +136,33 @@ class ClientPolicy:
                     f"{epsilon:.6g} for {rounds}",
                     f"at most {self.goal.epsilon:.6g} for {rounds}",
                 )
+
+    def _check_ring(self, context: SessionContext, keeps_time: bool) -> None:
+        """How long, and how well, the ring of the round stands up to a server that tries many."""
+        lifetime, longest = context.lifetime_seconds, self.largest_lifetime_seconds
+        if longest is not None and not 0 < lifetime <= longest:
+            raise PolicyError("lifetime_seconds", lifetime, f"1 .. {longest}")
+        if context.degree and context.security_bits < self.minimum_security_bits:
+            valid = f"at least {self.minimum_security_bits}"
+            raise PolicyError("security_bits", context.security_bits, valid)
+        if self.goal is not None:
+            check_ring(context, self.goal, keeps_time)
+
+
+def check_ring(context: SessionContext, goal: PrivacyGoal, keeps_time: bool) -> None:
+    """See that the ring fails with no more than a goal sets aside for it.
+
+    Raises:
+        PolicyError: it does.
+    """
+    if not is_safe(context, goal, keeps_time=keeps_time):
+        raise PolicyError(
+            "security_bits",
+            f"{context.security_bits}, with which a ring fails with probability "
+            f"{context.ring_failure(keeps_time=keeps_time):.3g}",
+            f"at most {goal.reserve.aggregation:.3g} for each of {goal.rounds} rounds: more bits, "
+            "or a lifetime and a clock to keep it by",
+        )
 
 
 def noise_multiplier(setup: RoundSetup) -> float:
@@ -144,9 +187,12 @@ class RoundClient:
             fresh one, the default, remembers nothing and is right for a single round only; where
             rounds are not equal it alone keeps the goal, so there is no default.
         rand: source of secrets; leave it alone except to simulate the same round twice.
+        clock: tells unix seconds. With it the client leaves a round that has expired, at whatever
+            stage, for good; without it no round ever does.
 
     Raises:
-        ParameterError: rounds are not equal, and the history does not count against the goal.
+        ParameterError: rounds are not equal, and the history does not count against the goal; or
+            the policy wants rounds that expire, and there is no clock.
     """
 
     def __init__(
@@ -156,11 +202,15 @@ class RoundClient:
         policy: ClientPolicy,
         history: ClientHistory | None = None,
         rand: Rand = os_random,
+        clock: UnixClock | None = None,
     ) -> None:
+        if policy.largest_lifetime_seconds is not None and clock is None:
+            raise ParameterError("clock", None, "one: the policy wants rounds that expire")
         uncounted = history is None or history.goal != policy.goal
         if policy.goal is not None and not policy.equal_rounds and uncounted:
             raise ParameterError("history", "none with the policy's goal", "one that counts for it")
         self._rand = rand
+        self._clock = clock
         self._identity = identity
         self._registry = registry
         self._policy = policy
@@ -176,13 +226,17 @@ class RoundClient:
 
         Raises:
             RemoteProtocolError: the announcement is malformed.
-            PolicyError: it is outside our policy, names strangers, was answered before, or would
-                cost more than we have left.
+            PolicyError: it is outside our policy, names strangers, was answered before, has
+                expired, or would cost more than we have left.
         """
         if self._joined_round is not None:
             raise LocalProtocolError("this client has already joined a round; make a new one")
         setup = RoundSetup.from_announcement(announcement, model_digest)
-        self._policy.check(setup)
+        keeps_time = self._clock is not None
+        self._policy.check(setup, keeps_time=keeps_time)
+        if self._history.goal is not None:
+            check_ring(setup.context, self._history.goal, keeps_time)
+        self._check_time(setup.context)
         strangers = [key for key in setup.context.cohort if key not in self._registry]
         if strangers:
             raise PolicyError(
@@ -197,8 +251,15 @@ class RoundClient:
         return session.begin_bytes()
 
     def receive(self, data: bytes) -> bytes | None:
-        """Process a message of the server; None means that it waits for our update."""
-        return self._joined()[0].receive_bytes(data)
+        """Process a message of the server; None means that it waits for our update.
+
+        Raises:
+            RemoteProtocolError: it is not what an honest server sends; the session is aborted.
+            PolicyError: the round has expired; the session is aborted.
+        """
+        session, _, setup = self._joined()
+        self._leave_if_over(session, setup)
+        return session.receive_bytes(data)
 
     def submit(self, update: NDArray[Any], noise: NoiseSeed | None = None) -> bytes:
         """Encode, mask and return our update.
@@ -210,9 +271,11 @@ class RoundClient:
         Raises:
             PrivacyError: the update is not finite; the session is aborted.
             ParameterError: it has another shape; the session is aborted.
-            PolicyError: other rounds have used up what we had left; the session is aborted.
+            PolicyError: other rounds have used up what we had left, or the round has expired; the
+                session is aborted.
         """
         session, pipeline, setup = self._joined()
+        self._leave_if_over(session, setup)
         try:
             removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
             vector = pipeline.encode(update, noise or NoiseSeed.fresh(), removable)
@@ -256,6 +319,7 @@ class RoundClient:
         Raises:
             LocalProtocolError: this object has a round already.
             StoredStateError: nothing that `suspend` made for this identity, or resumed before.
+            PolicyError: the round has expired; what was stored cannot be resumed again.
         """
         if self._joined_round is not None:
             raise LocalProtocolError("this client has already joined a round; make a new one")
@@ -266,7 +330,30 @@ class RoundClient:
         index = context.cohort.index(self._identity.public)
         # The announcement is not sealed; the context hash, which it has to give, is in the seal.
         session = resume_session(sealed, context, index, self._identity, consumed, self._rand)
+        # Only now: what was stored is used up first, expired or not.
+        self._leave_if_over(session, setup)
         self._joined_round = session, Pipeline(setup), setup
+
+    def _leave_if_over(self, session: ClientSession, setup: RoundSetup) -> None:
+        try:
+            self._check_time(setup.context)
+        except PolicyError:
+            session.abort()
+            raise
+
+    def _check_time(self, context: SessionContext) -> None:
+        """See that the round is under way by our own clock."""
+        if self._clock is None or context.lifetime_seconds == 0:
+            return
+        age = self._clock() - context.opened_at
+        # Written so that NaN fails the test.
+        if not -CLOCK_SKEW_SECONDS <= age <= context.lifetime_seconds:
+            raise PolicyError(
+                "opened_at",
+                f"{context.opened_at}, {age:.0f} s ago by our clock",
+                f"rounds until {context.lifetime_seconds} s after they were opened, by a clock "
+                f"at most {CLOCK_SKEW_SECONDS} s ahead of ours",
+            )
 
     @property
     def setup(self) -> RoundSetup:

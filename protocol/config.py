@@ -107,6 +107,9 @@ class Cohort(Section):
         default="active", description="what the server is trusted with"
     )
     exact_noise: bool = Field(default=True, description="take surplus noise off again")
+    security_bits: int | None = Field(
+        default=None, ge=1, description="of a sparse graph; as many as the goal needs if left out"
+    )
 
 
 CONTROLLERS: Mapping[str, type] = {
@@ -210,8 +213,13 @@ def _parameters(controller: str) -> set[str]:
     return {field.name for field in dataclasses.fields(CONTROLLERS[controller])}
 
 
-def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
+def build_plan(
+    privacy: Privacy, cohort: Cohort, rounds: int, lifetime_seconds: int = 0
+) -> TrainingPlan:
     """The training plan of a configuration.
+
+    Args:
+        lifetime_seconds: of a round; 0 if it never expires.
 
     Raises:
         ConfigurationError: the figures do not fit together.
@@ -227,6 +235,8 @@ def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
             exact_noise=cohort.exact_noise,
             error_share=privacy.error_share,
             wrap_probability=privacy.wrap_probability,
+            security_bits=cohort.security_bits,
+            lifetime_seconds=lifetime_seconds,
         )
     except ParameterError as error:
         raise ConfigurationError(

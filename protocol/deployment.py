@@ -116,6 +116,7 @@ def plan_deployment(
             length=parameters.length,
             bits=bits,
             seeds=seeds,
+            security_bits=plan.ring_bits,
         ),
         seeds=seeds,
         bits=bits,

@@ -24,6 +24,7 @@ from typing import Any
 from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
 from protocol.accounts import ClientAccounts, label
 from protocol.calibration import PrivacyGoal
+from protocol.rings import require_safe_ring
 from protocol.setup import RoundEvents, RoundSetup
 from secagg import LocalProtocolError, ParameterError
 
@@ -74,9 +75,10 @@ class Records:
         Raises:
             BudgetExceededError: with the fewest survivors, somebody would exceed the budget.
             ParameterError: the notes are not remarks, or too long, or another run with another goal
-                has written to the ledger.
+                has written to the ledger, or the ring fails more often than the goal allows.
             UnsupportedEventError: the round has no theorem.
         """
+        require_safe_ring(setup.context, self._goal)
         self._take_in()
         labels = [label(key) for key in setup.context.cohort]
         metadata = {
@@ -272,6 +274,7 @@ def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
         "delta": goal.delta,
         "rounds": goal.rounds,
         "delta0": goal.reserve.delta0,
+        "aggregation": goal.reserve.aggregation,
     }
 
 

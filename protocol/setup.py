@@ -26,7 +26,7 @@ from secagg import (
 from secagg.keys import KEY_BYTES
 from sketch import PublicSeed, SketchSpec
 
-ANNOUNCEMENT_VERSION = 2
+ANNOUNCEMENT_VERSION = 3
 
 
 def coin_schedule(
@@ -175,6 +175,9 @@ class RoundSetup:
                 tolerated_dropouts=parameters.tolerated_dropouts,
                 wrap_probability=parameters.wrap_probability,
                 removable=bool(context.removal),
+                security_bits=context.security_bits,
+                opened_at=context.opened_at,
+                lifetime_seconds=context.lifetime_seconds,
             )
         )
 
@@ -237,6 +240,9 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     tolerated_dropouts: int
     wrap_probability: float
     removable: bool
+    security_bits: int
+    opened_at: int
+    lifetime_seconds: int
 
     def setup(self, model_digest: bytes) -> RoundSetup:
         """The setup that a client with this model takes part in; ValueError if there is none."""
@@ -269,6 +275,9 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             bits=self.bits,
             length=parameters.length,
             application_digest=parameters.digest(),
+            security_bits=self.security_bits,
+            opened_at=self.opened_at,
+            lifetime_seconds=self.lifetime_seconds,
         )
         return RoundSetup(context, parameters)
 

@@ -172,8 +172,8 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
     """What a ledger adds up to, by an independent reader and, but for local reports, route.
 
     Where entries name their cohort, a client pays for its own rounds only, and the client that
-    has spent most is reported. Where they state the goal of the run, delta0 and the number of
-    releases were fixed by it. A ledger of local reports is about any two inputs of a client, all
+    has spent most is reported. Where they state the goal of the run, delta0, the number of
+    releases and what is set aside for secure aggregation were fixed by it. A ledger of local reports is about any two inputs of a client, all
     others about zero-out.
 
     Raises:
@@ -196,7 +196,9 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
     if local:
         epsilon = rank(events)
     elif goal:
-        epsilon = composed_epsilon(events, chosen, goal["delta0"], goal["rounds"])
+        # Ledgers of earlier versions set nothing aside for secure aggregation.
+        aggregation = goal.get("aggregation", 0.0)
+        epsilon = composed_epsilon(events, chosen, goal["delta0"], goal["rounds"], aggregation)
     else:
         epsilon = replayed_epsilon(events, chosen)
     return {
@@ -231,9 +233,12 @@ def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
     if not isinstance(first, dict) or any(goal != first for goal in goals):
         return {}
     delta, delta0, rounds = (first.get(name) for name in ("delta", "delta0", "rounds"))
-    if not (isinstance(delta, float) and isinstance(delta0, float) and isinstance(rounds, int)):
+    aggregation = first.get("aggregation", 0.0)
+    floats = isinstance(delta, float) and isinstance(delta0, float)
+    if not (floats and isinstance(aggregation, float) and isinstance(rounds, int)):
         return {}
-    return first if 0.0 < delta0 < delta < 1.0 and rounds >= 1 else {}
+    sound = 0.0 < delta0 < delta < 1.0 and 0.0 <= aggregation < delta and rounds >= 1
+    return first if sound else {}
 
 
 def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:

@@ -17,6 +17,10 @@ _GRID_BITS: Final = 14
 _GRID_STRIDE: Final = 2
 
 
+AGGREGATION_SHARE: Final = 1 / 128
+"""Part of delta for failures of secure aggregation, where a reserve is made from a delta."""
+
+
 @dataclass(frozen=True, slots=True)
 class FailureReserve:
     """A part of delta set aside for open failures before the first release.
@@ -24,10 +28,13 @@ class FailureReserve:
     Attributes:
         delta0: failure probability of every release, in (0, 1/2).
         releases: the most releases that may ever happen; beyond it, epsilon is infinite.
+        aggregation: probability, for every release, that the secure aggregation in front of the
+            noise fails and shows everything, in [0, 1/2). Whoever runs it sees that it is no more.
     """
 
     delta0: float
     releases: int
+    aggregation: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` naming the figure that is out of range."""
@@ -35,21 +42,23 @@ class FailureReserve:
             raise ValueError(f"delta0 must lie in (0, {MAX_DELTA0}), got {self.delta0!r}")
         if self.releases < 1:
             raise ValueError(f"releases must be at least 1, got {self.releases}")
+        if not 0.0 <= self.aggregation < MAX_DELTA0:
+            raise ValueError(f"aggregation must lie in [0, {MAX_DELTA0}), got {self.aggregation!r}")
 
     @classmethod
     def from_delta(cls, delta: float, releases: int, share: float = 1 / 32) -> FailureReserve:
-        """Set aside ``share`` of ``delta``, split evenly over ``releases``.
+        """Set aside ``share`` of ``delta`` for noise, and one part in 128 for secure aggregation.
 
-        One part in 32 moves epsilon by a few parts in a thousand.
+        Both are split evenly over ``releases``, and move epsilon by a few parts in a thousand.
         """
         if releases < 1:
             raise ValueError(f"releases must be at least 1, got {releases}")
-        return cls(delta * share / releases, releases)
+        return cls(delta * share / releases, releases, delta * AGGREGATION_SHARE / releases)
 
     @property
     def total(self) -> float:
         """Return the whole reserve, rounded up."""
-        return math.nextafter(self.releases * self.delta0, math.inf)
+        return math.nextafter(self.releases * (self.delta0 + self.aggregation), math.inf)
 
 
 class DominationAccountant(EventCounter):
