@@ -26,7 +26,7 @@ from secagg.errors import ParameterError
 SECURITY_BITS = 80
 """sigma of a graph and of its committee, unless told otherwise."""
 LARGEST_SECURITY_BITS = 128
-"""The order on the ring follows from a key of 128 bits: beyond them no claim about it is worth more."""
+"""The order on the ring follows from a key of so many bits: more could not be claimed of it."""
 CORRECTNESS_BITS = 20
 
 MAX_CORRUPT_AND_DROPPED = 0.9

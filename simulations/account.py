@@ -173,8 +173,8 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
 
     Where entries name their cohort, a client pays for its own rounds only, and the client that
     has spent most is reported. Where they state the goal of the run, delta0, the number of
-    releases and what is set aside for secure aggregation were fixed by it. A ledger of local reports is about any two inputs of a client, all
-    others about zero-out.
+    releases and the part for secure aggregation were fixed by it. A ledger of local reports is
+    about any two inputs of a client, all others about zero-out.
 
     Raises:
         ConfigurationError: delta is missing or out of range.
