@@ -57,6 +57,9 @@ MAX_CONFIG_BYTES = 1 << 14
 """Longest file that is read, many times a real one: reading a dotted key takes time quadratic in
 its parts, some seconds for this many bytes."""
 
+LIFETIME_SECONDS = 24 * 3600
+"""Of a deployment's rounds unless told otherwise: more than a round takes, and an end to it."""
+
 MAX_SHOWN = 200
 """Most characters of a wrong value in a message."""
 

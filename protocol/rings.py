@@ -21,7 +21,10 @@ UnixClock = Callable[[], float]
 STEP_BITS = 8
 """Between two choices of security bits."""
 
-CURES = "more security_bits, a lifetime for the round, the complete graph, or a larger delta"
+CURES = (
+    f"larger, up to {LARGEST_SECURITY_BITS}; or a lifetime for the round, the complete graph or a "
+    "larger delta"
+)
 
 
 def is_safe(context: SessionContext, goal: PrivacyGoal, *, keeps_time: bool = True) -> bool:
@@ -48,8 +51,9 @@ def unsafe(security_bits: int, failure: float, goal: PrivacyGoal) -> ParameterEr
     return ParameterError(
         "security_bits",
         security_bits,
-        f"{CURES}: the ring of one round may fail with {failure:.3g}, and delta {goal.delta:g} "
-        f"over {goal.rounds} rounds sets {goal.reserve.aggregation:.3g} aside for it",
+        f"{CURES}: the ring of one round may fail with probability {failure:.3g}, and delta "
+        f"{goal.delta:g} sets {goal.reserve.aggregation:.3g} aside for it in each of "
+        f"{goal.rounds} rounds",
     )
 
 

@@ -17,7 +17,7 @@ _GRID_BITS: Final = 14
 _GRID_STRIDE: Final = 2
 
 
-AGGREGATION_SHARE: Final = 1 / 128
+AGGREGATION_SHARE: Final = 0.01
 """Part of delta for failures of secure aggregation, where a reserve is made from a delta."""
 
 
@@ -47,7 +47,7 @@ class FailureReserve:
 
     @classmethod
     def from_delta(cls, delta: float, releases: int, share: float = 1 / 32) -> FailureReserve:
-        """Set aside ``share`` of ``delta`` for noise, and one part in 128 for secure aggregation.
+        """Set aside ``share`` of ``delta`` for noise, and a hundredth for secure aggregation.
 
         Both are split evenly over ``releases``, and move epsilon by a few parts in a thousand.
         """

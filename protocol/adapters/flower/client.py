@@ -31,6 +31,7 @@ from protocol.adapters.flower.record import (
     read_request,
     without_request,
 )
+from protocol.adapters.flower.waiting import Clock
 from protocol.client import RoundClient
 from protocol.conduct import PEER_ERRORS
 from protocol.errors import ConfigurationError, PolicyError
@@ -89,7 +90,7 @@ def _answer(
         return CLAIM + claim(home, context, request.payload)
     policy = home.rules.policy()
     with home.history(policy) as history:
-        client = RoundClient(home.identity, home.registry, policy, history)
+        client = RoundClient(home.identity, home.registry, policy, history, clock=Clock().unix)
         stored = _take_stored(context)
         if request.step is Step.ADVERTISE:
             digest = request.digest

@@ -27,6 +27,8 @@ def rules_of(plan: TrainingPlan) -> ClientRules:
         clip_l2=plan.clip_l2,
         minimum_survivors=plan.minimum_survivors,
         tolerated_colluders=plan.tolerated_colluders,
+        security_bits=plan.ring_bits,
+        lifetime_seconds=plan.lifetime_seconds or None,
         allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
     )
 

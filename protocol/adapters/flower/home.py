@@ -30,6 +30,7 @@ from protocol.config import Section, load
 from protocol.errors import ConfigurationError
 from protocol.stored_history import StoredHistory
 from secagg import Identity
+from secagg.graph_parameters import SECURITY_BITS
 from secagg.keys import KEY_BYTES
 from secagg.storage import TokenFolder
 
@@ -48,6 +49,12 @@ class ClientRules(Section):
     minimum_survivors: int = Field(ge=2, description="smallest sum it will be part of")
     tolerated_colluders: int = Field(ge=0, description="that noise and thresholds must allow for")
     dimension: int | None = Field(default=None, ge=1, description="length of an update; any if out")
+    security_bits: int = Field(
+        default=SECURITY_BITS, ge=1, description="fewest of a sparse graph that it will be part of"
+    )
+    lifetime_seconds: int | None = Field(
+        default=None, ge=1, description="longest that a round may live; if left out, even for ever"
+    )
     allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
     other_messages: Literal["pass", "refuse"] = Field(
         default="pass", description="evaluate and query: their answers leave as they are"
@@ -63,6 +70,8 @@ class ClientRules(Section):
             minimum_colluders=self.tolerated_colluders,
             largest_clip_l2=self.clip_l2,
             dimension=self.dimension,
+            minimum_security_bits=self.security_bits,
+            largest_lifetime_seconds=self.lifetime_seconds,
             allow_semi_honest=self.allow_semi_honest,
         )
 

@@ -19,7 +19,10 @@ from protocol.adapters.flower.home import REGISTRY, ClientRules
 from protocol.config import parse
 from protocol.errors import ConfigurationError
 
-_RULES = ("epsilon", "delta", "rounds", "clip_l2", "minimum_survivors", "tolerated_colluders")
+_RULES = (
+    *("epsilon", "delta", "rounds", "clip_l2", "minimum_survivors", "tolerated_colluders"),
+    "lifetime_seconds",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     network.add_argument("--clip-l2", type=float, required=True)
     network.add_argument("--minimum-survivors", type=int, required=True)
     network.add_argument("--tolerated-colluders", type=int, required=True)
+    network.add_argument("--lifetime-seconds", type=int)
     return parser
 
 

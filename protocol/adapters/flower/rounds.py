@@ -169,7 +169,12 @@ class SecureRounds:
             self._training = (
                 layout,
                 PrivateTraining(
-                    self._plan, layout.dimension, self._controller, self._aggregator, self._ledger
+                    self._plan,
+                    layout.dimension,
+                    self._controller,
+                    self._aggregator,
+                    self._ledger,
+                    clock=self._clock.unix,
                 ),
             )
         return self._training

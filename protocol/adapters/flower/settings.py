@@ -6,15 +6,26 @@ configuration file, so every error names the key, its value and what is valid.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from protocol.config import Cohort, Privacy, Section, Sketch, build_plan, parse
+from protocol.conduct import Stage
+from protocol.config import (
+    LIFETIME_SECONDS,
+    Cohort,
+    Privacy,
+    Section,
+    Sketch,
+    build_plan,
+    parse,
+)
 from protocol.errors import ConfigurationError
 from protocol.training_plan import TrainingPlan
+from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from sketch.controllers import Controller
 
 PREFIX = "veilsum."
@@ -50,14 +61,27 @@ class FlowerSettings(Section):
         default=60.0, ge=0, description="most that a round waits for nodes to connect"
     )
 
+    lifetime_seconds: int = Field(
+        default=LIFETIME_SECONDS,
+        ge=0,
+        le=LARGEST_LIFETIME_SECONDS,
+        description="most that a round lives, by the clients' clocks; 0 for ever",
+    )
+
     def plan(self) -> TrainingPlan:
         """What stays the same over all rounds.
 
         Raises:
             ConfigurationError: the figures do not fit together.
         """
+        waits = (len(Stage) - 1) * self.stage_seconds + self.training_seconds
+        if 0 < self.lifetime_seconds < waits:
+            problem = f"value {self.lifetime_seconds}, and the stages of a round may take {waits:g}"
+            raise ConfigurationError(
+                f"{PREFIX}lifetime_seconds", problem, f"at least {math.ceil(waits)}, or 0 for ever"
+            )
         try:
-            return build_plan(self.privacy, self.cohort, self.rounds)
+            return build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
         except ConfigurationError as error:
             raise _prefixed(error) from None
 

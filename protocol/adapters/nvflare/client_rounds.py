@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -77,7 +78,9 @@ class ClientRounds:
         """
         task = hashlib.sha256(bytes([stage]) + message).digest()
         if self._answered is None or self._answered[0] != task:
-            client = RoundClient(self._identity, self._registry, self._policy, self._history)
+            client = RoundClient(
+                self._identity, self._registry, self._policy, self._history, clock=time.time
+            )
             remote = RemoteClient(client, digest, partial(self._update, received))
             answer, error = self._first_answer(remote, client, stage, message)
             if error is not None:
@@ -96,7 +99,7 @@ class ClientRounds:
         elif (stored := self._take()) is not None:
             try:
                 client.resume(stored, self._resumed)
-            except LocalProtocolError as error:
+            except (LocalProtocolError, PolicyError) as error:
                 return _refused(error)
         else:
             return _refused(LocalProtocolError("no round to go on with: it is over, or lost"))

@@ -25,10 +25,11 @@ from nvflare.apis.fl_context import FLContext
 from pydantic import Field
 
 from protocol.client import ClientPolicy
-from protocol.config import Cohort, Privacy, Section, build_plan, load
+from protocol.config import LIFETIME_SECONDS, Cohort, Privacy, Section, build_plan, load
 from protocol.errors import ConfigurationError
 from protocol.training_plan import TrainingPlan
 from secagg import Identity
+from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from secagg.keys import KEY_BYTES
 
 FOLDER = "veilsum"
@@ -41,11 +42,17 @@ class Agreement(Section):
     dimension: int = Field(ge=1, description="numbers in a model that are averaged")
     privacy: Privacy
     cohort: Cohort
+    lifetime_seconds: int = Field(
+        default=LIFETIME_SECONDS,
+        ge=0,
+        le=LARGEST_LIFETIME_SECONDS,
+        description="most that a round lives, by the clients' clocks; 0 for ever",
+    )
 
     @property
     def plan(self) -> TrainingPlan:
         """The training plan; `ConfigurationError` if its figures do not fit together."""
-        return build_plan(self.privacy, self.cohort, self.rounds)
+        return build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
 
     @property
     def policy(self) -> ClientPolicy:
