@@ -89,9 +89,13 @@ def test_every_mechanism_by_two_routes(event: Event) -> None:
 def test_a_reserve_counts_in_full() -> None:
     reserve = FailureReserve.from_delta(DELTA, 10)
     written = [encode_event(FIRST)] * 3
-    found = composed_epsilon(written, DELTA, reserve.delta0, reserve.releases)
+    fixed = (DELTA, reserve.delta0, reserve.releases)
+    found = composed_epsilon(written, *fixed, reserve.aggregation)
     running = _running([FIRST] * 3, reserve)
     assert running * (1 - 3e-6) < found < running
+    # Without the part for secure aggregation the second reader would find less.
+    assert composed_epsilon(written, *fixed) < running * (1 - 3e-6)
+    assert composed_epsilon(written, *fixed, DELTA / 10) == math.inf
     assert composed_epsilon(written * 4, DELTA, reserve.delta0, 10) == math.inf
     assert composed_epsilon(written, DELTA, DELTA, 10) == math.inf
     assert composed_epsilon([], DELTA, 1e-8, 10) == 0.0

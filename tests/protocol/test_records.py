@@ -142,7 +142,13 @@ class TestGoal:
     def test_an_entry_says_what_is_set_aside(self, ledger, setup):
         Records(ledger, GOAL).prepare(setup, 0, None)(range(6))
         goal = ledger.entries()[-1].metadata["goal"]
-        assert goal == {"epsilon": 8.0, "delta": 1e-5, "rounds": 2, "delta0": 1e-5 / 32 / 2}
+        assert goal == {
+            "epsilon": 8.0,
+            "delta": 1e-5,
+            "rounds": 2,
+            "delta0": 1e-5 / 32 / 2,
+            "aggregation": 1e-5 * 0.01 / 2,
+        }
 
 
 class TestCharge:

@@ -17,7 +17,7 @@ from protocol.aggregators import IdealAggregator, _Peer
 from protocol.client import _STORED_VERSION, ClientPolicy, RoundClient, _Stored
 from protocol.conduct import Stage
 from protocol.history import ClientHistory
-from protocol.setup import Announcement
+from protocol.setup import Announcement, RoundSetup
 from secagg import LocalProtocolError, Mode, ServerSession, SessionAbortedError
 from secagg.storage import StoredStateError, TokenFolder
 from secagg.transitions import ClientPhase
@@ -112,9 +112,15 @@ def stored(make_setup, run_restarted, tmp_path):
 
     So every state opens once more, as it would for a host that lost its tokens.
     """
-    setup = make_setup(removable=True, coins=20_000)
+    setup = expiring(make_setup(removable=True, coins=20_000))
     lost = {3: Stage.UNMASK, 5: Stage.INPUT}
     return run_restarted(setup, lost, TokenFolder(tmp_path / "others"))[1]
+
+
+def expiring(setup):
+    """The same round with an end, which these clients have no clock to keep."""
+    times = {"opened_at": 1_750_000_000, "lifetime_seconds": 3600}
+    return RoundSetup(dataclasses.replace(setup.context, **times), setup.parameters)
 
 
 PHASES = [
@@ -197,6 +203,9 @@ def changed_announcements(announcement):
         "tolerated_dropouts": whole.tolerated_dropouts + 1,
         "wrap_probability": 1e-9,
         "removable": not whole.removable,
+        "security_bits": whole.security_bits + 1,
+        "opened_at": whole.opened_at + 1,
+        "lifetime_seconds": whole.lifetime_seconds + 1,
     }
     assert set(instead) == set(Announcement.__struct_fields__)
     for name, value in instead.items():
@@ -328,7 +337,7 @@ class TestObjects:
         history = Counting()
         client = make_client(0, history)
         client.resume(stored[ClientPhase.READY], tokens)
-        assert client.setup == make_setup(removable=True, coins=20_000)
+        assert client.setup == expiring(make_setup(removable=True, coins=20_000))
         assert history.charged == 0
         client.submit(np.zeros(200))
         assert history.charged == 1

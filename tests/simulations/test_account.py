@@ -179,6 +179,26 @@ def test_entries_without_a_cohort_are_charged_to_everybody(path):
     assert figures["epsilon"] == pytest.approx(expected, rel=3e-6)
 
 
+def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path):
+    goal = {**GOAL, "aggregation": 1e-8}
+    location = tmp_path / "rings.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": goal})
+    found = account("--ledger", str(location))["epsilon"]
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], 1e-8)
+    assert found == pytest.approx(running([FIRST], reserve), rel=3e-6)
+    without = running([FIRST], FailureReserve(GOAL["delta0"], GOAL["rounds"]))
+    assert found > without * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("aggregation", ["none", -1e-8, 1.0])
+def test_a_goal_with_odd_failures_is_not_used(tmp_path, monkeypatch, capsys, aggregation):
+    location = tmp_path / "odd.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": {**GOAL, "aggregation": aggregation}})
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+
+
 def test_a_ledger_without_metadata(tmp_path, monkeypatch, capsys):
     location = tmp_path / "bare.jsonl"
     with Ledger.open(location) as ledger:
