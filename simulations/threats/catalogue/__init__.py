@@ -17,6 +17,7 @@ from simulations.threats.catalogue import (
     noise_seeds,
     parameters,
     replays,
+    rings,
     thresholds,
     uploads,
     views,
@@ -29,7 +30,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
             attack
             for topic in (
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
-                *(noise, noise_seeds, parameters, replays, thresholds, uploads, views),
+                *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
             )
             for attack in topic.ATTACKS
         ),
