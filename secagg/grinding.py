@@ -12,8 +12,8 @@ Source: docs/security.md, "Grinding the ring".
 from __future__ import annotations
 
 TRIES_PER_SECOND = 2.0**30
-"""What a server is taken to be capable of. A try orders the members anew, some microseconds for a
-thousand of them: so this is what several thousand cores do."""
+"""What a server is taken to be capable of. A try draws 16 bytes of keystream for every member, two
+microseconds for a thousand of them before they are put in order: so this takes some thousand cores."""
 
 CLOCK_SKEW_SECONDS = 300
 """By how much a server's clock may be ahead of a client's; it lengthens the time to try."""
@@ -22,7 +22,7 @@ LARGEST_LIFETIME_SECONDS = 7 * 24 * 3600
 """A week. A round that is to live longer has no expiry to speak of."""
 
 MOST_TRIES = 2.0**50
-"""What is counted where nothing expires: twelve days at that rate, 1.1e10 seconds of one core."""
+"""What is counted where nothing expires: twelve days at that rate."""
 
 
 def most_tries(lifetime_seconds: int) -> float:

@@ -43,7 +43,7 @@ PROMISES: Final = (
         "From one round a server with up to the tolerated number of colluding clients learns one "
         "sum over at least minimum_survivors less those colluders, and no other combination of "
         "honest inputs, whatever it tells to whom, and in whatever order.",
-        ("A1", "A2", "A3", "A4", "A8", "A9", "A13"),
+        ("A1", "A2", "A3", "A4", "A8", "A9", "A13", "A29"),
         ("span ",),
     ),
     Promise(
@@ -146,6 +146,7 @@ ATTACKS: Final = {
     "A23": "gradient inversion",
     "A24": "membership inference",
     "A25": "aborts that depend on inputs",
+    "A29": "ring ground offline",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -1,4 +1,4 @@
-"""The attack catalogue, A1 to A25: each with its defence and without.
+"""The attack catalogue, A1 to A29: each with its defence and without.
 
 Source: the attacks that papers on secure aggregation and private federated learning describe; which
 ones, and what stops them, is in docs/threat-model.md.

@@ -22,7 +22,7 @@ REFUSALS = {
 
 
 def test_the_catalogue_is_whole_and_in_order():
-    assert [attack.id for attack in CATALOGUE] == [f"A{number}" for number in range(1, 26)]
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in (*range(1, 26), 29)]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 
