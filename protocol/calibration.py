@@ -66,9 +66,9 @@ class PrivacyGoal:
 
     @property
     def reserve(self) -> FailureReserve:
-        """The part of delta set aside beforehand, for noise and for secure aggregation: the controller
-        sizes later rounds from earlier releases, so the split of delta must not be chosen
-        afterwards (docs/accounting.md)."""
+        """The part of delta set aside beforehand, for noise and for secure aggregation: the
+        controller sizes later rounds from earlier releases, so the split of delta must not be
+        chosen afterwards (docs/accounting.md)."""
         return FailureReserve.from_delta(self.delta, self.rounds)
 
     @property

@@ -79,7 +79,6 @@ class Records:
             UnsupportedEventError: the round has no theorem.
         """
         require_safe_ring(setup.context, self._goal)
-        require_safe_ring(setup.context, self._goal)
         self._take_in()
         labels = [label(key) for key in setup.context.cohort]
         metadata = {
@@ -275,7 +274,6 @@ def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
         "delta": goal.delta,
         "rounds": goal.rounds,
         "delta0": goal.reserve.delta0,
-        "aggregation": goal.reserve.aggregation,
         "aggregation": goal.reserve.aggregation,
     }
 
