@@ -12,8 +12,9 @@ Source: docs/security.md, "Grinding the ring".
 from __future__ import annotations
 
 TRIES_PER_SECOND = 2.0**30
-"""What a server is taken to be capable of. A try draws 16 bytes of keystream for every member, for a
-thousand of them two microseconds before they are put in order: this takes some thousand cores."""
+"""What a server is taken to be capable of. A try draws 16 bytes of keystream for every member: two
+microseconds for a thousand of them, before they are put in order. So this takes some thousand
+cores."""
 
 CLOCK_SKEW_SECONDS = 300
 """By how much a server's clock may be ahead of a client's; it lengthens the time to try."""
