@@ -233,12 +233,12 @@ def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
     if not isinstance(first, dict) or any(goal != first for goal in goals):
         return {}
     delta, delta0, rounds = (first.get(name) for name in ("delta", "delta0", "rounds"))
-    aggregation = first.get("aggregation", 0.0)
-    floats = isinstance(delta, float) and isinstance(delta0, float)
-    if not (floats and isinstance(aggregation, float) and isinstance(rounds, int)):
+    if not (isinstance(delta, float) and isinstance(delta0, float) and isinstance(rounds, int)):
         return {}
-    sound = 0.0 < delta0 < delta < 1.0 and 0.0 <= aggregation < delta and rounds >= 1
-    return first if sound else {}
+    aggregation = first.get("aggregation", 0.0)
+    if not (isinstance(aggregation, float) and 0.0 <= aggregation < delta):
+        return {}
+    return first if 0.0 < delta0 < delta < 1.0 and rounds >= 1 else {}
 
 
 def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
