@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -39,7 +40,13 @@ from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare.private.fed.app.fl_conf import create_privacy_manager
 
 from dp import LedgerError
-from protocol.adapters.nvflare import MaskedTraining, OnlyAnswers, PrivateAveraging, exchange
+from protocol.adapters.nvflare import (
+    MaskedTraining,
+    OnlyAnswers,
+    PrivateAveraging,
+    client_rounds,
+    exchange,
+)
 from protocol.adapters.nvflare.messages import (
     Assignment,
     enclose,
@@ -444,6 +451,19 @@ class TestClients:
         assert self.lost(federation) == {"site-4": "PolicyError"}
         assert federation.trainers["site-4"].models == []
 
+    @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.INPUT, Stage.UNMASK])
+    def test_it_leaves_a_round_that_is_over_by_its_own_clock(self, federation, monkeypatch, stage):
+        days = 0.0
+        clock = SimpleNamespace(time=lambda: time.time() + 86_400 * days)
+        monkeypatch.setattr(client_rounds, "time", clock)
+
+        def two_days_later(name, task, data, message):
+            nonlocal days
+            days = 2.0 * (name == "site-4" and task == task_name(stage))
+
+        federation.on_task = two_days_later
+        assert self.lost(federation) == {"site-4": "PolicyError"}
+
     def test_it_trains_in_no_other_round_than_everybody(self, federation):
         def another_round(name, task, data, message):
             if name == "site-4" and task == task_name(Stage.INPUT):
@@ -577,6 +597,8 @@ class TestServer:
             ("rounds = 4", "rounds = 0", "rounds"),
             ("size = 6", "size = 7", "6 registered clients of 6"),
             ("[cohort]", "[crowd]", "cohort"),
+            ("rounds = 4", "rounds = 4\nlifetime_seconds = -1", "lifetime_seconds"),
+            ("rounds = 4", "rounds = 4\nlifetime_seconds = 30", "a round lives 30; valid: less"),
         ],
     )
     def test_an_agreement_that_does_not_fit(self, federation, old, new, said):

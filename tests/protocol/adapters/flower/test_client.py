@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
@@ -13,9 +14,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 
-from protocol.adapters.flower import record
+from protocol.adapters.flower import client, record
 from protocol.adapters.flower.client import REFUSED
 from protocol.adapters.flower.record import KEY, Request, Step
+from protocol.adapters.flower.waiting import Clock
 
 
 def ask(world, content, message_type="train", partition=0):
@@ -255,6 +257,36 @@ def test_a_policy_of_the_client_s_own_is_held_against_the_server(make_world, par
         report = run(world, parts)
     assert report.lost == {parts.FIRST_NODE: "advertise: PolicyError"}
     assert "clip_l2 = 1.0" in caplog.text and "at most 0.5" in caplog.text
+
+
+@pytest.mark.parametrize("stage", ["advertise", "share", "input", "confirm", "unmask"])
+def test_a_round_that_is_over_by_the_client_s_clock_is_left(
+    make_world, parts, monkeypatch, caplog, stage
+):
+    world, late = make_world(lifetime_seconds=600), []
+
+    def spoil(message):
+        if message.metadata.dst_node_id == parts.FIRST_NODE and parts.step_of(message) == stage:
+            late.append(True)
+        return message
+
+    def clock():
+        # That node's clock alone shows the next hour, from this message on.
+        return Clock(unix=lambda: time.time() + 3600.0 * bool(late and late.pop()))
+
+    world.grid.spoil = spoil
+    monkeypatch.setattr(client, "Clock", clock)
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert report.lost == {parts.FIRST_NODE: f"{stage}: PolicyError"}
+    assert "by our clock" in caplog.text
+
+
+def test_a_client_may_insist_on_an_end(make_world, parts):
+    world = make_world()
+    policy = world.home(0) / "policy.toml"
+    policy.write_text(policy.read_text() + "lifetime_seconds = 600\n")
+    assert run(world, parts).lost == {parts.FIRST_NODE: "advertise: PolicyError"}
 
 
 def test_strangers_in_a_cohort_are_refused(make_world, parts):

@@ -67,6 +67,9 @@ def test_a_good_configuration_becomes_a_plan():
         ({"privacy": 3}, "veilsum.privacy", "a value"),
         ({"sketch__controller": "genius"}, "veilsum.sketch.controller", "adapt_norm"),
         ({"stage-seconds": 0.0}, "veilsum.stage_seconds", "greater than 0"),
+        ({"lifetime-seconds": 700_000}, "veilsum.lifetime_seconds", "less than or equal to 604800"),
+        ({"lifetime-seconds": -1}, "veilsum.lifetime_seconds", "greater than or equal to 0"),
+        ({"cohort__security-bits": 0}, "veilsum.cohort.security_bits", "greater than or equal"),
     ],
 )
 def test_a_bad_key_is_named_with_what_is_valid(changes, key, text):
@@ -88,6 +91,21 @@ def test_figures_that_do_not_fit_together_are_named():
     settings = read_settings(config(sketch__controller="adapt_progress", **gammas))
     with pytest.raises(ConfigurationError, match=r"veilsum\.sketch: gamma_high must be"):
         settings.controller()
+
+
+def test_rounds_live_a_day_unless_told_otherwise():
+    assert read_settings(config()).plan().lifetime_seconds == 86_400
+    assert read_settings(config(**{"lifetime-seconds": 0})).plan().lifetime_seconds == 0
+    settings = read_settings(config(**{"lifetime-seconds": 7200, "cohort__security-bits": 88}))
+    assert (settings.plan().lifetime_seconds, settings.plan().ring_bits) == (7200, 88)
+
+
+def test_a_round_lives_as_long_as_its_stages_may_take():
+    waits = {"stage-seconds": 100.0, "training-seconds": 3000.5}
+    assert read_settings(config(**waits, **{"lifetime-seconds": 3501})).plan()
+    settings = read_settings(config(**waits, **{"lifetime-seconds": 3500}))
+    with pytest.raises(ConfigurationError, match=r"veilsum\.lifetime_seconds: .* at least 3501"):
+        settings.plan()
 
 
 def test_an_empty_string_is_a_key_left_out():
@@ -202,6 +220,8 @@ def test_rules_survive_being_written(tmp_path):
         clip_l2=2.5,
         minimum_survivors=4,
         tolerated_colluders=0,
+        security_bits=88,
+        lifetime_seconds=7200,
         dimension=650,
         allow_semi_honest=True,
         other_messages="refuse",
