@@ -183,16 +183,17 @@ class RoundClient:
         identity: our signing key.
         registry: identity keys of all clients that may be in a cohort.
         policy: what we insist on.
-        history: what we have done before. Pass the same object to every round of an identity: a
-            fresh one, the default, remembers nothing and is right for a single round only; where
-            rounds are not equal it alone keeps the goal, so there is no default.
+        history: what we have done before, counted against the policy's goal. Pass the same object
+            to every round of an identity: a fresh one, the default, remembers nothing and is right
+            for a single round only; where rounds are not equal it alone keeps the goal, so there is
+            no default.
         rand: source of secrets; leave it alone except to simulate the same round twice.
         clock: tells unix seconds. With it the client leaves a round that has expired, at whatever
             stage, for good; without it no round ever does.
 
     Raises:
-        ParameterError: rounds are not equal, and the history does not count against the goal; or
-            the policy wants rounds that expire, and there is no clock.
+        ParameterError: the policy has a goal, and the history does not count against that very one;
+            or the policy wants rounds that expire, and there is no clock.
     """
 
     def __init__(
@@ -206,15 +207,21 @@ class RoundClient:
     ) -> None:
         if policy.largest_lifetime_seconds is not None and clock is None:
             raise ParameterError("clock", None, "one: the policy wants rounds that expire")
-        uncounted = history is None or history.goal != policy.goal
-        if policy.goal is not None and not policy.equal_rounds and uncounted:
-            raise ParameterError("history", "none with the policy's goal", "one that counts for it")
+        if history is None and (policy.goal is None or policy.equal_rounds):
+            history = ClientHistory(policy.goal)
+        # A policy looks at one round at a time: without a count its goal would bound nothing.
+        if history is None or policy.goal not in (None, history.goal):
+            raise ParameterError(
+                "history",
+                "none" if history is None else f"one that counts against {history.goal}",
+                f"one that counts against the policy's goal, {policy.goal}",
+            )
         self._rand = rand
         self._clock = clock
         self._identity = identity
         self._registry = registry
         self._policy = policy
-        self._history = history or ClientHistory(policy.goal)
+        self._history = history
         self._joined_round: tuple[ClientSession, Pipeline, RoundSetup] | None = None
 
     def join(self, announcement: bytes, model_digest: bytes) -> bytes:

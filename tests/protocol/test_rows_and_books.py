@@ -19,6 +19,7 @@ from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.parameters import MAX_SKETCH_ROWS
 from protocol.setup import RoundSetup
+from protocol.stored_history import StoredHistory
 from secagg import ParameterError
 from sketch import SketchKind, SketchSpec
 
@@ -82,6 +83,48 @@ class TestUnequalRounds:
     def test_equal_rounds_need_no_history(self, identities, registry):
         policy = dataclasses.replace(self.POLICY, equal_rounds=True)
         RoundClient(identities[0], registry, policy)
+
+
+class TestUncountedGoal:
+    """A goal that nothing counts against bounds nothing, however alike the rounds are."""
+
+    POLICY = dataclasses.replace(TestUnequalRounds.POLICY, equal_rounds=True)
+
+    @pytest.mark.parametrize("equal", [True, False])
+    @pytest.mark.parametrize(
+        "other",
+        [
+            None,
+            dataclasses.replace(GOAL, epsilon=50.0),
+            dataclasses.replace(GOAL, delta=1e-7),
+            dataclasses.replace(GOAL, rounds=3),
+        ],
+        ids=["none", "epsilon", "delta", "rounds"],
+    )
+    def test_every_history_without_that_very_goal_is_refused(
+        self, identities, registry, tmp_path, other, equal
+    ):
+        policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
+
+        class Custom(ClientHistory):
+            def __bool__(self):
+                # What a history says about itself must not make it look like none.
+                return False
+
+        with StoredHistory(tmp_path, other) as stored:
+            for history in (ClientHistory(other), stored, Custom(other)):
+                with pytest.raises(ParameterError, match="history = .*epsilon=5.0") as caught:
+                    RoundClient(identities[0], registry, policy, history)
+                assert caught.value.argument == "history"
+
+    def test_a_history_with_the_goal_is_taken_and_a_policy_without_one_asks_for_none(
+        self, identities, registry, tmp_path
+    ):
+        with StoredHistory(tmp_path, dataclasses.replace(GOAL)) as stored:
+            RoundClient(identities[0], registry, self.POLICY, stored)
+        without = ClientPolicy(minimum_noise_multiplier=0.0)
+        for history in (None, ClientHistory(), ClientHistory(GOAL)):
+            RoundClient(identities[0], registry, without, history)
 
 
 class TestOverlap:
