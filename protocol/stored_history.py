@@ -42,7 +42,7 @@ class StoredHistory(ClientHistory):
     def __init__(self, folder: Path, goal: PrivacyGoal | None = None) -> None:
         super().__init__(goal)
         _make_durably(folder)
-        self._folder, self._process = folder, os.getpid()
+        self._folder = folder
         # A line without an end was being written when the host died: it was never acted upon.
         self._ledger = Ledger.open(folder / "charges.jsonl", recover=True)
         self._is_open = True
@@ -69,23 +69,19 @@ class StoredHistory(ClientHistory):
         self.close()
 
     def _enter(self, session_id: bytes, round_number: int) -> bool:
-        self._check_ours()
+        self._check_open()
         number = round_number.to_bytes(8, "little")
         return self._marks.consume(hashlib.sha256(session_id + number).digest()[:_MARK_BYTES])
 
     def _pay(self, event: Event, setup: RoundSetup) -> None:
-        self._check_ours()
+        self._check_open()
         session, number = setup.context.session_id.hex(), setup.context.round_number
         goal = goal_entry(self.goal) if self.goal else None
         self._ledger.append(event, {"session": session, "round": number, "goal": goal})
 
-    def _check_ours(self) -> None:
-        """A forked process has our lock, and a count that does not see what we go on to spend."""
-        if not self._is_open or self._process != os.getpid():
-            raise LedgerError(
-                f"the history in {self._folder} is closed, or was opened before this process was "
-                "forked: every process opens it for itself"
-            )
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise LedgerError(f"the history in {self._folder} is closed")
 
 
 def _make_durably(folder: Path) -> None:

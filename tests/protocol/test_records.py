@@ -11,6 +11,7 @@ from dp import (
     BinomialRelease,
     BudgetExceededError,
     DominationAccountant,
+    LedgerError,
     UnsupportedEventError,
 )
 from dp.ledger import MAX_LINE_BYTES
@@ -173,7 +174,7 @@ class TestCharge:
         one, two = (Records(ledger, GOAL) for _ in range(2))
         first, second = one.prepare(setup, 0, None), two.prepare(setup, 1, None)
         first(range(6))
-        with pytest.raises(LocalProtocolError, match="another run"):
+        with pytest.raises(LedgerError, match="another run"):
             second(range(6))
         assert len(ledger.entries()) == 1
         two.prepare(setup, 1, None)(range(6))

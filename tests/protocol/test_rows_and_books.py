@@ -113,7 +113,7 @@ class TestUncountedGoal:
 
         with StoredHistory(tmp_path, other) as stored:
             for history in (ClientHistory(other), stored, Custom(other)):
-                with pytest.raises(ParameterError, match="history = .*epsilon=5.0") as caught:
+                with pytest.raises(ParameterError, match=r"history = .*epsilon=5\.0") as caught:
                     RoundClient(identities[0], registry, policy, history)
                 assert caught.value.argument == "history"
 
