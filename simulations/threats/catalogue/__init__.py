@@ -8,6 +8,7 @@ from simulations.threats.catalogue import (
     aborts,
     capacity,
     cohorts,
+    goals,
     inversion,
     keys,
     lies,
@@ -18,6 +19,7 @@ from simulations.threats.catalogue import (
     parameters,
     replays,
     rings,
+    shared_books,
     thresholds,
     uploads,
     views,
@@ -31,6 +33,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
             for topic in (
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
                 *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
+                *(goals, shared_books),
             )
             for attack in topic.ATTACKS
         ),
