@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gc
+import os
+import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from dp import NonFiniteUpdateError
+from dp import LedgerError, NonFiniteUpdateError
 from protocol import setup as setups
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal
@@ -172,6 +175,36 @@ class TestOverlap:
 
         with ThreadPoolExecutor(4) as pool:
             assert sum(pool.map(answer, range(4))) == 1
+
+
+class TestForksAndCopies:
+    """Two counts of one budget would each see half of what is spent."""
+
+    @pytest.mark.parametrize("goal", [None, dataclasses.replace(GOAL, epsilon=50.0)])
+    def test_a_forked_process_answers_charges_and_reports_nothing(
+        self, make_setup, monkeypatch, goal
+    ):
+        history, setup = ClientHistory(goal), make_setup(coins=20_000)
+        ours = os.getpid()
+        # As in a fork: another process, and a lock that somebody who is not there may hold.
+        with history._lock, ThreadPoolExecutor(1) as pool:
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            for use in (
+                lambda: history.answer(setup),
+                lambda: history.charge(setup),
+                lambda: history.epsilon,
+            ):
+                with pytest.raises(LedgerError, match="forked"):
+                    pool.submit(use).result(60)
+            monkeypatch.undo()
+        history.answer(setup)
+
+    def test_a_copy_would_count_by_itself(self, tmp_path):
+        with StoredHistory(tmp_path, GOAL) as stored:
+            for history in (ClientHistory(GOAL), stored):
+                for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with pytest.raises(TypeError, match="neither copied nor pickled"):
+                        copying(history)
 
 
 class TestSharedReading:

@@ -277,12 +277,17 @@ def race_for_a_session(session: type[SlowSession], seed: int) -> Race:
 # -- all three --------------------------------------------------------------------------------
 
 
-def shared_books(effort: Effort, seed: int) -> Findings:
-    """A28: see the module."""
+def two_rounds(seed: int) -> tuple[list[RoundSetup], PrivacyGoal]:
+    """Two rounds, and a goal that is more than enough for one and not quite for both."""
     identities = identities_of(seed, COHORT)
     setups = [announced_round(identities, bytes(32), COINS, seed, number) for number in range(2)]
-    # Not quite enough for both of them, and more than enough for one.
-    goal = PrivacyGoal(0.9 * epsilon_of_rounds(setups[0], PrivacyGoal(1.0, DELTA, 2)), DELTA, 2)
+    both = epsilon_of_rounds(setups[0], PrivacyGoal(1.0, DELTA, 2))
+    return setups, PrivacyGoal(0.9 * both, DELTA, 2)
+
+
+def shared_books(effort: Effort, seed: int) -> Findings:
+    """A28: see the module."""
+    setups, goal = two_rounds(seed)
     real = {
         "ledger": race_for_a_ledger(SlowLedger, Records, setups, goal),
         "history": race_for_a_history(SlowHistory, setups, goal),
