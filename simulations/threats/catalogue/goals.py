@@ -39,7 +39,7 @@ def _on_disk(stack: ExitStack, goal: PrivacyGoal | None) -> ClientHistory:
 
 
 def _larger(goal: PrivacyGoal) -> PrivacyGoal:
-    return PrivacyGoal(100.0 * goal.epsilon, goal.delta, goal.rounds)
+    return PrivacyGoal(100.0 * goal.epsilon, goal.delta, 100 * goal.rounds)
 
 
 UNCOUNTED: Final[dict[str, HistoryMaker]] = {
