@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,8 @@ from secagg.graph_parameters import SECURITY_BITS
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.keys import os_random
 from secagg.shamir import Rand
-from secagg.storage import ConsumedTokens, StoredStateError
+from secagg.storage import StateKeys, StoredStateError
+from secagg.storage import discard as discard_session
 from secagg.storage import resume as resume_session
 from secagg.storage import suspend as suspend_session
 from secagg.transitions import ClientPhase
@@ -299,21 +301,24 @@ class RoundClient:
         if self._joined_round is not None:
             self._joined_round[0].abort()
 
-    def suspend(self) -> bytes:
+    def suspend(self, keys: StateKeys) -> bytes:
         """Take the round out of this object, for a host that restarts between messages.
 
-        What is stored holds secrets, sealed under a key that follows from our identity; `resume`
-        goes on from it, once. This object is of no use afterwards.
+        What is stored holds secrets, sealed under our identity and a key of its own; `resume` goes
+        on from it, once, and destroys that key. This object is of no use afterwards.
+
+        Args:
+            keys: where the host keeps the keys of stored rounds; see `secagg.storage`.
 
         Raises:
             LocalProtocolError: no round was joined, or it is over.
         """
         session, _, setup = self._joined()
         digest = setup.parameters.model_digest
-        stored = (_STORED_VERSION, setup.announce(), digest, suspend_session(session))
+        stored = (_STORED_VERSION, setup.announce(), digest, suspend_session(session, keys))
         return msgspec.msgpack.encode(stored)
 
-    def resume(self, stored: bytes, consumed: ConsumedTokens) -> None:
+    def resume(self, stored: bytes, keys: StateKeys) -> None:
         """Go on with a round that was suspended. The history is that of this object.
 
         The round was held against the policy when it was joined, and no parameter of it can have
@@ -321,7 +326,7 @@ class RoundClient:
 
         Args:
             stored: what `suspend` returned.
-            consumed: the host's memory of what was resumed; see `secagg.storage`.
+            keys: those that it was suspended with.
 
         Raises:
             LocalProtocolError: this object has a round already.
@@ -336,10 +341,19 @@ class RoundClient:
             raise StoredStateError("a stored round is that of another client")
         index = context.cohort.index(self._identity.public)
         # The announcement is not sealed; the context hash, which it has to give, is in the seal.
-        session = resume_session(sealed, context, index, self._identity, consumed, self._rand)
+        session = resume_session(sealed, context, index, self._identity, keys, self._rand)
         # Only now: what was stored is used up first, expired or not.
         self._leave_if_over(session, setup)
         self._joined_round = session, Pipeline(setup), setup
+
+    @staticmethod
+    def discard(stored: bytes, keys: StateKeys) -> None:
+        """Give up a stored round that will not be resumed: nobody can open it any more.
+
+        What `suspend` has not made has no key, and nothing happens.
+        """
+        with suppress(StoredStateError):
+            discard_session(_stored_parts(stored)[2], keys)
 
     def _leave_if_over(self, session: ClientSession, setup: RoundSetup) -> None:
         try:
@@ -382,12 +396,21 @@ class RoundClient:
         return self._joined_round
 
 
-def _stored_round(stored: bytes) -> tuple[RoundSetup, bytes]:
-    """The public setup and the sealed session of a stored round."""
+def _stored_parts(stored: bytes) -> tuple[bytes, bytes, bytes]:
+    """Announcement, model digest and sealed session of a stored round."""
     try:
         version, announcement, digest, sealed = msgspec.msgpack.decode(stored, type=_Stored)
-        if version != _STORED_VERSION:
-            raise StoredStateError("a stored round has an unknown version")
+    except msgspec.MsgspecError as error:
+        raise StoredStateError(f"a stored round is damaged: {error}") from None
+    if version != _STORED_VERSION:
+        raise StoredStateError("a stored round has an unknown version")
+    return announcement, digest, sealed
+
+
+def _stored_round(stored: bytes) -> tuple[RoundSetup, bytes]:
+    """The public setup and the sealed session of a stored round."""
+    announcement, digest, sealed = _stored_parts(stored)
+    try:
         return RoundSetup.from_announcement(announcement, digest), sealed
-    except (msgspec.MsgspecError, RemoteProtocolError, ParameterError) as error:
+    except (RemoteProtocolError, ParameterError) as error:
         raise StoredStateError(f"a stored round is damaged: {error}") from None

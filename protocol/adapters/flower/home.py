@@ -3,7 +3,7 @@
     identity.key    64 hex digits, readable by its owner only
     registry.txt    a line of 64 hex digits for each client that may be in a cohort
     policy.toml     what this client insists on: see `ClientRules`
-    state/          rounds answered, charges, states resumed
+    state/          rounds answered, charges, keys of stored rounds
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
 in a simulation, where one program plays everybody, it follows from the run's configuration: then
@@ -106,10 +106,10 @@ class ClientHome:
         with _files(self.folder / STATE), StoredHistory(self.folder / STATE, policy.goal) as opened:
             yield opened
 
-    def resumed(self) -> TokenFolder:
-        """Which stored rounds we have gone on with."""
+    def round_keys(self) -> TokenFolder:
+        """The keys of rounds that are stored between two messages."""
         with _files(self.folder / STATE):
-            return TokenFolder(self.folder / STATE / "resumed")
+            return TokenFolder(self.folder / STATE / "keys")
 
 
 def home_of(context: Context) -> ClientHome:
