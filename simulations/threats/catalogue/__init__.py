@@ -16,6 +16,7 @@ from simulations.threats.catalogue import (
     membership,
     noise,
     noise_seeds,
+    old_copies,
     parameters,
     replays,
     rings,
@@ -33,7 +34,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
             for topic in (
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
                 *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
-                *(goals, shared_books),
+                *(goals, old_copies, shared_books),
             )
             for attack in topic.ATTACKS
         ),

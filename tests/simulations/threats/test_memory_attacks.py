@@ -7,10 +7,11 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 from dp import Ledger
-from protocol import ClientHistory, RoundClient
+from protocol import ClientHistory, RoundClient, StoredHistory
 from protocol.records import Records
-from secagg import ClientSession
-from simulations.threats.catalogue import goals, shared_books
+from secagg import ClientSession, storage
+from secagg.storage import TokenFolder
+from simulations.threats.catalogue import goals, old_copies, shared_books
 from simulations.threats.catalogue.base import Effort
 
 SEED = 1
@@ -96,3 +97,34 @@ class TestSharedBooks:
         setups, goal = shared_books.two_rounds(SEED)
         found = shared_books.race_for_a_ledger(shared_books.SlowLedger, Records, setups, goal)
         assert found.is_lost and not found.is_readable
+
+
+class TestOldCopies:
+    """A30."""
+
+    def test_every_change_of_a_history_is_refused(self, quick_check):
+        check = quick_check("A30")
+        told = check.with_defence["refused_with"]
+        assert told.count("LedgerError") == len(old_copies.CHANGES) and "PolicyError" not in told
+        assert check.with_defence["uploads_opened"] == 0
+        assert check.with_defence["uploads_recorded"] > 0
+        assert check.without_defence["histories_let_through"] == len(old_copies.CHANGES)
+
+    def test_a_key_that_follows_from_the_identity(self, monkeypatch):
+        cipher = storage._cipher
+        monkeypatch.setattr(
+            storage, "_cipher", lambda *parts: cipher(*parts[:-1], bytes(storage.STATE_KEY_BYTES))
+        )
+        found = old_copies.old_copies(Effort.QUICK, SEED).real
+        assert found["succeeded"] and found["uploads_opened"] == found["uploads_recorded"]
+
+    def test_keys_that_are_marked_and_not_destroyed(self, monkeypatch):
+        monkeypatch.setattr(TokenFolder, "consume", lambda self, token: True)
+        found = old_copies.old_copies(Effort.QUICK, SEED).real
+        assert found["succeeded"] and found["uploads_opened"] == found["uploads_recorded"]
+
+    def test_marks_and_charges_that_nobody_compares(self, monkeypatch):
+        monkeypatch.setattr(StoredHistory, "_check_marks", lambda self: None)
+        found = old_copies.old_copies(Effort.QUICK, SEED).real
+        assert found["succeeded"]
+        assert found["histories_let_through"] == len(old_copies.CHANGES)
