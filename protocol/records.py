@@ -8,6 +8,9 @@ round that ends before its charge releases nothing and costs nothing. A round th
 paid in full: whoever deviates may know its sum already. So the books may over-count, never
 under-count.
 
+Rounds may overlap in threads: looking at the budget and writing to the ledger are then two steps of
+one, because a round that was looked at before another was written is refused.
+
 Every entry repeats the goal of its run. The part of delta set aside for failures must be fixed
 before the first release, so a ledger is continued with its own goal or not at all.
 """
@@ -17,8 +20,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
@@ -60,7 +65,16 @@ class Records:
         self._budget = Budget(goal.epsilon, goal.delta)
         self._accounts = ClientAccounts(goal.reserve)
         self._seen = 0
+        # Whoever takes in, checks or charges must find the accounts as the ledger has them.
+        self._lock = Lock()
         self._take_in()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With no other thread in these books; `LedgerError` in a forked process."""
+        self._ledger.require_own_process()
+        with self._lock:
+            yield
 
     def _take_in(self) -> None:
         """Charge what others have written to the ledger since it was last read."""
@@ -76,10 +90,10 @@ class Records:
             BudgetExceededError: with the fewest survivors, somebody would exceed the budget.
             ParameterError: the notes are not remarks, or too long, or another run with another goal
                 has written to the ledger, or the ring fails more often than the goal allows.
+            LedgerError: the ledger was opened before this process was forked.
             UnsupportedEventError: the round has no theorem.
         """
         require_safe_ring(setup.context, self._goal)
-        self._take_in()
         labels = [label(key) for key in setup.context.cohort]
         metadata = {
             "notes": checked_notes(notes or {}),
@@ -91,29 +105,38 @@ class Records:
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
         }
-        paid = self._paid(metadata)
-        if paid is None:
-            worst_case = setup.events(setup.context.minimum_survivors).server
-            self._accounts.check(labels, worst_case, self._budget)
-        # The most coins are those that an outsider does not know, with nobody lost.
-        self._accounts.require_theorem(setup.events(setup.context.size).outsider)
-        return Charge(self, setup, labels, metadata, paid)
+        with self._alone():
+            # Read first: whatever comes after it keeps the charge from being written.
+            head = self._ledger.head
+            self._take_in()
+            paid = self._paid(metadata)
+            if paid is None:
+                worst_case = setup.events(setup.context.minimum_survivors).server
+                self._accounts.check(labels, worst_case, self._budget)
+            # The most coins are those that an outsider does not know, with nobody lost.
+            self._accounts.require_theorem(setup.events(setup.context.size).outsider)
+        return Charge(self, setup, labels, metadata, head, paid)
 
     def write(
-        self, events: RoundEvents, labels: Sequence[str], metadata: Mapping[str, Any]
+        self,
+        events: RoundEvents,
+        labels: Sequence[str],
+        metadata: Mapping[str, Any],
+        checked_head: str,
     ) -> None:
         """Write an event to the ledger, then to the accounts.
 
+        Args:
+            checked_head: of the ledger, when the budget was checked.
+
         Raises:
-            LedgerError: it could not be made durable.
-            LocalProtocolError: somebody else has written to the ledger since the budget was
-                checked, so that the check holds no longer.
+            LedgerError: it could not be made durable, or another round was written to the ledger
+                since the budget was checked, so that the check holds no longer.
         """
-        if len(self._ledger.entries()) != self._seen:
-            raise LocalProtocolError("another run has written to the ledger during this round")
-        self._ledger.append(events.server, metadata)
-        self._seen += 1
-        self._accounts.record(labels, events)
+        with self._alone():
+            self._ledger.append(events.server, metadata, checked_head)
+            self._seen += 1
+            self._accounts.record(labels, events)
 
     def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
         """The entry for this very sum among the last ones: the run was interrupted after it."""
@@ -129,8 +152,9 @@ class Records:
         Args:
             colluders: that every round tolerated.
         """
-        self._take_in()
-        return self._accounts.epsilons(self._goal.delta, colluders)
+        with self._alone():
+            self._take_in()
+            return self._accounts.epsilons(self._goal.delta, colluders)
 
 
 class Charge:
@@ -149,8 +173,10 @@ class Charge:
         setup: RoundSetup,
         labels: Sequence[str],
         metadata: Mapping[str, Any],
+        checked_head: str,
         paid: Entry | None = None,
     ) -> None:
+        self._checked_head = checked_head
         self._paid = paid
         self._records = records
         self._setup = setup
@@ -165,8 +191,9 @@ class Charge:
             survivors: indices in the cohort, in ascending order.
 
         Raises:
-            LedgerError: it could not be made durable; the round must end here.
-            LocalProtocolError: a second call, too few survivors, or another run on this ledger.
+            LedgerError: it could not be made durable, or another round was written to this ledger
+                meanwhile; the round must end here.
+            LocalProtocolError: a second call, or too few survivors.
         """
         if self._survivors is not None:
             raise LocalProtocolError("this round has been charged already")
@@ -187,7 +214,8 @@ class Charge:
                 )
             self._survivors = tuple(survivors)
             return
-        self._records.write(events, self._labels, {**self._metadata, **of_this_sum})
+        metadata = {**self._metadata, **of_this_sum}
+        self._records.write(events, self._labels, metadata, self._checked_head)
         self._survivors = tuple(survivors)
 
     def settle(self, survivors: Sequence[int]) -> None:

@@ -62,6 +62,19 @@ def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
     )
 
 
+def own_coins(coins: int, schedule: CoinSchedule | None) -> int:
+    """Coins of one client that hide it even if all its peers are the server's.
+
+    Peers hold the shares of every seed that may have to go, whether it goes or not: all of them
+    together open these batches. Batch 0 alone has a seed that was never shared.
+
+    Args:
+        coins: of one client.
+        schedule: the batches that they come in; None if none can be taken off.
+    """
+    return coins if schedule is None else schedule.batches[0]
+
+
 @dataclass(frozen=True, slots=True)
 class RoundEvents:
     """What one sum releases, as each adversary meets it; none of them gains from sampling.
@@ -119,6 +132,11 @@ class RoundSetup:
         if self.schedule is None:
             return self.parameters.coins
         return self.schedule.kept_coins(self.context.size - survivors)
+
+    @property
+    def own_coins(self) -> int:
+        """Coins of one client that no peer can open: see `own_coins`."""
+        return own_coins(self.parameters.coins, self.schedule)
 
     def _check_survivors(self) -> None:
         """The noise must be enough for the smallest sum that may be released."""

@@ -35,7 +35,8 @@ class TrainingPlan:
             server.
         cohort: n, clients invited to each round; fixed, so that noise does not depend on it.
         tolerated_dropouts: clients that may vanish from a round without the noise falling short.
-        tolerated_colluders: clients that may work for the server.
+        tolerated_colluders: clients of a cohort that may work for the server. Whoever cannot trust
+            the server to draw cohorts at random counts those of all clients there are.
         clip_l2: C, in the units of an update.
         mode: what the server is trusted with.
         degree: k of a sparse graph, 0 for the complete one; left out together with the threshold,
@@ -243,7 +244,8 @@ class TrainingPlan:
             minimum_noise_multiplier=self.goal.noise_multiplier,
             goal=self.goal,
             minimum_survivors=self.minimum_survivors,
-            minimum_colluders=self.tolerated_colluders,
+            largest_cohort=self.cohort,
+            registry_colluders=self.tolerated_colluders,
             largest_clip_l2=self.clip_l2,
             dimension=dimension,
             allow_semi_honest=self.mode is Mode.SEMI_HONEST,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -11,6 +14,8 @@ from dp import (
     BinomialRelease,
     BudgetExceededError,
     DominationAccountant,
+    Ledger,
+    LedgerError,
     UnsupportedEventError,
 )
 from dp.ledger import MAX_LINE_BYTES
@@ -173,11 +178,59 @@ class TestCharge:
         one, two = (Records(ledger, GOAL) for _ in range(2))
         first, second = one.prepare(setup, 0, None), two.prepare(setup, 1, None)
         first(range(6))
-        with pytest.raises(LocalProtocolError, match="another run"):
+        with pytest.raises(LedgerError, match="another run"):
             second(range(6))
         assert len(ledger.entries()) == 1
         two.prepare(setup, 1, None)(range(6))
         assert two.epsilons(1) == one.epsilons(1) == Records(ledger, GOAL).epsilons(1)
+
+    def test_two_rounds_of_one_run_that_overlap_do_not_both_fit_into_a_goal_for_one(
+        self, ledger, setup
+    ):
+        """Each was looked at before the other was written."""
+        one = Records(ledger, GOAL)
+        first, second = (one.prepare(setup, number, None) for number in range(2))
+        first(range(6))
+        spent = one.epsilons(1)
+        with pytest.raises(LedgerError, match="another run"):
+            second(range(6))
+        assert one.epsilons(1) == spent == Records(ledger, GOAL).epsilons(1)
+
+    def test_books_are_read_while_a_charge_is_being_written(self, ledger, setup, monkeypatch):
+        """A reader waits: it finds the charge in ledger and accounts, or in neither."""
+        records = Records(ledger, GOAL)
+        charge, before = records.prepare(setup, 0, None), records.epsilons(1)
+        append, reading = Ledger.append, []
+
+        def append_and_look(self, *arguments):
+            entry = append(self, *arguments)
+            reading.append(pool.submit(records.epsilons, 1))
+            with suppress(TimeoutError):
+                # Without a lock it would be done now, and the charge be counted twice.
+                reading[0].result(0.3)
+            return entry
+
+        monkeypatch.setattr(Ledger, "append", append_and_look)
+        with ThreadPoolExecutor(1) as pool:
+            charge(range(6))
+        replayed = Records(ledger, GOAL).epsilons(1)
+        assert reading[0].result() == records.epsilons(1) == replayed != before
+
+    def test_a_forked_process_keeps_no_books(self, ledger, setup, monkeypatch):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+        ours = os.getpid()
+        with records._lock, ThreadPoolExecutor(1) as pool:
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            for use in (
+                lambda: records.prepare(setup, 1, None),
+                lambda: charge(range(6)),
+                lambda: records.epsilons(1),
+            ):
+                with pytest.raises(LedgerError, match="forked"):
+                    pool.submit(use).result(60)
+            monkeypatch.undo()
+        charge(range(6))
 
     def test_a_replay_knows_what_every_adversary_met(self, ledger, setup):
         records = Records(ledger, GOAL)

@@ -78,7 +78,7 @@ class Elsewhere:
             self.errors[index] = error
         assert remote.is_over == (error is not None or client.phase is ClientPhase.FINISHED)
         if not remote.is_over:
-            self.stored[index] = client.suspend()
+            self.stored[index] = client.suspend(self.tokens[index])
         return answer
 
 

@@ -93,15 +93,17 @@ def _answer(
         client = RoundClient(home.identity, home.registry, policy, history, clock=Clock().unix)
         stored = _take_stored(context)
         if request.step is Step.ADVERTISE:
+            # A round that was not finished never will be.
+            RoundClient.discard(stored, home.round_keys())
             digest = request.digest
         else:
-            client.resume(stored, home.resumed())
+            client.resume(stored, home.round_keys())
             digest = client.setup.parameters.model_digest
         update = partial(_update, message, context, call_next)
         remote = RemoteClient(client, digest, update)
         reply = remote.answer(request.payload)
         if not remote.is_over:
-            context.state[KEY] = ConfigRecord({"stored": client.suspend()})
+            context.state[KEY] = ConfigRecord({"stored": client.suspend(home.round_keys())})
     return reply
 
 

@@ -29,6 +29,7 @@ def rules_of(plan: TrainingPlan) -> ClientRules:
         tolerated_colluders=plan.tolerated_colluders,
         security_bits=plan.ring_bits,
         lifetime_seconds=plan.lifetime_seconds or None,
+        largest_cohort=plan.cohort,
         allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
     )
 

@@ -3,7 +3,7 @@
     identity.key    64 hex digits, readable by its owner only
     registry.txt    a line of 64 hex digits for each client that may be in a cohort
     policy.toml     what this client insists on: see `ClientRules`
-    state/          rounds answered, charges, states resumed
+    state/          rounds answered, charges, keys of stored rounds
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
 in a simulation, where one program plays everybody, it follows from the run's configuration: then
@@ -30,6 +30,7 @@ from protocol.config import Section, load
 from protocol.errors import ConfigurationError
 from protocol.stored_history import StoredHistory
 from secagg import Identity
+from secagg.context import MAX_COHORT
 from secagg.graph_parameters import SECURITY_BITS
 from secagg.keys import KEY_BYTES
 from secagg.storage import TokenFolder
@@ -47,7 +48,14 @@ class ClientRules(Section):
     rounds: int = Field(ge=1, description="that this client may ever take part in")
     clip_l2: float = Field(gt=0, description="largest clip bound")
     minimum_survivors: int = Field(ge=2, description="smallest sum it will be part of")
-    tolerated_colluders: int = Field(ge=0, description="that noise and thresholds must allow for")
+    tolerated_colluders: int = Field(
+        ge=0, description="of all in the registry: any cohort's noise and thresholds allow for all"
+    )
+    smallest_cohort: int = Field(default=2, ge=2, le=MAX_COHORT, description="fewest in a round")
+    largest_cohort: int = Field(default=MAX_COHORT, ge=2, le=MAX_COHORT, description="most of them")
+    own_noise_multiplier: float = Field(
+        default=0.0, ge=0, description="least noise of its own, over what one client can change"
+    )
     dimension: int | None = Field(default=None, ge=1, description="length of an update; any if out")
     security_bits: int = Field(
         default=SECURITY_BITS, ge=1, description="fewest of a sparse graph that it will be part of"
@@ -67,7 +75,10 @@ class ClientRules(Section):
             minimum_noise_multiplier=goal.noise_multiplier,
             goal=goal,
             minimum_survivors=self.minimum_survivors,
-            minimum_colluders=self.tolerated_colluders,
+            smallest_cohort=self.smallest_cohort,
+            largest_cohort=self.largest_cohort,
+            registry_colluders=self.tolerated_colluders,
+            minimum_own_noise_multiplier=self.own_noise_multiplier,
             largest_clip_l2=self.clip_l2,
             dimension=self.dimension,
             minimum_security_bits=self.security_bits,
@@ -106,10 +117,10 @@ class ClientHome:
         with _files(self.folder / STATE), StoredHistory(self.folder / STATE, policy.goal) as opened:
             yield opened
 
-    def resumed(self) -> TokenFolder:
-        """Which stored rounds we have gone on with."""
+    def round_keys(self) -> TokenFolder:
+        """The keys of rounds that are stored between two messages."""
         with _files(self.folder / STATE):
-            return TokenFolder(self.folder / STATE / "resumed")
+            return TokenFolder(self.folder / STATE / "keys")
 
 
 def home_of(context: Context) -> ClientHome:

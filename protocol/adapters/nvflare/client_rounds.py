@@ -54,7 +54,7 @@ class ClientRounds:
         self._policy = site.agreement.policy
         self._train = train
         self._stored = site.client(name) / "round" / "state"
-        self._resumed = TokenFolder(site.client(name) / "round" / "resumed")
+        self._keys = TokenFolder(site.client(name) / "round" / "keys")
         self._history = StoredHistory(site.client(name) / "history", self._policy.goal)
         self._answered: tuple[bytes, bytes] | None = None
 
@@ -86,7 +86,7 @@ class ClientRounds:
             if error is not None:
                 return answer, error
             if not remote.is_over:
-                _write_private(self._stored, client.suspend())
+                _write_private(self._stored, client.suspend(self._keys))
             self._answered = task, answer
         return self._answered[1], None
 
@@ -95,10 +95,10 @@ class ClientRounds:
     ) -> tuple[bytes, Exception | None]:
         if stage is Stage.ADVERTISE:
             # A new round; one that was not finished never will be.
-            self._stored.unlink(missing_ok=True)
+            RoundClient.discard(self._take() or b"", self._keys)
         elif (stored := self._take()) is not None:
             try:
-                client.resume(stored, self._resumed)
+                client.resume(stored, self._keys)
             except (LocalProtocolError, PolicyError) as error:
                 return _refused(error)
         else:

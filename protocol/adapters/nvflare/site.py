@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -40,6 +41,9 @@ class Agreement(Section):
 
     rounds: int = Field(ge=1, description="that a client takes part in, over all jobs")
     dimension: int = Field(ge=1, description="numbers in a model that are averaged")
+    own_noise_multiplier: float = Field(
+        default=0.0, ge=0, description="least noise of a client's own, over what it can change"
+    )
     privacy: Privacy
     cohort: Cohort
     lifetime_seconds: int = Field(
@@ -57,7 +61,8 @@ class Agreement(Section):
     @property
     def policy(self) -> ClientPolicy:
         """What a client that agreed insists on."""
-        return self.plan.client_policy(self.dimension)
+        policy = self.plan.client_policy(self.dimension)
+        return replace(policy, minimum_own_noise_multiplier=self.own_noise_multiplier)
 
 
 class Site:

@@ -8,6 +8,7 @@ from simulations.threats.catalogue import (
     aborts,
     capacity,
     cohorts,
+    goals,
     inversion,
     keys,
     lies,
@@ -15,9 +16,11 @@ from simulations.threats.catalogue import (
     membership,
     noise,
     noise_seeds,
+    old_copies,
     parameters,
     replays,
     rings,
+    shared_books,
     thresholds,
     uploads,
     views,
@@ -31,6 +34,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
             for topic in (
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
                 *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
+                *(goals, old_copies, shared_books),
             )
             for attack in topic.ATTACKS
         ),

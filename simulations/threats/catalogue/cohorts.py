@@ -68,7 +68,7 @@ def _answers(crowd: SybilCohort, policy: ClientPolicy, seed: int) -> dict[str, s
     known = [crowd.victim.public, *public_keys(identities_of(seed, SYBILS, "registered"))]
     pair = SybilCohort.draw(seed, sybils=1)
     everybody = crowd.setup.context.cohort
-    wary = replace(policy, minimum_colluders=SYBILS)
+    wary = replace(policy, registry_colluders=SYBILS)
     return {
         "strangers": _told(crowd.refuses(known, policy)),
         "registered Sybils, a cohort of two": _told(pair.refuses(everybody, policy)),

@@ -191,7 +191,7 @@ def test_the_command_makes_a_network(tmp_path, capsys):
     rules = load(tmp_path / "client-002" / "policy.toml", ClientRules)
     policy = rules.policy()
     assert (rules.epsilon, rules.delta, policy.largest_clip_l2) == (8.0, 1e-6, 0.5)
-    assert policy.minimum_survivors == 2 and policy.minimum_colluders == 1
+    assert policy.minimum_survivors == 2 and policy.registry_colluders == 1
     assert policy.goal.rounds == 5 and not policy.allow_semi_honest
     # Nobody's key is ever written over.
     assert main(provision(tmp_path)) == 1
