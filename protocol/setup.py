@@ -62,6 +62,19 @@ def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
     )
 
 
+def own_coins(coins: int, schedule: CoinSchedule | None) -> int:
+    """Coins of one client that hide it even if all its peers are the server's.
+
+    Peers hold the shares of every seed that may have to go, whether it goes or not: all of them
+    together open these batches. Batch 0 alone has a seed that was never shared.
+
+    Args:
+        coins: of one client.
+        schedule: the batches that they come in; None if none can be taken off.
+    """
+    return coins if schedule is None else schedule.batches[0]
+
+
 @dataclass(frozen=True, slots=True)
 class RoundEvents:
     """What one sum releases, as each adversary meets it; none of them gains from sampling.
@@ -69,7 +82,7 @@ class RoundEvents:
     Attributes:
         server: the coins of the tolerated colluders do not count, because the server knows them.
         outsider: who sees only the result knows no coins.
-        sybil: of a server that made up all other clients, one client's own coins are left.
+        sybil: of a server that made up all other clients, `RoundSetup.own_coins` are left.
 
     Source: docs/accounting.md.
     """
@@ -120,6 +133,11 @@ class RoundSetup:
             return self.parameters.coins
         return self.schedule.kept_coins(self.context.size - survivors)
 
+    @property
+    def own_coins(self) -> int:
+        """Coins of one client that no peer can open: see `own_coins`."""
+        return own_coins(self.parameters.coins, self.schedule)
+
     def _check_survivors(self) -> None:
         """The noise must be enough for the smallest sum that may be released."""
         context, dropouts = self.context, self.parameters.tolerated_dropouts
@@ -148,7 +166,7 @@ class RoundSetup:
         return RoundEvents(
             server=release_event(self.parameters, honest * coins),
             outsider=release_event(self.parameters, survivors * coins),
-            sybil=release_event(self.parameters, coins),
+            sybil=release_event(self.parameters, self.own_coins),
         )
 
     def announce(self) -> bytes:

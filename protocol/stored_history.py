@@ -17,7 +17,7 @@ from typing import Self
 from dp import Event, Ledger, LedgerError
 from protocol.calibration import PrivacyGoal
 from protocol.history import ClientHistory
-from protocol.records import check_goal, goal_entry
+from protocol.records import OWN_COINS, check_goal, goal_entry
 from protocol.setup import RoundSetup
 from secagg.storage import TokenFolder
 
@@ -77,7 +77,8 @@ class StoredHistory(ClientHistory):
         self._check_ours()
         session, number = setup.context.session_id.hex(), setup.context.round_number
         goal = goal_entry(self.goal) if self.goal else None
-        self._ledger.append(event, {"session": session, "round": number, "goal": goal})
+        own = {OWN_COINS: setup.own_coins}
+        self._ledger.append(event, {"session": session, "round": number, "goal": goal, **own})
 
     def _check_ours(self) -> None:
         """A forked process has our lock, and a count that does not see what we go on to spend."""
