@@ -128,13 +128,14 @@ class Records:
         return None
 
     def epsilons(self, colluders: int) -> FourEpsilons:
-        """Spent by the client that spent most, against each adversary, whoever wrote the entries.
+        """Spent by the client that spent most, against each adversary, whoever wrote the entries;
+        with the goal, which is what is guaranteed.
 
         Args:
             colluders: that every round tolerated.
         """
         self._take_in()
-        return self._accounts.epsilons(self._goal.delta, colluders)
+        return self._accounts.epsilons(self._goal.delta, colluders, self._goal.epsilon)
 
 
 class Charge:
