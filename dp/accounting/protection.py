@@ -10,9 +10,9 @@ adversary says nothing. So four are stated together:
 * **sybil**: against a server that made up all other clients. Only the client's own noise counts.
 * **secure aggregation alone**: what hiding single inputs would give without noise: no epsilon.
 
-If what was released decides when to stop, or what is released next, then a figure about the releases
-so far is a reading: it depends on the results, and promises nothing. What is promised at every stop
-is the goal that the run keeps to. See docs/accounting.md, "What a stop may look at".
+If what was released decides when to stop, or what is released next, then a figure about the
+releases so far is a reading: it depends on the results, and promises nothing. What is promised at
+every stop is the goal that the run keeps to. See docs/accounting.md, "What a stop may look at".
 """
 
 from __future__ import annotations
