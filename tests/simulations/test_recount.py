@@ -18,6 +18,7 @@ import tomli_w
 from command_line import run_json
 from dp_accounting.pld import PLDAccountant
 from scipy import stats
+from scipy.special import ndtri
 
 COHORT, LEAST, COLLUDERS, EPSILON, DELTA = 10, 8, 1, 30.0, 1e-5
 CONFIG = {
@@ -65,20 +66,21 @@ def mu(coins, l2, linf, delta0):
     """D2 / sigma_eff: the largest zq(U(x) / (1 - f)) + zq(L(x - k) / (1 - f)), over k, times D2."""
     coins -= coins % 2
     reach = min(coins // 2 + linf, math.ceil(12.0 * math.sqrt(coins / 4.0)) + 2 * linf)
-    x = np.arange(-reach, reach + 1)
+    x = np.arange(-reach - linf, reach + 1)
+    upper = stats.binom.sf(x - 1 + coins // 2, coins, 0.5)
+    lower = stats.binom.cdf(x - 1 + coins // 2, coins, 0.5)
     found = []
     for k in range(1, min(linf, int(l2)) + 1):
-        failure = delta0 * (k / l2) ** 2
-        upper = stats.binom.sf(x - 1 + coins // 2, coins, 0.5) / (1.0 - failure)
-        lower = stats.binom.cdf(x - k - 1 + coins // 2, coins, 0.5) / (1.0 - failure)
-        inside = (upper < 1.0) & (lower < 1.0)
-        found.append(np.max(stats.norm.isf(upper[inside]) + stats.norm.isf(lower[inside])) / k)
+        rest = 1.0 - delta0 * (k / l2) ** 2
+        first, second = upper[k:] / rest, lower[:-k] / rest
+        inside = (first < 1.0) & (second < 1.0)
+        found.append(np.max(-ndtri(first[inside]) - ndtri(second[inside])) / k)
     return l2 * max(found)
 
 
 def epsilon_of(mus, goal):
     """dp-accounting's, at what is left of delta."""
-    accountant = PLDAccountant()
+    accountant = PLDAccountant(value_discretization_interval=1e-3)
     for each in mus:
         accountant.compose(dp_accounting.GaussianDpEvent(1.0 / each))
     return accountant.get_epsilon(goal["delta"] - goal["rounds"] * goal["delta0"])
