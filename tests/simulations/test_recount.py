@@ -83,7 +83,8 @@ def epsilon_of(mus, goal):
     accountant = PLDAccountant(value_discretization_interval=1e-3)
     for each in mus:
         accountant.compose(dp_accounting.GaussianDpEvent(1.0 / each))
-    return accountant.get_epsilon(goal["delta"] - goal["rounds"] * goal["delta0"])
+    aside = goal["rounds"] * (goal["delta0"] + goal["aggregation"])
+    return accountant.get_epsilon(goal["delta"] - aside)
 
 
 def busiest(entries, mus):

@@ -138,7 +138,7 @@ class TestWeakenedProduct:
         assert found["succeeded"]
 
     def test_a_client_without_a_policy(self, monkeypatch):
-        monkeypatch.setattr(ClientPolicy, "check", lambda self, setup: None)
+        monkeypatch.setattr(ClientPolicy, "check", lambda self, setup, **_: None)
         assert cohorts.sybils(Effort.QUICK, SEED).real["succeeded"]
 
     def test_a_charge_for_all_coins_that_stay(self, monkeypatch):
