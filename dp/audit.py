@@ -163,6 +163,20 @@ def flattened(event: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
         yield from flattened(part, depth + 1)
 
 
+def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
+    """Return what an entry released to a server that made up all other clients, as written.
+
+    Such peers hold shares of every seed that may be given up, so nothing hides a client but the
+    coins that the entry calls its own. Where it does not say, nothing does.
+    """
+    simple, own = list(flattened(entry.event)), entry.metadata.get("coins_own")
+    if len(simple) == 1 and simple[0]["tag"] == "binomial" and type(own) is int and own > 0:
+        coins = simple[0].get("coins")
+        if type(coins) is int:
+            return [{**simple[0], "coins": min(own, coins)}]
+    return [{"tag": "non-private"}]
+
+
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:
     """Return epsilon of written events against the server, with the best delta0.
 

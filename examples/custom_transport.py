@@ -204,7 +204,8 @@ def main(folder: Path) -> None:
     print("exit codes of the clients:", *codes)
     print("survivors:", *result.outcome.total.survivors)
     print("mean:", json.dumps(result.release.update.round(6).tolist()))
-    print("epsilon:", result.epsilons.server)
+    print("epsilon:", result.epsilons.guaranteed)
+    print("spent:", result.epsilons.server)
     with StoredHistory(folder / str(KILLED) / "history", PLAN.goal) as history:
         print(f"epsilon in the books of client {KILLED}, which sent nothing:", history.epsilon)
 

@@ -43,6 +43,9 @@ larger cohort is written as a hash, and a replay charges such an entry to everyb
 MAX_NOTES_BYTES = 1 << 16
 """Room for the caller's remarks, so that the rest of an entry always fits as well."""
 
+OWN_COINS = "coins_own"
+"""Where an entry has the coins that hide one client from a server that made up all others."""
+
 _LABEL = re.compile(r"[0-9a-f]{16}")
 
 
@@ -104,6 +107,7 @@ class Records:
             "context": setup.context.hash.hex(),
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
+            OWN_COINS: setup.own_coins,
         }
         with self._alone():
             # Read first: whatever comes after it keeps the charge from being written.
@@ -147,14 +151,15 @@ class Records:
         return None
 
     def epsilons(self, colluders: int) -> FourEpsilons:
-        """Spent by the client that spent most, against each adversary, whoever wrote the entries.
+        """Spent by the client that spent most, against each adversary, whoever wrote the entries;
+        with the goal, which is what is guaranteed.
 
         Args:
             colluders: that every round tolerated.
         """
         with self._alone():
             self._take_in()
-            return self._accounts.epsilons(self._goal.delta, colluders)
+            return self._accounts.epsilons(self._goal.delta, colluders, self._goal.epsilon)
 
 
 class Charge:
@@ -235,21 +240,22 @@ class Charge:
 def replayed_events(entry: Entry) -> RoundEvents:
     """What an entry releases to each adversary; where it does not say, the worst."""
     event, metadata = entry.event, entry.metadata
-    each, survivors = _count(metadata.get("coins_each")), _count(metadata.get("survivors"))
-    if not (each and survivors and isinstance(event, BinomialRelease)):
+    if not isinstance(event, BinomialRelease):
         return RoundEvents(server=event, outsider=event, sybil=NonPrivateRelease())
+    names = ("coins_each", "survivors", OWN_COINS)
+    each, survivors, own = (_count(metadata.get(name)) for name in names)
     # Nobody's figures may claim more noise than the event itself supports.
-    own = min(each, event.coins)
+    everybody = max(event.coins, survivors * min(each, event.coins))
     return RoundEvents(
         server=event,
-        outsider=replace(event, coins=max(event.coins, survivors * own)),
-        sybil=replace(event, coins=own),
+        outsider=replace(event, coins=everybody),
+        sybil=replace(event, coins=min(own, event.coins)) if own else NonPrivateRelease(),
     )
 
 
 def _count(value: object) -> int:
     """A positive count as it stands in an entry, or 0."""
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if type(value) is int and value > 0 else 0
 
 
 def checked_notes(notes: Notes) -> dict[str, str | int | float]:

@@ -82,7 +82,7 @@ class RoundEvents:
     Attributes:
         server: the coins of the tolerated colluders do not count, because the server knows them.
         outsider: who sees only the result knows no coins.
-        sybil: of a server that made up all other clients, one client's own coins are left.
+        sybil: of a server that made up all other clients, `RoundSetup.own_coins` are left.
 
     Source: docs/accounting.md.
     """
@@ -166,7 +166,7 @@ class RoundSetup:
         return RoundEvents(
             server=release_event(self.parameters, honest * coins),
             outsider=release_event(self.parameters, survivors * coins),
-            sybil=release_event(self.parameters, coins),
+            sybil=release_event(self.parameters, self.own_coins),
         )
 
     def announce(self) -> bytes:

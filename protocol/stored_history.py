@@ -24,7 +24,7 @@ from typing import Self
 from dp import Entry, Event, Ledger, LedgerError
 from protocol.calibration import PrivacyGoal
 from protocol.history import ClientHistory
-from protocol.records import check_goal, goal_entry
+from protocol.records import OWN_COINS, check_goal, goal_entry
 from protocol.setup import RoundSetup
 
 _MARK_BYTES = 16
@@ -86,8 +86,14 @@ class StoredHistory(ClientHistory):
         self._check_open()
         session, number = setup.context.session_id, setup.context.round_number
         goal = goal_entry(self.goal) if self.goal else None
+        entry = {
+            "session": session.hex(),
+            "round": number,
+            "goal": goal,
+            OWN_COINS: setup.own_coins,
+        }
         # The mark last: then one that speaks of a charge always has it, wherever we are killed.
-        self._ledger.append(event, {"session": session.hex(), "round": number, "goal": goal})
+        self._ledger.append(event, entry)
         self._marks.charge([_mark_of(session, number)])
 
     def _check_marks(self) -> None:

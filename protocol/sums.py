@@ -83,8 +83,9 @@ class ChargedSums:
         return self._records.epsilons(self._plan.tolerated_colluders)
 
     @property
-    def epsilon(self) -> float:
-        """Of these sums alone, against the server: all that were charged, or had been before."""
+    def spent(self) -> float:
+        """Epsilon of these sums alone, against the server: all that were charged, or had been
+        before. A reading; what is guaranteed is the goal."""
         return self._released.epsilon(self._plan.goal.delta)
 
     def setup(

@@ -43,7 +43,8 @@ class RoundResult:
         setup: the public parameters.
         outcome: survivors and bytes.
         rationale: why the sketch had its size.
-        epsilons: spent so far by the client that spent most, against four adversaries.
+        epsilons: spent so far by the client that spent most, against four adversaries; its
+            `guaranteed` is what holds wherever the rounds stop.
     """
 
     number: int

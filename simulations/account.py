@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from dp.audit import (
     read_ledger,
     release_mu,
     replayed_epsilon,
+    without_peers,
 )
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
@@ -44,6 +45,8 @@ from protocol.records import listed_cohort
 MECHANISMS = ("binomial", "skellam", "discrete_gaussian")
 EVERYBODY = "every client"
 REPLAY_ROUTE = "independent replay: SciPy tails, the definition at every vertex"
+_REPLAY_ROOM = 1.0 + 1e-5
+"""Relative room for a replay, which rounds to the nearest, at the goal itself."""
 LOCAL_ROUTE = "pure epsilons of one client's reports, composed at delta"
 
 
@@ -173,8 +176,9 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
 
     Where entries name their cohort, a client pays for its own rounds only, and the client that
     has spent most is reported. Where they state the goal of the run, delta0, the number of
-    releases and the part for secure aggregation were fixed by it. A ledger of local reports is
-    about any two inputs of a client, all others about zero-out.
+    releases and the part for secure aggregation were fixed by it, and what is guaranteed is the
+    goal: what was spent so far is a reading (docs/accounting.md, "What a stop may look at"). A
+    ledger of local reports is about any two inputs of a client, all others about zero-out.
 
     Raises:
         ConfigurationError: delta is missing or out of range.
@@ -193,17 +197,15 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
     if not local:
         rank = partial(_spent, delta0=goal.get("delta0", chosen / 64.0))
     client, events = _busiest(entries, rank)
-    if local:
-        epsilon = rank(events)
-    elif goal:
-        # Ledgers of earlier versions set nothing aside for secure aggregation.
-        aggregation = goal.get("aggregation", 0.0)
-        epsilon = composed_epsilon(events, chosen, goal["delta0"], goal["rounds"], aggregation)
-    else:
-        epsilon = replayed_epsilon(events, chosen)
+    epsilon = sybil = rank(events)
+    if not local:
+        epsilon = _epsilon(events, goal, chosen)
+        sybil = _epsilon(_busiest(entries, rank, without_peers)[1], goal, chosen)
     return {
         "epsilon": json_number(epsilon),
         "delta": chosen,
+        **({} if local or not goal else {"guaranteed": _guaranteed(events, goal)}),
+        "sybil": json_number(sybil),
         "client": client,
         "releases": len(events),
         "entries": len(entries),
@@ -232,21 +234,46 @@ def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
     first = goals[0] if goals else None
     if not isinstance(first, dict) or any(goal != first for goal in goals):
         return {}
-    delta, delta0, rounds = (first.get(name) for name in ("delta", "delta0", "rounds"))
+    epsilon, rounds = first.get("epsilon"), first.get("rounds")
+    delta, delta0 = first.get("delta"), first.get("delta0")
     if not (isinstance(delta, float) and isinstance(delta0, float) and isinstance(rounds, int)):
         return {}
     aggregation = first.get("aggregation", 0.0)
     if not (isinstance(aggregation, float) and 0.0 <= aggregation < delta):
         return {}
+    if not isinstance(epsilon, int | float):
+        return {}
     return first if 0.0 < delta0 < delta < 1.0 and rounds >= 1 else {}
+
+
+def _epsilon(events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any], delta: float) -> float:
+    """Of a client's releases, with what the goal sets aside for failures if there is one."""
+    if goal:
+        # Ledgers of earlier versions set nothing aside for secure aggregation.
+        aggregation = goal.get("aggregation", 0.0)
+        return composed_epsilon(events, delta, goal["delta0"], goal["rounds"], aggregation)
+    return replayed_epsilon(events, delta)
+
+
+def _guaranteed(events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any]) -> float | str:
+    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it."""
+    spent = _epsilon(events, goal, goal["delta"])
+    return json_number(goal["epsilon"] if spent <= goal["epsilon"] * _REPLAY_ROOM else math.inf)
 
 
 def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
     return {name for entry in entries for name in listed_cohort(entry.metadata) or ()}
 
 
+def _written(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
+    """The releases of an entry, as the server met them."""
+    return list(flattened(entry.event))
+
+
 def _busiest(
-    entries: Sequence[ReplayedEntry], rank: Callable[[Sequence[Mapping[str, Any]]], float]
+    entries: Sequence[ReplayedEntry],
+    rank: Callable[[Sequence[Mapping[str, Any]]], float],
+    releases: Callable[[ReplayedEntry], Sequence[Mapping[str, Any]]] = _written,
 ) -> tuple[str, list[Mapping[str, Any]]]:
     """The client that has spent most, as ``rank`` has it, and what it took part in.
 
@@ -255,7 +282,7 @@ def _busiest(
     mine: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     common: list[Mapping[str, Any]] = []
     for entry in entries:
-        simple = list(flattened(entry.event))
+        simple = releases(entry)
         cohort = listed_cohort(entry.metadata)
         if cohort is None:
             common.extend(simple)
@@ -300,10 +327,11 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
         table.add_row(name, _readable(value), escape(remark))
     local = figures.get("route") == LOCAL_ROUTE
     if "route" in figures:
-        name = "local" if local else "replay"
-        table.add_row(name, _readable(figures["epsilon"]), figures["route"])
+        for name, epsilon, remark in _ledger_rows(figures, local):
+            table.add_row(name, _readable(epsilon), remark)
     console.print(table)
     skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner"}
+    skipped |= {"epsilon", "sybil", "guaranteed"} if "route" in figures else set()
     for name, value in figures.items():
         if name not in skipped:
             console.print(f"{name.replace('_', ' ')}: {_readable(value)}", highlight=False)
@@ -312,6 +340,20 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
         console.print("against everybody who sees the reports: nobody else's noise is counted on")
     else:
         console.print("against the server, which knows the cohort: no amplification by sampling")
+
+
+def _ledger_rows(figures: Mapping[str, Any], local: bool) -> Iterator[tuple[str, object, str]]:
+    """What a ledger adds up to: name, epsilon and remark; the guarantee first, if there is one."""
+    if local:
+        yield "local", figures["epsilon"], figures["route"]
+        return
+    if "guaranteed" in figures:
+        words = "guaranteed against the server, whenever the run stops"
+        yield "goal", figures["guaranteed"], words
+    spent = "spent so far" if "guaranteed" in figures else "no goal: if all was fixed beforehand"
+    yield "replay", figures["epsilon"], f"{spent}; {figures['route']}"
+    words = "against a server that made up all other clients (own noise only)"
+    yield "replay", figures["sybil"], f"{spent}; {words}"
 
 
 def _readable(value: object) -> str:

@@ -102,8 +102,13 @@ class DistributedMeans:
 
     @property
     def epsilon(self) -> float:
-        """Of this estimation's events, against the server with the tolerated colluders."""
-        return self._sums.epsilon
+        """The plan's goal, against the server with the tolerated colluders."""
+        return self._plan.goal.epsilon
+
+    @property
+    def spent(self) -> float:
+        """Of this estimation's events so far, against the same."""
+        return self._sums.spent
 
     def share_left(self, spent: float) -> float:
         """1 - spent: every release draws on one budget."""

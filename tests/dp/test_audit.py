@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from dp.audit import (
     read_ledger,
     release_mu,
     replayed_epsilon,
+    without_peers,
 )
 from dp.budget import replay
 from dp.errors import LedgerError, UnsupportedEventError
@@ -34,6 +36,7 @@ from dp.events import (
 )
 from dp.ledger import Ledger
 from dp.records import encode_event
+from protocol.records import replayed_events
 
 DELTA = 1e-5
 FIRST = BinomialRelease(14272, 16.0, 16, 1000)
@@ -155,6 +158,34 @@ def test_deep_nesting_is_refused() -> None:
         event = {"tag": "composition", "parts": [event]}
     with pytest.raises(LedgerError, match="not an event"):
         list(flattened(event))
+
+
+@pytest.mark.parametrize(
+    ("event", "metadata", "coins"),
+    [
+        (FIRST, {"coins_own": 120}, 120),
+        (FIRST, {"coins_own": 10**9}, FIRST.coins),
+        (FIRST, {}, None),
+        (FIRST, {"coins_own": 0}, None),
+        (FIRST, {"coins_own": -1}, None),
+        (FIRST, {"coins_own": True}, None),
+        (FIRST, {"coins_own": 120.0}, None),
+        (FIRST, {"coins_each": 120}, None),
+        (SECOND, {"coins_own": 120}, None),
+        (THIRD, {"coins_own": 120}, None),
+        (NonPrivateRelease(), {"coins_own": 120}, None),
+    ],
+)
+def test_made_up_peers_leave_what_the_entry_calls_the_clients_own(
+    tmp_path: Path, event: Event, metadata: dict[str, Any], coins: int | None
+) -> None:
+    """Where an entry does not say, they leave nothing; the running books are of one mind."""
+    with Ledger.open(tmp_path / "one.jsonl") as ledger:
+        entry = ledger.append(event, metadata)
+        (read,) = read_ledger(ledger.path)
+    left = NonPrivateRelease() if coins is None else replace(FIRST, coins=coins)
+    assert without_peers(read) == [encode_event(left)]
+    assert replayed_events(entry).sybil == left
 
 
 def _rewritten(line: dict[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -23,6 +24,7 @@ from protocol.calibration import PrivacyGoal
 from protocol.records import (
     LISTED_COHORT,
     MAX_NOTES_BYTES,
+    OWN_COINS,
     Records,
     checked_notes,
     cohort_entry,
@@ -232,22 +234,38 @@ class TestCharge:
             monkeypatch.undo()
         charge(range(6))
 
-    def test_a_replay_knows_what_every_adversary_met(self, ledger, setup):
+    @pytest.mark.parametrize("removable", [False, True])
+    def test_a_replay_knows_what_every_adversary_met(self, ledger, make_setup, removable):
         records = Records(ledger, GOAL)
+        setup = make_setup(coins=40_000, removable=removable)
         records.prepare(setup, 0, None)(range(5))
         assert Records(ledger, GOAL).epsilons(1) == records.epsilons(1)
 
-    @pytest.mark.parametrize("each", [None, 0, -3, "7", 1.0])
-    def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(self, ledger, each):
-        ledger.append(EVENT, {"goal": goal_entry(GOAL), "survivors": 6, "coins_each": each})
+    def test_made_up_peers_open_every_batch_but_one(self, ledger, make_setup):
+        """What is charged for them is the batch that was never shared, however many stay."""
+        setup = make_setup(coins=40_000, removable=True)
+        records = Records(ledger, GOAL)
+        records.prepare(setup, 0, None)(range(5))
+        own = setup.schedule.batches[0]
+        assert own < setup.coins_left(5)
+        assert ledger.entries()[-1].metadata[OWN_COINS] == own
+        alone = replace(setup.events(5).server, coins=own)
+        assert records.epsilons(1).sybil == epsilon_of(GOAL, alone)
+
+    @pytest.mark.parametrize("own", [None, 0, -3, "7", 1.0, True])
+    def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(self, ledger, own):
+        """As all entries of earlier versions: their coins of each may have had shared seeds."""
+        said = {"survivors": 6, "coins_each": 7, OWN_COINS: own}
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
         assert epsilons.sybil == math.inf
         assert epsilons.outsider == epsilons.server < math.inf
 
     def test_an_entry_cannot_claim_more_noise_of_ones_own_than_there_was(self, ledger):
-        ledger.append(EVENT, {"goal": goal_entry(GOAL), "survivors": 1, "coins_each": 10**9})
+        said = {"survivors": 1, "coins_each": 10**9, OWN_COINS: 10**9}
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
-        assert epsilons.sybil == epsilons.server
+        assert epsilons.sybil == epsilons.outsider == epsilons.server
 
     def test_the_sum_must_be_the_one_paid_for(self, ledger, setup):
         charge = Records(ledger, GOAL).prepare(setup, 0, None)

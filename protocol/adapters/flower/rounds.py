@@ -36,7 +36,8 @@ class RoundReport:
         survivors: clients in the mean.
         cohort: clients that the round was made for, away or not.
         lost: why, by node; a client that was away has no node.
-        epsilons: spent so far by the client that spent most, against four adversaries.
+        epsilons: spent so far by the client that spent most, against four adversaries, and what is
+            guaranteed wherever the rounds stop.
         sketch_size: numbers that each client sent.
         dimension: numbers of its update.
         bytes_per_survivor: of the protocol, up and down, without the model.
@@ -59,7 +60,8 @@ class RoundReport:
         """For a Flower `MetricRecord`."""
         return {
             "survivors": self.survivors,
-            "epsilon": self.epsilons.server,
+            "epsilon": self.epsilons.guaranteed,
+            "epsilon-spent": self.epsilons.server,
             "sketch-size": self.sketch_size,
             "bytes-per-survivor": self.bytes_per_survivor,
         }

@@ -183,7 +183,8 @@ class PrivateAveraging(ModelController):
         facts = {
             "round": result.number,
             "survivors": result.release.survivors,
-            "epsilon": result.epsilons.server,
+            "epsilon": result.epsilons.guaranteed,
+            "epsilon_spent": result.epsilons.server,
             "bytes_per_client": outcome.bytes_per_survivor(),
             "sketch_size": result.setup.parameters.length,
             "refused": {clients[index]: why for index, why in outcome.refused.items()},

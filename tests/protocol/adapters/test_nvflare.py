@@ -327,7 +327,8 @@ class TestRounds:
         assert np.allclose(difference(weights, model()), result.release.update)
         assert weights["batches"] == [3]
         assert facts["survivors"] == 6
-        assert facts["epsilon"] == result.epsilons.server
+        assert facts["epsilon"] == result.epsilons.guaranteed >= result.epsilons.server
+        assert facts["epsilon_spent"] == result.epsilons.server
 
     def test_the_bounds_would_notice_another_sum(self, federation, rounds):
         """The broken twin of the comparison above."""
@@ -824,5 +825,5 @@ def test_the_example_runs_in_the_simulator(tmp_path):
     assert [line["survivors"] for line in lines] == [6, 6, 5, 6, 6, 6]
     assert list(lines[2]["refused"]) == ["site-6"]
     assert lines[-1]["accuracy"] > 0.8
-    spent = [line["epsilon"] for line in lines]
+    spent = [line["epsilon_spent"] for line in lines]
     assert spent == sorted(set(spent))

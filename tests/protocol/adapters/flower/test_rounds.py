@@ -44,7 +44,8 @@ def test_fedavg_gets_the_mean(make_world, parts):
     assert report.exchanges == 6
     metrics = result.train_metrics_clientapp[1]
     assert metrics["survivors"] == parts.N
-    assert 0 < metrics["epsilon"] == report.epsilons.server < world.plan.goal.epsilon
+    assert 0 < metrics["epsilon-spent"] == report.epsilons.server < world.plan.goal.epsilon
+    assert metrics["epsilon"] == world.plan.goal.epsilon
 
 
 STRATEGIES = {
