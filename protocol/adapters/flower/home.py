@@ -44,7 +44,7 @@ SIMULATION_VARIABLE = "VEILSUM_SIMULATION"
 """Set to 1 in a node's environment, it lets runs name the node's folder."""
 IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml", "state"
 _HEX_DIGITS = 2 * KEY_BYTES
-_ENGINE = "flwr.simulation.ray_transport.ray_actor"
+SIMULATION_ENGINE = "flwr.simulation.ray_transport.ray_actor"
 
 
 class ClientRules(Section):
@@ -161,7 +161,7 @@ def may_be_simulated() -> bool:
     if os.environ.get(SIMULATION_VARIABLE) == "1":
         return True
     ray = sys.modules.get("ray")
-    if ray is None or _ENGINE not in sys.modules or not ray.is_initialized():
+    if ray is None or SIMULATION_ENGINE not in sys.modules or not ray.is_initialized():
         return False
     return ray.get_runtime_context().get_actor_id() is not None
 
