@@ -134,7 +134,9 @@ class MaskedTraining(Executor):
 def _told(error: Exception) -> str:
     """For this site's log: with the trace where it shows more than the words."""
     known = isinstance(error, (*PEER_ERRORS, ConfigurationError)) and error.__cause__ is None
-    return str(error) if known else "".join(traceback.format_exception(error))
+    return (
+        f"{type(error).__name__}: {error}" if known else "".join(traceback.format_exception(error))
+    )
 
 
 def update_of(result: object, received: Weights) -> NDArray[np.float64]:
