@@ -29,7 +29,7 @@ class PolicyError(Exception):
 
 
 class TrainingFailedError(LocalProtocolError):
-    """The training function raised, or answered with something that is no model.
+    """The app's function raised, or answered training with something that is no model.
 
     Its own words may depend on the data. They are told to the client's operator and to nobody else.
     """

@@ -82,7 +82,10 @@ def _other(message: Message, context: Context, call_next: CallNext) -> Message:
     """Evaluation and queries: none of ours, unless this client refuses them."""
     if home_of(context).rules.other_messages == "refuse":
         raise PolicyError("message type", message.metadata.message_type, "training only")
-    return call_next(message, context)
+    try:
+        return call_next(message, context)
+    except Exception as error:
+        raise TrainingFailedError(f"the app: {type(error).__name__}: {error}") from error
 
 
 def _answer(

@@ -448,12 +448,13 @@ def test_what_goes_wrong_in_encoding_stays_at_the_client(
     assert (error.strerror if isinstance(error, OSError) else type(error).__name__) in caplog.text
 
 
-def test_an_evaluation_that_raises_does_not_tell_its_words(make_world, parts, caplog):
+@pytest.mark.parametrize("answer", [overflowing, raising_an_error_of_ours])
+def test_an_evaluation_that_raises_does_not_tell_its_words(make_world, parts, caplog, answer):
     app = parts.make_app()
 
     @app.evaluate("mine")
     def mine(message, context):
-        raise FloatingPointError("patient 17 has diabetes")
+        return answer(message)
 
     world = make_world(app=app)
     content = RecordDict({"arrays": parts.model()})
