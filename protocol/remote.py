@@ -19,7 +19,6 @@ from protocol.aggregators import UpdateSource, own_updates
 from protocol.client import RoundClient
 from protocol.conduct import (
     NOBODY,
-    PEER_ERRORS,
     Dropouts,
     Exchange,
     Outbound,
@@ -123,7 +122,8 @@ class RemoteClient:
 
         Raises:
             ProtocolError, PolicyError, PrivacyError: we leave the round. Send `refuse(error)`, so
-                that the server need not wait, and tell whoever runs this client.
+                that the server need not wait, and tell whoever runs this client. Likewise with
+                whatever else the update maker raises.
             LocalProtocolError: we left before.
         """
         if self._left:
@@ -143,22 +143,32 @@ class RemoteClient:
         return self._client.submit(self._update(self._client.setup)) if reply is None else reply
 
 
-def refuse(error: Exception) -> bytes:
-    """The answer of a client that leaves: whether for its policy, for what it was sent, or for
-    anything else, and no more.
+def reason_of(error: Exception) -> str:
+    """What a server is told about an error: whether it was for the policy, for what it was sent, or
+    for anything else, and no more.
 
     What an error says, and which one it is, may depend on what the client holds: that its update
     was not finite is nobody's business. Its own operator reads the error.
     """
     told = (PolicyError, RemoteProtocolError)
-    return _REFUSAL + next((k.__name__ for k in told if isinstance(error, k)), OTHER).encode()
+    return next((kind.__name__ for kind in told if isinstance(error, kind)), OTHER)
+
+
+def refuse(error: Exception) -> bytes:
+    """The answer of a client that leaves: `reason_of` the error, and no more."""
+    return _REFUSAL + reason_of(error).encode()
 
 
 def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exception | None]:
-    """An answer for the server, and the error if we left the round."""
+    """An answer for the server, and the error if we left the round.
+
+    Any error is caught, a mistake in the program or in the update maker too: to whoever watches the
+    wire, a client that crashes must look like one that refuses. Whoever runs the client has to tell
+    its operator.
+    """
     try:
         return client.answer(data), None
-    except PEER_ERRORS as error:
+    except Exception as error:
         return refuse(error), error
 
 

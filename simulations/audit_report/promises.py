@@ -56,10 +56,11 @@ PROMISES: Final = (
     Promise(
         "P3",
         "All clients of a sum hold the same model and parameters",
-        "A client that was told another model, clip, scale, sketch or threshold than the others "
-        "does not stand out of the sum: its masks cancel with nobody's, and the round yields no "
-        "sum. What no client should accept, its own policy refuses.",
-        ("A11", "A12"),
+        "A client that was told another model, arrays in another order, another clip, scale, "
+        "sketch or threshold than the others does not stand out of the sum: its masks cancel with "
+        "nobody's, and the round yields no sum. What no client should accept, its own policy "
+        "refuses.",
+        ("A11", "A12", "A27"),
     ),
     Promise(
         "P4",
@@ -147,6 +148,7 @@ ATTACKS: Final = {
     "A24": "membership inference",
     "A25": "aborts that depend on inputs",
     "A26": "a goal without its count",
+    "A27": "arrays in another order",
     "A28": "two rounds at once",
     "A29": "ring ground offline",
     "A30": "old copies of a client's files",

@@ -443,15 +443,32 @@ class TestClient:
             remote.answer(shares)
         assert len(made) == 1
 
-    @pytest.mark.parametrize("error", [ValueError, KeyError, KeyboardInterrupt, MemoryError])
+    @pytest.mark.parametrize(
+        "error", [ValueError, KeyError, MemoryError, FloatingPointError, NonFiniteUpdateError]
+    )
     def test_a_failing_update_ends_the_round_for_its_client(
         self, make_setup, identities, tmp_path, error
     ):
+        """In words that are the same for all, whatever its data made it raise."""
+
         def fail(_):
-            raise error
+            raise error("patient 17")
 
         remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
-        with pytest.raises(error):
+        answer, told = answer_or_refuse(remote, shares)
+        assert answer == b"\1OwnReasons" and type(told) is error
+        assert remote.is_over and client.phase is ClientPhase.ABORTED
+        with pytest.raises(LocalProtocolError, match="left"):
+            remote.answer(shares)
+
+    def test_an_interrupted_update_ends_the_round_and_the_program(
+        self, make_setup, identities, tmp_path
+    ):
+        def fail(_):
+            raise KeyboardInterrupt
+
+        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        with pytest.raises(KeyboardInterrupt):
             answer_or_refuse(remote, shares)
         assert remote.is_over and client.phase is ClientPhase.ABORTED
         with pytest.raises(LocalProtocolError, match="left"):
@@ -499,10 +516,11 @@ class TestClient:
         assert isinstance(error, PEER_ERRORS) and isinstance(open_answer(answer), Refusal)
         assert remote.is_over
 
-    def test_a_mistake_in_the_program_is_not_hidden(self, identities):
+    def test_a_mistake_in_the_program_is_hidden_from_the_server_only(self, identities):
         remote, _ = self.remote(identities)
-        with pytest.raises((TypeError, AttributeError)):
-            answer_or_refuse(remote, 7)
+        answer, error = answer_or_refuse(remote, 7)
+        assert answer == b"\1OwnReasons" and isinstance(error, (TypeError, AttributeError))
+        assert remote.is_over
 
     def test_peer_errors_are_the_three_families(self):
         assert set(PEER_ERRORS) == {ProtocolError, PrivacyError, PolicyError}

@@ -14,10 +14,10 @@ from protocol.adapters.flower.errors import (
     AmbiguousMessageError,
     StrategyError,
     TooFewNodesError,
-    TrainingFailedError,
 )
 from protocol.adapters.flower.grid import SecureGrid
 from protocol.adapters.flower.rounds import RoundReport
+from protocol.errors import TrainingFailedError
 
 __all__ = [
     "AmbiguousMessageError",

@@ -13,12 +13,5 @@ class TooFewNodesError(RuntimeError):
     """Too few nodes are connected, or have a registered identity, after a bounded wait."""
 
 
-class TrainingFailedError(LocalProtocolError):
-    """The app's own training function raised, or answered with something that is no model.
-
-    Flower would send the exception's words to the server; they may depend on the data.
-    """
-
-
 class AmbiguousMessageError(LocalProtocolError):
     """A message that training would see holds no model, or several."""

@@ -7,12 +7,15 @@
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
 in a simulation, where one program plays everybody, it follows from the run's configuration: then
-whoever runs the simulation wrote all of it, policies included.
+whoever runs the simulation wrote all of it, policies included. Whether there is one is a matter of
+this process and of no message: it is a worker of Flower's simulation engine, or its environment
+says so.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +31,7 @@ from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy
 from protocol.config import Section, load
 from protocol.errors import ConfigurationError
+from protocol.private_files import read_private
 from protocol.stored_history import StoredHistory
 from secagg import Identity
 from secagg.context import MAX_COHORT
@@ -36,8 +40,11 @@ from secagg.keys import KEY_BYTES
 from secagg.storage import TokenFolder
 
 HOME_KEY = "veilsum.home"
+SIMULATION_VARIABLE = "VEILSUM_SIMULATION"
+"""Set to 1 in a node's environment, it lets runs name the node's folder."""
 IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml", "state"
 _HEX_DIGITS = 2 * KEY_BYTES
+SIMULATION_ENGINE = "flwr.simulation.ray_transport.ray_actor"
 
 
 class ClientRules(Section):
@@ -127,15 +134,36 @@ def home_of(context: Context) -> ClientHome:
     """The folder of the client that a context belongs to.
 
     Raises:
-        ConfigurationError: no folder is named, or it does not exist.
+        ConfigurationError: no folder is named by whom it has to be, or it does not exist.
     """
     named = context.node_config.get(HOME_KEY)
+    if named is None and not may_be_simulated():
+        raise ConfigurationError(
+            HOME_KEY,
+            "missing from the node's configuration; outside of a simulation no run can name it",
+            "the client's folder, as in --node-config 'veilsum.home=\"/srv/veilsum\"'; to simulate "
+            f"on another engine than Flower's, {SIMULATION_VARIABLE}=1 in the environment",
+        )
     if named is None:
         named = _simulated(context.run_config, context.node_config, context.run_id)
     folder = _absolute(HOME_KEY, named)
     if not folder.is_dir():
         raise ConfigurationError(HOME_KEY, f"no folder {folder}", "a folder that was provisioned")
     return ClientHome(folder)
+
+
+def may_be_simulated() -> bool:
+    """Whether this process plays a client of a simulation: by what it is, not by what it is told.
+
+    A deployed node is never an actor of Flower's engine, and nobody but its operator sets its
+    environment.
+    """
+    if os.environ.get(SIMULATION_VARIABLE) == "1":
+        return True
+    ray = sys.modules.get("ray")
+    if ray is None or SIMULATION_ENGINE not in sys.modules or not ray.is_initialized():
+        return False
+    return ray.get_runtime_context().get_actor_id() is not None
 
 
 def client_folder(network: Path, number: int) -> Path:
@@ -156,7 +184,7 @@ def _simulated(run: Mapping[str, Any], node: Mapping[str, Any], run_id: int) -> 
             HOME_KEY,
             "missing from the node's configuration",
             "the client's folder, as in --node-config 'veilsum.home=\"/srv/veilsum\"', or, in a "
-            f"simulation only, veilsum.{SIMULATION_KEY} in the run's",
+            f"simulation, veilsum.{SIMULATION_KEY} in the run's",
         )
     root_folder = _absolute(f"veilsum.{SIMULATION_KEY}", root)
     return str(client_folder(simulated_network(root_folder, run_id), partition))
@@ -172,13 +200,9 @@ def read_identity(path: Path) -> Identity:
     """A signing key from its file.
 
     Raises:
-        ConfigurationError: it is missing, open to others, or no key.
+        ConfigurationError: it is missing, somebody else's, open to others, or no key.
     """
-    with _files(path):
-        readable = path.stat().st_mode & 0o077
-        text = path.read_text("ascii", "replace").strip()
-    if readable:
-        raise ConfigurationError(str(path), "readable by others", "mode 600")
+    text = read_private(path, "the client's identity key").decode("ascii", "replace").strip()
     return Identity.from_private_bytes(_key(path, text))
 
 

@@ -28,6 +28,7 @@ from pydantic import Field
 from protocol.client import ClientPolicy
 from protocol.config import LIFETIME_SECONDS, Cohort, Privacy, Section, build_plan, load
 from protocol.errors import ConfigurationError
+from protocol.private_files import read_private
 from protocol.training_plan import TrainingPlan
 from secagg import Identity
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
@@ -103,14 +104,11 @@ class Site:
         """The signing key of a client.
 
         Raises:
-            ConfigurationError: it is missing, no key, or not the one that is registered.
+            ConfigurationError: it is missing, somebody else's, open to others, no key, or not the
+                one that is registered.
         """
         path = self.client(name) / "identity.key"
-        try:
-            raw = path.read_bytes()
-        except OSError as error:
-            valid = "the client's 32-byte private key"
-            raise ConfigurationError(str(path), error.strerror or "unreadable", valid) from None
+        raw = read_private(path, "the client's 32-byte private key")
         if len(raw) != KEY_BYTES:
             raise ConfigurationError(str(path), f"{len(raw)} bytes", "32 bytes")
         identity = Identity.from_private_bytes(raw)

@@ -11,7 +11,7 @@ from protocol import ClientPolicy, RoundSetup, calibrate
 from simulations.audits.paths import WholePath
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
 from simulations.threats.catalogue.base import Effort
-from simulations.threats.rounds import thinning
+from simulations.threats.rounds import order, thinning
 from simulations.threats.rounds.lies import lies, worse_rounds
 from simulations.threats.rounds.released import BareRounds
 from simulations.threats.rounds.suppression import ReluLayer
@@ -62,8 +62,9 @@ class TestReports:
         assert real["exact_updates"] == 0
         assert twin["exact_updates"] == twin["of_differences"]
 
-    def test_models(self, quick_check):
-        real, _ = sides(quick_check("A11"))
+    @pytest.mark.parametrize("name", ["A11", "A27"])
+    def test_models(self, quick_check, name):
+        real, _ = sides(quick_check(name))
         for reason in ("BAD_SIGNATURE", "SET_TOO_SMALL", "BAD_SEAL"):
             assert f"RemoteProtocolError {reason}" in real["refused_with"]
         # The others have a round of their own; the target is in none of them.
@@ -97,6 +98,14 @@ class TestWeakenedProduct:
     def test_a_hash_without_the_model(self, monkeypatch):
         monkeypatch.setattr(ReluLayer, "digest", lambda self: parameters.NO_MODEL)
         found = parameters.inconsistent_models(Effort.QUICK, SEED)
+        assert found.real["succeeded"]
+
+    def test_a_hash_of_sorted_names(self, monkeypatch):
+        right = order.model_digest
+        monkeypatch.setattr(
+            order, "model_digest", lambda arrays: right(dict(sorted(arrays.items())))
+        )
+        found = parameters.inconsistent_order(Effort.QUICK, SEED)
         assert found.real["succeeded"]
 
     def test_a_policy_that_accepts_everything(self, monkeypatch):

@@ -262,7 +262,7 @@ def test_a_model_needs_a_name_for_each_array_and_nothing_else(parts):
     before = parts.model()
     layout = Layout.of(before)
     update = layout.difference(parts.shifted(before, 0.5), before)
-    assert update.dtype == np.float32 and update.shape == (40,)
+    assert update.dtype == np.float64 and update.shape == (40,)
     np.testing.assert_allclose(update, 0.5, atol=1e-6)
     after = layout.moved(before, update)
     np.testing.assert_allclose(parts.flat(after), parts.flat(before) + 0.5, atol=1e-6)

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import stat
+import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.common.config import flatten_dict, parse_config_args
 from flwr.serverapp.strategy import FedAvg
 
 from protocol.adapters.flower import SecureGrid
-from protocol.adapters.flower.digest import input_digest
+from protocol.adapters.flower.digest import in_order, input_digest
 from protocol.adapters.flower.folders import new_client, policy_text, rules_of
-from protocol.adapters.flower.home import ClientRules, home_of, read_identity, read_registry
+from protocol.adapters.flower.home import (
+    SIMULATION_ENGINE,
+    SIMULATION_VARIABLE,
+    ClientRules,
+    home_of,
+    may_be_simulated,
+    read_identity,
+    read_registry,
+)
 from protocol.adapters.flower.provision import main
 from protocol.adapters.flower.settings import read_settings, values_of
 from protocol.config import load
@@ -127,7 +137,8 @@ def context(node_config, run_config=None):
     return Context(7, 1, node_config, RecordDict(), run_config or {})
 
 
-def test_a_home_is_named_by_the_node_or_simulated(tmp_path):
+def test_a_home_is_named_by_the_node_or_simulated(tmp_path, monkeypatch):
+    monkeypatch.setenv(SIMULATION_VARIABLE, "1")
     with pytest.raises(ConfigurationError, match=r"veilsum\.home: missing"):
         home_of(context({}))
     with pytest.raises(ConfigurationError, match=r"veilsum\.home: value 'x'"):
@@ -138,6 +149,40 @@ def test_a_home_is_named_by_the_node_or_simulated(tmp_path):
     (tmp_path / "7" / "client-003").mkdir(parents=True)
     home = home_of(context({"partition-id": 3, "num-partitions": 4}, simulated))
     assert home.folder == tmp_path / "7" / "client-003"
+
+
+class Ray:
+    """Ray in a process that is, or is not, one of its workers."""
+
+    def __init__(self, initialized, actor):
+        self.is_initialized = lambda: initialized
+        self.get_runtime_context = lambda: SimpleNamespace(get_actor_id=lambda: actor)
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "true"])
+@pytest.mark.parametrize("ray", [None, Ray(False, None), Ray(True, None)])
+def test_no_run_names_the_folder_of_a_node_that_is_not_simulated(tmp_path, monkeypatch, value, ray):
+    """A server could name a folder that it knows to be there, of a client with a lax policy."""
+    (tmp_path / "7" / "client-003").mkdir(parents=True)
+    named = context({"partition-id": 3}, {"veilsum.simulation-dir": str(tmp_path)})
+    monkeypatch.setitem(sys.modules, SIMULATION_ENGINE, SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv(SIMULATION_VARIABLE, raising=False)
+    if value is not None:
+        monkeypatch.setenv(SIMULATION_VARIABLE, value)
+    with pytest.raises(ConfigurationError, match=r"veilsum\.home: missing.*VEILSUM_SIMULATION=1"):
+        home_of(named)
+    monkeypatch.setenv(SIMULATION_VARIABLE, "1")
+    assert home_of(named).folder == tmp_path / "7" / "client-003"
+
+
+def test_an_actor_of_flower_s_own_engine_is_simulated(monkeypatch):
+    monkeypatch.delenv(SIMULATION_VARIABLE, raising=False)
+    monkeypatch.setitem(sys.modules, "ray", Ray(True, "5f1c"))
+    monkeypatch.delitem(sys.modules, SIMULATION_ENGINE, raising=False)
+    assert not may_be_simulated()
+    monkeypatch.setitem(sys.modules, SIMULATION_ENGINE, SimpleNamespace())
+    assert may_be_simulated()
 
 
 def test_the_node_config_of_the_command_line_is_read(tmp_path):
@@ -251,6 +296,42 @@ def test_every_value_and_its_type_is_in_the_digest(changes):
     one = input_digest(records(), "train", "", {})
     assert one == input_digest(records(), "train", "", {})
     assert one != input_digest(records(**changes), "train", "", {})
+
+
+def test_the_order_of_everything_is_in_the_digest():
+    """Training may read records, keys and arrays by position."""
+    zeros, ones = Array(np.zeros(3)), Array(np.ones(3))
+    orders = [
+        {"m": ArrayRecord({"a": zeros, "b": ones}), "c": ConfigRecord({"x": 1, "y": 2})},
+        {"m": ArrayRecord({"b": ones, "a": zeros}), "c": ConfigRecord({"x": 1, "y": 2})},
+        {"m": ArrayRecord({"a": ones, "b": zeros}), "c": ConfigRecord({"x": 1, "y": 2})},
+        {"m": ArrayRecord({"a": zeros, "b": ones}), "c": ConfigRecord({"y": 2, "x": 1})},
+        {"c": ConfigRecord({"x": 1, "y": 2}), "m": ArrayRecord({"a": zeros, "b": ones})},
+    ]
+    digests = {input_digest(RecordDict(each), "train", "", {}) for each in orders}
+    assert len(digests) == len(orders)
+    # Of a run's configuration Flower keeps no order, so training is not shown one.
+    one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    assert len({input_digest(records(), "train", "", each) for each in (one, other)}) == 1
+    assert list(in_order(one)) == list(in_order(other))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((1,), np.float32),
+        np.zeros((1, 1), np.float32),
+        np.zeros((), np.float64),
+        np.zeros((), np.int32),
+        np.array(-0.0, np.float32),
+    ],
+)
+def test_an_array_of_another_form_has_another_digest(array):
+    def digest(value):
+        content = RecordDict({"m": ArrayRecord({"a": Array(value)})})
+        return input_digest(content, "train", "", {})
+
+    assert digest(array) != digest(np.zeros((), np.float32))
 
 
 def test_everything_around_the_records_is_in_the_digest():
