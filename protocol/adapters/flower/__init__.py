@@ -12,6 +12,7 @@ from protocol.adapters.flower.carrier import Patience
 from protocol.adapters.flower.client import secure_mod
 from protocol.adapters.flower.errors import (
     AmbiguousMessageError,
+    SettingsError,
     StrategyError,
     TooFewNodesError,
     TrainingFailedError,
@@ -24,6 +25,7 @@ __all__ = [
     "Patience",
     "RoundReport",
     "SecureGrid",
+    "SettingsError",
     "StrategyError",
     "TooFewNodesError",
     "TrainingFailedError",

@@ -17,6 +17,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, Message
 from numpy.typing import NDArray
 
 from protocol.adapters.flower.arrays import Layout
+from protocol.adapters.flower.clear import permission
 from protocol.adapters.flower.digest import input_digest
 from protocol.adapters.flower.errors import AmbiguousMessageError, TrainingFailedError
 from protocol.adapters.flower.home import ClientHome, home_of
@@ -77,9 +78,12 @@ def _told(error: Exception) -> str:
 
 
 def _other(message: Message, context: Context, call_next: CallNext) -> Message:
-    """Evaluation and queries: none of ours, unless this client refuses them."""
-    if home_of(context).rules.other_messages == "refuse":
-        raise PolicyError("message type", message.metadata.message_type, "training only")
+    """Evaluation and queries: none of ours, and only if this client permits answers as they are."""
+    kind = message.metadata.message_type
+    key = permission(kind)
+    if key is None or not getattr(home_of(context).rules, key):
+        unless = f", as its policy does not say {key} = true" if key else ""
+        raise PolicyError("message type", kind, "training only" + unless)
     return call_next(message, context)
 
 

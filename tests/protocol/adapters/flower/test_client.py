@@ -358,14 +358,38 @@ def test_clients_count_for_themselves(make_world, parts):
     assert any("advertise: PolicyError" in note for note in caught.value.__notes__)
 
 
-def test_other_messages_are_refused_if_the_client_says_so(make_world, parts):
+@pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query"])
+def test_answers_in_the_clear_are_refused_unless_the_client_says_so(make_world, parts, kind):
+    """By the name of what it permits: one permission is not the other."""
+    calls = []
+
+    def answer(message, context):
+        calls.append(message)
+        return Message(RecordDict({"m": MetricRecord({"patients": 17})}), reply_to=message)
+
+    app = parts.make_app()
+    app.query()(answer)
+    world = make_world(app=app)
+    content = RecordDict({"arrays": parts.model()})
+    keys = ["allow_evaluation_in_the_clear", "allow_queries_in_the_clear"]
+    right, wrong = keys if kind.startswith("evaluate") else reversed(keys)
+    policy = world.home(1) / "policy.toml"
+    policy.write_text(policy.read_text().replace(f"{wrong} = false", f"{wrong} = true"))
+    for partition in (0, 1):
+        refused = ask(world, content, kind, partition)
+        assert refused.has_error() and refused.error.code == REFUSED
+        assert f"training only, as its policy does not say {right} = true" in refused.error.reason
+    assert not calls
+    policy.write_text(policy.read_text().replace(f"{right} = false", f"{right} = true"))
+    assert ask(world, content, kind, partition=1).content.metric_records
+
+
+def test_a_policy_says_nothing_about_answers_in_the_clear_and_they_are_refused(make_world, parts):
     world = make_world()
     policy = world.home(0) / "policy.toml"
-    policy.write_text(policy.read_text().replace('"pass"', '"refuse"'))
-    content = RecordDict({"arrays": parts.model()})
-    refused = ask(world, content, "evaluate")
-    assert refused.has_error() and "training only" in refused.error.reason
-    assert not ask(world, content, "evaluate", partition=1).has_error()
+    lines = policy.read_text().splitlines()
+    policy.write_text("\n".join(line for line in lines if "in_the_clear" not in line))
+    assert ask(world, RecordDict({"arrays": parts.model()}), "evaluate").has_error()
 
 
 @pytest.mark.parametrize("name", ["identity.key", "registry.txt", "policy.toml"])

@@ -53,7 +53,7 @@ def test_all_of_flower_s_strategies_are_known():
 def test_strategies_that_need_more_than_a_mean_are_refused(make_world, name):
     strategy = make_strategy(name)
     if name in MEAN_BASED:
-        check_strategy(strategy)
+        check_strategy(strategy, allow_evaluation_in_the_clear=True)
         return
     with pytest.raises(StrategyError, match=f"strategy {name} .*What works: FedAvg"):
         make_world().secure(strategy)
@@ -66,7 +66,7 @@ def test_subclasses_are_what_their_parents_are():
     class OurMedian(strategies.FedMedian):
         pass
 
-    check_strategy(Ours())
+    check_strategy(Ours(fraction_evaluate=0.0))
     with pytest.raises(StrategyError, match="strategy OurMedian needs every client's update"):
         check_strategy(OurMedian())
 
@@ -120,10 +120,44 @@ def test_kinds_of_messages_are_not_mixed(make_world, parts):
         secure.send_and_receive(batch)
 
 
-def test_training_is_not_pushed_past_the_protocol(make_world, parts):
+def test_a_strategy_that_evaluates_in_the_clear_is_refused_before_anything_is_sent(
+    make_world, parts
+):
+    """Flower's default is that all clients evaluate."""
+    world = make_world(allow_evaluation_in_the_clear=True)
+    with pytest.raises(StrategyError, match=r"fraction_evaluate = 1\.0; valid: 0\.0") as caught:
+        world.secure(FedAvg())
+    assert "allow-evaluation-in-the-clear = true" in str(caught.value)
+    assert "policy.toml" in str(caught.value)
+    world.secure(FedAvg(), allow_evaluation_in_the_clear=True)
+    assert world.grid.seen == []
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "evaluate.mine", "query"])
+def test_messages_with_answers_in_the_clear_are_refused(make_world, parts, kind):
+    """Also of a loop of one's own, and one permission is not the other."""
+    world = make_world(allow_evaluation_in_the_clear=True)
+    batch = [message(content(parts), node, kind) for node in world.grid.nodes]
+    other = {"allow_queries_in_the_clear": kind != "query"}
+    with world.secure(allow_evaluation_in_the_clear=kind == "query", **other) as secure:
+        for send in (secure.send_and_receive, secure.push_messages):
+            with pytest.raises(StrategyError, match=r"allow_\w+_in_the_clear=True"):
+                send(batch)
+    assert world.grid.seen == []
+
+
+def test_messages_of_no_known_type_are_refused(make_world, parts):
     world = make_world()
+    first = message(content(parts), next(iter(world.grid.nodes)), "query")
+    first.metadata.__dict__["_message_type"] = "get_properties"
+    with world.secure() as secure, pytest.raises(StrategyError, match="'get_properties'; valid"):
+        secure.send_and_receive([first])
+
+
+def test_training_is_not_pushed_past_the_protocol(make_world, parts):
+    world = make_world(allow_evaluation_in_the_clear=True)
     node = next(iter(world.grid.nodes))
-    with world.secure() as secure:
+    with world.secure(allow_evaluation_in_the_clear=True) as secure:
         with pytest.raises(StrategyError, match="send_and_receive"):
             secure.push_messages([message(content(parts), node)])
         (number,) = secure.push_messages([message(content(parts), node, "evaluate")])
@@ -268,9 +302,7 @@ def test_a_registry_smaller_than_a_cohort_is_refused(make_world, tmp_path):
         Ledger.open(tmp_path / "other.jsonl") as ledger,
         pytest.raises(ConfigurationError, match="registry: 5 identities; valid: at least"),
     ):
-        SecureGrid(
-            world.grid, world.plan, None, ledger, list(world.registry)[:5], strategy=FedAvg()
-        )
+        SecureGrid(world.grid, world.plan, None, ledger, list(world.registry)[:5], strategy=None)
 
 
 def test_an_overspent_budget_ends_the_run(make_world, parts):

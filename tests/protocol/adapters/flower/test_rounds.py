@@ -31,7 +31,7 @@ def noise_of(report, world):
 
 def test_fedavg_gets_the_mean(make_world, parts):
     world = make_world()
-    strategy, before = FedAvg(), parts.model()
+    strategy, before = FedAvg(fraction_evaluate=0.0), parts.model()
     with world.secure(strategy) as secure:
         result = start(secure, strategy, before)
         (report,) = secure.reports
@@ -48,10 +48,10 @@ def test_fedavg_gets_the_mean(make_world, parts):
 
 
 STRATEGIES = {
-    "FedAvgM": lambda: FedAvgM(server_momentum=0.9),
-    "FedAdam": lambda: FedAdam(eta=0.1),
-    "FedYogi": lambda: FedYogi(eta=0.1),
-    "FedProx": lambda: FedProx(proximal_mu=0.1),
+    "FedAvgM": lambda: FedAvgM(server_momentum=0.9, fraction_evaluate=0.0),
+    "FedAdam": lambda: FedAdam(eta=0.1, fraction_evaluate=0.0),
+    "FedYogi": lambda: FedYogi(eta=0.1, fraction_evaluate=0.0),
+    "FedProx": lambda: FedProx(proximal_mu=0.1, fraction_evaluate=0.0),
     "FedAvg": lambda: FedAvg(weighted_by_key="weight", fraction_evaluate=0.0),
 }
 
@@ -72,12 +72,26 @@ def test_strategies_run_several_rounds_unchanged(make_world, parts, name):
     assert {report.dimension for report in secure.reports} == {40}
 
 
-def test_federated_evaluation_passes_through(make_world, parts):
-    world = make_world()
+def test_federated_evaluation_passes_through_if_both_sides_allow_it(make_world, parts):
+    world = make_world(allow_evaluation_in_the_clear=True)
     strategy = FedAvg()
-    with world.secure(strategy) as secure:
+    with world.secure(strategy, allow_evaluation_in_the_clear=True) as secure:
         result = start(secure, strategy, parts.model())
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.5)
+
+
+def test_clients_that_do_not_allow_it_evaluate_for_no_server(make_world, parts, caplog):
+    """The server's own permission does not count for them."""
+    world = make_world()
+    strategy = FedAvg()
+    with (
+        caplog.at_level(logging.WARNING, "veilsum"),
+        world.secure(strategy, allow_evaluation_in_the_clear=True) as secure,
+    ):
+        result = start(secure, strategy, parts.model())
+        assert secure.reports[0].survivors == parts.N
+    assert not result.evaluate_metrics_clientapp
+    assert "allow_evaluation_in_the_clear = true" in caplog.text
 
 
 @pytest.mark.parametrize("mode", Mode)
