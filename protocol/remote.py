@@ -22,6 +22,7 @@ from protocol.conduct import (
     PEER_ERRORS,
     Dropouts,
     Exchange,
+    LossHook,
     Outbound,
     Refusal,
     ReleaseHook,
@@ -29,6 +30,7 @@ from protocol.conduct import (
     Stage,
     conduct,
     no_hook,
+    no_losses,
 )
 from protocol.errors import PolicyError
 from protocol.setup import RoundSetup
@@ -52,11 +54,18 @@ class RemoteAggregator:
     Args:
         exchange: the transport; it bounds the time of every stage.
         executor: optional, for unmasking.
+        on_loss: told of each client that is lost for a refusal, in the stage in which it is.
     """
 
-    def __init__(self, exchange: Exchange, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        executor: Executor | None = None,
+        on_loss: LossHook = no_losses,
+    ) -> None:
         self._exchange = exchange
         self._executor = executor
+        self._on_loss = on_loss
 
     def run(
         self,
@@ -85,6 +94,7 @@ class RemoteAggregator:
             self._opened,
             before_release,
             self._executor,
+            on_loss=self._on_loss,
         )
 
     def _opened(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:

@@ -12,6 +12,7 @@ from protocol.adapters.flower.carrier import Patience
 from protocol.adapters.flower.client import secure_mod
 from protocol.adapters.flower.errors import (
     AmbiguousMessageError,
+    RoundLostError,
     SettingsError,
     StrategyError,
     TooFewNodesError,
@@ -23,6 +24,7 @@ from protocol.adapters.flower.rounds import RoundReport
 __all__ = [
     "AmbiguousMessageError",
     "Patience",
+    "RoundLostError",
     "RoundReport",
     "SecureGrid",
     "SettingsError",

@@ -31,7 +31,7 @@ from protocol.adapters.flower.clear import EVALUATION, QUERIES, in_the_clear, pe
 from protocol.adapters.flower.client import only_arrays
 from protocol.adapters.flower.connecting import Connecting
 from protocol.adapters.flower.digest import input_digest
-from protocol.adapters.flower.errors import StrategyError, TooFewNodesError
+from protocol.adapters.flower.errors import StrategyError, TooFewNodesError, told
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import KEY, category
@@ -175,8 +175,8 @@ class SecureGrid(Grid):
         Raises:
             StrategyError: the messages are not the same for every node, or their answers would come
                 in the clear and that is not allowed.
-            TooFewNodesError, TooFewSurvivorsError, RemoteProtocolError: the first round was lost,
-                or several in a row.
+            TooFewNodesError, RoundLostError, RemoteProtocolError: the first round was lost, or
+                several in a row; says which nodes left, at which stage, and why.
             BudgetExceededError: the clients have nothing left to spend.
         """
         batch = list(messages)
@@ -192,7 +192,7 @@ class SecureGrid(Grid):
             self._lost_in_a_row += 1
             if not self.reports or self._lost_in_a_row > LOST_IN_A_ROW:
                 raise
-            reason = " ".join([str(error), *getattr(error, "__notes__", [])])
+            reason = "; ".join([str(error), *getattr(error, "__notes__", [])])
             warn(f"lost a round: {reason}")
             return [Message(Error(ROUND_LOST, reason), reply_to=batch[0])]
         self._lost_in_a_row = 0
@@ -218,6 +218,8 @@ class SecureGrid(Grid):
             timeout if timeout is not None else self._patience.whole,
         )
         self.reports.append(report)
+        if report.lost:
+            warn(f"round {report.number} went on without some nodes{told(report.lost)}")
         metrics = MetricRecord({self._weight_key: report.survivors, **report.metrics()})
         return RecordDict({name: moved, "metrics": metrics})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
@@ -129,7 +131,6 @@ def test_a_strategy_that_evaluates_in_the_clear_is_refused_before_anything_is_se
         world.secure(FedAvg())
     assert "allow-evaluation-in-the-clear = true" in str(caught.value)
     assert "policy.toml" in str(caught.value)
-    world.secure(FedAvg(), allow_evaluation_in_the_clear=True)
     assert world.grid.seen == []
 
 
@@ -185,8 +186,10 @@ def test_nothing_to_train_and_nothing_to_send(make_world, parts):
 
 def test_too_few_nodes_are_an_error_after_a_bounded_wait(make_world, parts):
     world = make_world(nodes=3)
-    with world.secure() as secure, pytest.raises(TooFewNodesError, match="3 nodes connected"):
+    with world.secure() as secure, pytest.raises(TooFewNodesError) as caught:
         start(secure, parts.model())
+    assert "3 nodes connected after 30 s; a round needs 4" in str(caught.value)
+    assert "--federation-config num-supernodes=6" in str(caught.value)
     assert 30.0 <= world.time.seconds < 31.0 and world.grid.seen == []
 
 
@@ -244,8 +247,20 @@ def test_identities_that_nobody_registered_are_named(make_world, parts):
     with world.secure() as secure, pytest.raises(TooFewNodesError) as caught:
         start(secure, parts.model())
     assert "3 of 6 invited nodes can take part" in str(caught.value)
-    assert f"node {parts.FIRST_NODE} has identity" in str(caught.value)
+    assert f"node {parts.FIRST_NODE}: has identity" in str(caught.value)
     assert "not in the registry" in str(caught.value)
+
+
+def test_more_nodes_than_a_simulation_has_clients_are_told_how_to_get_some(make_world, parts):
+    world = make_world(nodes=9)
+    world.grid.drops = lambda node, step: node < parts.FIRST_NODE + 4
+    with world.secure() as secure, pytest.raises(TooFewNodesError) as caught:
+        start(secure, parts.model())
+    assert "only 6 clients are registered" in str(caught.value)
+    assert "simulated-clients = 9" in str(caught.value)
+    last = [parts.FIRST_NODE + i for i in (6, 7, 8)]
+    named = re.search(r"nodes ([\d, ]+): does not say who it is: see its", str(caught.value))
+    assert named and sorted(map(int, named[1].split(", "))) == last
 
 
 def test_the_same_identity_on_two_nodes_counts_once(make_world, parts):
@@ -293,7 +308,7 @@ def test_a_node_without_the_mod_is_told_apart(make_world, parts):
     with world.secure() as secure:
         start(secure, parts.model())
     (reason,) = secure.reports[0].lost.values()
-    assert "does not say who it is (error 2" in reason
+    assert reason.startswith("does not say who it is: raised an exception outside of secure_mod")
 
 
 def test_a_registry_smaller_than_a_cohort_is_refused(make_world, tmp_path):
