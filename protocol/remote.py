@@ -172,6 +172,15 @@ def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exceptio
         return refuse(error), error
 
 
+def refuse_clause(error: PolicyError) -> bytes:
+    """As `refuse`, for a client that chose to say which clause of its policy it was.
+
+    By its name and without a value. Some clauses are about its own past: a budget, a round that it
+    answered.
+    """
+    return refuse(error) + f": {error.parameter}".encode()
+
+
 def open_answer(data: bytes) -> bytes | Refusal:
     """A client's message, or its refusal; whatever is neither counts as one."""
     if data[:1] == _REFUSAL:

@@ -10,6 +10,7 @@ vector. Its metrics stay here: they are computed from the same data, and nobody 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,7 @@ from protocol.adapters.flower.waiting import Clock
 from protocol.client import RoundClient
 from protocol.conduct import PEER_ERRORS
 from protocol.errors import ConfigurationError, PolicyError
-from protocol.remote import RemoteClient, refuse
+from protocol.remote import RemoteClient, refuse, refuse_clause
 from protocol.setup import RoundSetup
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage
@@ -65,8 +66,17 @@ def secure_mod(message: Message, context: Context, call_next: CallNext) -> Messa
         data = _answer(home_of(context), request, message, context, call_next)
     except (*PEER_ERRORS, ConfigurationError) as error:
         _told(error)
-        data = refuse(error)
+        data = _refusal(error, context)
     return Message(answer_content(data), reply_to=message)
+
+
+def _refusal(error: Exception, context: Context) -> bytes:
+    """What the server hears; which clause it was, only if our policy says that it may."""
+    if isinstance(error, PolicyError):
+        with suppress(Exception):  # what is wrong may be our folder: then nothing is named
+            if home_of(context).rules.name_refused_clauses:
+                return refuse_clause(error)
+    return refuse(error)
 
 
 def _told(error: Exception) -> str:

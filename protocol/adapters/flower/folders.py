@@ -18,18 +18,12 @@ from protocol.training_plan import TrainingPlan
 from secagg import Identity, Mode
 
 
-def rules_of(
-    plan: TrainingPlan,
-    *,
-    allow_evaluation_in_the_clear: bool = False,
-    allow_queries_in_the_clear: bool = False,
-) -> ClientRules:
+def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
     """The rules of clients who want what a plan promises and accept nothing less.
 
     Args:
         plan: of a server.
-        allow_evaluation_in_the_clear: clients answer evaluations too, with nothing to protect it.
-        allow_queries_in_the_clear: likewise, queries.
+        permissions: by the names that they have in `ClientRules`; what is left out is not given.
     """
     return ClientRules(
         epsilon=plan.goal.epsilon,
@@ -41,8 +35,7 @@ def rules_of(
         security_bits=plan.ring_bits,
         lifetime_seconds=plan.lifetime_seconds or None,
         allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
-        allow_evaluation_in_the_clear=allow_evaluation_in_the_clear,
-        allow_queries_in_the_clear=allow_queries_in_the_clear,
+        **permissions,
     )
 
 

@@ -61,6 +61,9 @@ class ClientRules(Section):
         description="answers to evaluations leave as they are",
     )
     allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
+    name_refused_clauses: bool = Field(
+        default=False, description="the server hears which of these a round did not meet"
+    )
 
     def policy(self) -> ClientPolicy:
         """What is held against every announcement."""

@@ -58,6 +58,7 @@ def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Pla
         plan,
         allow_evaluation_in_the_clear=settings.allow_evaluation_in_the_clear,
         allow_queries_in_the_clear=settings.allow_queries_in_the_clear,
+        name_refused_clauses=True,
     )
     try:
         registry = new_network(own, clients, rules)

@@ -289,6 +289,51 @@ def test_a_client_may_insist_on_an_end(make_world, parts):
     assert run(world, parts).lost == {parts.FIRST_NODE: "advertise: PolicyError"}
 
 
+def test_a_refused_clause_is_named_if_the_client_says_so(make_world, parts):
+    """By its name: neither what it says nor anything else goes with it."""
+    world, heard = make_world(), []
+    for partition, clause in ((0, "clip_l2 = 1.0"), (1, "epsilon = 200.0")):
+        policy = world.home(partition) / "policy.toml"
+        text = policy.read_text().replace(
+            "name_refused_clauses = false", "name_refused_clauses = true"
+        )
+        policy.write_text(text.replace(clause, clause.split(" = ")[0] + " = 0.5"))
+
+    def look(reply):
+        heard.append(reply.content[KEY]["answer"])
+        return reply
+
+    world.grid.answers = look
+    report = run(world, parts)
+    assert report.lost == {
+        parts.FIRST_NODE: "advertise: PolicyError: clip_l2",
+        parts.FIRST_NODE + 1: "advertise: PolicyError: noise_multiplier",
+    }
+    assert {b"\1PolicyError: clip_l2", b"\1PolicyError: noise_multiplier"} < set(heard)
+
+
+@pytest.mark.parametrize("damage", ["policy.toml", "registry.txt"])
+def test_no_other_refusal_says_more(make_world, parts, damage):
+    """Only a policy has clauses; and where it cannot be read, nothing is named."""
+    world = make_world()
+    for partition in range(2):
+        policy = world.home(partition) / "policy.toml"
+        policy.write_text(policy.read_text().replace("clauses = false", "clauses = true"))
+    (world.home(0) / damage).write_text("nonsense")
+    victim = parts.FIRST_NODE + 1
+
+    def spoil(message):
+        if (message.metadata.dst_node_id, parts.step_of(message)) == (victim, "input"):
+            changed_config(message, parts)
+        return message
+
+    world.grid.spoil = spoil
+    told = {node - parts.FIRST_NODE: reason for node, reason in run(world, parts).lost.items()}
+    assert told.pop(1) == "input: RemoteProtocolError"
+    (reason,) = told.values()
+    assert reason.endswith("own log") or reason.endswith("own log tells")
+
+
 def test_strangers_in_a_cohort_are_refused(make_world, parts):
     world = make_world()
     registry = world.home(0) / "registry.txt"

@@ -266,7 +266,7 @@ def test_a_server_set_up_from_its_context_writes_a_simulation_s_folders(make_wor
     assert len(homes) == 6
     for home in homes:
         rules = load(home / "policy.toml", ClientRules)
-        assert rules == rules_of(read_settings(run_config).plan())
+        assert rules == rules_of(read_settings(run_config).plan(), name_refused_clauses=True)
         assert stat.S_IMODE((home / "identity.key").stat().st_mode) == 0o600
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
     registry = read_registry(tmp_path / "sim" / "7" / "registry.txt")
@@ -387,6 +387,7 @@ def test_rules_survive_being_written(tmp_path):
         dimension=650,
         allow_semi_honest=True,
         allow_evaluation_in_the_clear=True,
+        name_refused_clauses=True,
     )
     (tmp_path / "policy.toml").write_text(policy_text(rules))
     assert load(tmp_path / "policy.toml", ClientRules) == rules
