@@ -279,12 +279,28 @@ def parse(raw: dict[str, Any], model: type[C]) -> C:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise ConfigurationError(key, "unknown key", _known_keys(model, first["loc"])) from None
-        problem = f"value {_shown(first.get('input'))}"
-        raise ConfigurationError(key, problem, first["msg"].lower()) from None
+        raise next(_problems(error, model)) from None
+
+
+def problems_in(raw: dict[str, Any], model: type[Section]) -> list[ConfigurationError]:
+    """Everything that is wrong with a configuration in memory; `parse` raises the first of it."""
+    try:
+        model.model_validate(raw)
+    except ValidationError as error:
+        return list(_problems(error, model))
+    return []
+
+
+def _problems(error: ValidationError, model: type[Section]) -> Iterator[ConfigurationError]:
+    for each in error.errors():
+        key = ".".join(str(part) for part in each["loc"])
+        if each["type"] == "extra_forbidden":
+            yield ConfigurationError(key, "unknown key", _known_keys(model, each["loc"]))
+        elif each["type"] == "missing":
+            yield ConfigurationError(key, "missing", "a value, as it has no default")
+        else:
+            problem = f"value {_shown(each.get('input'))}"
+            yield ConfigurationError(key, problem, each["msg"].lower())
 
 
 def _integers(raw: dict[str, Any]) -> Iterator[tuple[str, int]]:

@@ -21,6 +21,7 @@ from protocol.conduct import (
     NOBODY,
     Dropouts,
     Exchange,
+    LossHook,
     Outbound,
     Refusal,
     ReleaseHook,
@@ -28,6 +29,7 @@ from protocol.conduct import (
     Stage,
     conduct,
     no_hook,
+    no_losses,
 )
 from protocol.errors import PolicyError
 from protocol.setup import RoundSetup
@@ -51,11 +53,18 @@ class RemoteAggregator:
     Args:
         exchange: the transport; it bounds the time of every stage.
         executor: optional, for unmasking.
+        on_loss: told of each client that is lost for a refusal, in the stage in which it is.
     """
 
-    def __init__(self, exchange: Exchange, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        executor: Executor | None = None,
+        on_loss: LossHook = no_losses,
+    ) -> None:
         self._exchange = exchange
         self._executor = executor
+        self._on_loss = on_loss
 
     def run(
         self,
@@ -84,6 +93,7 @@ class RemoteAggregator:
             self._opened,
             before_release,
             self._executor,
+            on_loss=self._on_loss,
         )
 
     def _opened(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
@@ -170,6 +180,15 @@ def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exceptio
         return client.answer(data), None
     except Exception as error:
         return refuse(error), error
+
+
+def refuse_clause(error: PolicyError) -> bytes:
+    """As `refuse`, for a client that chose to say which clause of its policy it was.
+
+    By its name and without a value. Some clauses are about its own past: a budget, a round that it
+    answered.
+    """
+    return refuse(error) + f": {error.parameter}".encode()
 
 
 def open_answer(data: bytes) -> bytes | Refusal:

@@ -206,6 +206,29 @@ class TestRefusals:
         assert np.array_equal(outcome.total.vector.elements, total.vector.elements)
         assert list(outcome.refused) == [2]
 
+    @pytest.mark.parametrize("answer", [b"\0nonsense", refuse(PolicyError("coins", 0, "some"))])
+    @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
+    def test_losses_are_told_in_their_stage(
+        self, make_setup, identities, updates, tmp_path, stage, answer
+    ):
+        """Of whom is refused and of who refuses; those who are silent the transport knows."""
+        now, heard = [], []
+
+        def changed(at, index, good):
+            return answer if (at, index) == (stage, 1) else good
+
+        transport = Elsewhere(identities, updates, tmp_path, lost={0: Stage.INPUT}, change=changed)
+
+        def exchange(stage, messages):
+            now[:] = [stage]
+            return transport.exchange(stage, messages)
+
+        def on_loss(index, reason):
+            heard.append((now[0], index, reason))
+
+        outcome = RemoteAggregator(exchange, on_loss=on_loss).run(make_setup())
+        assert heard == [(stage, 1, outcome.refused[1])] and list(outcome.refused) == [1]
+
     def test_bytes_of_any_kind_are_understood(self, make_setup, identities, updates, tmp_path):
         kinds = [bytearray, memoryview, bytes]
         transport = Elsewhere(

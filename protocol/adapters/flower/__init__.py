@@ -12,6 +12,8 @@ from protocol.adapters.flower.carrier import Patience
 from protocol.adapters.flower.client import secure_mod
 from protocol.adapters.flower.errors import (
     AmbiguousMessageError,
+    RoundLostError,
+    SettingsError,
     StrategyError,
     TooFewNodesError,
 )
@@ -22,8 +24,10 @@ from protocol.errors import TrainingFailedError
 __all__ = [
     "AmbiguousMessageError",
     "Patience",
+    "RoundLostError",
     "RoundReport",
     "SecureGrid",
+    "SettingsError",
     "StrategyError",
     "TooFewNodesError",
     "TrainingFailedError",

@@ -14,6 +14,7 @@ data.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, Message
 from numpy.typing import NDArray
 
 from protocol.adapters.flower.arrays import Layout
+from protocol.adapters.flower.clear import permission
 from protocol.adapters.flower.digest import in_order, input_digest
 from protocol.adapters.flower.errors import AmbiguousMessageError
 from protocol.adapters.flower.home import ClientHome, home_of
@@ -38,7 +40,7 @@ from protocol.adapters.flower.record import (
 from protocol.adapters.flower.waiting import Clock
 from protocol.client import RoundClient
 from protocol.errors import PolicyError, TrainingFailedError
-from protocol.remote import RemoteClient, reason_of, refuse
+from protocol.remote import RemoteClient, reason_of, refuse, refuse_clause
 from protocol.setup import RoundSetup
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage
@@ -67,8 +69,17 @@ def secure_mod(message: Message, context: Context, call_next: CallNext) -> Messa
         data = _answer(home_of(context), request, message, context, call_next)
     except Exception as error:
         _told(error)
-        data = refuse(error)
+        data = _refusal(error, context)
     return Message(answer_content(data), reply_to=message)
+
+
+def _refusal(error: Exception, context: Context) -> bytes:
+    """What the server hears; which clause it was, only if our policy says that it may."""
+    if isinstance(error, PolicyError):
+        with suppress(Exception):  # what is wrong may be our folder: then nothing is named
+            if home_of(context).rules.name_refused_clauses:
+                return refuse_clause(error)
+    return refuse(error)
 
 
 def _told(error: Exception) -> str:
@@ -79,9 +90,12 @@ def _told(error: Exception) -> str:
 
 
 def _other(message: Message, context: Context, call_next: CallNext) -> Message:
-    """Evaluation and queries: none of ours, unless this client refuses them."""
-    if home_of(context).rules.other_messages == "refuse":
-        raise PolicyError("message type", message.metadata.message_type, "training only")
+    """Evaluation and queries: none of ours, and only if this client permits answers as they are."""
+    kind = message.metadata.message_type
+    key = permission(kind)
+    if key is None or not getattr(home_of(context).rules, key):
+        unless = f", as its policy does not say {key} = true" if key else ""
+        raise PolicyError("message type", kind, "training only" + unless)
     try:
         return call_next(message, context)
     except Exception as error:

@@ -18,8 +18,13 @@ from protocol.training_plan import TrainingPlan
 from secagg import Identity, Mode
 
 
-def rules_of(plan: TrainingPlan) -> ClientRules:
-    """The rules of clients who want what a plan promises and accept nothing less."""
+def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
+    """The rules of clients who want what a plan promises and accept nothing less.
+
+    Args:
+        plan: of a server.
+        permissions: by the names that they have in `ClientRules`; what is left out is not given.
+    """
     return ClientRules(
         epsilon=plan.goal.epsilon,
         delta=plan.goal.delta,
@@ -31,6 +36,7 @@ def rules_of(plan: TrainingPlan) -> ClientRules:
         lifetime_seconds=plan.lifetime_seconds or None,
         largest_cohort=plan.cohort,
         allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
+        **permissions,
     )
 
 

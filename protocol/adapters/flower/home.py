@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from flwr.app import Context
 from pydantic import Field
@@ -71,8 +71,13 @@ class ClientRules(Section):
         default=None, ge=1, description="longest that a round may live; if left out, even for ever"
     )
     allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
-    other_messages: Literal["pass", "refuse"] = Field(
-        default="pass", description="evaluate and query: their answers leave as they are"
+    allow_evaluation_in_the_clear: bool = Field(
+        default=False,
+        description="answers to evaluations leave as they are",
+    )
+    allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
+    name_refused_clauses: bool = Field(
+        default=False, description="the server hears which of these a round did not meet"
     )
 
     def policy(self) -> ClientPolicy:

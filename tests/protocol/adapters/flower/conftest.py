@@ -245,7 +245,7 @@ def make_world(tmp_path, monkeypatch):
     monkeypatch.setenv(SIMULATION_VARIABLE, "1")
     worlds = []
 
-    def make(clients=N, app=None, nodes=None, **overrides):
+    def make(clients=N, app=None, nodes=None, allow_evaluation_in_the_clear=False, **overrides):
         values = {
             "goal": PrivacyGoal(200.0, 1e-5, 8),
             "cohort": N,
@@ -255,7 +255,8 @@ def make_world(tmp_path, monkeypatch):
             "mode": Mode.ACTIVE,
         }
         plan = TrainingPlan(**{**values, **overrides})
-        registry = new_network(tmp_path / str(RUN_ID), clients, rules_of(plan))
+        rules = rules_of(plan, allow_evaluation_in_the_clear=allow_evaluation_in_the_clear)
+        registry = new_network(tmp_path / str(RUN_ID), clients, rules)
         run_config = {"veilsum.simulation-dir": str(tmp_path), "lr": 0.1}
         made = [
             Node(FIRST_NODE + i, {"partition-id": i, "num-partitions": clients}, dict(run_config))

@@ -15,7 +15,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 
 from dp import LedgerError, NonFiniteUpdateError, l2_norm
-from protocol.adapters.flower import TooFewNodesError, client, record
+from protocol.adapters.flower import RoundLostError, TooFewNodesError, client, record
 from protocol.adapters.flower.client import REFUSED
 from protocol.adapters.flower.home import SIMULATION_VARIABLE
 from protocol.adapters.flower.record import KEY, Request, Step
@@ -456,7 +456,7 @@ def test_an_evaluation_that_raises_does_not_tell_its_words(make_world, parts, ca
     def mine(message, context):
         return answer(message)
 
-    world = make_world(app=app)
+    world = make_world(app=app, allow_evaluation_in_the_clear=True)
     content = RecordDict({"arrays": parts.model()})
     with caplog.at_level(logging.WARNING, "veilsum"):
         reply = ask(world, content, "evaluate.mine")
@@ -545,6 +545,51 @@ def test_a_client_may_insist_on_an_end(make_world, parts):
     assert run(world, parts).lost == {parts.FIRST_NODE: "advertise: PolicyError"}
 
 
+def test_a_refused_clause_is_named_if_the_client_says_so(make_world, parts):
+    """By its name: neither what it says nor anything else goes with it."""
+    world, heard = make_world(), []
+    for partition, clause in ((0, "clip_l2 = 1.0"), (1, "epsilon = 200.0")):
+        policy = world.home(partition) / "policy.toml"
+        text = policy.read_text().replace(
+            "name_refused_clauses = false", "name_refused_clauses = true"
+        )
+        policy.write_text(text.replace(clause, clause.split(" = ")[0] + " = 0.5"))
+
+    def look(reply):
+        heard.append(reply.content[KEY]["answer"])
+        return reply
+
+    world.grid.answers = look
+    report = run(world, parts)
+    assert report.lost == {
+        parts.FIRST_NODE: "advertise: PolicyError: clip_l2",
+        parts.FIRST_NODE + 1: "advertise: PolicyError: noise_multiplier",
+    }
+    assert {b"\1PolicyError: clip_l2", b"\1PolicyError: noise_multiplier"} < set(heard)
+
+
+@pytest.mark.parametrize("damage", ["policy.toml", "registry.txt"])
+def test_no_other_refusal_says_more(make_world, parts, damage):
+    """Only a policy has clauses; and where it cannot be read, nothing is named."""
+    world = make_world()
+    for partition in range(2):
+        policy = world.home(partition) / "policy.toml"
+        policy.write_text(policy.read_text().replace("clauses = false", "clauses = true"))
+    (world.home(0) / damage).write_text("nonsense")
+    victim = parts.FIRST_NODE + 1
+
+    def spoil(message):
+        if (message.metadata.dst_node_id, parts.step_of(message)) == (victim, "input"):
+            changed_config(message, parts)
+        return message
+
+    world.grid.spoil = spoil
+    told = {node - parts.FIRST_NODE: reason for node, reason in run(world, parts).lost.items()}
+    assert told.pop(1) == "input: RemoteProtocolError"
+    (reason,) = told.values()
+    assert reason.endswith("own log") or reason.endswith("own log tells")
+
+
 def test_strangers_in_a_cohort_are_refused(make_world, parts):
     world = make_world()
     registry = world.home(0) / "registry.txt"
@@ -607,21 +652,43 @@ def test_clients_count_for_themselves(make_world, parts):
     with world.secure(strategy) as secure:
         strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=2)
     (world.root / "ledger.jsonl").unlink()
-    from secagg import TooFewSurvivorsError
-
-    with world.secure(strategy) as secure, pytest.raises(TooFewSurvivorsError) as caught:
+    with world.secure(strategy) as secure, pytest.raises(RoundLostError) as caught:
         strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=1)
-    assert any("advertise: PolicyError" in note for note in caught.value.__notes__)
+    assert set(caught.value.lost.values()) == {"advertise: PolicyError"}
 
 
-def test_other_messages_are_refused_if_the_client_says_so(make_world, parts):
+@pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query"])
+def test_answers_in_the_clear_are_refused_unless_the_client_says_so(make_world, parts, kind):
+    """By the name of what it permits: one permission is not the other."""
+    calls = []
+
+    def answer(message, context):
+        calls.append(message)
+        return Message(RecordDict({"m": MetricRecord({"patients": 17})}), reply_to=message)
+
+    app = parts.make_app()
+    app.query()(answer)
+    world = make_world(app=app)
+    content = RecordDict({"arrays": parts.model()})
+    keys = ["allow_evaluation_in_the_clear", "allow_queries_in_the_clear"]
+    right, wrong = keys if kind.startswith("evaluate") else reversed(keys)
+    policy = world.home(1) / "policy.toml"
+    policy.write_text(policy.read_text().replace(f"{wrong} = false", f"{wrong} = true"))
+    for partition in (0, 1):
+        refused = ask(world, content, kind, partition)
+        assert refused.has_error() and refused.error.code == REFUSED
+        assert f"training only, as its policy does not say {right} = true" in refused.error.reason
+    assert not calls
+    policy.write_text(policy.read_text().replace(f"{right} = false", f"{right} = true"))
+    assert ask(world, content, kind, partition=1).content.metric_records
+
+
+def test_a_policy_says_nothing_about_answers_in_the_clear_and_they_are_refused(make_world, parts):
     world = make_world()
     policy = world.home(0) / "policy.toml"
-    policy.write_text(policy.read_text().replace('"pass"', '"refuse"'))
-    content = RecordDict({"arrays": parts.model()})
-    refused = ask(world, content, "evaluate")
-    assert refused.has_error() and "training only" in refused.error.reason
-    assert not ask(world, content, "evaluate", partition=1).has_error()
+    lines = policy.read_text().splitlines()
+    policy.write_text("\n".join(line for line in lines if "in_the_clear" not in line))
+    assert ask(world, RecordDict({"arrays": parts.model()}), "evaluate").has_error()
 
 
 @pytest.mark.parametrize("name", ["identity.key", "registry.txt", "policy.toml"])
