@@ -157,6 +157,13 @@ class SessionContext:
             self.size, self.security_bits, lifetime, active=self.mode is Mode.ACTIVE
         )
 
+    def corrupt_holders(self, members: int) -> int:
+        """How many holders of one client's shares may be corrupt, on a roster of so many members."""
+        if self.degree == 0 or members <= self.degree + 1:
+            return self.tolerated_colluders
+        colluders = min(self.tolerated_colluders, members)
+        return most_corrupt_neighbours(members, colluders, self.degree)
+
     @property
     def seeds(self) -> int:
         """Removable seeds of each client."""

@@ -76,7 +76,8 @@ class FieldSum:
         vector: the exact sum in GF(p) over the inputs of the survivors.
         survivors: U3, ascending.
         culprits: clients that answered with a wrong share, ascending; the sum is right all the
-            same. A lying dealer can have sealed it to them: a lead, not a proof.
+            same. Not even all corrupt clients together can have framed them, but a lying dealer
+            can have sealed wrong shares to them: a lead, not a proof.
         removed: removable seeds that survivors gave up, by survivor, in the order of
             `SessionContext.removed_seeds`; checked against their commitments.
     """
@@ -201,7 +202,7 @@ class ServerSession:
 
         Raises:
             TooFewSurvivorsError: fewer than t holders answered for some secret.
-            RemoteProtocolError: no choice of shares rebuilds what an owner committed to.
+            WrongSharesError: shares are too wrong to rebuild what an owner committed to.
         """
         self._check_open()
         if self._phase is ServerPhase.UNMASKING and not self._checked_surplus().missing:
@@ -365,7 +366,14 @@ class ServerSession:
         surplus = self._checked_surplus()
         surplus.rebuild_missing()
         holders_of = {owner: roster.graph.holders(owner) for owner in self._participants}
-        rebuilt = rebuild(holders_of, self._shares, roster.threshold, self._is_committed)
+        rebuilt = rebuild(
+            holders_of,
+            self._shares,
+            roster.threshold,
+            self._is_committed,
+            corrupt=self._context.corrupt_holders(len(roster.members)),
+            suspects=surplus.suspects,
+        )
         removal = plan_removal(roster, self._survivors, rebuilt.secrets, executor)
         total = remove_masks(self._total, self._context.field, removal, executor)
         self._move(Local.UNMASK, ServerPhase.FINISHED)

@@ -22,6 +22,7 @@ from secagg import (
     SessionAbortedError,
     SessionContext,
     TooFewSurvivorsError,
+    WrongSharesError,
     lowest_threshold,
 )
 from secagg.context import MAX_COHORT, MAX_LENGTH
@@ -252,6 +253,7 @@ ERRORS = [
     RemoteProtocolError(3, Reason.BAD_SEAL, "detail"),
     RemoteProtocolError(SERVER, Reason.MALFORMED),
     CapacityError(20, 16),
+    WrongSharesError(4, 9, 5),
 ]
 
 
@@ -267,6 +269,7 @@ def test_error_texts() -> None:
     assert str(ERRORS[4]) == "client 3: a sealed message does not open (detail)"
     assert str(ERRORS[5]).startswith("server: ")
     assert "3 missing" in str(ERRORS[3])
+    assert "client 4 committed to: either it dealt wrong ones, or more than 2 of" in str(ERRORS[7])
     assert isinstance(ERRORS[1], ValueError)
 
 
