@@ -15,8 +15,8 @@ def syndromes(
 ) -> None:
     """sums[h, j] = sum_i v_i words[h, i] points[i]^j, with v_i = 1 / prod_{k != i} (x_i - x_k).
 
-    They vanish for the values of a polynomial of degree below m - N: the sum is the divided
-    difference of its product with x^j, the coefficient of x^(m - 1) in a polynomial of lower degree.
+    They vanish for the values of a polynomial of degree below m - N: each is the divided difference
+    of its product with x^j, the coefficient of x^(m - 1) in a polynomial of lower degree.
 
     Args:
         points: uint64[m], distinct, in 1 .. p - 1.

@@ -158,7 +158,7 @@ class SessionContext:
         )
 
     def corrupt_holders(self, members: int) -> int:
-        """How many holders of one client's shares may be corrupt, on a roster of so many members."""
+        """How many holders of one client's shares may be corrupt, with so many in the roster."""
         if self.degree == 0 or members <= self.degree + 1:
             return self.tolerated_colluders
         colluders = min(self.tolerated_colluders, members)

@@ -11,8 +11,9 @@ sequence is a sum of the d powers, hence the syndromes of errors at these points
 shares lie on polynomials of degree t - 1, for every limb.
 
 *Up to N / 2 wrong shares are found.* Let L <= N / 2 be wrong, and let another recurrence of length
-<= L hold. Applied to sequence h it is V diag(e_h) (its values at the L points) = 0, with V a Vandermonde
-matrix of N - L >= L rows: every wrong share has some e_h != 0, so all L points are its roots.
+<= L hold. Applied to sequence h it is V diag(e_h) (its values at the L points) = 0, with V a
+Vandermonde matrix of N - L >= L rows: every wrong share has some e_h != 0, so all L points are its
+roots.
 
 With more wrong shares that are random in every limb the joint recurrence is found up to 9 N / 10,
 except with a probability of about 1/p; a set of liars that wants to prevent this can. Whatever is

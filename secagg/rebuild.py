@@ -14,8 +14,9 @@ more than all corrupt clients of a context would be needed to frame them:
 d + max(c, d) <= m - t. A holder that the owner dealt a wrong share is named as well: the two cannot
 be told apart either, so a client that lies about its own secret can get a holder named.
 
-When nothing that is found passes the check, the owner dealt wrong shares, or more than (m - t) / 2
-holders lie. Again nobody can tell, and nobody is named.
+With more liars the check is all there is. Where there are few choices of t holders each is tried,
+so in small cohorts any t right shares will do. When nothing passes the check, the owner dealt wrong
+shares, or more than (m - t) / 2 holders lie. Again nobody can tell, and nobody is named.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +39,9 @@ Share = NDArray[np.uint32]
 
 Check = Callable[[int, bytes], bool]
 """Whether a rebuilt secret is the one that its owner committed to."""
+
+MAX_CHOICES = 500
+"""Choices of t shares to try for one secret when decoding fails; enough for any t of 11 answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,12 @@ def _first_choice(
         yield from zip(owners, combine(stacked, holders), strict=True)
 
 
+def _all_choices(holders: tuple[int, ...], threshold: int) -> Iterator[tuple[int, ...]]:
+    """Every choice of t holders, or none at all if they are too many to try."""
+    if comb(len(holders), threshold) <= MAX_CHOICES:
+        yield from combinations(holders, threshold)
+
+
 def _trusted_first(holders: tuple[int, ...], suspects: Collection[int]) -> tuple[int, ...]:
     if not suspects:
         return holders
@@ -149,6 +161,10 @@ class _Repair:
         # Without known liars as many new ones can be found; but a dealer may have framed them.
         for holders in dict.fromkeys((trusted, everybody)):
             if (secret := self._decoded(owner, own, holders)) is not None:
+                return secret
+        for chosen in _all_choices(everybody, self._threshold):
+            if (secret := self._combined(owner, own, chosen)) is not None:
+                self.culprits[owner] = ()
                 return secret
         raise WrongSharesError(owner, len(everybody), self._threshold)
 

@@ -79,9 +79,7 @@ class _ServerState:
         """Every client's secret from its first shares, checked."""
         everyone = range(len(self.digests))
         holders_of = dict.fromkeys(everyone, everyone)
-        return rebuild(
-            holders_of, self.shares, self.threshold, self._is_right, corrupt=0
-        ).secrets
+        return rebuild(holders_of, self.shares, self.threshold, self._is_right, corrupt=0).secrets
 
     def removal(
         self, secrets: Mapping[int, bytes], executor: Executor | None = None

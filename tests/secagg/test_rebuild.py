@@ -151,17 +151,29 @@ def test_a_known_liar_is_asked_last(secagg_kit: SimpleNamespace, decodings: list
 def test_known_liars_make_room_for_others(
     secagg_kit: SimpleNamespace, decodings: list[int]
 ) -> None:
-    """Three of seven, t = 3, agree on another secret: too many, but with two of them known."""
-    shares = dealt(secagg_kit, 3)
-    for holder in (0, 1, 2):
+    """Four of 13, t = 7, agree on another secret: too many, but with two of them known."""
+    n, t = 13, 7
+    shares = dealt(secagg_kit, t, n)
+    for holder in (0, 1, 2, 5):
         spoil(shares, holder, 0)
     with pytest.raises(WrongSharesError):
-        rebuilt(shares, 3)
+        rebuilt(shares, t, n)
     del decodings[:]
-    found = rebuilt(shares, 3, suspects={0, 1})
-    assert found.secrets == SECRETS
-    assert found.culprits == {0: (2,)}
-    assert decodings == [5]
+    found = rebuilt(shares, t, n, suspects={0, 5})
+    assert found.secrets == secrets_of(n)
+    assert found.culprits == {0: (1, 2)}
+    assert decodings == [11]
+
+
+def test_in_small_cohorts_any_right_shares_will_do(secagg_kit: SimpleNamespace) -> None:
+    """Five of eleven agree on another secret, and the six others have t = 6: nobody is named."""
+    n, t = 11, 6
+    shares = dealt(secagg_kit, t, n)
+    for holder in (0, 2, 4, 5, 9):
+        spoil(shares, holder, 0)
+    found = rebuilt(shares, t, n)
+    assert found.secrets == secrets_of(n)
+    assert found.culprits == {0: ()}
 
 
 def test_liars_who_lie_about_some_owners_only(
