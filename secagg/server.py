@@ -26,7 +26,7 @@ from secagg.errors import (
 )
 from secagg.field import FieldVector, add_into, unpack
 from secagg.graph import held_by
-from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed, os_random, signature_is_valid
+from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed, signature_is_valid
 from secagg.messages import (
     COMMITMENT_BYTES,
     Advertisement,
@@ -100,8 +100,6 @@ class ServerSession:
         self._phase = ServerPhase.ADVERTISING
         self._limit = largest_message_bytes(context)
         self._tag = context_tag(context)
-        # Refuses low-order keys early: agreeing with them fails for every honest client.
-        self._probe = AgreementKey(os_random(32))
         self._advertisements: dict[int, Advertisement] = {}
         self._roster: RoundRoster | None = None
         self._public_keys: set[bytes] = set()
@@ -216,11 +214,6 @@ class ServerSession:
     def _on_advertisement(self, message: Advertisement) -> None:
         sender = self._first(message.sender, self._advertisements, range(self._context.size))
         check_advertisement(self._context, message)
-        for key in (message.sealing_key, message.masking_key):
-            try:
-                self._probe.agree(key)
-            except ValueError:
-                raise RemoteProtocolError(sender, Reason.BAD_KEY) from None
         keys = {message.sealing_key, message.masking_key}
         if len(keys) < 2 or keys & self._public_keys:
             raise RemoteProtocolError(sender, Reason.DUPLICATE_KEY)
