@@ -48,7 +48,7 @@ from secagg.messages import (
     sealed_share_bytes,
     split_items,
 )
-from secagg.rebuild import Share, rebuild
+from secagg.rebuild import Rebuilt, Share, rebuild
 from secagg.roster import (
     RoundRoster,
     check_advertisement,
@@ -358,20 +358,23 @@ class ServerSession:
         roster = self._checked_roster()
         surplus = self._checked_surplus()
         surplus.rebuild_missing()
-        holders_of = {owner: roster.graph.holders(owner) for owner in self._participants}
-        rebuilt = rebuild(
-            holders_of,
-            self._shares,
-            roster.threshold,
-            self._is_committed,
-            corrupt=self._context.corrupt_holders(len(roster.members)),
-            suspects=surplus.suspects,
-        )
+        rebuilt = self._rebuild(roster, surplus.suspects)
         removal = plan_removal(roster, self._survivors, rebuilt.secrets, executor)
         total = remove_masks(self._total, self._context.field, removal, executor)
         self._move(Local.UNMASK, ServerPhase.FINISHED)
         culprits = surplus.culprits.union(*rebuilt.culprits.values())
         return FieldSum(total, self._survivors, tuple(sorted(culprits)), surplus.given)
+
+    def _rebuild(self, roster: RoundRoster, suspects: Collection[int]) -> Rebuilt:
+        """The secrets of all masks that may be on the sum."""
+        return rebuild(
+            {owner: roster.graph.holders(owner) for owner in self._participants},
+            self._shares,
+            roster.threshold,
+            self._is_committed,
+            corrupt=self._context.corrupt_holders(len(roster.members)),
+            suspects=suspects,
+        )
 
     def _is_committed(self, owner: int, secret: bytes) -> bool:
         """Whether a rebuilt secret is the self-mask seed or masking key that its owner shared."""

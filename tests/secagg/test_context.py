@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scipy.stats import hypergeom
 
 from secagg import (
     SERVER,
@@ -243,6 +244,26 @@ def test_client_with_another_identity(secagg_kit: SimpleNamespace) -> None:
         ClientSession(secagg_kit.context(4), 0, identity)
     assert identity.private_bytes().hex() not in str(raised.value)
     assert raised.value.value is not identity
+
+
+def test_corrupt_holders(secagg_kit: SimpleNamespace) -> None:
+    """All colluders on the complete graph; on a ring of 200 fewer than that, and fewer than the
+    secrets are protected against."""
+    assert secagg_kit.context(9, tolerated_colluders=3).corrupt_holders(7) == 3
+    ring = secagg_kit.context(
+        200,
+        Mode.SEMI_HONEST,
+        degree=40,
+        threshold=21,
+        minimum_survivors=180,
+        tolerated_colluders=20,
+    )
+    assert ring.corrupt_holders(41) == 20
+    holders = ring.corrupt_holders(200)
+    assert 0 < holders < 20
+    # By hand: of 200 clients 20 are corrupt, and 40 hold shares of each.
+    more = hypergeom.sf([holders - 1, holders], 200, 20, 40)
+    assert more[1] <= 2.0**-21 / 200 < more[0]
 
 
 ERRORS = [

@@ -82,7 +82,7 @@ def test_hostile_parties_break_no_promise(family: str) -> None:
     assert found.failures == {}
     assert set(found.behaviours) == set(FAMILIES[family])
     # Both good ends occur: a campaign in which nothing ever succeeds would test little.
-    good = {"client": ("exact sum", "RemoteProtocolError"), "server": ("one set answered",)}
+    good = {"client": ("exact sum", "WrongSharesError"), "server": ("one set answered",)}
     assert all(found.outcomes[end] > 3 for end in good[family])
 
 

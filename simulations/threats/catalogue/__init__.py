@@ -1,4 +1,4 @@
-"""The attack catalogue, A1 to A29: each with its defence and without.
+"""The attack catalogue, A1 to A32: each with its defence and without.
 
 Source: the attacks that papers on secure aggregation and private federated learning describe; which
 ones, and what stops them, is in docs/threat-model.md.
@@ -8,6 +8,7 @@ from simulations.threats.catalogue import (
     aborts,
     capacity,
     cohorts,
+    holders,
     inversion,
     keys,
     lies,
@@ -30,7 +31,8 @@ CATALOGUE: tuple[Attack, ...] = tuple(
             attack
             for topic in (
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
-                *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
+                *(holders, rings),
+                *(noise, noise_seeds, parameters, replays, thresholds, uploads, views),
             )
             for attack in topic.ATTACKS
         ),
