@@ -358,22 +358,22 @@ class ServerSession:
         roster = self._checked_roster()
         surplus = self._checked_surplus()
         surplus.rebuild_missing()
-        rebuilt = self._rebuild(roster, surplus.suspects)
+        rebuilt = self._rebuild(roster, surplus)
         removal = plan_removal(roster, self._survivors, rebuilt.secrets, executor)
         total = remove_masks(self._total, self._context.field, removal, executor)
         self._move(Local.UNMASK, ServerPhase.FINISHED)
         culprits = surplus.culprits.union(*rebuilt.culprits.values())
         return FieldSum(total, self._survivors, tuple(sorted(culprits)), surplus.given)
 
-    def _rebuild(self, roster: RoundRoster, suspects: Collection[int]) -> Rebuilt:
+    def _rebuild(self, roster: RoundRoster, surplus: SurplusSeeds) -> Rebuilt:
         """The secrets of all masks that may be on the sum."""
         return rebuild(
             {owner: roster.graph.holders(owner) for owner in self._participants},
             self._shares,
             roster.threshold,
             self._is_committed,
-            corrupt=self._context.corrupt_holders(len(roster.members)),
-            suspects=suspects,
+            corrupt=surplus.corrupt,
+            suspects=surplus.suspects,
         )
 
     def _is_committed(self, owner: int, secret: bytes) -> bool:

@@ -37,7 +37,7 @@ class SurplusSeeds:
         survivors: tuple[int, ...],
     ) -> None:
         self._roster = roster
-        self._corrupt = context.corrupt_holders(len(roster.members))
+        self.corrupt = context.corrupt_holders(len(roster.members))
         self._commitments = commitments
         self._survivors = survivors
         self.which = context.removed_seeds(len(survivors))
@@ -91,7 +91,7 @@ class SurplusSeeds:
                 shares,
                 self._roster.threshold,
                 check,
-                corrupt=self._corrupt,
+                corrupt=self.corrupt,
                 suspects=self.suspects,
             )
             self.suspects = rebuilt.suspects

@@ -148,6 +148,25 @@ def test_a_known_liar_is_asked_last(secagg_kit: SimpleNamespace, decodings: list
     assert decodings == [N]
 
 
+def test_with_known_liars_the_first_choice_is_right(
+    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All owners at once, with one set of weights, as if the liars had not answered."""
+    chosen = []
+    original = secagg.rebuild.combine
+
+    def counting(shares: np.ndarray, holders: tuple[int, ...]) -> list[bytes | None]:
+        chosen.append(holders)
+        return original(shares, holders)
+
+    monkeypatch.setattr(secagg.rebuild, "combine", counting)
+    shares = dealt(secagg_kit, 3)
+    for owner in range(N):
+        spoil(shares, 1, owner)
+    assert rebuilt(shares, 3, suspects={1}).secrets == SECRETS
+    assert chosen == [(0, 2, 3)]
+
+
 def test_known_liars_make_room_for_others(
     secagg_kit: SimpleNamespace, decodings: list[int]
 ) -> None:

@@ -19,6 +19,7 @@ from secagg import (
     SessionAbortedError,
     TooFewSurvivorsError,
     WrongSharesError,
+    rebuild,
 )
 from secagg.keys import SecretSeed
 from secagg.messages import (
@@ -468,6 +469,37 @@ def test_garbage_seed_shares_are_blamed(secagg_kit: SimpleNamespace, liar: int, 
     # Surplus shares are not looked at as long as the first two agree with the commitment.
     assert total.culprits == ((liar,) if liar < 2 else ())
     assert total.vector.elements.tolist() == cohort.expected(range(N))
+
+
+def test_a_liar_is_remembered_from_one_secret_to_the_next(
+    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Client 0 lies about both seeds of client 4, and about every mask: it is found once."""
+
+    def lie(u: int, message: Any) -> AnyMessage:
+        shares = message.shares
+        for at in range(5, len(shares) if u == 0 else 0, SHARE_BYTES):
+            shares = flipped(shares, at)
+        return cohort.resigned(replace(message, shares=shares))
+
+    decoded: list[int] = []
+    original = rebuild.wrong_shares
+
+    def counting(shares: Any, *rest: Any) -> Any:
+        decoded.append(len(shares))
+        return original(shares, *rest)
+
+    monkeypatch.setattr(rebuild, "wrong_shares", counting)
+    context = context_of(secagg_kit, Mode.SEMI_HONEST, threshold=2, minimum_survivors=3)
+    tampers = {
+        **secagg_kit.on_up(Stage.UNMASK, lie),
+        **secagg_kit.on_up(Stage.RECOVER, lie),
+    }
+    cohort = secagg_kit.Cohort(context, {4: Stage.UNMASK}, tampers)
+    total = cohort.run()
+    assert total.culprits == (0,)
+    assert total.vector.elements.tolist() == cohort.expected(range(N))
+    assert decoded == [4]
 
 
 def test_too_many_lies_about_seeds_end_the_round(secagg_kit: SimpleNamespace) -> None:

@@ -17,7 +17,7 @@ owner of what they do not rebuild. The other names whoever is off, however many 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,7 @@ from secagg.messages import UnmaskShares
 from secagg.rebuild import Rebuilt
 from secagg.roster import RoundRoster
 from secagg.shamir import LIMBS, PRIME, combine, decode_share, encode_share
+from secagg.surplus import SurplusSeeds
 from simulations.audits.base import Figures
 from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
 from simulations.threats.contexts import random_inputs
@@ -142,7 +143,7 @@ _STORIES: Final[Mapping[str, _Story]] = {
 class FirstSharesServer(ServerSession):
     """Rebuilds from the first t shares, and blames the owner of what does not fit."""
 
-    def _rebuild(self, roster: RoundRoster, suspects: Collection[int]) -> Rebuilt:
+    def _rebuild(self, roster: RoundRoster, surplus: SurplusSeeds) -> Rebuilt:
         """No wrong share is looked for."""
         secrets = {}
         for owner in self._participants:
