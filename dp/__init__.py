@@ -41,6 +41,7 @@ from dp.coins import Coins, add_coins, noise_limit, residual_offset, sample_bino
 from dp.dropouts import add_batches, batch_noise, removed_noise
 from dp.errors import (
     BudgetExceededError,
+    CopiedSecretError,
     LedgerError,
     NonFiniteUpdateError,
     PrivacyError,
@@ -103,6 +104,7 @@ __all__ = [
     "CoinSchedule",
     "Coins",
     "Composition",
+    "CopiedSecretError",
     "DiscreteGaussianLaw",
     "DiscreteGaussianMechanism",
     "DiscreteGaussianRelease",

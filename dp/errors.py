@@ -20,6 +20,10 @@ class SensitivityExceededError(PrivacyError):
     """A vector is larger than the bound that its type claims."""
 
 
+class CopiedSecretError(PrivacyError, TypeError):
+    """A secret seed was to be pickled or copied, and would have left its process unnoticed."""
+
+
 class UnsupportedEventError(PrivacyError):
     """An accountant was given an event that it has no theorem for."""
 

@@ -19,12 +19,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from dp import NoiseSeed
 from secagg import Identity
+from secagg.keys import NeverCopied
 
 KEY_BYTES = 32
 _DOMAIN = b"veilsum/simulated run/v1/"
 
 
-class RunSecrets:
+class RunSecrets(NeverCopied):
     """Derives what a round needs. Call `begin` before every round.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from dp import Ledger
 from protocol.config import load, parse
 from protocol.errors import ConfigurationError
 from protocol.training import TrainingState
+from secagg import LocalProtocolError
 from simulations.config import RunConfig
 from simulations.federated import DivergedError, load_data
 from simulations.provenance import provenance
@@ -321,6 +323,8 @@ def test_secrets_differ_by_purpose_client_and_round():
     drawn |= {identity.private_bytes() for identity in secrets.identities(3)}
     assert len(drawn) == 2 * (1 + 2 * 5) + 3
     assert "secret" in repr(secrets) and "0000" not in repr(secrets)
+    with pytest.raises(LocalProtocolError, match="neither pickled nor copied: RunSecrets"):
+        pickle.dumps(secrets)
     assert len(secrets.rand_of(0)(20_000)) == 20_000
 
 
