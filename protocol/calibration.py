@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dp import FailureReserve, coins_for_epsilon, noise_multiplier_for_epsilon, quantized_l2_bound
+from dp.accounting.gaussian import LARGEST_EPSILON
 from dp.coins import MAX_COINS
+from protocol.checks import require_int, require_number
 from protocol.parameters import RoundParameters
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, flat_bound
@@ -57,12 +59,15 @@ class PrivacyGoal:
     rounds: int
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
-            raise ParameterError("epsilon", self.epsilon, "positive and finite")
+        for name in ("epsilon", "delta"):
+            require_number(name, getattr(self, name))
+        require_int("rounds", self.rounds, 1)
+        # Written so that NaN fails the test.
+        if not 0.0 < self.epsilon < LARGEST_EPSILON:
+            valid = f"positive and below {LARGEST_EPSILON:g}, where accounting ends"
+            raise ParameterError("epsilon", self.epsilon, valid)
         if not 0.0 < self.delta < 1.0:
             raise ParameterError("delta", self.delta, "strictly between 0 and 1")
-        if self.rounds < 1:
-            raise ParameterError("rounds", self.rounds, "at least 1")
 
     @property
     def reserve(self) -> FailureReserve:
