@@ -44,6 +44,7 @@ from dp.errors import (
     LedgerError,
     NonFiniteUpdateError,
     PrivacyError,
+    RoundsUsedUpError,
     SensitivityExceededError,
     UnsupportedEventError,
 )
@@ -140,6 +141,7 @@ __all__ = [
     "PublishedAccountant",
     "Quantized",
     "RoundedGaussianLaw",
+    "RoundsUsedUpError",
     "Sensitivities",
     "SensitivityExceededError",
     "SkellamLaw",

@@ -125,6 +125,12 @@ class ClientHistory:
     def _check(self, setup: RoundSetup) -> None:
         if self._goal is None:
             return
+        if self._spent.releases >= self._goal.rounds:
+            raise PolicyError(
+                "a round",
+                f"number {self._spent.releases + 1} of this client",
+                f"as many as its goal says, {self._goal.rounds}",
+            )
         budget = Budget(self._goal.epsilon, self._goal.delta)
         try:
             budget.check(self._spent, _worst_case(setup))

@@ -87,6 +87,8 @@ class TrainingPlan:
         for name in ("degree", "threshold"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), 0)
+        if not isinstance(self.exact_noise, bool):
+            raise ParameterError("exact_noise", self.exact_noise, "a bool")
         for name in ("clip_l2", "error_share", "wrap_probability"):
             require_number(name, getattr(self, name))
         # Written so that NaN fails the test.

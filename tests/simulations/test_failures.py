@@ -240,7 +240,8 @@ def test_a_run_on_a_full_disk_goes_on_where_it_stood(tmp_path, monkeypatch, caps
         arguments = ("run", given, "--quiet", "--out", out)
         with full_disk(int(share * largest)):
             error = told(monkeypatch, capsys, *arguments)
-        assert str(out) in error and "File too large" in error
+        assert str(out) in error
+        assert "File too large" in error or "could not be written" in error  # the ledger's words
         before = out / "rounds.jsonl"
         done.add(before.read_bytes().count(b"\n") if before.exists() else -1)
         finish(monkeypatch, arguments)
