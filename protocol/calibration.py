@@ -62,10 +62,8 @@ class PrivacyGoal:
         for name in ("epsilon", "delta"):
             require_number(name, getattr(self, name))
         require_int("rounds", self.rounds, 1)
-        # Written so that NaN fails the test.
-        if not 0.0 < self.epsilon < LARGEST_EPSILON:
-            valid = f"positive and below {LARGEST_EPSILON:g}, where accounting ends"
-            raise ParameterError("epsilon", self.epsilon, valid)
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
+            raise ParameterError("epsilon", self.epsilon, "positive and finite")
         if not 0.0 < self.delta < 1.0:
             raise ParameterError("delta", self.delta, "strictly between 0 and 1")
 
@@ -78,7 +76,14 @@ class PrivacyGoal:
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal."""
+        """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal.
+
+        Raises:
+            ParameterError: epsilon is so large that there is none: such a goal only counts.
+        """
+        if not self.epsilon < LARGEST_EPSILON:
+            valid = f"below {LARGEST_EPSILON:g} to choose noise by: accounting ends there"
+            raise ParameterError("epsilon", self.epsilon, valid)
         return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
 
 

@@ -127,9 +127,9 @@ class ClientHistory:
             return
         if self._spent.releases >= self._goal.rounds:
             raise PolicyError(
-                "a round",
-                f"number {self._spent.releases + 1} of this client",
-                f"as many as its goal says, {self._goal.rounds}",
+                "epsilon",
+                f"unbounded: all rounds of this client's goal are used up ({self._goal.rounds})",
+                f"at most {self._goal.epsilon:.6g} in all",
             )
         budget = Budget(self._goal.epsilon, self._goal.delta)
         try:

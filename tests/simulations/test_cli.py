@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import invoke, run_json
@@ -15,6 +16,8 @@ from protocol.training_plan import TrainingPlan
 from simulations import cli
 from simulations.__main__ import main
 from simulations.config import PowerSgd, RunConfig, demo_config, write_config
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "1-demo.md"
 
 
 @pytest.mark.parametrize("bits", [8, 16, 24, 31, 32, 61])
@@ -101,6 +104,12 @@ def test_the_demo_from_end_to_end(tmp_path):
     assert plain[-1]["accuracy"] == summary["accuracy_baseline"]
     first = (out / "ledger.jsonl").read_text()
     assert len(first.splitlines()) == 3
+    left = {"config.toml", "environment.json", "rounds.jsonl"}
+    assert {path.name for path in (out / "plain").iterdir()} == left
+    left |= {"plain", "ledger.jsonl", "summary.json", "report.html"}
+    assert {path.name for path in out.iterdir()} == left
+    told = TUTORIAL.read_text()
+    assert all(name in told for name in left) and "It has no ledger" in told
 
     run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
     run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
