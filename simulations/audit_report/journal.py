@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from simulations.audit_report.results import Outcome
 from simulations.audits.base import Check, Exhibit
+from simulations.failures import kept_so_far
 from simulations.files import append_durably, write_whole
 
 
@@ -71,7 +72,8 @@ class Journal:
         if outcome.error is not None or not outcome.checks:
             return
         line = json.dumps(_line(self._key, outcome), allow_nan=False).encode() + b"\n"
-        append_durably(self._path, line)
+        with kept_so_far():
+            append_durably(self._path, line)
 
 
 def _whole_lines(path: Path) -> list[bytes]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from simulations.failures import kept_so_far
 from simulations.files import write_whole
 
 
@@ -40,7 +41,8 @@ class Kept:
         """Keep a result, whole or not at all; return it as `find` will."""
         plain = _plain(result)
         path = self._folder / f"{name}.json"
-        write_whole(path, json.dumps({"key": _plain(key), "result": plain}, indent=1) + "\n")
+        with kept_so_far():
+            write_whole(path, json.dumps({"key": _plain(key), "result": plain}, indent=1) + "\n")
         return plain
 
 

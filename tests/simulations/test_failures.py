@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_line import invoke
 
 from protocol.errors import ConfigurationError
 from simulations import cli
@@ -160,6 +161,28 @@ def test_out_on_a_file_is_one_line(tmp_path, monkeypatch, capsys, command, below
 def test_epsilon_beyond_all_accounting_is_one_line(monkeypatch, capsys):
     error = told(monkeypatch, capsys, "plan", "--clients", "100", "--epsilon", "1e9")
     assert "epsilon = 1000000000.0: must be" in error and "1e+06" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "told_of"),
+    [
+        ("plan --clients 100 --corrupt nan", "corrupt: value nan"),
+        ("plan --clients 100 --dropout inf", "dropout: value inf"),
+        ("plan --clients 100 --dropout -0.1", "dropout: value -0.1"),
+        ("account --target-epsilon 2 --l2 1e300", "l2: value 1e+300"),
+        ("account --coins 100 --l2 nan", "l2: value nan"),
+        ("account --target-epsilon 1e9", "epsilon"),
+    ],
+)
+def test_figures_out_of_range_are_one_line(monkeypatch, capsys, words, told_of):
+    error = told(monkeypatch, capsys, *words.split())
+    assert told_of in error and "ConfigurationError" in error
+
+
+@pytest.mark.parametrize("option", ["--clients", "--dim"])
+def test_counts_beyond_all_arithmetic_are_refused(option):
+    result = invoke("plan", "--clients", "100", option, "99999999999999999999")
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus", "meta"])
