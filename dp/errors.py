@@ -71,6 +71,6 @@ class RoundsUsedUpError(BudgetExceededError):
         )
         self.rounds = rounds
 
-    def __reduce__(self) -> tuple[type[RoundsUsedUpError], tuple[float, float, int]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[RoundsUsedUpError], tuple[float, float, int]]:
         """Rebuild from the figures that it was made of."""
         return type(self), (self.spent, self.budget, self.rounds)

@@ -170,7 +170,7 @@ def test_epsilon_beyond_all_accounting_is_one_line(monkeypatch, capsys):
         ("plan --clients 100 --dropout inf", "dropout: value inf"),
         ("plan --clients 100 --dropout -0.1", "dropout: value -0.1"),
         ("account --target-epsilon 2 --l2 1e300", "l2: value 1e+300"),
-        ("account --coins 100 --l2 nan", "l2: value nan"),
+        ("account --coins 100 --l2 nan", "l2_sensitivity"),
         ("account --target-epsilon 1e9", "epsilon"),
     ],
 )
