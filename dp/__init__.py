@@ -45,6 +45,7 @@ from dp.errors import (
     LedgerError,
     NonFiniteUpdateError,
     PrivacyError,
+    RoundsUsedUpError,
     SensitivityExceededError,
     UnsupportedEventError,
 )
@@ -142,6 +143,7 @@ __all__ = [
     "PublishedAccountant",
     "Quantized",
     "RoundedGaussianLaw",
+    "RoundsUsedUpError",
     "Sensitivities",
     "SensitivityExceededError",
     "SkellamLaw",

@@ -22,10 +22,12 @@ from protocol.errors import ConfigurationError
 from protocol.training import TrainingState
 from secagg import LocalProtocolError
 from simulations.config import RunConfig
-from simulations.federated import DivergedError, load_data
+from simulations.failures import DivergedError
+from simulations.federated import load_data
+from simulations.files import write_whole
 from simulations.provenance import provenance
 from simulations.run import experiment
-from simulations.run.checkpoint import Checkpoint, write_whole
+from simulations.run.checkpoint import Checkpoint
 from simulations.run.experiment import run_experiment
 from simulations.run.folder import RunFolder
 from simulations.run.overrides import changed, grid, point_name, read_change, read_choices
