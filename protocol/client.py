@@ -312,7 +312,7 @@ class RoundClient:
         if self._identity.public not in setup.context.cohort:
             raise PolicyError("cohort", "one without this client", "cohorts that we are part of")
         index = setup.context.cohort.index(self._identity.public)
-        self._history.answer(setup)
+        self._history.answer(setup, keeps_time=keeps_time)
         session = ClientSession(setup.context, index, self._identity, self._rand)
         self._joined_round = session, Pipeline(setup), setup
         return session.begin_bytes()

@@ -2,7 +2,9 @@
 
 A policy looks at one announcement at a time. Two attacks need a memory: announcing the same round
 twice, to get two sums that differ in one client, and announcing one harmless round after the other
-until the harm adds up. The memory is the client's own. It lives as long as its identity does; a
+until the harm adds up. That harm is what a sum costs, once an update has left, and what the ring of
+a round may fail with, once the round was joined: a server can drop round after round until a ring
+suits it. The memory is the client's own. It lives as long as its identity does; a
 client that loses it must take a new identity, or trust the server's count.
 """
 
@@ -12,6 +14,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from threading import Lock
 from typing import NoReturn
 
@@ -34,7 +37,8 @@ class ClientHistory:
     The client counts for itself and for the worst case: the fewest survivors that it agreed to,
     without the coins of the colluders that it agreed to tolerate. A round is charged when the
     client hands over its masked update, whatever becomes of the round afterwards: the client
-    cannot know whether others released the sum.
+    cannot know whether others released the sum. What its ring may fail with is counted when the
+    client joins, and all rounds joined may fail with as much together as the goal sets aside.
 
     It grows by one pair of a session and a number for every round answered. Threads may share it. A
     forked process has a copy that does not see what the other goes on to spend, so it is refused
@@ -49,6 +53,8 @@ class ClientHistory:
         self._answered: set[tuple[bytes, int]] = set()
         self._goal = goal
         self._spent = DominationAccountant(goal.reserve if goal else None)
+        # Exact: as many rounds as the goal has, each with its whole share, must fit.
+        self._rings = Fraction(0)
         # Rounds may overlap, and each must see what the others have spent.
         self._lock = Lock()
         self._process = os.getpid()
@@ -84,8 +90,12 @@ class ClientHistory:
         with self._lock:
             yield
 
-    def answer(self, setup: RoundSetup) -> None:
+    def answer(self, setup: RoundSetup, *, keeps_time: bool = False) -> None:
         """Enter a round as answered, before anything is sent.
+
+        Args:
+            keeps_time: whether the client has a clock, so that the round's lifetime bounds how many
+                rings a server can try.
 
         Raises:
             PolicyError: it would take the client beyond its goal, and is not entered; or it was
@@ -93,11 +103,14 @@ class ClientHistory:
             LedgerError: the history is that of the process that this one was forked from.
         """
         context = setup.context
+        failure = context.ring_failure(keeps_time=keeps_time)
         with self._alone():
             self._check(setup)
-            if not self._enter(context.session_id, context.round_number):
+            self._check_rings(setup, failure)
+            if not self._enter(context.session_id, context.round_number, failure):
                 valid = "a number it has not answered before"
                 raise PolicyError("round_number", context.round_number, valid)
+            self._rings += Fraction(failure)
 
     def charge(self, setup: RoundSetup) -> None:
         """Charge a round, before the client's masked update leaves.
@@ -112,8 +125,12 @@ class ClientHistory:
             if self._goal:
                 self._spent.compose(_worst_case(setup))
 
-    def _enter(self, session_id: bytes, round_number: int) -> bool:
-        """Enter a round as answered; False if it was before. Called with the lock held."""
+    def _enter(self, session_id: bytes, round_number: int, failure: float) -> bool:
+        """Enter a round as answered; False if it was before. Called with the lock held.
+
+        Args:
+            failure: what its ring may fail with.
+        """
         pair = (session_id, round_number)
         known = pair in self._answered
         self._answered.add(pair)
@@ -121,6 +138,20 @@ class ClientHistory:
 
     def _pay(self, event: Event, setup: RoundSetup) -> None:
         """What has to happen before a round is charged; nothing here. Called with the lock held."""
+
+    def _check_rings(self, setup: RoundSetup, failure: float) -> None:
+        """See that the rings of all rounds joined fail with no more than the goal sets aside."""
+        if self._goal is None:
+            return
+        together, share = self._rings + Fraction(failure), self._goal.reserve.aggregation
+        if together > self._goal.rounds * Fraction(share):
+            raise PolicyError(
+                "security_bits",
+                f"{setup.context.security_bits}, with which the rings of all rounds joined so far "
+                f"and of this one fail with probability {float(together):.3g}",
+                f"at most {self._goal.rounds * share:.3g} together: more bits, or a lifetime and a "
+                "clock to keep it by",
+            )
 
     def _check(self, setup: RoundSetup) -> None:
         if self._goal is None:

@@ -21,6 +21,10 @@ UnixClock = Callable[[], float]
 STEP_BITS = 8
 """Between two choices of security bits."""
 
+SPARE_ROUNDS = 8
+"""Rounds that a client can join for each round of a goal, where a plan chooses the bits. One that
+came to nothing had its ring all the same."""
+
 CURES = (
     f"larger, up to {LARGEST_SECURITY_BITS}; or a lifetime for the round, the complete graph or a "
     "larger delta"
@@ -62,12 +66,16 @@ def fitting_security_bits(
 ) -> int:
     """The fewest security bits, from 80 in steps of 8, that are safe for rings of a goal.
 
+    With room for rounds that come to nothing, unless it takes more bits than there are.
+
     Raises:
         ParameterError: not even 128 are; says what would be.
     """
     failure = 1.0
     for bits in range(SECURITY_BITS, LARGEST_SECURITY_BITS + 1, STEP_BITS):
         failure = ring_failure(clients, bits, lifetime_seconds, active=mode is Mode.ACTIVE)
-        if failure <= goal.reserve.aggregation:
+        if SPARE_ROUNDS * failure <= goal.reserve.aggregation:
             return bits
+    if failure <= goal.reserve.aggregation:
+        return LARGEST_SECURITY_BITS
     raise unsafe(LARGEST_SECURITY_BITS, failure, goal)

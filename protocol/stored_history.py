@@ -9,15 +9,18 @@ mark that says so has a charge. A ledger that was deleted, cut at the end or put
 copy is noticed by the marks, marks that vanished or are old by the ledger.
 
 What this cannot stop: a host that rolls the whole folder back, or throws it away. And a mark
-without a charge may vanish unseen: no update has left in that round, and one that leaves when it is
-answered again is charged.
+without a charge may vanish unseen, and with it what the ring of its round was counted with: no
+update has left in that round, and one that leaves when it is answered again is charged.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
@@ -29,13 +32,14 @@ from protocol.setup import RoundSetup
 
 _MARK_BYTES = 16
 _CHARGED = ".charged"
+_FAILURE = struct.Struct("<d")
 
 
 class StoredHistory(ClientHistory):
     """A `ClientHistory` in a folder, locked for this process until it is closed.
 
-    An empty file for every round answered, whose name says whether the round was charged, and a
-    line of the ledger for every round charged.
+    A file for every round answered, whose name says whether the round was charged, and whose eight
+    bytes what its ring may fail with; and a line of the ledger for every round charged.
 
     Args:
         folder: made if it does not exist; one for each identity.
@@ -63,6 +67,8 @@ class StoredHistory(ClientHistory):
                 if goal:
                     self._spent.compose(entry.event)
             self._check_marks()
+            share = goal.reserve.aggregation if goal else 0.0
+            self._rings = sum(map(Fraction, self._marks.failures(share)), Fraction(0))
         except BaseException:
             self.close()
             raise
@@ -78,9 +84,9 @@ class StoredHistory(ClientHistory):
     def __exit__(self, *details: object) -> None:
         self.close()
 
-    def _enter(self, session_id: bytes, round_number: int) -> bool:
+    def _enter(self, session_id: bytes, round_number: int, failure: float) -> bool:
         self._check_open()
-        return self._marks.answer(_mark_of(session_id, round_number))
+        return self._marks.answer(_mark_of(session_id, round_number), failure)
 
     def _pay(self, event: Event, setup: RoundSetup) -> None:
         self._check_open()
@@ -126,15 +132,19 @@ class _Marks:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
 
-    def answer(self, mark: str) -> bool:
-        """Mark a round; False if it was marked before."""
+    def answer(self, mark: str, failure: float) -> bool:
+        """Mark a round, and what its ring may fail with; False if it was marked before."""
         if (self._folder / (mark + _CHARGED)).exists():
             return False
         try:
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-            os.close(os.open(self._folder / mark, flags, 0o600))
+            descriptor = os.open(self._folder / mark, flags, 0o600)
         except FileExistsError:
             return False
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_FAILURE.pack(failure))
+            file.flush()
+            os.fsync(file.fileno())
         _sync(self._folder)
         return True
 
@@ -151,6 +161,16 @@ class _Marks:
         names = {path.name for path in self._folder.iterdir()}
         charged = {name for name in names if name.endswith(_CHARGED)}
         return names - charged, {name.removesuffix(_CHARGED) for name in charged}
+
+    def failures(self, share: float) -> Iterator[float]:
+        """What the ring of every round may fail with; `share` where a mark does not say.
+
+        Earlier versions said nothing, and a host may be killed before the bytes are written.
+        """
+        for path in self._folder.iterdir():
+            data = path.read_bytes()
+            (failure,) = _FAILURE.unpack(data) if len(data) == _FAILURE.size else (share,)
+            yield failure if math.isfinite(failure) and failure >= 0.0 else share
 
 
 def _mark_of(session_id: bytes, round_number: int) -> str:

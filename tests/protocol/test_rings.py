@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
+from fractions import Fraction
 
 import pytest
 
@@ -14,8 +16,9 @@ from protocol.deployment import plan_deployment
 from protocol.errors import PolicyError
 from protocol.history import ClientHistory
 from protocol.records import Records
-from protocol.rings import fitting_security_bits, is_safe
+from protocol.rings import SPARE_ROUNDS, fitting_security_bits, is_safe
 from protocol.setup import RoundSetup
+from protocol.stored_history import StoredHistory
 from protocol.training_plan import TrainingPlan
 from secagg import Identity, Mode, ParameterError
 from secagg.grinding import ring_failure
@@ -40,6 +43,13 @@ def plan(goal, **changes):
 
 GOAL = PrivacyGoal(8.0, 1e-5, 4)
 STRICT = PrivacyGoal(8.0, 1e-16, 1000)
+
+
+def reopened(history, folder):
+    """The history of the folder, as after a restart."""
+    if isinstance(history, StoredHistory):
+        history.close()
+    return StoredHistory(folder, GOAL)
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +91,19 @@ class TestPlan:
         assert hour.graph[0] < forever.graph[0]
 
     def test_the_fewest_bits_that_fit(self):
-        for goal in (GOAL, STRICT):
-            for lifetime in (0, HOUR):
-                bits = fitting_security_bits(goal, COHORT, Mode.ACTIVE, lifetime)
-                assert bits % 8 == 0
-                failures = [
-                    ring_failure(COHORT, each, lifetime, active=True) for each in (bits, bits - 8)
-                ]
-                assert failures[0] <= goal.reserve.aggregation
-                assert bits == 80 or failures[1] > goal.reserve.aggregation
+        for goal, lifetime in ((GOAL, 0), (GOAL, HOUR), (STRICT, HOUR)):
+            bits = fitting_security_bits(goal, COHORT, Mode.ACTIVE, lifetime)
+            assert bits % 8 == 0
+            failures = [
+                ring_failure(COHORT, each, lifetime, active=True) for each in (bits, bits - 8)
+            ]
+            assert SPARE_ROUNDS * failures[0] <= goal.reserve.aggregation
+            assert bits == 80 or SPARE_ROUNDS * failures[1] > goal.reserve.aggregation
+
+    def test_the_last_bits_need_no_room_to_spare(self):
+        failure = ring_failure(COHORT, 128, 0, active=True)
+        assert failure <= STRICT.reserve.aggregation < SPARE_ROUNDS * failure
+        assert fitting_security_bits(STRICT, COHORT, Mode.ACTIVE, 0) == 128
 
     def test_a_curious_server_needs_no_more_than_eighty(self):
         assert plan(STRICT, mode=Mode.SEMI_HONEST).ring_bits == 80
@@ -194,6 +208,43 @@ class TestClient:
         assert "at least 80" in str(self.refused(people, setup, policy))
         less = dataclasses.replace(policy, minimum_security_bits=79)
         assert self.join(people, setup, less)
+
+    @pytest.mark.parametrize("stored", [False, True])
+    def test_rounds_that_came_to_nothing_had_a_ring(self, people, make_setup, tmp_path, stored):
+        """Else a server drops round after round until a ring suits it."""
+        made = plan(GOAL)
+        rounds = [
+            dataclasses.replace(setup, context=dataclasses.replace(setup.context, round_number=i))
+            for setup in [make_setup(made)]
+            for i in range(1000)
+        ]
+        failure, share = rounds[0].context.ring_failure(), GOAL.reserve.aggregation
+        fitting = math.floor(GOAL.rounds * Fraction(share) / Fraction(failure))
+        assert SPARE_ROUNDS * GOAL.rounds <= fitting < len(rounds)
+        policy, history = made.client_policy(DIMENSION), ClientHistory(GOAL)
+        for number, setup in enumerate(rounds[:fitting]):
+            if stored and number % 100 == 0:
+                history = reopened(history, tmp_path)
+            self.join(people, setup, policy, history=history)
+        if stored:
+            history = reopened(history, tmp_path)
+        error = self.refused(people, rounds[fitting], policy, history=history)
+        assert "all rounds joined" in str(error)
+
+    def test_as_many_rounds_as_the_goal_has_fit_exactly(self, make_setup):
+        setup = make_setup(plan(GOAL))
+        goal = dataclasses.replace(GOAL, delta=1e-7, rounds=3)
+        history = ClientHistory(goal)
+        share = goal.reserve.aggregation
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(setup.context), "ring_failure", lambda *_, **__: share)
+            patch.setattr(history, "_check", lambda _: None)
+            for number in range(3):
+                context = dataclasses.replace(setup.context, round_number=number)
+                history.answer(dataclasses.replace(setup, context=context))
+            with pytest.raises(PolicyError, match="all rounds joined"):
+                context = dataclasses.replace(setup.context, round_number=3)
+                history.answer(dataclasses.replace(setup, context=context))
 
     def test_the_complete_graph_has_no_use_for_bits(self, people, make_setup):
         setup = make_setup(plan(STRICT, degree=0), security_bits=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -97,13 +99,13 @@ class TestRestart:
     def test_another_session_is_another_round(self, tmp_path, setups):
         folder = tmp_path / "h"
         with StoredHistory(folder) as history:
-            assert history._enter(b"\1" * 16, 256)
-            assert history._enter(b"\1" * 16, 1)
-            assert history._enter(b"\2" * 16, 1)
+            assert history._enter(b"\1" * 16, 256, 0.0)
+            assert history._enter(b"\1" * 16, 1, 0.0)
+            assert history._enter(b"\2" * 16, 1, 0.0)
         with StoredHistory(folder) as history:
-            assert not history._enter(b"\1" * 16, 256)
-            assert not history._enter(b"\2" * 16, 1)
-            assert history._enter(b"\2" * 16, 256)
+            assert not history._enter(b"\1" * 16, 256, 0.0)
+            assert not history._enter(b"\2" * 16, 1, 0.0)
+            assert history._enter(b"\2" * 16, 256, 0.0)
 
     def test_it_works_in_a_process_of_its_own(self, tmp_path, setups, goal):
         """Nothing of it lives in this one: another interpreter charges, and we find the charge."""
@@ -221,6 +223,19 @@ class TestDamage:
             # It was answered all the same.
             with pytest.raises(PolicyError, match="round_number"):
                 history.answer(setups[2])
+
+    @pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack("<d", math.nan)])
+    def test_a_mark_that_does_not_say_counts_as_a_whole_share(
+        self, tmp_path, setups, goal, content
+    ):
+        """That of an earlier version, or of a host that was killed in between."""
+        with StoredHistory(tmp_path, goal) as history:
+            history.answer(setups[0])
+            assert history._rings == 0  # on the complete graph nothing can be tried
+        (mark,) = (tmp_path / "answered").iterdir()
+        mark.write_bytes(content)
+        with StoredHistory(tmp_path, goal) as history:
+            assert history._rings == goal.reserve.aggregation
 
     def test_files_are_private(self, charged):
         for path in (charged, *(charged.parent / "answered").iterdir()):
@@ -401,12 +416,14 @@ class TestCrashes:
             assert {tmp_path, tmp_path / "new", folder} <= set(synced)
             synced.clear()
             history.answer(setups[0])
-            assert synced == [folder / "answered"]
+            context = setups[0].context
+            mark = _mark_of(context.session_id, context.round_number)
+            assert synced == [folder / "answered" / mark, folder / "answered"]
             synced.clear()
             history.charge(setups[0])
             assert synced == [folder / "charges.jsonl", folder / "answered"]
 
-    @pytest.mark.parametrize("call", range(4))
+    @pytest.mark.parametrize("call", range(5))
     def test_dying_at_any_write_never_counts_too_little(
         self, tmp_path, setups, goal, identities, updates, monkeypatch, call
     ):
@@ -448,7 +465,7 @@ class TestCrashes:
         history.close()
         with StoredHistory(tmp_path / "h", goal) as books:
             is_charged = books.epsilon > 0
-            is_marked = not books._enter(setups[0].context.session_id, 0)
+            is_marked = not books._enter(setups[0].context.session_id, 0, 0.0)
         # Advertisement, shares, update: the third to leave is the one that costs.
         assert is_marked or not left
         assert is_charged or len(left) < 3
@@ -490,7 +507,8 @@ class TestCrashes:
 
 
 EXPECTED = [
-    # Killed at the sync of its mark: nothing left, and it was marked all the same.
+    # Killed at the sync of its mark, or of the folder: nothing left, and it was marked.
+    [0, True, False],
     [0, True, False],
     # At the sync of its charge: keys and shares left, the update did not, the charge stays.
     [2, True, True],

@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from protocol import ClientHistory, ClientPolicy, PolicyError, PrivacyGoal, RoundClient
+from protocol import (
+    ClientHistory,
+    ClientPolicy,
+    PolicyError,
+    PrivacyGoal,
+    RoundClient,
+    TrainingPlan,
+)
 from protocol.conduct import PEER_ERRORS
+from simulations.audits.base import derived_bytes, identities_of, public_keys
 from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
 from simulations.threats.rounds.grinding import (
+    DIMENSION,
     LIFETIME_SECONDS,
     SCALED_BITS,
     Grinder,
@@ -19,11 +28,22 @@ from simulations.threats.rounds.grinding import (
     scaled_round,
 )
 from simulations.threats.rounds.parties import TRUSTING, edited
+from sketch import PublicSeed, SketchSpec
 
 SCALED: Final = replace(TRUSTING, minimum_security_bits=1)
 """Takes part in anything, rings of a few bits included."""
 EXPIRING: Final = replace(SCALED, largest_lifetime_seconds=LIFETIME_SECONDS)
 GOAL: Final = replace(SCALED, goal=PrivacyGoal(1.0, 1e-5, 10), equal_rounds=False)
+
+LARGE: Final = TrainingPlan(
+    goal=PrivacyGoal(8.0, 1e-5, 1),
+    cohort=210,
+    tolerated_dropouts=10,
+    tolerated_colluders=20,
+    clip_l2=1.0,
+    exact_noise=False,
+)
+"""A round of the full size, whose ring fails as rarely as its plan says."""
 
 _JOINED: Final = "joined"
 
@@ -37,7 +57,7 @@ def grinding(effort: Effort, seed: int) -> Findings:
     rounds = effort.choose(2, 20)
     late = [_ground(seed, number, EXPIRING, keeps_time=True) for number in range(rounds)]
     twins = [_ground(seed, number, SCALED, keeps_time=False) for number in range(rounds)]
-    answers = _answers(seed)
+    answers = {**_answers(seed), "round after round, none finished": _dropped(seed)}
     real, twin = _figures(late), _figures(twins)
     stopped = all(answer != _JOINED for answer in answers.values())
     told = {**answers, "a ring found after the end": _refusals(late)}
@@ -80,6 +100,26 @@ def _answers(seed: int) -> dict[str, str]:
         "few bits under a goal": (announcement, GOAL),
     }
     return {what: _answer(seed, *told) for what, told in rounds.items()}
+
+
+def _dropped(seed: int) -> str:
+    """How a client answers at last that a server has join round after round, to drop each."""
+    goal, people = LARGE.goal, identities_of(seed, LARGE.cohort)
+    cohort = public_keys(people)
+    sketch = SketchSpec.identity(DIMENSION)
+    parameters = LARGE.calibrate(sketch, bytes(32), PublicSeed(derived_bytes(seed, "public", 0)))
+    first = LARGE.setup(parameters, cohort, derived_bytes(seed, "session")[:16], 0)
+    history, policy = ClientHistory(goal), LARGE.client_policy(DIMENSION)
+    # One more than fit: a client that looks at one round at a time joins them all.
+    fit = int(goal.rounds * goal.reserve.aggregation / first.context.ring_failure())
+    for number in range(fit + 1):
+        setup = replace(first, context=replace(first.context, round_number=number))
+        client = RoundClient(people[0], frozenset(cohort), policy, history)
+        try:
+            client.join(setup.announce(), bytes(32))
+        except PEER_ERRORS as error:
+            return f"{_told(error)} after {number}"
+    return _JOINED
 
 
 def _answer(seed: int, announcement: bytes, policy: ClientPolicy) -> str:
