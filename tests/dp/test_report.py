@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -168,6 +169,17 @@ class TestFourEpsilons:
         assert "infinite of secure aggregation alone" in text
         assert "zero-out" in text and "delta 1e-05" in text
         assert json.loads(json.dumps(found.as_json()))["secagg_alone"] == "inf"
+
+    def test_with_a_goal_the_four_are_readings(self) -> None:
+        """What is guaranteed is the goal, as long as nothing was spent beyond it."""
+        fixed = four_epsilons([self.HONEST], [self.ALL], [own_noise(self.HONEST, 10)], DELTA, 3)
+        assert fixed.guaranteed == fixed.server and "guaranteed" not in fixed.as_json()
+        run = replace(fixed, goal=5.0)
+        assert run.server < run.guaranteed == run.as_json()["guaranteed"] == 5.0
+        assert run.text().startswith("epsilon 5 guaranteed against the server with 3 colluding")
+        assert run.text().count("spent so far against") == 3
+        overrun = replace(fixed, goal=fixed.server / 2.0)
+        assert overrun.guaranteed == math.inf and overrun.as_json()["guaranteed"] == "inf"
 
     def test_the_server_is_never_amplified(self) -> None:
         with pytest.raises(UnsupportedEventError, match="PoissonSampled"):

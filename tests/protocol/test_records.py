@@ -249,6 +249,7 @@ class TestCharge:
         own = setup.schedule.batches[0]
         assert own < setup.coins_left(5)
         assert ledger.entries()[-1].metadata[OWN_COINS] == own
+        assert records.epsilons(1).server < records.epsilons(1).guaranteed == GOAL.epsilon
         alone = replace(setup.events(5).server, coins=own)
         assert records.epsilons(1).sybil == epsilon_of(GOAL, alone)
 

@@ -431,6 +431,7 @@ def test_the_live_view_shows_every_round(data, tmp_path, terminal):
     console.file.close()
     text = console.export_text()
     assert "accuracy" in text
+    assert "epsilon 30 at delta 1e-05 is guaranteed against the server" in " ".join(text.split())
     if not terminal:
         assert text.count("round ") == 4
         assert "accuracy -" in text  # a round that was not tested
