@@ -188,12 +188,14 @@ class Campaign:
             except DivergedError:
                 diverged = True
         last = records[-1] if records else {}
+        spent = last.get("epsilons", {})
         return {
             # A model that is lost answers nothing.
             "accuracy": 0.0 if diverged else final_accuracy(records),
             "diverged": diverged,
             "bytes": last.get("bytes_per_client"),
-            "epsilon": last.get("epsilons", {}).get("server"),
+            # Where a run ends depends on what it released, if only by diverging: its goal, then.
+            "epsilon": spent.get("guaranteed", spent.get("server")),
             "last_clip": last.get("clip_of_an_update"),
             "seconds": time.process_time() - start,
         }
