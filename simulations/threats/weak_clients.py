@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -154,14 +155,11 @@ class ReusableSession(ClientSession):
 @contextmanager
 def any_encoding() -> Iterator[None]:
     """Inside, public keys are compared as they are written, and read as X25519 reads them."""
-    held = [(module, module.check_public_key) for module in (keys, roster)]
-    for module, _ in held:
-        module.check_public_key = lambda public: None
-    try:
+    with (
+        patch.object(keys, "check_public_key", lambda public: None),
+        patch.object(roster, "check_public_key", lambda public: None),
+    ):
         yield
-    finally:
-        for module, check in held:
-            module.check_public_key = check
 
 
 class TakesAnyEncoding(ClientSession):
