@@ -292,7 +292,8 @@ def problems_in(raw: dict[str, Any], model: type[Section]) -> list[Configuration
 
 
 def _problems(error: ValidationError, model: type[Section]) -> Iterator[ConfigurationError]:
-    for each in error.errors():
+    # Unknown keys first: what is missing is often there, under a wrong name.
+    for each in sorted(error.errors(), key=lambda found: found["type"] != "extra_forbidden"):
         key = ".".join(str(part) for part in each["loc"])
         if each["type"] == "extra_forbidden":
             yield ConfigurationError(key, "unknown key", _known_keys(model, each["loc"]))
