@@ -63,6 +63,8 @@ LIFETIME_SECONDS = 24 * 3600
 MAX_SHOWN = 200
 """Most characters of a wrong value in a message."""
 
+UNKNOWN = "unknown key"
+
 
 class Privacy(Section):
     """The promise."""
@@ -279,11 +281,12 @@ def parse(raw: dict[str, Any], model: type[C]) -> C:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise next(_problems(error, model)) from None
+        # An unknown key before all else: what is missing is often there, under a wrong name.
+        raise min(_problems(error, model), key=lambda found: found.problem != UNKNOWN) from None
 
 
 def problems_in(raw: dict[str, Any], model: type[Section]) -> list[ConfigurationError]:
-    """Everything that is wrong with a configuration in memory; `parse` raises the first of it."""
+    """Everything that is wrong with a configuration in memory; `parse` raises one of it."""
     try:
         model.model_validate(raw)
     except ValidationError as error:
@@ -295,7 +298,7 @@ def _problems(error: ValidationError, model: type[Section]) -> Iterator[Configur
     for each in error.errors():
         key = ".".join(str(part) for part in each["loc"])
         if each["type"] == "extra_forbidden":
-            yield ConfigurationError(key, "unknown key", _known_keys(model, each["loc"]))
+            yield ConfigurationError(key, UNKNOWN, _known_keys(model, each["loc"]))
         elif each["type"] == "missing":
             yield ConfigurationError(key, "missing", "a value, as it has no default")
         else:

@@ -184,7 +184,7 @@ def test_an_unknown_key_is_one_line_and_status_2(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2
-    assert "colour" in capsys.readouterr().err
+    assert "ConfigurationError: colour: unknown key" in capsys.readouterr().err
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch, capsys):

@@ -623,7 +623,7 @@ def test_the_budget_ends_the_run(ledger: Ledger) -> None:
     mean = PrivateMean(make_plan(rounds=2), DIMENSION, FixedRate(1.0), ledger)
     for _ in range(2):
         _, metrics = gather([mean], people(COHORT))
-    assert metrics["veilsum | epsilon against the server"] <= 8.0
+    assert metrics["veilsum | epsilon spent against the server"] <= 8.0
     spent, last = ledger.entries(), mean.last
     with pytest.raises(BudgetExceededError):
         gather([mean], people(COHORT))
@@ -639,7 +639,7 @@ def test_users_pay_for_their_own_rounds(ledger: Ledger) -> None:
     epsilons = []
     for prefix in ("user", "other", "user"):
         _, metrics = gather([mean], people(COHORT, prefix))
-        epsilons.append(metrics["veilsum | epsilon against the server"])
+        epsilons.append(metrics["veilsum | epsilon spent against the server"])
     assert epsilons[0] == epsilons[1] < epsilons[2]
 
 
@@ -650,7 +650,7 @@ def test_users_without_ids_are_the_same_in_every_round(ledger: Ledger) -> None:
     for _ in range(2):
         _, metrics = gather([mean], nameless)
         assert metrics["veilsum | refused users"] == 0
-        epsilons.append(metrics["veilsum | epsilon against the server"])
+        epsilons.append(metrics["veilsum | epsilon spent against the server"])
     assert epsilons[0] < epsilons[1]
 
 
