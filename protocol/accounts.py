@@ -11,11 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from dp import Budget, DominationAccountant, Event, FailureReserve, FourEpsilons
+from dp import Budget, DominationAccountant, Event, FailureReserve, FourEpsilons, MomentsAccountant
+from dp.accounting import reserved_accountant
 from protocol.setup import RoundEvents
 
 LABEL_BYTES = 8
+
+_Account: TypeAlias = DominationAccountant | MomentsAccountant
 
 
 def label(identity_key: bytes) -> str:
@@ -27,9 +31,9 @@ def label(identity_key: bytes) -> str:
 class _History:
     """What all clients with the same rounds behind them have spent, against each adversary."""
 
-    server: DominationAccountant
-    outsider: DominationAccountant
-    sybil: DominationAccountant
+    server: _Account
+    outsider: _Account
+    sybil: _Account
 
     def then(self, events: RoundEvents) -> _History:
         """The same history and one more round."""
@@ -49,7 +53,7 @@ class ClientAccounts:
     """
 
     def __init__(self, reserve: FailureReserve) -> None:
-        self._fresh = _History(*(DominationAccountant(reserve) for _ in range(3)))
+        self._fresh = _History(*(reserved_accountant(reserve) for _ in range(3)))
         self._histories: dict[str, _History] = {}
 
     def check(self, cohort: Sequence[str], event: Event, budget: Budget) -> None:
@@ -90,7 +94,7 @@ class ClientAccounts:
         """
         histories = [*self._distinct(list(self._histories)), self._fresh]
 
-        def most(account: Callable[[_History], DominationAccountant]) -> float:
+        def most(account: Callable[[_History], _Account]) -> float:
             return max(account(history).epsilon(delta) for history in histories)
 
         return FourEpsilons(

@@ -11,7 +11,11 @@ from dp.accounting.exact import ExactAccountant
 from dp.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dp.accounting.laws import BinomialNoise, NoiseLaw, SkellamNoise
 from dp.accounting.local import LocalAccountant
-from dp.accounting.moments import MomentsAccountant
+from dp.accounting.moments import (
+    MomentsAccountant,
+    renyi_to_epsilon,
+    reserved_accountant,
+)
 from dp.accounting.outsider import OutsiderAccountant
 from dp.accounting.protection import (
     FourEpsilons,
@@ -55,6 +59,8 @@ __all__ = [
     "gaussian_mu",
     "local_epsilons",
     "own_noise",
+    "renyi_to_epsilon",
+    "reserved_accountant",
     "theorem1",
     "theorem1_epsilon",
 ]

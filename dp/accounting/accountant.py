@@ -22,12 +22,16 @@ class FailureReserve:
     """A part of delta set aside for open failures before the first release.
 
     Attributes:
-        delta0: failure probability of every release, in (0, 1/2).
+        delta0: failure probability of every release, in (0, 1/2); where moments count, the
+            probability that the truncation of every release may cost.
         releases: the most releases that may ever happen; beyond it, epsilon is infinite.
+        moment_order: None to count by Gaussian domination; an order above 1 to count by truncated
+            moments of this one order. See ``reserved_accountant``.
     """
 
     delta0: float
     releases: int
+    moment_order: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` naming the figure that is out of range."""
@@ -35,16 +39,25 @@ class FailureReserve:
             raise ValueError(f"delta0 must lie in (0, {MAX_DELTA0}), got {self.delta0!r}")
         if self.releases < 1:
             raise ValueError(f"releases must be at least 1, got {self.releases}")
+        order = self.moment_order
+        if order is not None and not 1.0 < order < math.inf:
+            raise ValueError(f"moment_order must be None, or finite and above 1, got {order!r}")
 
     @classmethod
-    def from_delta(cls, delta: float, releases: int, share: float = 1 / 32) -> FailureReserve:
+    def from_delta(
+        cls,
+        delta: float,
+        releases: int,
+        share: float = 1 / 32,
+        moment_order: float | None = None,
+    ) -> FailureReserve:
         """Set aside ``share`` of ``delta``, split evenly over ``releases``.
 
         One part in 32 moves epsilon by a few parts in a thousand.
         """
         if releases < 1:
             raise ValueError(f"releases must be at least 1, got {releases}")
-        return cls(delta * share / releases, releases)
+        return cls(delta * share / releases, releases, moment_order=moment_order)
 
     @property
     def total(self) -> float:
@@ -72,8 +85,16 @@ class DominationAccountant(EventCounter):
     name: ClassVar[str] = "domination"
 
     def __init__(self, reserve: FailureReserve | None = None) -> None:
-        """Start with no events, and with a fixed reserve if parameters will be adaptive."""
+        """Start with no events, and with a fixed reserve if parameters will be adaptive.
+
+        Raises:
+            ValueError: the reserve is for moments.
+        """
         super().__init__()
+        if reserve is not None and reserve.moment_order is not None:
+            raise ValueError(
+                f"reserve must be for domination, got moment_order {reserve.moment_order!r}"
+            )
         self._reserve = reserve
 
     def copy(self) -> Self:

@@ -49,13 +49,16 @@ class ClientRules(Section):
     tolerated_colluders: int = Field(ge=0, description="that noise and thresholds must allow for")
     dimension: int | None = Field(default=None, ge=1, description="length of an update; any if out")
     allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
+    moment_order: float | None = Field(
+        default=None, gt=1, allow_inf_nan=False, description="as in a run's configuration"
+    )
     other_messages: Literal["pass", "refuse"] = Field(
         default="pass", description="evaluate and query: their answers leave as they are"
     )
 
     def policy(self) -> ClientPolicy:
         """What is held against every announcement."""
-        goal = PrivacyGoal(self.epsilon, self.delta, self.rounds)
+        goal = PrivacyGoal(self.epsilon, self.delta, self.rounds, self.moment_order)
         return ClientPolicy(
             minimum_noise_multiplier=goal.noise_multiplier,
             goal=goal,
