@@ -203,6 +203,75 @@ def _composed(simple: Sequence[Mapping[str, Any]], delta0: float, remaining: flo
     return gaussian_epsilon(math.sqrt(math.fsum(squares)), remaining)
 
 
+def composed_moments(
+    events: Iterable[Mapping[str, Any]], delta: float, cut: float, releases: int, order: float
+) -> float:
+    """Return epsilon by truncated moments of one order, fixed beforehand like ``cut``.
+
+    Args:
+        events: as in a ledger.
+        delta: of the whole run, in (0, 1).
+        cut: what the truncation of every release may cost.
+        releases: the most there may be; all of their cuts are spent.
+        order: a, above 1.
+    """
+    simple = [leaf for event in events for leaf in flattened(event)]
+    remaining = delta - releases * cut
+    if len(simple) > releases or any(leaf["tag"] == "non-private" for leaf in simple):
+        return math.inf
+    if not simple:
+        return 0.0
+    tau = math.fsum(release_moment(leaf, cut, order) for leaf in simple)
+    if not (remaining > 0.0 and tau < math.inf):
+        return math.inf
+    return max(0.0, tau + math.log1p(-1.0 / order) - math.log(order * remaining) / (order - 1.0))
+
+
+def release_moment(event: Mapping[str, Any], cut: float, order: float) -> float:
+    """Return tau_a of one written release, by its definition at every shift.
+
+    Raises:
+        LedgerError: a field is missing or has no such value.
+        UnsupportedEventError: the tag has no theorem on this route.
+    """
+    try:
+        return _moment(json.dumps(event, sort_keys=True), cut, order)
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+        raise LedgerError(f"the ledger holds a malformed event: {dict(event)!r}") from error
+
+
+@lru_cache(maxsize=4096)
+def _moment(written: str, cut: float, order: float) -> float:
+    """Return tau_a of the event that ``written`` is the JSON of."""
+    event = _known(written)
+    l2 = float(event["l2_sensitivity"])
+    if event["tag"] == "gaussian":
+        return 0.5 * order * _gaussian_mu(event) ** 2
+    largest = min(int(event["linf_sensitivity"]), int(l2))
+    if largest == 0:
+        return 0.0
+    upper = _tails(event, 2 * largest)
+    if upper is None:
+        return math.inf
+    reach = upper.size // 2 - 1  # upper[i] = P[Z >= i - reach]
+    # Both halves from the smaller tail, which has no cancellation.
+    masses = upper[:-1] - upper[1:]
+    masses[:reach] = masses[:reach:-1]
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(masses)
+    worst = 0.0
+    for k in range(1, largest + 1):
+        # The least z with P[Z > z] <= cut k^2 / D2^2, as an index.
+        last = int(np.argmax(upper[1:] <= cut * (k / l2) ** 2))
+        if last + k >= masses.size or not np.isfinite(log_mass[last + k]):
+            return math.inf
+        here, there = log_mass[: last + 1], log_mass[k : last + 1 + k]
+        terms = order * here + (1.0 - order) * there
+        moment = special.logsumexp(terms[np.isfinite(here)])
+        worst = max(worst, float(moment) / ((order - 1.0) * k * k))
+    return l2 * l2 * worst
+
+
 def release_mu(event: Mapping[str, Any], delta0: float) -> float:
     """Return D2 / sigma_eff of one written release, by the definition of sigma_eff.
 
@@ -219,16 +288,10 @@ def release_mu(event: Mapping[str, Any], delta0: float) -> float:
 @lru_cache(maxsize=4096)
 def _mu(written: str, delta0: float) -> float:
     """Return D2 / sigma_eff of the event that ``written`` is the JSON of."""
-    event = json.loads(written)
-    tag = event["tag"]
-    if tag not in _EVENTS:
-        raise UnsupportedEventError(f"the replay has no theorem for an event {tag!r}")
-    _check_fields(event)
+    event = _known(written)
     l2 = float(event["l2_sensitivity"])
-    if tag == "gaussian":
-        if l2 == 0.0:
-            return 0.0
-        return l2 / float(event["sigma"]) if event["sigma"] > 0.0 else math.inf
+    if event["tag"] == "gaussian":
+        return _gaussian_mu(event)
     largest = min(int(event["linf_sensitivity"]), int(l2))
     if largest == 0:
         return 0.0
@@ -237,6 +300,22 @@ def _mu(written: str, delta0: float) -> float:
         return math.inf
     ratios = (_shift_mu(upper, k, delta0 * (k / l2) ** 2) / k for k in range(1, largest + 1))
     return l2 * max(ratios)
+
+
+def _known(written: str) -> dict[str, Any]:
+    """Return an event from its JSON, if there is a theorem for it and its fields are sound."""
+    event: dict[str, Any] = json.loads(written)
+    if event["tag"] not in _EVENTS:
+        raise UnsupportedEventError(f"the replay has no theorem for an event {event['tag']!r}")
+    _check_fields(event)
+    return event
+
+
+def _gaussian_mu(event: Mapping[str, Any]) -> float:
+    """Return the shift of a Gaussian release in standard deviations."""
+    if event["l2_sensitivity"] == 0.0:
+        return 0.0
+    return event["l2_sensitivity"] / event["sigma"] if event["sigma"] > 0.0 else math.inf
 
 
 def _check_fields(event: Mapping[str, Any]) -> None:

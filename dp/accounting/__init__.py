@@ -8,6 +8,7 @@ from dp.accounting.cpsgd import Theorem1Accountant
 from dp.accounting.discrete_gaussian import DiscreteGaussianSum
 from dp.accounting.domination import effective_sigma
 from dp.accounting.exact import ExactAccountant
+from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dp.accounting.laws import BinomialNoise, NoiseLaw, SkellamNoise
 from dp.accounting.local import LocalAccountant
@@ -39,6 +40,7 @@ __all__ = [
     "DominationAccountant",
     "EpsilonReport",
     "ExactAccountant",
+    "FailingGaussian",
     "FailureReserve",
     "FourEpsilons",
     "GaussianReference",

@@ -8,7 +8,9 @@ from typing import ClassVar, Final, Self
 
 from dp.accounting.base import EventCounter, Release, law_of, nominal_mu_squared
 from dp.accounting.domination import MAX_DELTA0, effective_sigma
+from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.gaussian import gaussian_epsilon
+from dp.checks import require_between_0_and_1
 from dp.events import GaussianRelease, IntegerRelease
 
 _GRID_BITS: Final = 14
@@ -103,6 +105,39 @@ class DominationAccountant(EventCounter):
         twin._reserve = self._reserve
         return twin
 
+    def gaussian(self, delta: float) -> FailingGaussian | None:
+        """Return what dominates all events so far: an open failure, else a Gaussian.
+
+        Unlike epsilon it says everything at once: see ``FailingGaussian``.
+
+        Args:
+            delta: where the pair is to be tightest, if no reserve fixes it; it holds at every
+                other delta as well.
+
+        Returns:
+            None where there is no such pair: something was released without noise, with noise that
+            hides too little, or with bounded losses (Laplace noise), which no Gaussian dominates.
+
+        Raises:
+            ValueError: ``delta`` is not strictly between 0 and 1.
+        """
+        require_between_0_and_1("delta", delta)
+        if self._non_private or self._pure:
+            return None
+        if not self._counts:
+            return FailingGaussian(0.0, 0.0)
+        if self._reserve is not None:
+            if self.releases > self._reserve.releases:
+                return None
+            delta0, failure = self._reserve.delta0, self._reserve.total
+        elif self._failures() == 0:
+            delta0, failure = MAX_DELTA0, 0.0
+        else:
+            delta0 = math.ldexp(1.0, -self._best_exponent(delta))
+            failure = self._failures() * delta0
+        mu = self._mu(delta0)
+        return FailingGaussian(failure, mu) if mu < math.inf and failure < 1.0 else None
+
     def _epsilon_of_releases(self, delta: float) -> float:
         """Use the reserve if there is one; else search delta0 on its grid."""
         if self._reserve is None:
@@ -117,13 +152,18 @@ class DominationAccountant(EventCounter):
         return sum(n for event, n in self._counts.items() if not isinstance(event, GaussianRelease))
 
     def _searched(self, delta: float) -> float:
-        """Search the grid coarsely, then the neighbours of the best point."""
+        """Return the bound at the best delta0 of the grid."""
         if self._failures() == 0:
             return gaussian_epsilon(self._mu(MAX_DELTA0), delta)
+        return self._at(self._best_exponent(delta), delta)
+
+    def _best_exponent(self, delta: float) -> int:
+        """Search the grid of delta0 = 2^-exponent coarsely, then the neighbours of the best."""
         first = math.floor(-math.log2(delta / self._failures())) + 1
         coarse = {e: self._at(e, delta) for e in range(first, first + _GRID_BITS, _GRID_STRIDE)}
         best = min(coarse, key=lambda exponent: coarse[exponent])
-        return min(coarse[best], self._at(best - 1, delta), self._at(best + 1, delta))
+        found = {e: self._at(e, delta) for e in (best, best - 1, best + 1)}
+        return min(found, key=lambda exponent: found[exponent])
 
     def _at(self, exponent: int, delta: float) -> float:
         """Return the bound with ``delta0 = 2^-exponent``; ``inf`` if that leaves no delta."""

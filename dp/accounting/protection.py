@@ -20,7 +20,7 @@ from typing import Any
 
 from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
-from dp.accounting.report import Counted, epsilons, json_number, with_counts
+from dp.accounting.report import Counted, epsilons, json_number, under, with_counts
 from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.events import (
@@ -101,6 +101,7 @@ def four_epsilons(
     sybil: Sequence[Event | Counted],
     delta: float,
     colluders: int = 0,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
 ) -> FourEpsilons:
     """State the four epsilons of a run, each from the events as its adversary meets them.
 
@@ -111,14 +112,15 @@ def four_epsilons(
         sybil: with one client's own noise; see ``own_noise``.
         delta: in (0, 1).
         colluders: T_C, how many colluding clients ``server`` leaves out.
+        adjacency: zero-out, or replace-one, under which nothing sampled has a theorem.
 
     Raises:
-        ValueError: delta or a count is out of range.
+        ValueError: delta, a count or the adjacency is out of range.
         UnsupportedEventError: an event has no theorem for its adversary.
     """
     require_between_0_and_1("delta", delta)
     accountant = OutsiderAccountant()
-    counted = with_counts(outsider)
+    counted = under(adjacency, outsider)
     for event, count in counted:
         accountant.compose(event, count)
     sampled = (
@@ -127,13 +129,14 @@ def four_epsilons(
         for leaf in leaves(event)
     )
     return FourEpsilons(
-        server=epsilons(server, delta).epsilon,
+        server=epsilons(server, delta, adjacency).epsilon,
         outsider=accountant.epsilon(delta),
-        sybil=epsilons(sybil, delta).epsilon,
+        sybil=epsilons(sybil, delta, adjacency).epsilon,
         secagg_alone=math.inf,
         delta=delta,
         colluders=colluders,
         amplified=any(sampled),
+        adjacency=adjacency,
     )
 
 
