@@ -174,15 +174,50 @@ def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float
         LedgerError: an event is malformed.
         UnsupportedEventError: an event that this route has no theorem for.
     """
+    failure, mu = replayed_gaussian(events, delta)
+    return gaussian_epsilon(mu, delta - failure) if mu > 0.0 else 0.0
+
+
+def replayed_gaussian(events: Iterable[Mapping[str, Any]], delta: float) -> tuple[float, float]:
+    """Return (failure, mu) of the open failure, else Gaussian, that dominates written events.
+
+    Args and Raises: as for ``replayed_epsilon``; delta0 is the best for this delta. ``mu`` is
+    infinite where something was released without noise.
+    """
+    simple = [leaf for event in events for leaf in flattened(event)]
+    failing = sum(leaf["tag"] in _INTEGER_TAGS for leaf in simple)
+    if not failing or any(leaf["tag"] == "non-private" for leaf in simple):
+        return 0.0, composed_mu(simple, delta)
+    top = math.floor(-math.log2(delta / failing)) + 1
+    grid = [2.0**-bits for bits in range(top, top + 14)]
+    best = min(grid, key=lambda each: _composed(simple, each, delta - failing * each))
+    return failing * best, composed_mu(simple, best)
+
+
+def composed_mu(events: Iterable[Mapping[str, Any]], delta0: float) -> float:
+    """Return the mu of written events together, with this delta0 for each of them."""
     simple = [leaf for event in events for leaf in flattened(event)]
     if any(leaf["tag"] == "non-private" for leaf in simple):
         return math.inf
-    if not simple:
-        return 0.0
-    failing = sum(leaf["tag"] in _INTEGER_TAGS for leaf in simple)
-    top = math.floor(-math.log2(delta / max(failing, 1))) + 1
-    grid = [2.0**-bits for bits in range(top, top + 14)]
-    return min(_composed(simple, each, delta - failing * each) for each in grid)
+    return math.sqrt(math.fsum(release_mu(leaf, delta0) ** 2 for leaf in simple))
+
+
+def replaced(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a written event with the sensitivities of replace-one adjacency: twice its own.
+
+    Raises:
+        LedgerError: it is not an event.
+    """
+    twice = [
+        {
+            name: 2 * value
+            if name in ("l2_sensitivity", "linf_sensitivity") and isinstance(value, int | float)
+            else value
+            for name, value in leaf.items()
+        }
+        for leaf in flattened(event)
+    ]
+    return twice[0] if len(twice) == 1 else {"tag": "composition", "parts": twice}
 
 
 def composed_epsilon(
@@ -199,8 +234,7 @@ def _composed(simple: Sequence[Mapping[str, Any]], delta0: float, remaining: flo
     """Add up the mus of all releases and convert once."""
     if not remaining > 0.0:
         return math.inf
-    squares = [release_mu(leaf, delta0) ** 2 for leaf in simple]
-    return gaussian_epsilon(math.sqrt(math.fsum(squares)), remaining)
+    return gaussian_epsilon(composed_mu(simple, delta0), remaining)
 
 
 def composed_moments(

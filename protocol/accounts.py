@@ -13,7 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dp import Budget, DominationAccountant, Event, FailureReserve, FourEpsilons, MomentsAccountant
+from dp import (
+    Budget,
+    DominationAccountant,
+    Event,
+    FailingGaussian,
+    FailureReserve,
+    FourEpsilons,
+    MomentsAccountant,
+)
 from dp.accounting import reserved_accountant
 from protocol.setup import RoundEvents
 
@@ -105,6 +113,7 @@ class ClientAccounts:
             delta=delta,
             colluders=colluders,
             amplified=False,
+            gaussian=_widest([history.server for history in histories], delta),
         )
 
     def _of(self, client: str) -> _History:
@@ -112,3 +121,16 @@ class ClientAccounts:
 
     def _distinct(self, cohort: Sequence[str]) -> list[_History]:
         return list({id(self._of(client)): self._of(client) for client in cohort}.values())
+
+
+def _widest(accounts: Sequence[_Account], delta: float) -> FailingGaussian | None:
+    """What dominates the account that spent most; None if any has no such pair.
+
+    All have one reserve, so the pair with the largest mu dominates the others.
+    """
+    pairs = [
+        account.gaussian(delta) if isinstance(account, DominationAccountant) else None
+        for account in accounts
+    ]
+    known = [pair for pair in pairs if pair is not None]
+    return max(known, key=lambda pair: pair.mu) if len(known) == len(pairs) else None

@@ -4,10 +4,11 @@ a ledger adds up to. Figures go out as plain values; `simulations.account_comman
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,30 @@ from dp import (
     Adjacency,
     BinomialRelease,
     DiscreteGaussianRelease,
+    DominationAccountant,
     Event,
+    FailingGaussian,
     LocalAccountant,
     SkellamRelease,
     UnsupportedEventError,
     coins_for_epsilon,
     epsilons,
+    replace_one,
     variance_for_epsilon,
 )
 from dp.accounting.report import json_number
 from dp.audit import (
     ReplayedEntry,
     composed_epsilon,
+    composed_moments,
+    composed_mu,
     flattened,
     read_ledger,
+    release_moment,
     release_mu,
+    replaced,
     replayed_epsilon,
+    replayed_gaussian,
 )
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
@@ -44,6 +53,10 @@ from protocol.records import listed_cohort
 MECHANISMS = ("binomial", "skellam", "discrete_gaussian")
 EVERYBODY = "every client"
 REPLAY_ROUTE = "independent replay: SciPy tails, the definition at every vertex"
+MOMENTS_ROUTE = "independent replay: SciPy tails, truncated moments at every shift"
+ADJACENCIES = {"zero-out": Adjacency.ZERO_OUT, "replace-one": Adjacency.REPLACE_ONE}
+"""What epsilons may be about, by the names of the command line."""
+
 LOCAL_ROUTE = "pure epsilons of one client's reports, composed at delta"
 
 
@@ -59,6 +72,7 @@ class Question:
         l2, linf, dim: sensitivities in integer units, and coordinates.
         delta, rounds: of the whole run, and its releases.
         target_epsilon: solve for coins or variance instead.
+        adjacency: zero-out, or replace-one.
     """
 
     mechanism: str
@@ -71,6 +85,7 @@ class Question:
     delta: float
     rounds: int
     target_epsilon: float | None
+    adjacency: Adjacency = Adjacency.ZERO_OUT
 
 
 def account_mechanism(question: Question) -> dict[str, Any]:
@@ -83,7 +98,8 @@ def account_mechanism(question: Question) -> dict[str, Any]:
     try:
         noise, per = _noise(question)
         event = _event(question, noise)
-        report = epsilons([(event, question.rounds)], question.delta)
+        report = epsilons([(event, question.rounds)], question.delta, question.adjacency)
+        pair = _dominating(event, question)
     except ValueError as error:
         raise ConfigurationError(question.mechanism, str(error), "see --help") from error
     name = "coins" if question.mechanism == "binomial" else "variance"
@@ -93,8 +109,38 @@ def account_mechanism(question: Question) -> dict[str, Any]:
         name: noise,
         f"{name}_are" if name == "coins" else f"{name}_is": per,
         "rounds": question.rounds,
+        **gaussian_figures(pair),
         **({} if question.clients is None else {"clients": question.clients}),
     }
+
+
+def _dominating(event: Event, question: Question) -> FailingGaussian | None:
+    """The open failure, else Gaussian, that dominates all rounds; None if there is none."""
+    accountant = DominationAccountant()
+    replacing = question.adjacency is Adjacency.REPLACE_ONE
+    accountant.compose(replace_one(event) if replacing else event, question.rounds)
+    return accountant.gaussian(question.delta)
+
+
+def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
+    """The pair as (open failure, mu-GDP) and as approximate zCDP; nothing if there is none."""
+    if pair is None:
+        return {}
+    return {
+        "gaussian": {"failure": pair.failure, "mu": pair.mu},
+        "zcdp": {"rho": pair.rho, "delta": pair.failure},
+    }
+
+
+def adjacency_of(name: str) -> Adjacency:
+    """The adjacency of a name on the command line.
+
+    Raises:
+        ConfigurationError: there is none of that name.
+    """
+    if name not in ADJACENCIES:
+        raise ConfigurationError("adjacency", f"value {name!r}", ", ".join(ADJACENCIES))
+    return ADJACENCIES[name]
 
 
 def _check(question: Question) -> None:
@@ -151,7 +197,8 @@ def _noise(question: Question) -> tuple[float, str]:
 def _solved(question: Question) -> float:
     """The least coins or variance that meets the target."""
     target = math.nan if question.target_epsilon is None else question.target_epsilon
-    shape = (question.delta, question.l2, question.linf, question.rounds)
+    factor = 2 if question.adjacency is Adjacency.REPLACE_ONE else 1
+    shape = (question.delta, factor * question.l2, factor * question.linf, question.rounds)
     if question.mechanism == "binomial":
         return coins_for_epsilon(target, *shape)
     return variance_for_epsilon(target, *shape, contributors=question.clients)
@@ -168,7 +215,9 @@ def _event(
     return DiscreteGaussianRelease(noise, question.clients or 0, *vector)
 
 
-def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
+def account_ledger(
+    path: Path, delta: float | None, adjacency: Adjacency = Adjacency.ZERO_OUT
+) -> dict[str, Any]:
     """What a ledger adds up to, by an independent reader and, but for local reports, route.
 
     Where entries name their cohort, a client pays for its own rounds only, and the client that
@@ -189,16 +238,25 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
         raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
     check_delta(chosen)
     local = _is_local(entries)
+    order = goal.get("moment_order")
+    if not local and adjacency is Adjacency.REPLACE_ONE:
+        entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
     rank = partial(_local_epsilon, delta=chosen)
     if not local:
-        rank = partial(_spent, delta0=goal.get("delta0", chosen / 64.0))
+        rank = partial(_spent, delta0=goal.get("delta0", chosen / 64.0), order=order)
     client, events = _busiest(entries, rank)
+    failure, mu = 0.0, math.inf
     if local:
         epsilon = rank(events)
+    elif order is not None:
+        epsilon = composed_moments(events, chosen, goal["delta0"], goal["rounds"], order)
     elif goal:
         epsilon = composed_epsilon(events, chosen, goal["delta0"], goal["rounds"])
+        failure, mu = goal["rounds"] * goal["delta0"], composed_mu(events, goal["delta0"])
     else:
         epsilon = replayed_epsilon(events, chosen)
+        failure, mu = replayed_gaussian(events, chosen)
+    pair = FailingGaussian(failure, mu) if math.isfinite(epsilon) and mu < math.inf else None
     return {
         "epsilon": json_number(epsilon),
         "delta": chosen,
@@ -207,9 +265,16 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
         "entries": len(entries),
         "clients": len(_labels(entries)),
         **({"goal": goal} if goal else {}),
-        "adjacency": str(Adjacency.ANY_INPUT if local else Adjacency.ZERO_OUT),
-        "route": LOCAL_ROUTE if local else REPLAY_ROUTE,
+        **gaussian_figures(pair),
+        "adjacency": str(Adjacency.ANY_INPUT if local else adjacency),
+        "route": _route(local, order),
     }
+
+
+def _route(local: bool, order: float | None) -> str:
+    if local:
+        return LOCAL_ROUTE
+    return REPLAY_ROUTE if order is None else MOMENTS_ROUTE
 
 
 def _is_local(entries: Sequence[ReplayedEntry]) -> bool:
@@ -232,6 +297,9 @@ def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
         return {}
     delta, delta0, rounds = (first.get(name) for name in ("delta", "delta0", "rounds"))
     if not (isinstance(delta, float) and isinstance(delta0, float) and isinstance(rounds, int)):
+        return {}
+    order = first.get("moment_order")
+    if order is not None and not (isinstance(order, float) and 1.0 < order < math.inf):
         return {}
     return first if 0.0 < delta0 < delta < 1.0 and rounds >= 1 else {}
 
@@ -263,10 +331,12 @@ def _busiest(
     return client, [*common, *mine[client]]
 
 
-def _spent(events: Sequence[Mapping[str, Any]], delta0: float) -> float:
-    """The sum of the squared mus of releases."""
+def _spent(events: Sequence[Mapping[str, Any]], delta0: float, order: float | None = None) -> float:
+    """The sum of the squared mus of releases, or of their moments if an order is given."""
     if any(event["tag"] == "non-private" for event in events):
         return math.inf
+    if order is not None:
+        return math.fsum(release_moment(event, delta0, order) for event in events)
     return math.fsum(release_mu(event, delta0) ** 2 for event in events)
 
 
@@ -298,7 +368,15 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
         name = "local" if local else "replay"
         table.add_row(name, _readable(figures["epsilon"]), figures["route"])
     console.print(table)
-    skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner"}
+    skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner", "zcdp"}
+    if pair := figures.get("gaussian"):
+        skipped.add("gaussian")
+        console.print(
+            f"dominated by an open failure of probability {pair['failure']:.6g}, else by "
+            f"{pair['mu']:.6g}-GDP: {pair['failure']:.3g}-approximate "
+            f"{figures['zcdp']['rho']:.6g}-zCDP",
+            highlight=False,
+        )
     for name, value in figures.items():
         if name not in skipped:
             console.print(f"{name.replace('_', ' ')}: {_readable(value)}", highlight=False)
@@ -307,6 +385,49 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
         console.print("against everybody who sees the reports: nobody else's noise is counted on")
     else:
         console.print("against the server, which knows the cohort: no amplification by sampling")
+
+
+EXPORT_FORMAT = "veilsum-account/1"
+_CURVE_POINTS = 201
+_FINEST_INTERVAL = 1e-3
+_MOST_MASSES = 1 << 16
+
+
+def export_account(figures: Mapping[str, Any], path: Path) -> None:
+    """Write the figures, the trade-off curve and a privacy loss distribution to a JSON file.
+
+    Raises:
+        ConfigurationError: no pair dominates the run, or the file exists.
+    """
+    given = figures.get("gaussian")
+    if given is None:
+        raise ConfigurationError(
+            "export", "a run that no open failure and Gaussian dominate", "left out"
+        )
+    pair = FailingGaussian(given["failure"], given["mu"])
+    # Losses lie within ten deviations of their mean, and a file has an end.
+    widest = 2.0 * (pair.rho + 10.0 * pair.mu)
+    losses = pair.losses(max(_FINEST_INTERVAL, widest / _MOST_MASSES))
+    errors = [i / (_CURVE_POINTS - 1) for i in range(_CURVE_POINTS)]
+    written = {
+        "format": EXPORT_FORMAT,
+        **figures,
+        "trade_off": {
+            "type_one_error": errors,
+            "type_two_error": pair.type_two_error(errors).tolist(),
+        },
+        "privacy_loss": {
+            "interval": losses.step,
+            "first": losses.first,
+            "masses": losses.masses.tolist(),
+            "infinite": losses.infinite,
+        },
+    }
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            json.dump(written, file)
+    except FileExistsError:
+        raise ConfigurationError("export", f"{path} exists", "a new file") from None
 
 
 def _readable(value: object) -> str:

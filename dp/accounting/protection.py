@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
 from dp.accounting.report import Counted, epsilons, json_number, under, with_counts
@@ -51,6 +52,8 @@ class FourEpsilons:
         colluders: T_C, the colluding clients that ``server`` takes into account.
         amplified: whether ``outsider`` rests on sampling.
         adjacency: what all four are about.
+        gaussian: what dominates the run for the server, which says more than an epsilon: see
+            ``FailingGaussian``; None where that is unknown, or there is no such pair.
     """
 
     server: float
@@ -61,9 +64,12 @@ class FourEpsilons:
     colluders: int
     amplified: bool
     adjacency: Adjacency = Adjacency.ZERO_OUT
+    gaussian: FailingGaussian | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return JSON values; infinity is the string "inf"."""
+        pair = self.gaussian
+        known = {} if pair is None else {"gaussian": {"failure": pair.failure, "mu": pair.mu}}
         return {
             "server": json_number(self.server),
             "outsider": json_number(self.outsider),
@@ -73,6 +79,7 @@ class FourEpsilons:
             "colluders": self.colluders,
             "amplified": self.amplified,
             "adjacency": str(self.adjacency),
+            **known,
         }
 
     def rows(self) -> list[tuple[str, float]]:
