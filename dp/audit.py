@@ -296,12 +296,12 @@ def _moment(written: str, cut: float, order: float) -> float:
     worst = 0.0
     for k in range(1, largest + 1):
         # The least z with P[Z > z] <= cut k^2 / D2^2, as an index.
-        last = int(np.argmax(upper[1:] <= cut * (k / l2) ** 2))
+        small = np.flatnonzero(upper[1:] <= cut * (k / l2) ** 2)
+        last = int(small[0]) if small.size else masses.size
         if last + k >= masses.size or not np.isfinite(log_mass[last + k]):
             return math.inf
-        here, there = log_mass[: last + 1], log_mass[k : last + 1 + k]
-        terms = order * here + (1.0 - order) * there
-        moment = special.logsumexp(terms[np.isfinite(here)])
+        z = np.flatnonzero(masses[: last + 1])
+        moment = special.logsumexp(order * log_mass[z] + (1.0 - order) * log_mass[z + k])
         worst = max(worst, float(moment) / ((order - 1.0) * k * k))
     return l2 * l2 * worst
 

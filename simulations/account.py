@@ -117,8 +117,10 @@ def account_mechanism(question: Question) -> dict[str, Any]:
 def _dominating(event: Event, question: Question) -> FailingGaussian | None:
     """The open failure, else Gaussian, that dominates all rounds; None if there is none."""
     accountant = DominationAccountant()
-    replacing = question.adjacency is Adjacency.REPLACE_ONE
-    accountant.compose(replace_one(event) if replacing else event, question.rounds)
+    asked = replace_one(event) if question.adjacency is Adjacency.REPLACE_ONE else event
+    if not accountant.supports(asked):
+        return None
+    accountant.compose(asked, question.rounds)
     return accountant.gaussian(question.delta)
 
 
