@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dp import Event, FourEpsilons, four_epsilons
+from dp import Event, FourEpsilons, four_epsilons, replace_one
+from dp.accounting import reserved_accountant
 from protocol.calibration import ROUNDING_VARIANCE
 from protocol.capacity import bits_for
 from protocol.parameters import DIGEST_BYTES, RoundParameters, release_event
@@ -60,6 +61,8 @@ class DeploymentPlan:
         survivors: how many the error is predicted for.
         error: of the mean update of one round.
         epsilons: of all rounds, with the fewest survivors.
+        replace_one: epsilon against the server under replace-one adjacency, by the goal's bound
+            and with its reserve.
     """
 
     parameters: RoundParameters
@@ -70,6 +73,7 @@ class DeploymentPlan:
     survivors: int
     error: PredictedError
     epsilons: FourEpsilons
+    replace_one: float
 
     @property
     def bytes_per_client(self) -> int:
@@ -128,6 +132,7 @@ def plan_deployment(
             plan.cohort - lost,
         ),
         epsilons=_epsilons(plan, parameters),
+        replace_one=_replace_one(plan, parameters),
     )
 
 
@@ -161,3 +166,11 @@ def _epsilons(plan: TrainingPlan, parameters: RoundParameters) -> FourEpsilons:
         delta=plan.goal.delta,
         colluders=plan.tolerated_colluders,
     )
+
+
+def _replace_one(plan: TrainingPlan, parameters: RoundParameters) -> float:
+    """All rounds against the server, if a contribution is replaced by any other."""
+    accountant = reserved_accountant(plan.goal.reserve)
+    event = release_event(parameters, plan.fewest_honest * parameters.coins)
+    accountant.compose(replace_one(event), plan.goal.rounds)
+    return accountant.epsilon(plan.goal.delta)
