@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
@@ -171,3 +173,19 @@ def test_a_reserve_names_the_one_bound_that_counts() -> None:
         fewer = kind(reserve)
         fewer.compose(BinomialRelease(coins - 2, 4.0, 4, 1), 10)
         assert fewer.epsilon(1e-5) > 20.0
+
+
+def test_the_page_has_both_bounds_as_they_are() -> None:
+    """The table of docs/accounting.md, "Which bound counts a run"."""
+    page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text()
+    rows = re.findall(r"^\| (\d+) \|((?: [\d.inf]+ / [\d.inf]+ \|){6})$", page, re.MULTILINE)
+    assert [int(sigma) for sigma, _ in rows] == [2, 3, 4, 6, 8, 12, 16]
+    columns = [(l2, linf, t) for l2, linf in ((2.0, 1), (4.0, 4)) for t in (1, 10, 100)]
+    for sigma, cells in rows:
+        for cell, (l2, linf, rounds) in zip(cells.split("|"), columns, strict=False):
+            found = []
+            for kind in (DominationAccountant, MomentsAccountant):
+                accountant = kind()
+                accountant.compose(BinomialRelease(4 * int(sigma) ** 2, l2, linf, 1), rounds)
+                found.append(f"{accountant.epsilon(1e-5):.4g}")
+            assert cell.strip() == " / ".join(found)
