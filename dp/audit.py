@@ -163,6 +163,20 @@ def flattened(event: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
         yield from flattened(part, depth + 1)
 
 
+def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
+    """Return what an entry released to a server that made up all other clients, as written.
+
+    Such peers hold shares of every seed that may be given up, so nothing hides a client but the
+    coins that the entry calls its own. Where it does not say, nothing does.
+    """
+    simple, own = list(flattened(entry.event)), entry.metadata.get("coins_own")
+    if len(simple) == 1 and simple[0]["tag"] == "binomial" and type(own) is int and own > 0:
+        coins = simple[0].get("coins")
+        if type(coins) is int:
+            return [{**simple[0], "coins": min(own, coins)}]
+    return [{"tag": "non-private"}]
+
+
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:
     """Return epsilon of written events against the server, with the best delta0.
 
@@ -221,13 +235,21 @@ def replaced(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def composed_epsilon(
-    events: Iterable[Mapping[str, Any]], delta: float, delta0: float, releases: int
+    events: Iterable[Mapping[str, Any]],
+    delta: float,
+    delta0: float,
+    releases: int,
+    aggregation: float = 0.0,
 ) -> float:
-    """Return epsilon with delta0 fixed beforehand for ``releases`` releases, all of it spent."""
+    """Return epsilon with delta0 fixed beforehand for ``releases`` releases, all of it spent.
+
+    ``aggregation``, the probability that secure aggregation fails in one of them, is spent as well.
+    """
     simple = [leaf for event in events for leaf in flattened(event)]
     if len(simple) > releases or any(leaf["tag"] == "non-private" for leaf in simple):
         return math.inf
-    return _composed(simple, delta0, delta - releases * delta0) if simple else 0.0
+    remaining = delta - releases * (delta0 + aggregation)
+    return _composed(simple, delta0, remaining) if simple else 0.0
 
 
 def _composed(simple: Sequence[Mapping[str, Any]], delta0: float, remaining: float) -> float:
@@ -238,7 +260,13 @@ def _composed(simple: Sequence[Mapping[str, Any]], delta0: float, remaining: flo
 
 
 def composed_moments(
-    events: Iterable[Mapping[str, Any]], delta: float, cut: float, releases: int, order: float
+    events: Iterable[Mapping[str, Any]],
+    delta: float,
+    cut: float,
+    releases: int,
+    aggregation: float = 0.0,
+    *,
+    order: float,
 ) -> float:
     """Return epsilon by truncated moments of one order, fixed beforehand like ``cut``.
 
@@ -247,10 +275,11 @@ def composed_moments(
         delta: of the whole run, in (0, 1).
         cut: what the truncation of every release may cost.
         releases: the most there may be; all of their cuts are spent.
+        aggregation: probability that secure aggregation fails in one of them; spent as well.
         order: a, above 1.
     """
     simple = [leaf for event in events for leaf in flattened(event)]
-    remaining = delta - releases * cut
+    remaining = delta - releases * (cut + aggregation)
     if len(simple) > releases or any(leaf["tag"] == "non-private" for leaf in simple):
         return math.inf
     if not simple:

@@ -15,6 +15,10 @@ A crash in mid-write leaves a last line without its newline. Its ``append`` neve
 its result was never released. Opening such a file is refused unless the caller asks for
 recovery, which cuts the fragment off and records that it did, with the fragment's length and
 hash.
+
+One process at a time has a file open, which a lock of the system ensures. Threads may share an open
+ledger. A forked process has the lock of its parent and does not see what the parent goes on to
+write, so an inherited ledger is refused there: every process opens the file for itself.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from threading import RLock
+from typing import Any, Final, NoReturn, Self
 
 from dp.errors import LedgerError
 from dp.events import Adjacency, Event
@@ -114,10 +119,10 @@ class Ledger:
     """An open ledger file, locked for this process. Use ``Ledger.open``, then ``append``.
 
     Any failure to write closes the ledger: what the disk then holds is not known, and the next
-    ``open`` will find out.
+    ``open`` will find out. Threads may share it; it is neither copied nor pickled.
     """
 
-    __slots__ = ("_descriptor", "_entries", "_head", "_lines", "path")
+    __slots__ = ("_descriptor", "_entries", "_head", "_lines", "_one_writer", "_process", "path")
 
     def __init__(self, path: Path, descriptor: int) -> None:
         """Wrap an open descriptor; callers use ``Ledger.open``."""
@@ -126,6 +131,13 @@ class Ledger:
         self._entries: list[Entry] = []
         self._head = GENESIS
         self._lines = 0
+        self._process = os.getpid()
+        # A line carries the hash of the one before it: two at once would both follow the same.
+        self._one_writer = RLock()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied: two objects would each write lines that follow the same one."""
+        raise TypeError("a ledger is neither copied nor pickled: open its file instead")
 
     @classmethod
     def open(
@@ -156,41 +168,85 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """Return the hash of the last line, in hexadecimal."""
+        """Return the hash of the last line, in hexadecimal.
+
+        Raises:
+            LedgerError: as ``entries``.
+        """
+        self.require_own_process()
         return self._head
 
     def events(self) -> Iterator[Event]:
-        """Yield every event, oldest first."""
-        return (entry.event for entry in self._entries)
+        """Yield every event, oldest first.
+
+        Raises:
+            LedgerError: as ``entries``.
+        """
+        return (entry.event for entry in self.entries())
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return every event with its metadata, oldest first."""
+        """Return every event with its metadata, oldest first; also of a closed ledger.
+
+        Raises:
+            LedgerError: it was opened before this process was forked; there may be more by now.
+        """
+        self.require_own_process()
         return tuple(self._entries)
 
-    def append(self, event: Event, metadata: Mapping[str, Any] | None = None) -> Entry:
+    def append(
+        self,
+        event: Event,
+        metadata: Mapping[str, Any] | None = None,
+        expected_head: str | None = None,
+    ) -> Entry:
         """Write one event and return when it is on disk. Only then may its result be released.
 
         Args:
             event: what is about to be released.
             metadata: JSON values to keep beside it; public, never secrets or private values.
+            expected_head: ``head`` when the caller decided that this event may be released. The
+                event is written if nothing else was in the meantime: looking and writing are one
+                step, whoever else writes. None writes in any case.
 
         Raises:
-            LedgerError: the ledger is closed, the line is too long, or writing failed.
+            LedgerError: the head is another one by now, the ledger is closed or was opened before
+                this process was forked, the line is too long, or writing failed.
             UnsupportedEventError: the event has no tag.
             TypeError, ValueError: the metadata are not JSON.
         """
         content = {"event": encode_event(event), "metadata": dict(metadata or {})}
-        line = self._append_line("event", content)
-        # Decoded again, so that what this process sees is what a replay will see.
-        entry = _parse_entry(json.loads(line))
-        self._entries.append(entry)
-        return entry
+        self.require_own_process()
+        with self._one_writer:
+            if expected_head not in (None, self._head):
+                raise LedgerError(
+                    f"another run has written to the ledger {self.path}: its head is {self._head}, "
+                    f"and was {expected_head} when the event was checked"
+                )
+            self._append_line("event", content)
+            return self._entries[-1]
+
+    def require_own_process(self) -> None:
+        """See that the ledger was opened by this process.
+
+        It comes before any lock: in a forked process, a thread that is not there may hold it.
+
+        Raises:
+            LedgerError: it was opened before this process was forked.
+        """
+        if self._process != os.getpid():
+            raise LedgerError(
+                f"ledger {self.path} was opened before this process was forked: every process "
+                "opens it for itself"
+            )
 
     def close(self) -> None:
         """Release the file and its lock. Closing twice is allowed."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._process != os.getpid():
+            # The file stays locked for the process that opened it, and nobody else writes here.
+            self._close_descriptor()
+            return
+        with self._one_writer:
+            self._close_descriptor()
 
     def __enter__(self) -> Self:
         """Return the ledger itself."""
@@ -199,6 +255,12 @@ class Ledger:
     def __exit__(self, *details: object) -> None:
         """Close the ledger."""
         self.close()
+
+    def _close_descriptor(self) -> None:
+        """Close the file, if it is open."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _open_descriptor(self) -> int:
         """Return the descriptor, or raise ``LedgerError`` if the ledger is closed."""
@@ -244,8 +306,13 @@ class Ledger:
             raise LedgerError(f"ledger line {self._lines + 1}: a header belongs on line 1 only")
         if line["kind"] == "header" and line["content"] != _header():
             raise LedgerError(f"ledger {self.path} has another format, version or adjacency")
+        self._take_in(line)
+
+    def _take_in(self, line: Mapping[str, Any]) -> None:
+        """Go on from a line that is in the file."""
         if line["kind"] == "event":
             self._entries.append(_parse_entry(line))
+        # The head comes last: whoever has read it finds all entries up to it.
         self._head = line["hash"]
         self._lines += 1
 
@@ -259,17 +326,16 @@ class Ledger:
             )
         os.ftruncate(self._open_descriptor(), keep_bytes)
 
-    def _append_line(self, kind: str, content: Mapping[str, Any]) -> bytes:
-        """Write one line durably and return it; close the ledger if that fails."""
+    def _append_line(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Write one line durably; close the ledger if that fails."""
         digest = _line_hash(self._head, self._lines, kind, content)
         fields = {"content": content, "index": self._lines, "kind": kind}
         raw = canonical_json({**fields, "hash": digest, "previous": self._head})
         if len(raw) > MAX_LINE_BYTES:
             raise LedgerError(f"a ledger line may have {MAX_LINE_BYTES} bytes, got {len(raw)}")
         self._write(raw + b"\n")
-        self._head = digest
-        self._lines += 1
-        return raw
+        # Decoded again, so that what this process sees is what a replay will see.
+        self._take_in(json.loads(raw))
 
     def _write(self, data: bytes) -> None:
         """Write all of ``data`` and wait until it is on disk."""

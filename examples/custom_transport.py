@@ -56,6 +56,7 @@ PLAN = TrainingPlan(
     tolerated_dropouts=1,
     tolerated_colluders=1,
     clip_l2=1.0,
+    lifetime_seconds=3600,
 )
 """Agreed upon beforehand: clients derive their policy from it and accept nothing less."""
 
@@ -140,7 +141,9 @@ def serve(listener: socket.socket, registry: Sequence[bytes], folder: Path) -> R
     try:
         with Ledger.open(folder / "ledger.jsonl") as ledger:
             remote = RemoteAggregator(links.exchange)
-            training = PrivateTraining(PLAN, DIMENSION, FixedRate(1.0), remote, ledger)
+            training = PrivateTraining(
+                PLAN, DIMENSION, FixedRate(1.0), remote, ledger, clock=time.time
+            )
             return training.run_round(registry, MODEL)
     finally:
         links.close()
@@ -151,7 +154,8 @@ def take_part(index: int, port: int, folder: Path) -> None:
     identity = Identity.from_private_bytes((folder / "identity").read_bytes())
     registry = [bytes.fromhex(line) for line in (folder / "registry").read_text().split()]
     with StoredHistory(folder / "history", PLAN.goal) as history:
-        client = RoundClient(identity, registry, PLAN.client_policy(DIMENSION), history)
+        policy = PLAN.client_policy(DIMENSION)
+        client = RoundClient(identity, registry, policy, history, clock=time.time)
         member = RemoteClient(client, MODEL, lambda _: vector(index))
         with socket.create_connection(("127.0.0.1", port), STAGE_SECONDS) as link:
             send(link, identity.public)
@@ -200,7 +204,8 @@ def main(folder: Path) -> None:
     print("exit codes of the clients:", *codes)
     print("survivors:", *result.outcome.total.survivors)
     print("mean:", json.dumps(result.release.update.round(6).tolist()))
-    print("epsilon:", result.epsilons.server)
+    print("epsilon:", result.epsilons.guaranteed)
+    print("spent:", result.epsilons.server)
     with StoredHistory(folder / str(KILLED) / "history", PLAN.goal) as history:
         print(f"epsilon in the books of client {KILLED}, which sent nothing:", history.epsilon)
 

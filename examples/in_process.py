@@ -24,4 +24,4 @@ with tempfile.TemporaryDirectory() as folder, Ledger.open(f"{folder}/ledger.json
     training = PrivateTraining(plan, 100, FixedRate(1.0), real, ledger)
     cohort = [person.public for person in people]
     result = training.run_round(cohort, secrets.token_bytes(32), lambda i: vectors[i])
-print(np.mean(result.release.update), "at epsilon", result.epsilons.server)
+print(np.mean(result.release.update), "at epsilon", result.epsilons.guaranteed)

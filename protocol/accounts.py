@@ -94,11 +94,12 @@ class ClientAccounts:
             cohort = list(self._histories)
         self.record(cohort, events)
 
-    def epsilons(self, delta: float, colluders: int) -> FourEpsilons:
+    def epsilons(self, delta: float, colluders: int, goal: float | None = None) -> FourEpsilons:
         """Of the client that has spent most against each adversary.
 
         Args:
             colluders: how many the rounds were charged with.
+            goal: epsilon that rounds were checked against, if they were.
         """
         histories = [*self._distinct(list(self._histories)), self._fresh]
 
@@ -113,6 +114,7 @@ class ClientAccounts:
             delta=delta,
             colluders=colluders,
             amplified=False,
+            goal=goal,
             gaussian=_widest([history.server for history in histories], delta),
         )
 

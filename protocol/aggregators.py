@@ -33,6 +33,7 @@ from protocol.conduct import (
 from protocol.history import ClientHistory
 from protocol.parallel import in_order
 from protocol.pipeline import Pipeline
+from protocol.rings import UnixClock
 from protocol.setup import RoundSetup
 from secagg import (
     FieldSum,
@@ -218,6 +219,7 @@ class RealAggregator:
         noise: secret seeds of rounding and of the coins that stay; leave it alone except to run
             the same round twice.
         rand_of: likewise, the source of every other secret of a client.
+        unix_clock: the clients' own, if their rounds expire.
     """
 
     def __init__(
@@ -228,7 +230,9 @@ class RealAggregator:
         clock: Clock | None = None,
         noise: NoiseSource = fresh_noise,
         rand_of: Callable[[int], Rand] = system_rand,
+        unix_clock: UnixClock | None = None,
     ) -> None:
+        self._unix_clock = unix_clock
         self._noise = noise
         self._rand_of = rand_of
         self._identities = {identity.public: identity for identity in identities}
@@ -256,6 +260,7 @@ class RealAggregator:
                     self._policy,
                     self._histories[key],
                     self._rand_of(index),
+                    self._unix_clock,
                 ),
                 announcement,
                 setup.parameters.model_digest,

@@ -33,7 +33,7 @@ ERROR_SHARE = 0.01
 """Variance beyond that of the Gaussian mechanism; halving it costs about half a bit."""
 
 SMALLEST_ERROR_SHARE = 5e-3
-"""The part of delta that is set aside alone costs about 0.003."""
+"""The part of delta that is set aside alone costs about 0.004."""
 
 ROUNDING_VARIANCE = 1.0 / 6.0
 """Mean of f (1 - f) over uniform fractions f: what rounding adds to the variance of a coordinate of
@@ -88,8 +88,9 @@ class PrivacyGoal:
 
     @property
     def reserve(self) -> FailureReserve:
-        """The part of delta set aside beforehand: the controller sizes later rounds from earlier
-        releases, so the split of delta must not be chosen afterwards (docs/accounting.md)."""
+        """The part of delta set aside beforehand, for noise and for secure aggregation: the
+        controller sizes later rounds from earlier releases, so the split of delta must not be
+        chosen afterwards (docs/accounting.md)."""
         return FailureReserve.from_delta(self.delta, self.rounds, moment_order=self.moment_order)
 
     @property

@@ -97,6 +97,15 @@ def no_hook(survivors: Sequence[int]) -> None:
     """For sums that nobody accounts for."""
 
 
+LossHook = Callable[[int, str], None]
+"""Told of each party that is lost because its message was refused, or because it refuses, when it
+is, and why. Parties that are only silent are known to the transport."""
+
+
+def no_losses(index: int, reason: str) -> None:
+    """For transports that tell nobody."""
+
+
 class Clock(Protocol):
     """Measures who works; the caller owns time and may pass one in."""
 
@@ -144,6 +153,7 @@ def conduct(
     before_release: ReleaseHook = no_hook,
     executor: Executor | None = None,
     clock: Clock | None = None,
+    on_loss: LossHook = no_losses,
 ) -> RoundOutcome:
     """Run all stages of a round.
 
@@ -155,12 +165,13 @@ def conduct(
         before_release: told the survivors before any client is.
         executor: optional, for unmasking.
         clock: optional, for measurement.
+        on_loss: told of each party that is lost for a refusal, in the stage in which it is.
 
     Raises:
         TooFewSurvivorsError: with the reasons of refused parties in its notes.
         RemoteProtocolError: the sum cannot be opened.
     """
-    books = _Books(dict.fromkeys(dict(opening), 0))
+    books = _Books(dict.fromkeys(dict(opening), 0), on_loss)
     charge = partial((clock or NoClock()).charge, SERVER_PARTY)
     messages = opening
 
@@ -184,7 +195,8 @@ def conduct(
 class _Books:
     """Bytes and refusals of a round."""
 
-    def __init__(self, nothing: Mapping[int, int]) -> None:
+    def __init__(self, nothing: Mapping[int, int], on_loss: LossHook) -> None:
+        self._on_loss = on_loss
         self.up, self.down = dict(nothing), dict(nothing)
         self.refused: dict[int, str] = {}
         self._understood: set[int] = set()
@@ -205,6 +217,7 @@ class _Books:
             self.refused.pop(index, None)
         elif index not in self._understood:
             self.refused[index] = reason
+            self._on_loss(index, reason)
 
     def _reason(
         self, index: int, answer: bytes | Refusal, receive: Callable[[int, bytes], None]

@@ -57,6 +57,9 @@ MAX_CONFIG_BYTES = 1 << 14
 """Longest file that is read, many times a real one: reading a dotted key takes time quadratic in
 its parts, some seconds for this many bytes."""
 
+LIFETIME_SECONDS = 24 * 3600
+"""Of a deployment's rounds unless told otherwise: more than a round takes, and an end to it."""
+
 MAX_SHOWN = 200
 """Most characters of a wrong value in a message."""
 
@@ -113,6 +116,9 @@ class Cohort(Section):
         default="active", description="what the server is trusted with"
     )
     exact_noise: bool = Field(default=True, description="take surplus noise off again")
+    security_bits: int | None = Field(
+        default=None, ge=1, description="of a sparse graph; as many as the goal needs if left out"
+    )
 
 
 CONTROLLERS: Mapping[str, type] = {
@@ -216,8 +222,13 @@ def _parameters(controller: str) -> set[str]:
     return {field.name for field in dataclasses.fields(CONTROLLERS[controller])}
 
 
-def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
+def build_plan(
+    privacy: Privacy, cohort: Cohort, rounds: int, lifetime_seconds: int = 0
+) -> TrainingPlan:
     """The training plan of a configuration.
+
+    Args:
+        lifetime_seconds: of a round; 0 if it never expires.
 
     Raises:
         ConfigurationError: the figures do not fit together.
@@ -233,6 +244,8 @@ def build_plan(privacy: Privacy, cohort: Cohort, rounds: int) -> TrainingPlan:
             exact_noise=cohort.exact_noise,
             error_share=privacy.error_share,
             wrap_probability=privacy.wrap_probability,
+            security_bits=cohort.security_bits,
+            lifetime_seconds=lifetime_seconds,
         )
     except ParameterError as error:
         raise ConfigurationError(
@@ -272,12 +285,28 @@ def parse(raw: dict[str, Any], model: type[C]) -> C:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise ConfigurationError(key, "unknown key", _known_keys(model, first["loc"])) from None
-        problem = f"value {_shown(first.get('input'))}"
-        raise ConfigurationError(key, problem, first["msg"].lower()) from None
+        raise next(_problems(error, model)) from None
+
+
+def problems_in(raw: dict[str, Any], model: type[Section]) -> list[ConfigurationError]:
+    """Everything that is wrong with a configuration in memory; `parse` raises the first of it."""
+    try:
+        model.model_validate(raw)
+    except ValidationError as error:
+        return list(_problems(error, model))
+    return []
+
+
+def _problems(error: ValidationError, model: type[Section]) -> Iterator[ConfigurationError]:
+    for each in error.errors():
+        key = ".".join(str(part) for part in each["loc"])
+        if each["type"] == "extra_forbidden":
+            yield ConfigurationError(key, "unknown key", _known_keys(model, each["loc"]))
+        elif each["type"] == "missing":
+            yield ConfigurationError(key, "missing", "a value, as it has no default")
+        else:
+            problem = f"value {_shown(each.get('input'))}"
+            yield ConfigurationError(key, problem, each["msg"].lower())
 
 
 def _integers(raw: dict[str, Any]) -> Iterator[tuple[str, int]]:

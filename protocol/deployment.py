@@ -6,15 +6,16 @@ update; tests compare it with simulated rounds.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
-from dp import Event, FourEpsilons, four_epsilons, replace_one
+from dp import CoinSchedule, FourEpsilons, replace_one
 from dp.accounting import reserved_accountant
 from protocol.calibration import ROUNDING_VARIANCE
 from protocol.capacity import bits_for
 from protocol.parameters import DIGEST_BYTES, RoundParameters, release_event
 from protocol.plan import GraphPlan, price_graph
-from protocol.setup import removal_table
+from protocol.setup import own_coins, removal_table
 from protocol.training_plan import TrainingPlan
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec
@@ -120,6 +121,7 @@ def plan_deployment(
             length=parameters.length,
             bits=bits,
             seeds=seeds,
+            security_bits=plan.ring_bits,
         ),
         seeds=seeds,
         bits=bits,
@@ -131,7 +133,7 @@ def plan_deployment(
             parameters.coins if schedule is None else schedule.kept_coins(lost),
             plan.cohort - lost,
         ),
-        epsilons=_epsilons(plan, parameters),
+        epsilons=_epsilons(plan, parameters, schedule),
         replace_one=_replace_one(plan, parameters),
     )
 
@@ -152,19 +154,28 @@ def _error(
     )
 
 
-def _epsilons(plan: TrainingPlan, parameters: RoundParameters) -> FourEpsilons:
-    """All rounds, each with the fewest survivors, who keep all of their coins."""
-    fewest, rounds = plan.minimum_survivors, plan.goal.rounds
+def _epsilons(
+    plan: TrainingPlan, parameters: RoundParameters, schedule: CoinSchedule | None
+) -> FourEpsilons:
+    """All rounds, each with the fewest survivors, who keep all of their coins.
 
-    def run(contributors: int) -> list[tuple[Event, int]]:
-        return [(release_event(parameters, contributors * parameters.coins), rounds)]
+    As the running accounts have it: with the part of delta that the goal sets aside.
+    """
+    goal, fewest = plan.goal, plan.minimum_survivors
 
-    return four_epsilons(
-        server=run(fewest - plan.tolerated_colluders),
-        outsider=run(fewest),
-        sybil=run(1),
-        delta=plan.goal.delta,
+    def run(coins: int) -> float:
+        accountant = reserved_accountant(goal.reserve)
+        accountant.compose(release_event(parameters, coins), goal.rounds)
+        return accountant.epsilon(goal.delta)
+
+    return FourEpsilons(
+        server=run((fewest - plan.tolerated_colluders) * parameters.coins),
+        outsider=run(fewest * parameters.coins),
+        sybil=run(own_coins(parameters.coins, schedule)),
+        secagg_alone=math.inf,
+        delta=goal.delta,
         colluders=plan.tolerated_colluders,
+        amplified=False,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from secagg import LocalProtocolError
+
 
 class ConfigurationError(ValueError):
     """A configuration key is unknown or its value infeasible: names the key and what is valid."""
@@ -24,3 +26,10 @@ class PolicyError(Exception):
         self.parameter = parameter
         self.announced = announced
         self.acceptable = acceptable
+
+
+class TrainingFailedError(LocalProtocolError):
+    """The app's function raised, or answered training with something that is no model.
+
+    Its own words may depend on the data. They are told to the client's operator and to nobody else.
+    """

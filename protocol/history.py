@@ -9,13 +9,18 @@ client that loses it must take a new identity, or trust the server's count.
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
+from typing import NoReturn
 
 from dp import (
     Budget,
     BudgetExceededError,
     DominationAccountant,
     Event,
+    LedgerError,
     UnsupportedEventError,
 )
 from dp.accounting import reserved_accountant
@@ -32,7 +37,9 @@ class ClientHistory:
     client hands over its masked update, whatever becomes of the round afterwards: the client
     cannot know whether others released the sum.
 
-    It grows by one pair of a session and a number for every round answered.
+    It grows by one pair of a session and a number for every round answered. Threads may share it. A
+    forked process has a copy that does not see what the other goes on to spend, so it is refused
+    there, and it is neither copied nor pickled.
 
     Args:
         goal: the most that this client will ever spend, with the split of delta that goes with it;
@@ -45,6 +52,11 @@ class ClientHistory:
         self._spent = reserved_accountant(goal.reserve) if goal else DominationAccountant()
         # Rounds may overlap, and each must see what the others have spent.
         self._lock = Lock()
+        self._process = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied: two counts of one budget each see half of what is spent."""
+        raise TypeError("a client's history is neither copied nor pickled: it counts for all")
 
     @property
     def goal(self) -> PrivacyGoal | None:
@@ -53,8 +65,25 @@ class ClientHistory:
 
     @property
     def epsilon(self) -> float:
-        """Spent so far, by the client's own count, at the goal's delta; 0 without a goal."""
-        return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
+        """Spent so far, by the client's own count, at the goal's delta; 0 without a goal.
+
+        Raises:
+            LedgerError: as for `answer`.
+        """
+        with self._alone():
+            return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With no other thread in this history."""
+        # Before the lock: in a forked process, a thread that is not there may hold it.
+        if self._process != os.getpid():
+            raise LedgerError(
+                "a client's history is of no use in a process that was forked after it was made or "
+                "opened: another process counts with it"
+            )
+        with self._lock:
+            yield
 
     def answer(self, setup: RoundSetup) -> None:
         """Enter a round as answered, before anything is sent.
@@ -62,9 +91,10 @@ class ClientHistory:
         Raises:
             PolicyError: it would take the client beyond its goal, and is not entered; or it was
                 answered before.
+            LedgerError: the history is that of the process that this one was forked from.
         """
         context = setup.context
-        with self._lock:
+        with self._alone():
             self._check(setup)
             if not self._enter(context.session_id, context.round_number):
                 valid = "a number it has not answered before"
@@ -75,8 +105,9 @@ class ClientHistory:
 
         Raises:
             PolicyError: other rounds have used up the goal in the meantime; nothing is charged.
+            LedgerError: as for `answer`.
         """
-        with self._lock:
+        with self._alone():
             self._check(setup)
             self._pay(_worst_case(setup), setup)
             if self._goal:

@@ -225,11 +225,14 @@ class Pipeline:
             NonFiniteUpdateError: it has a NaN or an infinity.
             SensitivityExceededError: some stage lost the bound that the round is accounted with.
         """
-        bounded = self._clip.client(update)
-        rotated = self._rotate.client(self._compress.client(bounded))
-        noised = self._coins.client(self._quantize.client(rotated, seed), [seed, *removable])
-        self._check_charged(noised)
-        return self._lift.client(noised)
+        # What NumPy does about tiny and huge numbers must not depend on what training has set: a
+        # client that then raised would show by it what its update is like.
+        with np.errstate(all="ignore"):
+            bounded = self._clip.client(update)
+            rotated = self._rotate.client(self._compress.client(bounded))
+            noised = self._coins.client(self._quantize.client(rotated, seed), [seed, *removable])
+            self._check_charged(noised)
+            return self._lift.client(noised)
 
     def _check_charged(self, noised: Noised) -> None:
         """What the types carry must be what accounting charges for: a stage may have been left

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from secagg import Mode, ParameterError, PrimeField, fewest_survivors, lowest_threshold
 from secagg.committee import choose_committee
-from secagg.graph_parameters import Adversary, choose_graph, share_of, smallest_graph
+from secagg.graph_parameters import (
+    SECURITY_BITS,
+    Adversary,
+    choose_graph,
+    share_of,
+    smallest_graph,
+)
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES
 from secagg.messages import ADVERTISEMENT_ENTRY_BYTES
@@ -26,6 +32,7 @@ class GraphPlan:
         threshold: t.
         colluders: clients that may work for the server.
         minimum_survivors: of a round.
+        security_bits: of a sparse graph and its committee.
         bytes_each: by part, sent and received by a client that finishes a round.
     """
 
@@ -33,6 +40,7 @@ class GraphPlan:
     threshold: int
     colluders: int
     minimum_survivors: int
+    security_bits: int
     bytes_each: dict[str, int]
 
 
@@ -46,6 +54,7 @@ def plan_graph(
     length: int = 0,
     bits: int = 24,
     seeds: int = 0,
+    security_bits: int = SECURITY_BITS,
 ) -> GraphPlan:
     """Choose a graph.
 
@@ -58,6 +67,7 @@ def plan_graph(
         length: elements of a vector, for the bytes.
         bits: of an element.
         seeds: removable seeds of each client.
+        security_bits: of a sparse graph and its committee; 40 for published values of graphs.
 
     Raises:
         ParameterError: infeasible; says what to change.
@@ -67,7 +77,7 @@ def plan_graph(
     if sparse is None:
         sparse = clients > COMPLETE_UP_TO
     if sparse:
-        graph = choose_graph(clients, corrupt, dropout, adversary)
+        graph = choose_graph(clients, corrupt, dropout, adversary, security_bits=security_bits)
         degree, threshold = graph.degree, graph.threshold
     else:
         degree, threshold = 0, lowest_threshold(clients, colluders, mode)
@@ -81,7 +91,16 @@ def plan_graph(
             f"must survive",
         )
     return price_graph(
-        clients, colluders, lost, mode, degree, threshold, length=length, bits=bits, seeds=seeds
+        clients,
+        colluders,
+        lost,
+        mode,
+        degree,
+        threshold,
+        length=length,
+        bits=bits,
+        seeds=seeds,
+        security_bits=security_bits,
     )
 
 
@@ -96,21 +115,25 @@ def price_graph(
     length: int,
     bits: int,
     seeds: int,
+    security_bits: int = SECURITY_BITS,
 ) -> GraphPlan:
     """What a chosen graph costs each client; arguments as for `plan_graph`, in clients."""
     quorum = threshold
     if degree:
-        quorum = choose_committee(clients, colluders, clients - lost).quorum
+        quorum = choose_committee(clients, colluders, clients - lost, security_bits).quorum
     return GraphPlan(
         degree=degree,
         threshold=threshold,
         colluders=colluders,
         minimum_survivors=clients - lost,
+        security_bits=security_bits,
         bytes_each=_bytes(clients, degree or clients - 1, quorum, mode, length, bits, seeds),
     )
 
 
-def default_graph(size: int, colluders: int, lost: int, mode: Mode) -> tuple[int, int]:
+def default_graph(
+    size: int, colluders: int, lost: int, mode: Mode, security_bits: int = SECURITY_BITS
+) -> tuple[int, int]:
     """Degree and threshold for a cohort: the complete graph, or a sparse one for a large cohort.
 
     Where no sparse graph is secure, large cohorts use the complete one too.
@@ -119,10 +142,11 @@ def default_graph(size: int, colluders: int, lost: int, mode: Mode) -> tuple[int
         size: n.
         colluders: clients that may work for the server.
         lost: clients that may vanish.
+        security_bits: of a sparse graph.
     """
     adversary = Adversary.SEMI_MALICIOUS if mode is Mode.ACTIVE else Adversary.SEMI_HONEST
     if size > COMPLETE_UP_TO:
-        graph = smallest_graph(size, colluders, lost, adversary)
+        graph = smallest_graph(size, colluders, lost, adversary, security_bits=security_bits)
         if graph is not None:
             fewest = fewest_survivors(graph.threshold, colluders, graph.degree)
             if size - lost >= fewest:

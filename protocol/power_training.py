@@ -28,6 +28,7 @@ from protocol.aggregators import Aggregator, UpdateSource
 from protocol.conduct import NOBODY, Dropouts, RoundOutcome, Stage
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.records import Notes
+from protocol.rings import UnixClock
 from protocol.setup import RoundSetup
 from protocol.sums import ChargedSums
 from protocol.training_plan import TrainingPlan
@@ -107,6 +108,7 @@ class PowerTraining:
         rand: source of public seeds; leave it alone except to run an interrupted round again.
         before_sum: told the number of sums announced before each. Where the secrets of a run
             follow from a stored key, it makes those of the two sums different.
+        clock: as for `PrivateTraining`.
 
     Raises:
         ParameterError: the ledger belongs to a run with another goal, or the goal is that of an
@@ -122,6 +124,7 @@ class PowerTraining:
         state: PowerState | None = None,
         rand: Rand = os_random,
         before_sum: Callable[[int], None] = lambda _: None,
+        clock: UnixClock | None = None,
     ) -> None:
         if plan.goal.rounds % SUMS:
             raise ParameterError("goal.rounds", plan.goal.rounds, "even: two sums for each round")
@@ -132,7 +135,14 @@ class PowerTraining:
             right = shapes.initial_right(PublicSeed(rand(SEED_BYTES)))
             state = PowerState(rand(SESSION_ID_BYTES), 0, 0, right)
         self._sums = ChargedSums(
-            plan, aggregator, ledger, state.session_id, state.attempts, rand, together=SUMS
+            plan,
+            aggregator,
+            ledger,
+            state.session_id,
+            state.attempts,
+            rand,
+            together=SUMS,
+            clock=clock,
         )
         self._number = state.number
         self._right = state.right

@@ -8,6 +8,9 @@ round that ends before its charge releases nothing and costs nothing. A round th
 paid in full: whoever deviates may know its sum already. So the books may over-count, never
 under-count.
 
+Rounds may overlap in threads: looking at the budget and writing to the ledger are then two steps of
+one, because a round that was looked at before another was written is refused.
+
 Every entry repeats the goal of its run. The part of delta set aside for failures must be fixed
 before the first release, so a ledger is continued with its own goal or not at all.
 """
@@ -17,13 +20,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
 from protocol.accounts import ClientAccounts, label
 from protocol.calibration import PrivacyGoal
+from protocol.rings import require_safe_ring
 from protocol.setup import RoundEvents, RoundSetup
 from secagg import LocalProtocolError, ParameterError
 
@@ -36,6 +42,9 @@ larger cohort is written as a hash, and a replay charges such an entry to everyb
 
 MAX_NOTES_BYTES = 1 << 16
 """Room for the caller's remarks, so that the rest of an entry always fits as well."""
+
+OWN_COINS = "coins_own"
+"""Where an entry has the coins that hide one client from a server that made up all others."""
 
 _LABEL = re.compile(r"[0-9a-f]{16}")
 
@@ -59,7 +68,16 @@ class Records:
         self._budget = Budget(goal.epsilon, goal.delta)
         self._accounts = ClientAccounts(goal.reserve)
         self._seen = 0
+        # Whoever takes in, checks or charges must find the accounts as the ledger has them.
+        self._lock = Lock()
         self._take_in()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With no other thread in these books; `LedgerError` in a forked process."""
+        self._ledger.require_own_process()
+        with self._lock:
+            yield
 
     def _take_in(self) -> None:
         """Charge what others have written to the ledger since it was last read."""
@@ -74,10 +92,11 @@ class Records:
         Raises:
             BudgetExceededError: with the fewest survivors, somebody would exceed the budget.
             ParameterError: the notes are not remarks, or too long, or another run with another goal
-                has written to the ledger.
+                has written to the ledger, or the ring fails more often than the goal allows.
+            LedgerError: the ledger was opened before this process was forked.
             UnsupportedEventError: the round has no theorem.
         """
-        self._take_in()
+        require_safe_ring(setup.context, self._goal)
         labels = [label(key) for key in setup.context.cohort]
         metadata = {
             "notes": checked_notes(notes or {}),
@@ -88,30 +107,40 @@ class Records:
             "context": setup.context.hash.hex(),
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
+            OWN_COINS: setup.own_coins,
         }
-        paid = self._paid(metadata)
-        if paid is None:
-            worst_case = setup.events(setup.context.minimum_survivors).server
-            self._accounts.check(labels, worst_case, self._budget)
-        # The most coins are those that an outsider does not know, with nobody lost.
-        self._accounts.require_theorem(setup.events(setup.context.size).outsider)
-        return Charge(self, setup, labels, metadata, paid)
+        with self._alone():
+            # Read first: whatever comes after it keeps the charge from being written.
+            head = self._ledger.head
+            self._take_in()
+            paid = self._paid(metadata)
+            if paid is None:
+                worst_case = setup.events(setup.context.minimum_survivors).server
+                self._accounts.check(labels, worst_case, self._budget)
+            # The most coins are those that an outsider does not know, with nobody lost.
+            self._accounts.require_theorem(setup.events(setup.context.size).outsider)
+        return Charge(self, setup, labels, metadata, head, paid)
 
     def write(
-        self, events: RoundEvents, labels: Sequence[str], metadata: Mapping[str, Any]
+        self,
+        events: RoundEvents,
+        labels: Sequence[str],
+        metadata: Mapping[str, Any],
+        checked_head: str,
     ) -> None:
         """Write an event to the ledger, then to the accounts.
 
+        Args:
+            checked_head: of the ledger, when the budget was checked.
+
         Raises:
-            LedgerError: it could not be made durable.
-            LocalProtocolError: somebody else has written to the ledger since the budget was
-                checked, so that the check holds no longer.
+            LedgerError: it could not be made durable, or another round was written to the ledger
+                since the budget was checked, so that the check holds no longer.
         """
-        if len(self._ledger.entries()) != self._seen:
-            raise LocalProtocolError("another run has written to the ledger during this round")
-        self._ledger.append(events.server, metadata)
-        self._seen += 1
-        self._accounts.record(labels, events)
+        with self._alone():
+            self._ledger.append(events.server, metadata, checked_head)
+            self._seen += 1
+            self._accounts.record(labels, events)
 
     def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
         """The entry for this very sum among the last ones: the run was interrupted after it."""
@@ -122,13 +151,15 @@ class Records:
         return None
 
     def epsilons(self, colluders: int) -> FourEpsilons:
-        """Spent by the client that spent most, against each adversary, whoever wrote the entries.
+        """Spent by the client that spent most, against each adversary, whoever wrote the entries;
+        with the goal, which is what is guaranteed.
 
         Args:
             colluders: that every round tolerated.
         """
-        self._take_in()
-        return self._accounts.epsilons(self._goal.delta, colluders)
+        with self._alone():
+            self._take_in()
+            return self._accounts.epsilons(self._goal.delta, colluders, self._goal.epsilon)
 
 
 class Charge:
@@ -147,8 +178,10 @@ class Charge:
         setup: RoundSetup,
         labels: Sequence[str],
         metadata: Mapping[str, Any],
+        checked_head: str,
         paid: Entry | None = None,
     ) -> None:
+        self._checked_head = checked_head
         self._paid = paid
         self._records = records
         self._setup = setup
@@ -163,8 +196,9 @@ class Charge:
             survivors: indices in the cohort, in ascending order.
 
         Raises:
-            LedgerError: it could not be made durable; the round must end here.
-            LocalProtocolError: a second call, too few survivors, or another run on this ledger.
+            LedgerError: it could not be made durable, or another round was written to this ledger
+                meanwhile; the round must end here.
+            LocalProtocolError: a second call, or too few survivors.
         """
         if self._survivors is not None:
             raise LocalProtocolError("this round has been charged already")
@@ -185,7 +219,8 @@ class Charge:
                 )
             self._survivors = tuple(survivors)
             return
-        self._records.write(events, self._labels, {**self._metadata, **of_this_sum})
+        metadata = {**self._metadata, **of_this_sum}
+        self._records.write(events, self._labels, metadata, self._checked_head)
         self._survivors = tuple(survivors)
 
     def settle(self, survivors: Sequence[int]) -> None:
@@ -205,21 +240,22 @@ class Charge:
 def replayed_events(entry: Entry) -> RoundEvents:
     """What an entry releases to each adversary; where it does not say, the worst."""
     event, metadata = entry.event, entry.metadata
-    each, survivors = _count(metadata.get("coins_each")), _count(metadata.get("survivors"))
-    if not (each and survivors and isinstance(event, BinomialRelease)):
+    if not isinstance(event, BinomialRelease):
         return RoundEvents(server=event, outsider=event, sybil=NonPrivateRelease())
+    names = ("coins_each", "survivors", OWN_COINS)
+    each, survivors, own = (_count(metadata.get(name)) for name in names)
     # Nobody's figures may claim more noise than the event itself supports.
-    own = min(each, event.coins)
+    everybody = max(event.coins, survivors * min(each, event.coins))
     return RoundEvents(
         server=event,
-        outsider=replace(event, coins=max(event.coins, survivors * own)),
-        sybil=replace(event, coins=own),
+        outsider=replace(event, coins=everybody),
+        sybil=replace(event, coins=min(own, event.coins)) if own else NonPrivateRelease(),
     )
 
 
 def _count(value: object) -> int:
     """A positive count as it stands in an entry, or 0."""
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if type(value) is int and value > 0 else 0
 
 
 def checked_notes(notes: Notes) -> dict[str, str | int | float]:
@@ -273,6 +309,7 @@ def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
         "delta": goal.delta,
         "rounds": goal.rounds,
         "delta0": goal.reserve.delta0,
+        "aggregation": goal.reserve.aggregation,
     }
     order = goal.moment_order
     return entry if order is None else {**entry, "moment_order": order}

@@ -19,9 +19,9 @@ from protocol.aggregators import UpdateSource, own_updates
 from protocol.client import RoundClient
 from protocol.conduct import (
     NOBODY,
-    PEER_ERRORS,
     Dropouts,
     Exchange,
+    LossHook,
     Outbound,
     Refusal,
     ReleaseHook,
@@ -29,6 +29,7 @@ from protocol.conduct import (
     Stage,
     conduct,
     no_hook,
+    no_losses,
 )
 from protocol.errors import PolicyError
 from protocol.setup import RoundSetup
@@ -52,11 +53,18 @@ class RemoteAggregator:
     Args:
         exchange: the transport; it bounds the time of every stage.
         executor: optional, for unmasking.
+        on_loss: told of each client that is lost for a refusal, in the stage in which it is.
     """
 
-    def __init__(self, exchange: Exchange, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        executor: Executor | None = None,
+        on_loss: LossHook = no_losses,
+    ) -> None:
         self._exchange = exchange
         self._executor = executor
+        self._on_loss = on_loss
 
     def run(
         self,
@@ -85,6 +93,7 @@ class RemoteAggregator:
             self._opened,
             before_release,
             self._executor,
+            on_loss=self._on_loss,
         )
 
     def _opened(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
@@ -123,7 +132,8 @@ class RemoteClient:
 
         Raises:
             ProtocolError, PolicyError, PrivacyError: we leave the round. Send `refuse(error)`, so
-                that the server need not wait, and tell whoever runs this client.
+                that the server need not wait, and tell whoever runs this client. Likewise with
+                whatever else the update maker raises.
             LocalProtocolError: we left before.
         """
         if self._left:
@@ -143,23 +153,42 @@ class RemoteClient:
         return self._client.submit(self._update(self._client.setup)) if reply is None else reply
 
 
-def refuse(error: Exception) -> bytes:
-    """The answer of a client that leaves: whether for its policy, for what it was sent, or for
-    anything else, and no more.
+def reason_of(error: Exception) -> str:
+    """What a server is told about an error: whether it was for the policy, for what it was sent, or
+    for anything else, and no more.
 
     What an error says, and which one it is, may depend on what the client holds: that its update
     was not finite is nobody's business. Its own operator reads the error.
     """
     told = (PolicyError, RemoteProtocolError)
-    return _REFUSAL + next((k.__name__ for k in told if isinstance(error, k)), OTHER).encode()
+    return next((kind.__name__ for kind in told if isinstance(error, kind)), OTHER)
+
+
+def refuse(error: Exception) -> bytes:
+    """The answer of a client that leaves: `reason_of` the error, and no more."""
+    return _REFUSAL + reason_of(error).encode()
 
 
 def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exception | None]:
-    """An answer for the server, and the error if we left the round."""
+    """An answer for the server, and the error if we left the round.
+
+    Any error is caught, a mistake in the program or in the update maker too: to whoever watches the
+    wire, a client that crashes must look like one that refuses. Whoever runs the client has to tell
+    its operator.
+    """
     try:
         return client.answer(data), None
-    except PEER_ERRORS as error:
+    except Exception as error:
         return refuse(error), error
+
+
+def refuse_clause(error: PolicyError) -> bytes:
+    """As `refuse`, for a client that chose to say which clause of its policy it was.
+
+    By its name and without a value. Some clauses are about its own past: a budget, a round that it
+    answered.
+    """
+    return refuse(error) + f": {error.parameter}".encode()
 
 
 def open_answer(data: bytes) -> bytes | Refusal:

@@ -26,7 +26,7 @@ from secagg import (
 from secagg.keys import KEY_BYTES
 from sketch import PublicSeed, SketchSpec
 
-ANNOUNCEMENT_VERSION = 2
+ANNOUNCEMENT_VERSION = 3
 
 
 def coin_schedule(
@@ -62,6 +62,19 @@ def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
     )
 
 
+def own_coins(coins: int, schedule: CoinSchedule | None) -> int:
+    """Coins of one client that hide it even if all its peers are the server's.
+
+    Peers hold the shares of every seed that may have to go, whether it goes or not: all of them
+    together open these batches. Batch 0 alone has a seed that was never shared.
+
+    Args:
+        coins: of one client.
+        schedule: the batches that they come in; None if none can be taken off.
+    """
+    return coins if schedule is None else schedule.batches[0]
+
+
 @dataclass(frozen=True, slots=True)
 class RoundEvents:
     """What one sum releases, as each adversary meets it; none of them gains from sampling.
@@ -69,7 +82,7 @@ class RoundEvents:
     Attributes:
         server: the coins of the tolerated colluders do not count, because the server knows them.
         outsider: who sees only the result knows no coins.
-        sybil: of a server that made up all other clients, one client's own coins are left.
+        sybil: of a server that made up all other clients, `RoundSetup.own_coins` are left.
 
     Source: docs/accounting.md.
     """
@@ -120,6 +133,11 @@ class RoundSetup:
             return self.parameters.coins
         return self.schedule.kept_coins(self.context.size - survivors)
 
+    @property
+    def own_coins(self) -> int:
+        """Coins of one client that no peer can open: see `own_coins`."""
+        return own_coins(self.parameters.coins, self.schedule)
+
     def _check_survivors(self) -> None:
         """The noise must be enough for the smallest sum that may be released."""
         context, dropouts = self.context, self.parameters.tolerated_dropouts
@@ -148,7 +166,7 @@ class RoundSetup:
         return RoundEvents(
             server=release_event(self.parameters, honest * coins),
             outsider=release_event(self.parameters, survivors * coins),
-            sybil=release_event(self.parameters, coins),
+            sybil=release_event(self.parameters, self.own_coins),
         )
 
     def announce(self) -> bytes:
@@ -175,6 +193,9 @@ class RoundSetup:
                 tolerated_dropouts=parameters.tolerated_dropouts,
                 wrap_probability=parameters.wrap_probability,
                 removable=bool(context.removal),
+                security_bits=context.security_bits,
+                opened_at=context.opened_at,
+                lifetime_seconds=context.lifetime_seconds,
             )
         )
 
@@ -237,6 +258,9 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     tolerated_dropouts: int
     wrap_probability: float
     removable: bool
+    security_bits: int
+    opened_at: int
+    lifetime_seconds: int
 
     def setup(self, model_digest: bytes) -> RoundSetup:
         """The setup that a client with this model takes part in; ValueError if there is none."""
@@ -269,6 +293,9 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             bits=self.bits,
             length=parameters.length,
             application_digest=parameters.digest(),
+            security_bits=self.security_bits,
+            opened_at=self.opened_at,
+            lifetime_seconds=self.lifetime_seconds,
         )
         return RoundSetup(context, parameters)
 

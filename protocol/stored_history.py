@@ -4,30 +4,38 @@ A round is marked as answered, and its charge is in the client's own ledger, bef
 it stands for leave. Both are durable when the call returns, so a crash may count too much and never
 too little. All hosts that may act for one identity must share one folder.
 
-What this cannot stop: a host that rolls the folder back, or throws it away.
+Marks and charges are held against each other when the folder is opened: a charge has a mark, and a
+mark that says so has a charge. A ledger that was deleted, cut at the end or put back to an earlier
+copy is noticed by the marks, marks that vanished or are old by the ledger.
+
+What this cannot stop: a host that rolls the whole folder back, or throws it away. And a mark
+without a charge may vanish unseen: no update has left in that round, and one that leaves when it is
+answered again is charged.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from dp import Event, Ledger, LedgerError
+from dp import Entry, Event, Ledger, LedgerError
 from protocol.calibration import PrivacyGoal
 from protocol.history import ClientHistory
-from protocol.records import check_goal, goal_entry
+from protocol.records import OWN_COINS, check_goal, goal_entry
 from protocol.setup import RoundSetup
-from secagg.storage import TokenFolder
 
 _MARK_BYTES = 16
+_CHARGED = ".charged"
 
 
 class StoredHistory(ClientHistory):
     """A `ClientHistory` in a folder, locked for this process until it is closed.
 
-    A small empty file for every round answered, and a line of the ledger for every round charged.
+    An empty file for every round answered, whose name says whether the round was charged, and a
+    line of the ledger for every round charged.
 
     Args:
         folder: made if it does not exist; one for each identity.
@@ -36,23 +44,25 @@ class StoredHistory(ClientHistory):
 
     Raises:
         ParameterError: the folder has charges under another goal, or under none.
-        LedgerError: the ledger in it was altered, or another process has it open.
+        LedgerError: the ledger in it was altered, marks and charges do not belong together, or
+            another process has it open.
     """
 
     def __init__(self, folder: Path, goal: PrivacyGoal | None = None) -> None:
         super().__init__(goal)
         _make_durably(folder)
-        self._folder, self._process = folder, os.getpid()
+        self._folder = folder
         # A line without an end was being written when the host died: it was never acted upon.
         self._ledger = Ledger.open(folder / "charges.jsonl", recover=True)
         self._is_open = True
         try:
-            self._marks = TokenFolder(folder / "answered")
+            self._marks = _Marks(folder / "answered")
             _sync(folder)
             for entry in self._ledger.entries():
                 check_goal(entry.metadata, goal)
                 if goal:
                     self._spent.compose(entry.event)
+            self._check_marks()
         except BaseException:
             self.close()
             raise
@@ -69,23 +79,99 @@ class StoredHistory(ClientHistory):
         self.close()
 
     def _enter(self, session_id: bytes, round_number: int) -> bool:
-        self._check_ours()
-        number = round_number.to_bytes(8, "little")
-        return self._marks.consume(hashlib.sha256(session_id + number).digest()[:_MARK_BYTES])
+        self._check_open()
+        return self._marks.answer(_mark_of(session_id, round_number))
 
     def _pay(self, event: Event, setup: RoundSetup) -> None:
-        self._check_ours()
-        session, number = setup.context.session_id.hex(), setup.context.round_number
+        self._check_open()
+        session, number = setup.context.session_id, setup.context.round_number
         goal = goal_entry(self.goal) if self.goal else None
-        self._ledger.append(event, {"session": session, "round": number, "goal": goal})
+        entry = {
+            "session": session.hex(),
+            "round": number,
+            "goal": goal,
+            OWN_COINS: setup.own_coins,
+        }
+        # The mark last: then one that speaks of a charge always has it, wherever we are killed.
+        self._ledger.append(event, entry)
+        self._marks.charge([_mark_of(session, number)])
 
-    def _check_ours(self) -> None:
-        """A forked process has our lock, and a count that does not see what we go on to spend."""
-        if not self._is_open or self._process != os.getpid():
+    def _check_marks(self) -> None:
+        """Hold marks and charges against each other.
+
+        Raises:
+            LedgerError: something of either is gone.
+        """
+        charges = {_charged_mark(entry) for entry in self._ledger.entries()}
+        answered, charged = self._marks.read()
+        unmarked, uncharged = charges - answered - charged, charged - charges
+        if unmarked or uncharged:
             raise LedgerError(
-                f"the history in {self._folder} is closed, or was opened before this process was "
-                "forked: every process opens it for itself"
+                f"the history in {self._folder} was altered: {len(uncharged)} rounds are marked as "
+                f"charged and not in charges.jsonl, {len(unmarked)} charges have no mark in "
+                "answered; restore both as they were last, or take a new identity"
             )
+        # We were killed between a charge and its mark, or an earlier version has written it.
+        self._marks.charge(sorted(charges - charged))
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise LedgerError(f"the history in {self._folder} is closed")
+
+
+class _Marks:
+    """A file for each answered round. Whatever comes back True or without an error is on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def answer(self, mark: str) -> bool:
+        """Mark a round; False if it was marked before."""
+        if (self._folder / (mark + _CHARGED)).exists():
+            return False
+        try:
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+            os.close(os.open(self._folder / mark, flags, 0o600))
+        except FileExistsError:
+            return False
+        _sync(self._folder)
+        return True
+
+    def charge(self, marks: Sequence[str]) -> None:
+        """Write down that answered rounds were charged; nothing if there are none."""
+        for mark in marks:
+            (self._folder / mark).touch(0o600)
+            (self._folder / mark).rename(self._folder / (mark + _CHARGED))
+        if marks:
+            _sync(self._folder)
+
+    def read(self) -> tuple[set[str], set[str]]:
+        """Rounds that were answered only, and those that were charged."""
+        names = {path.name for path in self._folder.iterdir()}
+        charged = {name for name in names if name.endswith(_CHARGED)}
+        return names - charged, {name.removesuffix(_CHARGED) for name in charged}
+
+
+def _mark_of(session_id: bytes, round_number: int) -> str:
+    """A name that says nothing: 32 hex digits."""
+    number = round_number.to_bytes(8, "little")
+    return hashlib.sha256(session_id + number).digest()[:_MARK_BYTES].hex()
+
+
+def _charged_mark(entry: Entry) -> str:
+    """The mark of the round that an entry is about.
+
+    Raises:
+        LedgerError: the entry is not one of a history.
+    """
+    try:
+        session, number = bytes.fromhex(entry.metadata["session"]), entry.metadata["round"]
+        return _mark_of(session, number)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise LedgerError(
+            f"ledger line {entry.index + 1} is about no round: this is not a history's ledger"
+        ) from None
 
 
 def _make_durably(folder: Path) -> None:

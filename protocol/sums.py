@@ -16,6 +16,7 @@ from protocol.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.calibration import PrivacyGoal
 from protocol.conduct import NOBODY, Dropouts, RoundOutcome
 from protocol.records import Notes, Records
+from protocol.rings import UnixClock
 from protocol.setup import RoundSetup
 from protocol.training_plan import TrainingPlan
 from secagg import ParameterError
@@ -37,9 +38,11 @@ class ChargedSums:
         rand: source of public seeds; leave it alone except to run an interrupted round again.
         together: sums of one round of training. A round that was interrupted after some of them
             were charged runs all of them again, and none is charged twice.
+        clock: tells when a sum is announced; needed if the plan's rounds expire, and only then.
 
     Raises:
-        ParameterError: the ledger belongs to a run with another goal.
+        ParameterError: the ledger belongs to a run with another goal, or there is no clock and
+            rounds expire.
     """
 
     def __init__(
@@ -51,7 +54,12 @@ class ChargedSums:
         attempts: int = 0,
         rand: Rand = os_random,
         together: int = 1,
+        clock: UnixClock | None = None,
     ) -> None:
+        if plan.lifetime_seconds and clock is None:
+            raise ParameterError(
+                "clock", None, "one that tells unix seconds: the plan's rounds expire"
+            )
         self._plan = plan
         self._aggregator = aggregator
         self._records = Records(ledger, plan.goal, together)
@@ -59,6 +67,7 @@ class ChargedSums:
         self._session_id = session_id
         self._attempts = attempts
         self._rand = rand
+        self._clock = clock
 
     @property
     def session_id(self) -> bytes:
@@ -75,8 +84,9 @@ class ChargedSums:
         return self._records.epsilons(self._plan.tolerated_colluders)
 
     @property
-    def epsilon(self) -> float:
-        """Of these sums alone, against the server: all that were charged, or had been before."""
+    def spent(self) -> float:
+        """Epsilon of these sums alone, against the server: all that were charged, or had been
+        before. A reading; what is guaranteed is the goal."""
         return self._released.epsilon(self._plan.goal.delta)
 
     def setup(
@@ -116,7 +126,8 @@ class ChargedSums:
             clip_l2=clip_l2,
             sketch_clip_l2=sketch_clip_l2,
         )
-        return plan.setup(parameters, cohort, self._session_id, self._attempts)
+        opened_at = int(self._clock()) if self._clock and plan.lifetime_seconds else 0
+        return plan.setup(parameters, cohort, self._session_id, self._attempts, opened_at)
 
     def run(
         self,

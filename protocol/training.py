@@ -17,6 +17,7 @@ from protocol.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.conduct import NOBODY, Dropouts, RoundOutcome
 from protocol.pipeline import MeanRelease, Pipeline
 from protocol.records import Notes
+from protocol.rings import UnixClock
 from protocol.setup import RoundSetup
 from protocol.sums import ChargedSums
 from protocol.training_plan import TrainingPlan
@@ -42,7 +43,8 @@ class RoundResult:
         setup: the public parameters.
         outcome: survivors and bytes.
         rationale: why the sketch had its size.
-        epsilons: spent so far by the client that spent most, against four adversaries.
+        epsilons: spent so far by the client that spent most, against four adversaries; its
+            `guaranteed` is what holds wherever the rounds stop.
     """
 
     number: int
@@ -85,9 +87,10 @@ class PrivateTraining:
             shows as charged, and that never came to its end, may be run again at no cost if it
             releases the very same event under the same number: see `Records`.
         rand: source of public seeds; leave it alone except to run an interrupted round again.
+        clock: tells unix seconds; needed if the plan's rounds expire, and only then.
 
     Raises:
-        ParameterError: the ledger belongs to a run with another goal.
+        ParameterError: the ledger belongs to a run with another goal, or a clock is missing.
     """
 
     def __init__(
@@ -99,12 +102,15 @@ class PrivateTraining:
         ledger: Ledger,
         state: TrainingState | None = None,
         rand: Rand = os_random,
+        clock: UnixClock | None = None,
     ) -> None:
         self._controller = controller
         self._clip_l2 = plan.clip_l2
         if state is None:
             state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, controller.initial(dimension))
-        self._sums = ChargedSums(plan, aggregator, ledger, state.session_id, state.attempts, rand)
+        self._sums = ChargedSums(
+            plan, aggregator, ledger, state.session_id, state.attempts, rand, clock=clock
+        )
         self._decision: Decision = state.decision
         self._previous = state.previous
         self._number = state.number

@@ -11,7 +11,8 @@ from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate, sharpest
 from protocol.capacity import WRAP_PROBABILITY, bits_for
 from protocol.client import ClientPolicy
 from protocol.parameters import RoundParameters
-from protocol.plan import default_graph
+from protocol.plan import COMPLETE_UP_TO, default_graph
+from protocol.rings import fitting_security_bits, unsafe
 from protocol.setup import RoundSetup, coin_schedule, removal_table
 from secagg import (
     Mode,
@@ -20,6 +21,8 @@ from secagg import (
     fewest_survivors,
     lowest_threshold,
 )
+from secagg.graph_parameters import SECURITY_BITS, require_security_bits
+from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
 from sketch import PublicSeed, SketchSpec
 
 
@@ -32,7 +35,8 @@ class TrainingPlan:
             server.
         cohort: n, clients invited to each round; fixed, so that noise does not depend on it.
         tolerated_dropouts: clients that may vanish from a round without the noise falling short.
-        tolerated_colluders: clients that may work for the server.
+        tolerated_colluders: clients of a cohort that may work for the server. Whoever cannot trust
+            the server to draw cohorts at random counts those of all clients there are.
         clip_l2: C, in the units of an update.
         mode: what the server is trusted with.
         degree: k of a sparse graph, 0 for the complete one; left out together with the threshold,
@@ -44,6 +48,12 @@ class TrainingPlan:
             at the same epsilon; less costs bits.
         wrap_probability: accepted chance that a round's sum does not fit its field and is lost; 0
             costs several bits more.
+        security_bits: of a sparse graph and its committee; if left out, the fewest from 80 on, in
+            steps of 8, with which a ring fails no more often than the goal sets aside. The
+            complete graph has no use for them.
+        lifetime_seconds: whole seconds from a round's announcement to its end, which clients with
+            a clock enforce; 0 for rounds that never expire. The shorter, the fewer rings a server
+            can try.
 
     Raises:
         ParameterError: the figures leave nobody to hide among.
@@ -60,6 +70,8 @@ class TrainingPlan:
     exact_noise: bool = True
     error_share: float = ERROR_SHARE
     wrap_probability: float = WRAP_PROBABILITY
+    security_bits: int | None = None
+    lifetime_seconds: int = 0
 
     def __post_init__(self) -> None:
         if self.tolerated_dropouts < 0 or self.tolerated_colluders < 0:
@@ -72,7 +84,14 @@ class TrainingPlan:
         if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
             valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
             raise ParameterError("clip_l2", self.clip_l2, valid)
+        lifetime = self.lifetime_seconds
+        if type(lifetime) is not int or not 0 <= lifetime <= LARGEST_LIFETIME_SECONDS:
+            valid = f"an int in 0 .. {LARGEST_LIFETIME_SECONDS}"
+            raise ParameterError("lifetime_seconds", lifetime, valid)
+        if self.security_bits is not None:
+            require_security_bits(self.security_bits)
         degree, threshold = self.graph
+        self._check_ring(degree)
         fewest = fewest_survivors(threshold, self.tolerated_colluders, degree)
         if self.minimum_survivors < fewest:
             raise ParameterError(
@@ -82,18 +101,50 @@ class TrainingPlan:
                 f"{self.tolerated_colluders} colluders, {fewest} must survive",
             )
 
+    def _check_ring(self, degree: int) -> None:
+        """Failures of the ring are a part of delta, and there is a share of delta for them."""
+        bits, active = self.ring_bits, self.mode is Mode.ACTIVE
+        failure = ring_failure(self.cohort, bits, self.lifetime_seconds, active=active)
+        if degree and not failure <= self.goal.reserve.aggregation:
+            raise unsafe(bits, failure, self.goal)
+
+    @property
+    def ring_bits(self) -> int:
+        """Security bits of the rounds: as given, or what the goal needs.
+
+        Raises:
+            ParameterError: the goal needs more than there are.
+        """
+        if self.security_bits is not None:
+            return self.security_bits
+        by_size = self.degree is None and self.threshold is None
+        if not (self.cohort > COMPLETE_UP_TO if by_size else self.degree):
+            return SECURITY_BITS
+        return fitting_security_bits(self.goal, self.cohort, self.mode, self.lifetime_seconds)
+
     @property
     def graph(self) -> tuple[int, int]:
         """(k, t): as given, or what the cohort needs."""
         degree = self.degree
         if degree is None and self.threshold is None:
             return default_graph(
-                self.cohort, self.tolerated_colluders, self.tolerated_dropouts, self.mode
+                self.cohort,
+                self.tolerated_colluders,
+                self.tolerated_dropouts,
+                self.mode,
+                self.ring_bits,
             )
         degree = degree or 0
         if self.threshold is not None:
             return degree, self.threshold
-        return degree, lowest_threshold(self.cohort, self.tolerated_colluders, self.mode, degree)
+        lowest = lowest_threshold(
+            self.cohort,
+            self.tolerated_colluders,
+            self.mode,
+            degree,
+            security_bits=self.ring_bits,
+        )
+        return degree, lowest
 
     @property
     def minimum_survivors(self) -> int:
@@ -165,12 +216,17 @@ class TrainingPlan:
         cohort: Sequence[bytes],
         session_id: bytes,
         round_number: int,
+        opened_at: int = 0,
     ) -> RoundSetup:
         """A round of this plan.
 
         Args:
             parameters: calibrated for the plan.
             cohort: identity keys, as many as planned.
+            opened_at: now, in whole unix seconds, if the plan's rounds expire.
+
+        Raises:
+            ParameterError: rounds expire and no time was given, or the other way round.
         """
         removal = removal_table(self.schedule(parameters.coins))
         degree, threshold = self.graph
@@ -187,6 +243,9 @@ class TrainingPlan:
             bits=bits_for(parameters, self.cohort, max(removal, default=0).bit_length()),
             length=parameters.length,
             application_digest=parameters.digest(),
+            security_bits=self.ring_bits,
+            opened_at=opened_at,
+            lifetime_seconds=self.lifetime_seconds,
         )
         return RoundSetup(context, parameters)
 
@@ -203,8 +262,11 @@ class TrainingPlan:
             minimum_noise_multiplier=self.goal.noise_multiplier,
             goal=self.goal,
             minimum_survivors=self.minimum_survivors,
-            minimum_colluders=self.tolerated_colluders,
+            largest_cohort=self.cohort,
+            registry_colluders=self.tolerated_colluders,
             largest_clip_l2=self.clip_l2,
             dimension=dimension,
             allow_semi_honest=self.mode is Mode.SEMI_HONEST,
+            minimum_security_bits=self.ring_bits,
+            largest_lifetime_seconds=self.lifetime_seconds or None,
         )

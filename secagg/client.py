@@ -3,16 +3,20 @@
 Handlers are pure functions `(party, state, event) -> Step`; `ClientSession` takes the state out
 before it calls one, so an error leaves the session aborted and no state can be answered twice.
 That single use is a defence: a client that answered two different survivor sets would give away
-both the self mask and the pairwise masks of a party.
+both the self mask and the pairwise masks of a party. It holds whoever calls: a lock makes threads
+wait for one another, and a forked or copied session, which has the same state, answers nothing.
 
 Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4; checks before each answer as listed there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from threading import RLock
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -339,7 +343,9 @@ class ClientSession:
         ParameterError: index or identity do not match the context.
 
     Every method may raise `LocalProtocolError` or `RemoteProtocolError`; the session is aborted
-    from then on, and a new round needs a new session.
+    from then on, and a new round needs a new session. Threads may share a session: one waits for
+    the other, and the second finds the state that the first left. A process that was forked while
+    there was a session may not use it, and it is neither copied nor pickled; see `secagg.storage`.
     """
 
     def __init__(
@@ -354,11 +360,32 @@ class ClientSession:
         self._party = Party(context, index, identity, rand)
         self._state: State = Fresh()
         self._limit = largest_message_bytes(context)
+        self._lock = RLock()
+        self._process = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied: two sessions would answer from one state."""
+        raise TypeError("a session is neither copied nor pickled: `secagg.storage` stores it, once")
 
     @property
     def phase(self) -> ClientPhase:
         """Where the session is."""
         return self._state.phase
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With no other thread at this session.
+
+        Raises:
+            SessionAbortedError: it is that of the process that this one was forked from.
+        """
+        # Before the lock: in a forked process, a thread that is not there may hold it.
+        if self._process != os.getpid():
+            raise SessionAbortedError(
+                "this session belongs to another process, which goes on with it"
+            )
+        with self._lock:
+            yield
 
     @property
     def removable_seeds(self) -> tuple[SecretSeed, ...]:
@@ -368,15 +395,22 @@ class ClientSession:
             SessionAbortedError: the session is over.
             LocalProtocolError: it does not wait for its input.
         """
-        if isinstance(self._state, Aborted | Finished):
-            raise SessionAbortedError(f"this session is over: {self._state.phase.value}")
-        if not isinstance(self._state, Ready):
-            raise LocalProtocolError(f"no removable seeds when {self._state.phase.value!r}")
-        return self._state.removable
+        state = self._state
+        if isinstance(state, Aborted | Finished):
+            raise SessionAbortedError(f"this session is over: {state.phase.value}")
+        if not isinstance(state, Ready):
+            raise LocalProtocolError(f"no removable seeds when {state.phase.value!r}")
+        return state.removable
 
     def abort(self) -> None:
         """End the session for good; what it held is forgotten."""
-        self._state = Aborted()
+        if self._process != os.getpid():
+            # Nobody answers from this copy, and a thread that is not here may hold its lock.
+            self._state = Aborted()
+            return
+        with self._lock:
+            # After a step of another thread, which would leave a state behind.
+            self._state = Aborted()
 
     def hand_over(self) -> tuple[Party, State]:
         """Give up the state, to be stored; see `secagg.storage`. The session is aborted.
@@ -384,7 +418,8 @@ class ClientSession:
         Raises:
             SessionAbortedError: the session is over.
         """
-        return self._party, self._take()
+        with self._alone():
+            return self._party, self._take()
 
     @classmethod
     def from_state(cls, party: Party, state: State) -> ClientSession:
@@ -419,10 +454,11 @@ class ClientSession:
 
     def receive_bytes(self, data: bytes) -> bytes | None:
         """`receive` for bytes: decodes, steps, encodes."""
-        state = self._take()
-        message = decode_from_server(data, SERVER, self._limit)
-        self._state = state
-        outbound = self.receive(message)
+        with self._alone():
+            state = self._take()
+            message = decode_from_server(data, SERVER, self._limit)
+            self._state = state
+            outbound = self.receive(message)
         return None if outbound is None else encode_message(outbound)
 
     def _take(self) -> State:
@@ -433,17 +469,18 @@ class ClientSession:
         return state
 
     def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
-        state = self._take()
-        handler = HANDLERS.get((state.phase, event))
-        if handler is None:
-            raise _illegal(state.phase, event)
-        if isinstance(event, type) and payload.context != context_tag(self._party.context):
-            raise RemoteProtocolError(SERVER, Reason.WRONG_CONTEXT)
-        step = handler(self._party, state, payload)
-        if step.state.phase not in CLIENT_MOVES[(state.phase, event)]:
-            raise LocalProtocolError(f"illegal move {state.phase} to {step.state.phase}")
-        self._state = step.state
-        return step.outbound
+        with self._alone():
+            state = self._take()
+            handler = HANDLERS.get((state.phase, event))
+            if handler is None:
+                raise _illegal(state.phase, event)
+            if isinstance(event, type) and payload.context != context_tag(self._party.context):
+                raise RemoteProtocolError(SERVER, Reason.WRONG_CONTEXT)
+            step = handler(self._party, state, payload)
+            if step.state.phase not in CLIENT_MOVES[(state.phase, event)]:
+                raise LocalProtocolError(f"illegal move {state.phase} to {step.state.phase}")
+            self._state = step.state
+            return step.outbound
 
 
 def _illegal(phase: ClientPhase, event: Local | type) -> Exception:

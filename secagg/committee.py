@@ -19,11 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from secagg.graph_parameters import CORRECTNESS_BITS
+from secagg.graph_parameters import CORRECTNESS_BITS, SECURITY_BITS
 
-COMMITTEE_SECURITY_BITS = 80
-"""Twice that of the graph: a server that tries 2^40 rosters, each with another committee, while the
-clients wait still succeeds with 2^-40 only. It costs a few signatures more."""
 SMALLEST_COMMITTEE = 64
 """Below this the signatures of all members cost little."""
 LARGEST_COMMITTEE = 4096
@@ -48,10 +45,12 @@ class CommitteeParameters:
 
 
 @lru_cache(maxsize=1024)
-def choose_committee(members: int, corrupt: int, alive: int) -> CommitteeParameters:
+def choose_committee(
+    members: int, corrupt: int, alive: int, security_bits: int = SECURITY_BITS
+) -> CommitteeParameters:
     """The smallest committee, in steps of 8, that is safe and does not get stuck.
 
-    Safe: except with probability 2^-80 at most c of its members are corrupt, and q exceeds
+    Safe: except with probability 2^-sigma at most c of its members are corrupt, and q exceeds
     (s + c) / 2. Not stuck: except with probability 2^-20 at least q of its members survive. If no
     committee below the whole roster, of at most 4096, is both, everybody is in it, and c is
     `corrupt`.
@@ -63,12 +62,13 @@ def choose_committee(members: int, corrupt: int, alive: int) -> CommitteeParamet
         members: of the roster; the committee is a uniformly random subset.
         corrupt: members that may work for the server.
         alive: fewest members that survive.
+        security_bits: sigma.
     """
     corrupt_members = min(corrupt, members)
     for size in range(SMALLEST_COMMITTEE, min(members, LARGEST_COMMITTEE + 1), _STEP):
-        if _is_plainly_stuck(members, corrupt_members, alive, size):
+        if _is_plainly_stuck(members, corrupt_members, alive, size, security_bits):
             continue
-        drawn = _most_drawn(members, corrupt_members, size)
+        drawn = _most_drawn(members, corrupt_members, size, security_bits)
         quorum = (size + drawn) // 2 + 1
         stuck = sum(islice(_ways(members, members - alive, size), size - quorum + 1, None))
         if stuck << CORRECTNESS_BITS <= comb(members, size):
@@ -81,14 +81,16 @@ def full_quorum(members: int, corrupt: int) -> int:
     return (members + corrupt) // 2 + 1
 
 
-def _is_plainly_stuck(members: int, corrupt: int, alive: int, size: int) -> bool:
+def _is_plainly_stuck(
+    members: int, corrupt: int, alive: int, size: int, security_bits: int
+) -> bool:
     """Whether the integers would say stuck, and not for the sake of a few digits.
 
     Never wrongly: with the least quorum that a rounding error could give, fewer than it survive
     with a probability above 2^-20 by more than a rounding error.
     """
     logs = _log_chances(members, corrupt, size)
-    limit = _MARGIN - COMMITTEE_SECURITY_BITS * log(2)
+    limit = _MARGIN - security_bits * log(2)
     # Index i: that at least so many corrupt members are drawn.
     drawn = int(np.count_nonzero(_log_tails(logs) > limit)) - 1
     quorum = (size + drawn) // 2 + 1
@@ -123,10 +125,10 @@ def _log_comb(total: int, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
     return logs
 
 
-def _most_drawn(population: int, marked: int, size: int) -> int:
-    """Smallest c such that more than c of the marked are drawn with probability <= 2^-80."""
+def _most_drawn(population: int, marked: int, size: int, security_bits: int) -> int:
+    """Smallest c such that more than c of the marked are drawn with probability <= 2^-sigma."""
     ways = list(_ways(population, marked, size))
-    limit = comb(population, size) >> COMMITTEE_SECURITY_BITS
+    limit = comb(population, size) >> security_bits
     more = 0
     for count in range(len(ways) - 1, -1, -1):
         more += ways[count]

@@ -14,10 +14,13 @@ from secagg.committee import CommitteeParameters, choose_committee, full_quorum
 from secagg.errors import ParameterError
 from secagg.field import PrimeField
 from secagg.graph_parameters import (
+    SECURITY_BITS,
     most_corrupt_neighbours,
+    require_security_bits,
     semi_malicious_bound,
     stays_connected,
 )
+from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
 from secagg.keys import KEY_BYTES
 from secagg.tags import Usage, digest, encode_parts
 
@@ -40,6 +43,9 @@ _INTEGERS = (
     "degree",
     "bits",
     "length",
+    "security_bits",
+    "opened_at",
+    "lifetime_seconds",
 )
 
 
@@ -70,6 +76,10 @@ class SessionContext:
         length: elements of each client's vector.
         application_digest: 32-byte hash of everything the application fixed for the round: the
             model, clip bounds, scale, sketch, noise.
+        security_bits: sigma of a sparse graph and its committee: each ring that a server tries is
+            bad with a probability of about n 2^-(sigma + 2); the complete graph has no use for it.
+        opened_at: when the round was announced, in whole unix seconds; 0 if it never expires.
+        lifetime_seconds: how long after that clients with a clock still answer; 0 for ever.
 
     Raises:
         ParameterError: names the parameter, its value and what would be valid.
@@ -90,6 +100,9 @@ class SessionContext:
     bits: int
     length: int
     application_digest: bytes
+    security_bits: int = SECURITY_BITS
+    opened_at: int = 0
+    lifetime_seconds: int = 0
     hash: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -114,7 +127,7 @@ class SessionContext:
         if self.degree == 0 or self.mode is Mode.SEMI_HONEST:
             return CommitteeParameters(members, self.threshold)
         alive = min(members, self.minimum_survivors)
-        return choose_committee(members, self.tolerated_colluders, alive)
+        return choose_committee(members, self.tolerated_colluders, alive, self.security_bits)
 
     def roster_is_safe(self, members: int) -> bool:
         """Whether the threshold still holds on a ring of so many members.
@@ -126,7 +139,23 @@ class SessionContext:
             holders = members if self.degree == 0 else members - 1
             return self.threshold >= lowest_threshold(holders, self.tolerated_colluders, self.mode)
         colluders = min(self.tolerated_colluders, members)
-        return self.threshold >= lowest_threshold(members, colluders, self.mode, self.degree)
+        lowest = lowest_threshold(
+            members, colluders, self.mode, self.degree, security_bits=self.security_bits
+        )
+        return self.threshold >= lowest
+
+    def ring_failure(self, *, keeps_time: bool = True) -> float:
+        """Bound on the probability that a ring which breaks the round is found; 0 without a ring.
+
+        Args:
+            keeps_time: whether the client has a clock, so that the round's lifetime counts.
+        """
+        if self.degree == 0:
+            return 0.0
+        lifetime = self.lifetime_seconds if keeps_time else 0
+        return ring_failure(
+            self.size, self.security_bits, lifetime, active=self.mode is Mode.ACTIVE
+        )
 
     @property
     def seeds(self) -> int:
@@ -196,20 +225,39 @@ class SessionContext:
         if any(not 0 <= mask < 1 << MAX_SEEDS for mask in self.removal):
             raise ParameterError("removal", self.removal, f"masks of at most {MAX_SEEDS} seeds")
         PrimeField(self.bits)
+        require_security_bits(self.security_bits)
+        self._check_times()
+
+    def _check_times(self) -> None:
+        if not 0 <= self.lifetime_seconds <= LARGEST_LIFETIME_SECONDS:
+            valid = f"in 0 .. {LARGEST_LIFETIME_SECONDS}"
+            raise ParameterError("lifetime_seconds", self.lifetime_seconds, valid)
+        # One form for a round that never expires, so that it has one hash.
+        if self.lifetime_seconds and not 0 < self.opened_at < 1 << 63:
+            raise ParameterError("opened_at", self.opened_at, "the unix time of the announcement")
+        if not self.lifetime_seconds and self.opened_at:
+            raise ParameterError("opened_at", self.opened_at, "0 for a round without a lifetime")
 
     def _check_threshold(self) -> None:
         if not 0 <= self.tolerated_colluders < self.size:
             raise ParameterError(
                 "tolerated_colluders", self.tolerated_colluders, f"in 0 .. {self.size - 1}"
             )
-        lowest = lowest_threshold(self.size, self.tolerated_colluders, self.mode, self.degree)
+        lowest = lowest_threshold(
+            self.size,
+            self.tolerated_colluders,
+            self.mode,
+            self.degree,
+            security_bits=self.security_bits,
+        )
         highest = self.degree or self.size
         if not lowest <= self.threshold <= highest:
             raise ParameterError(
                 "threshold",
                 self.threshold,
                 f"in {lowest} .. {highest} for {self.size} clients, degree {self.degree}, "
-                f"{self.tolerated_colluders} colluders, mode {self.mode.value}",
+                f"{self.tolerated_colluders} colluders, mode {self.mode.value}, "
+                f"{self.security_bits} bits of security",
             )
         fewest = fewest_survivors(self.threshold, self.tolerated_colluders, self.degree)
         if not fewest <= self.minimum_survivors <= self.size:
@@ -233,7 +281,7 @@ class SessionContext:
         if self.removal and len(self.removal) <= lost:
             raise ParameterError("removal", f"{len(self.removal)} masks", f"{lost + 1} or more")
         lost += self.tolerated_colluders
-        if self.degree and not stays_connected(self.size, lost, self.degree):
+        if self.degree and not stays_connected(self.size, lost, self.degree, self.security_bits):
             raise ParameterError(
                 "degree",
                 self.degree,
@@ -250,16 +298,18 @@ def fewest_survivors(threshold: int, colluders: int, degree: int) -> int:
     return threshold + max(colluders, 1) if degree else threshold
 
 
-def lowest_threshold(size: int, colluders: int, mode: Mode, degree: int = 0) -> int:
+def lowest_threshold(
+    size: int, colluders: int, mode: Mode, degree: int = 0, *, security_bits: int = SECURITY_BITS
+) -> int:
     """Smallest safe t.
 
     Of m share holders, c of them corrupt, an active server needs 2 t > m + c, or two groups could
     rebuild both secrets of one client; against a curious one t > c is enough. On the complete
     graph m = n and c = n_C; on a sparse one m = k, and c bounds the corrupt neighbours of anybody
-    except with probability 2^-41.
+    except with probability 2^-(`security_bits` + 1).
     """
     if degree == 0:
         return (size + colluders) // 2 + 1 if mode is Mode.ACTIVE else max(colluders + 1, 2)
-    corrupt = most_corrupt_neighbours(size, colluders, degree)
+    corrupt = most_corrupt_neighbours(size, colluders, degree, security_bits)
     lowest = semi_malicious_bound(corrupt, degree) if mode is Mode.ACTIVE else corrupt
     return max(lowest + 1, 2)

@@ -3,7 +3,8 @@
 For a random k-regular graph over n clients of which a share gamma may be corrupt and a share delta
 may drop out, the smallest even k for which, except with probability 2^-sigma, honest survivors stay
 connected and no t neighbours are corrupt, and, except with probability 2^-eta, every secret can be
-rebuilt.
+rebuilt. Published values have sigma = 40. That is too little where a server can try many graphs, so
+sigma is 80 here unless told otherwise; see `secagg.grinding`.
 
 Source: Bell et al. 2020 (ia.cr/2020/704), Theorem 3.10 and section 4 (semi-malicious: a server that
 may show different clients different survivors); the search is that of Google's open C++
@@ -22,7 +23,10 @@ from scipy.special import gammaln
 
 from secagg.errors import ParameterError
 
-SECURITY_BITS = 40
+SECURITY_BITS = 80
+"""sigma of a graph and of its committee, unless told otherwise."""
+LARGEST_SECURITY_BITS = 128
+"""The order on the ring follows from a key of so many bits: more could not be claimed of it."""
 CORRECTNESS_BITS = 20
 
 MAX_CORRUPT_AND_DROPPED = 0.9
@@ -48,7 +52,12 @@ class GraphParameters:
 
 
 def choose_graph(
-    clients: int, corrupt: float, dropout: float, adversary: Adversary
+    clients: int,
+    corrupt: float,
+    dropout: float,
+    adversary: Adversary,
+    *,
+    security_bits: int = SECURITY_BITS,
 ) -> GraphParameters:
     """The smallest even degree, and its threshold.
 
@@ -56,14 +65,18 @@ def choose_graph(
         clients: n.
         corrupt: gamma, share of clients that may work for the server.
         dropout: delta, share of clients that may vanish.
+        security_bits: sigma; 40 for the published values.
 
     Raises:
         ParameterError: no degree below n - 1 does it; says what to change.
     """
     _check(clients, corrupt, dropout, adversary)
+    require_security_bits(security_bits)
     corrupt_count, dropped_count = share_of(clients, corrupt), share_of(clients, dropout)
     alive_count = math.ceil((1.0 - dropout) * clients)
-    graph = smallest_graph(clients, corrupt_count, dropped_count, adversary, alive_count)
+    graph = smallest_graph(
+        clients, corrupt_count, dropped_count, adversary, alive_count, security_bits=security_bits
+    )
     if graph is None:
         raise ParameterError(
             "clients, corrupt, dropout",
@@ -84,6 +97,8 @@ def smallest_graph(
     dropped_count: int,
     adversary: Adversary,
     alive_count: int | None = None,
+    *,
+    security_bits: int = SECURITY_BITS,
 ) -> GraphParameters | None:
     """`choose_graph` for numbers of clients; None if no degree below n - 1 does it.
 
@@ -93,9 +108,9 @@ def smallest_graph(
     if alive_count is None:
         alive_count = clients - dropped_count
     for degree in range(2, clients - 1, 2):
-        if not stays_connected(clients, corrupt_count + dropped_count, degree):
+        if not stays_connected(clients, corrupt_count + dropped_count, degree, security_bits):
             continue
-        lowest = most_corrupt_neighbours(clients, corrupt_count, degree)
+        lowest = most_corrupt_neighbours(clients, corrupt_count, degree, security_bits)
         if adversary is Adversary.SEMI_MALICIOUS:
             lowest = semi_malicious_bound(lowest, degree)
         if _fewest_alive_neighbours(clients, alive_count, degree) > lowest:
@@ -113,7 +128,7 @@ def semi_malicious_bound(corrupt: int, degree: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def stays_connected(clients: int, lost: int, degree: int) -> bool:
+def stays_connected(clients: int, lost: int, degree: int, security_bits: int) -> bool:
     """Whether honest survivors are connected except with probability 2^-(sigma + 1)."""
     if degree > lost:
         # Fewer are lost than any client has neighbours: nobody can be cut off.
@@ -129,15 +144,17 @@ def stays_connected(clients: int, lost: int, degree: int) -> bool:
         - gammaln(clients + 1)
         - gammaln(lost - degree + 1)
     )
-    return bool(log_probability < -(SECURITY_BITS + 1) * math.log(2.0))
+    return bool(log_probability < -(security_bits + 1) * math.log(2.0))
 
 
 @lru_cache(maxsize=1024)
-def most_corrupt_neighbours(clients: int, corrupt_count: int, degree: int) -> int:
-    """Smallest c such that anybody has more than c corrupt neighbours with prob. <= 2^-41."""
+def most_corrupt_neighbours(
+    clients: int, corrupt_count: int, degree: int, security_bits: int
+) -> int:
+    """Smallest c such that anybody has more than c corrupt neighbours with 2^-(sigma + 1)."""
     from scipy.stats import hypergeom  # takes half a second to load; only sparse graphs need it
 
-    limit = 2.0 ** -(SECURITY_BITS + 1) / clients
+    limit = 2.0 ** -(security_bits + 1) / clients
     # By halving: a hostile context may ask for a million neighbours.
     most = min(corrupt_count, degree)
     return bisect_left(
@@ -156,6 +173,12 @@ def _fewest_alive_neighbours(clients: int, alive_count: int, degree: int) -> int
     while hypergeom.cdf(count - 1, clients, alive_count, degree) > limit:
         count -= 1
     return count
+
+
+def require_security_bits(bits: int) -> None:
+    """Raise ParameterError unless `bits` is a sigma that a graph can have."""
+    if type(bits) is not int or not 1 <= bits <= LARGEST_SECURITY_BITS:
+        raise ParameterError("security_bits", bits, f"an int in 1 .. {LARGEST_SECURITY_BITS}")
 
 
 def _check(clients: int, corrupt: float, dropout: float, adversary: Adversary) -> None:

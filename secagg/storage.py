@@ -1,12 +1,16 @@
 """Storing a client session between stages, for hosts that restart it for every message.
 
-`suspend` takes the state out of a session and seals it under a key that only the client's identity
-can derive; `resume` opens it and makes a session again. Every stored state has a token of its own
-that is marked consumed, durably, before the session exists again and so before any reply leaves.
-A state can therefore be resumed once: answering one state twice, with two different survivor sets,
-would give away both secrets of a party.
+`suspend` takes the state out of a session and seals it; `resume` opens it and makes a session
+again. Every stored state has a token and a random key of its own, which the host keeps beside it,
+and the seal's key follows from both that key and the client's identity. The key is destroyed,
+durably, before the session exists again and so before any reply leaves.
 
-What this cannot stop: a host that rolls back the stored states *and* the consumed tokens together.
+A state can therefore be resumed once: answering one state twice, with two different survivor sets,
+would give away both secrets of a party. And what was resumed opens for nobody any more: a copy of
+an old state and an identity that leaks later do not open the upload that somebody has recorded.
+
+What this cannot stop: a host that rolls back the stored states *and* the keys together, and a disk
+that keeps what was overwritten.
 """
 
 from __future__ import annotations
@@ -32,8 +36,9 @@ from secagg.roster import Committee, RoundRoster
 from secagg.shamir import Rand
 from secagg.tags import Usage, derive, encode_index, tagged
 
-STORAGE_VERSION = 1
+STORAGE_VERSION = 2
 TOKEN_BYTES = 16
+STATE_KEY_BYTES = 32
 _KEY_BYTES = 64
 
 _STATES: Mapping[str, type[Any]] = {
@@ -50,53 +55,99 @@ _STATES: Mapping[str, type[Any]] = {
 }
 
 
-class ConsumedTokens(Protocol):
-    """Remembers, beyond a crash, which stored states were resumed."""
+class StateKeys(Protocol):
+    """Keeps the key of every stored state, beyond a crash, until the state is resumed."""
+
+    def keep(self, token: bytes, key: bytes) -> None:
+        """Keep the key of a new state under its token. Durable when it returns."""
+
+    def key(self, token: bytes) -> bytes | None:
+        """The key of a state; None if it was destroyed, or never kept."""
 
     def consume(self, token: bytes) -> bool:
-        """Mark a token; False if it was marked before. Durable when it returns."""
+        """Destroy a key; False if there is none. Of those who try at once, one is told True.
+
+        Nothing brings the key back when it returns.
+        """
 
 
 class TokenFolder:
-    """One empty file for each consumed token: creation is atomic, and synced to disk.
+    """A file for each stored state that was not resumed: named by its token, it holds its key.
 
-    All hosts that may resume sessions of one identity must share one folder.
+    All hosts that may resume sessions of one identity must share one folder, on a file system that
+    removes a file in one step. The folder is private, and belongs into no backup.
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
 
-    def consume(self, token: bytes) -> bool:
-        """See `ConsumedTokens.consume`."""
-        path = self._folder / token.hex()
+    def keep(self, token: bytes, key: bytes) -> None:
+        """See `StateKeys.keep`."""
+        descriptor = os.open(self._path(token), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        _write_durably(descriptor, key)
+        self._sync()
+
+    def key(self, token: bytes) -> bytes | None:
+        """See `StateKeys.key`."""
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError:
+            key = self._path(token).read_bytes()
+        except FileNotFoundError:
+            return None
+        return key if len(key) == STATE_KEY_BYTES else None
+
+    def consume(self, token: bytes) -> bool:
+        """See `StateKeys.consume`."""
+        try:
+            # What is only unlinked may still be read from the disk.
+            descriptor = os.open(self._path(token), os.O_WRONLY)
+            _write_durably(descriptor, bytes(STATE_KEY_BYTES))
+            self._path(token).unlink()
+        except FileNotFoundError:
             return False
+        self._sync()
+        return True
+
+    def _path(self, token: bytes) -> Path:
+        return self._folder / token.hex()
+
+    def _sync(self) -> None:
         directory = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(directory)
         finally:
             os.close(directory)
-        return True
+
+
+def _write_durably(descriptor: int, data: bytes) -> None:
+    """Write at the start of a file, wait until it is on disk, and close it."""
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class StoredStateError(LocalProtocolError):
     """A stored state is damaged, belongs to another session, or was resumed before."""
 
 
-def suspend(session: ClientSession) -> bytes:
+def suspend(session: ClientSession, keys: StateKeys) -> bytes:
     """Take a session's state out and seal it; the session object is aborted.
+
+    Args:
+        session: ours, not over.
+        keys: where the host keeps the keys of stored states.
 
     Raises:
         SessionAbortedError: the session is over, so there is nothing to store.
     """
     party, state = session.hand_over()
     content = msgspec.msgpack.encode((state.phase.name, _to_plain(state)))
-    token = secrets.token_bytes(TOKEN_BYTES)
-    cipher, bound = _cipher(party.context, party.index, party.identity, token)
-    return bytes([STORAGE_VERSION]) + token + cipher.encrypt(content, [bound])
+    token, key = secrets.token_bytes(TOKEN_BYTES), secrets.token_bytes(STATE_KEY_BYTES)
+    cipher, bound = _cipher(party.context, party.index, party.identity, token, key)
+    sealed = cipher.encrypt(content, [bound])
+    keys.keep(token, key)
+    return bytes([STORAGE_VERSION]) + token + sealed
 
 
 def resume(
@@ -104,7 +155,7 @@ def resume(
     context: SessionContext,
     index: int,
     identity: Identity,
-    consumed: ConsumedTokens,
+    keys: StateKeys,
     rand: Rand = os_random,
 ) -> ClientSession:
     """Make a session of a stored state, once.
@@ -114,33 +165,53 @@ def resume(
         context: the same as before.
         index: the same as before.
         identity: the same as before.
-        consumed: the host's memory of resumed states.
+        keys: the same as before; the state's key is destroyed.
         rand: source of secrets; leave it alone except in test vectors.
 
     Raises:
         StoredStateError: the state does not open, or was resumed before.
     """
-    if len(stored) <= 1 + TOKEN_BYTES or stored[0] != STORAGE_VERSION:
-        raise StoredStateError("a stored session has an unknown version or is cut off")
-    token, sealed = stored[1 : 1 + TOKEN_BYTES], stored[1 + TOKEN_BYTES :]
-    cipher, bound = _cipher(context, index, identity, token)
+    token, sealed = _parts(stored)
+    key = keys.key(token)
+    if key is None:
+        raise StoredStateError(_RESUMED)
+    cipher, bound = _cipher(context, index, identity, token, key)
     try:
         content = cipher.decrypt(sealed, [bound])
     except (InvalidTag, ValueError):
         raise StoredStateError("a stored session does not open for this client and round") from None
-    if not consumed.consume(token):
-        raise StoredStateError("this stored session was resumed before; it answers only once")
+    if not keys.consume(token):
+        raise StoredStateError(_RESUMED)
     name, plain = msgspec.msgpack.decode(content, strict=True)
     state = _from_plain(_STATES[name], plain, context)
     return ClientSession.from_state(states.Party(context, index, identity, rand), state)
 
 
+def discard(stored: bytes, keys: StateKeys) -> None:
+    """Destroy the key of a stored state that will not be resumed: nobody opens it any more.
+
+    Raises:
+        StoredStateError: nothing that `suspend` made.
+    """
+    keys.consume(_parts(stored)[0])
+
+
+_RESUMED = "this stored session was resumed before, or its key is lost; it answers only once"
+
+
+def _parts(stored: bytes) -> tuple[bytes, bytes]:
+    """The token and the seal of a stored state."""
+    if len(stored) <= 1 + TOKEN_BYTES or stored[0] != STORAGE_VERSION:
+        raise StoredStateError("a stored session has an unknown version or is cut off")
+    return stored[1 : 1 + TOKEN_BYTES], stored[1 + TOKEN_BYTES :]
+
+
 def _cipher(
-    context: SessionContext, index: int, identity: Identity, token: bytes
+    context: SessionContext, index: int, identity: Identity, token: bytes, key: bytes
 ) -> tuple[AESSIV, bytes]:
     parts = (bytes([STORAGE_VERSION]), context.hash, encode_index(index), token)
-    key = derive(identity.private_bytes(), Usage.STORE, _KEY_BYTES, *parts)
-    return AESSIV(key), tagged(Usage.STORE, *parts)
+    secret = identity.private_bytes() + key
+    return AESSIV(derive(secret, Usage.STORE, _KEY_BYTES, *parts)), tagged(Usage.STORE, *parts)
 
 
 def _to_plain(state: Any) -> dict[str, Any]:

@@ -4,10 +4,9 @@ a ledger adds up to. Figures go out as plain values; `simulations.account_comman
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -45,10 +44,12 @@ from dp.audit import (
     replaced,
     replayed_epsilon,
     replayed_gaussian,
+    without_peers,
 )
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.records import listed_cohort
+from simulations.account_export import gaussian_figures
 
 MECHANISMS = ("binomial", "skellam", "discrete_gaussian")
 EVERYBODY = "every client"
@@ -57,6 +58,8 @@ MOMENTS_ROUTE = "independent replay: SciPy tails, truncated moments at every shi
 ADJACENCIES = {"zero-out": Adjacency.ZERO_OUT, "replace-one": Adjacency.REPLACE_ONE}
 """What epsilons may be about, by the names of the command line."""
 
+_REPLAY_ROOM = 1.0 + 1e-5
+"""Relative room for a replay, which rounds to the nearest, at the goal itself."""
 LOCAL_ROUTE = "pure epsilons of one client's reports, composed at delta"
 
 
@@ -122,16 +125,6 @@ def _dominating(event: Event, question: Question) -> FailingGaussian | None:
         return None
     accountant.compose(asked, question.rounds)
     return accountant.gaussian(question.delta)
-
-
-def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
-    """The pair as (open failure, mu-GDP) and as approximate zCDP; nothing if there is none."""
-    if pair is None:
-        return {}
-    return {
-        "gaussian": {"failure": pair.failure, "mu": pair.mu},
-        "zcdp": {"rho": pair.rho, "delta": pair.failure},
-    }
 
 
 def adjacency_of(name: str) -> Adjacency:
@@ -223,9 +216,10 @@ def account_ledger(
     """What a ledger adds up to, by an independent reader and, but for local reports, route.
 
     Where entries name their cohort, a client pays for its own rounds only, and the client that
-    has spent most is reported. Where they state the goal of the run, delta0 and the number of
-    releases were fixed by it. A ledger of local reports is about any two inputs of a client, all
-    others about zero-out.
+    has spent most is reported. Where they state the goal of the run, delta0, the number of
+    releases and the part for secure aggregation were fixed by it, and what is guaranteed is the
+    goal: what was spent so far is a reading (docs/accounting.md, "What a stop may look at"). A
+    ledger of local reports is about any two inputs of a client, all others about zero-out.
 
     Raises:
         ConfigurationError: delta is missing or out of range.
@@ -247,21 +241,19 @@ def account_ledger(
     if not local:
         rank = partial(_spent, delta0=goal.get("delta0", chosen / 64.0), order=order)
     client, events = _busiest(entries, rank)
-    failure, mu = 0.0, math.inf
-    if local:
-        epsilon = rank(events)
-    elif order is not None:
-        epsilon = composed_moments(events, chosen, goal["delta0"], goal["rounds"], order)
-    elif goal:
-        epsilon = composed_epsilon(events, chosen, goal["delta0"], goal["rounds"])
-        failure, mu = goal["rounds"] * goal["delta0"], composed_mu(events, goal["delta0"])
-    else:
-        epsilon = replayed_epsilon(events, chosen)
-        failure, mu = replayed_gaussian(events, chosen)
-    pair = FailingGaussian(failure, mu) if math.isfinite(epsilon) and mu < math.inf else None
+    epsilon = sybil = rank(events)
+    pair = None
+    if not local:
+        epsilon = _epsilon(events, goal, chosen)
+        sybil = _epsilon(_busiest(entries, rank, without_peers)[1], goal, chosen)
+        pair = _replayed_pair(events, goal, chosen) if math.isfinite(epsilon) else None
+    # A goal is about zero-out.
+    promised = goal and not local and adjacency is Adjacency.ZERO_OUT
     return {
         "epsilon": json_number(epsilon),
         "delta": chosen,
+        **({"guaranteed": _guaranteed(events, goal)} if promised else {}),
+        "sybil": json_number(sybil),
         "client": client,
         "releases": len(events),
         "entries": len(entries),
@@ -297,21 +289,67 @@ def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
     first = goals[0] if goals else None
     if not isinstance(first, dict) or any(goal != first for goal in goals):
         return {}
-    delta, delta0, rounds = (first.get(name) for name in ("delta", "delta0", "rounds"))
+    epsilon, rounds = first.get("epsilon"), first.get("rounds")
+    delta, delta0 = first.get("delta"), first.get("delta0")
     if not (isinstance(delta, float) and isinstance(delta0, float) and isinstance(rounds, int)):
         return {}
     order = first.get("moment_order")
     if order is not None and not (isinstance(order, float) and 1.0 < order < math.inf):
         return {}
+    aggregation = first.get("aggregation", 0.0)
+    if not (isinstance(aggregation, float) and 0.0 <= aggregation < delta):
+        return {}
+    if not isinstance(epsilon, int | float):
+        return {}
     return first if 0.0 < delta0 < delta < 1.0 and rounds >= 1 else {}
+
+
+def _epsilon(events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any], delta: float) -> float:
+    """Of a client's releases, with what the goal sets aside for failures if there is one."""
+    if goal:
+        # Ledgers of earlier versions set nothing aside for secure aggregation.
+        aside = goal["delta0"], goal["rounds"], goal.get("aggregation", 0.0)
+        if goal.get("moment_order") is not None:
+            return composed_moments(events, delta, *aside, order=goal["moment_order"])
+        return composed_epsilon(events, delta, *aside)
+    return replayed_epsilon(events, delta)
+
+
+def _replayed_pair(
+    events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any], delta: float
+) -> FailingGaussian | None:
+    """The open failure, else Gaussian, that dominates a client's releases; None if there is none.
+
+    With a goal all that it sets aside may fail.
+    """
+    if goal.get("moment_order") is not None:
+        return None
+    failure, mu = replayed_gaussian(events, delta)
+    if goal:
+        failure = goal["rounds"] * (goal["delta0"] + goal.get("aggregation", 0.0))
+        mu = composed_mu(events, goal["delta0"])
+    return FailingGaussian(failure, mu) if mu < math.inf else None
+
+
+def _guaranteed(events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any]) -> float | str:
+    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it."""
+    spent = _epsilon(events, goal, goal["delta"])
+    return json_number(goal["epsilon"] if spent <= goal["epsilon"] * _REPLAY_ROOM else math.inf)
 
 
 def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
     return {name for entry in entries for name in listed_cohort(entry.metadata) or ()}
 
 
+def _written(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
+    """The releases of an entry, as the server met them."""
+    return list(flattened(entry.event))
+
+
 def _busiest(
-    entries: Sequence[ReplayedEntry], rank: Callable[[Sequence[Mapping[str, Any]]], float]
+    entries: Sequence[ReplayedEntry],
+    rank: Callable[[Sequence[Mapping[str, Any]]], float],
+    releases: Callable[[ReplayedEntry], Sequence[Mapping[str, Any]]] = _written,
 ) -> tuple[str, list[Mapping[str, Any]]]:
     """The client that has spent most, as ``rank`` has it, and what it took part in.
 
@@ -320,7 +358,7 @@ def _busiest(
     mine: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     common: list[Mapping[str, Any]] = []
     for entry in entries:
-        simple = list(flattened(entry.event))
+        simple = releases(entry)
         cohort = listed_cohort(entry.metadata)
         if cohort is None:
             common.extend(simple)
@@ -367,12 +405,13 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
         table.add_row(name, _readable(value), escape(remark))
     local = figures.get("route") == LOCAL_ROUTE
     if "route" in figures:
-        name = "local" if local else "replay"
-        table.add_row(name, _readable(figures["epsilon"]), figures["route"])
+        for name, epsilon, remark in _ledger_rows(figures, local):
+            table.add_row(name, _readable(epsilon), remark)
     console.print(table)
-    skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner", "zcdp"}
+    skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner"}
+    skipped |= {"epsilon", "sybil", "guaranteed"} if "route" in figures else set()
     if pair := figures.get("gaussian"):
-        skipped.add("gaussian")
+        skipped |= {"gaussian", "zcdp"}
         console.print(
             f"dominated by an open failure of probability {pair['failure']:.6g}, else by "
             f"{pair['mu']:.6g}-GDP: {pair['failure']:.3g}-approximate "
@@ -389,47 +428,18 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
         console.print("against the server, which knows the cohort: no amplification by sampling")
 
 
-EXPORT_FORMAT = "veilsum-account/1"
-_CURVE_POINTS = 201
-_FINEST_INTERVAL = 1e-3
-_MOST_MASSES = 1 << 16
-
-
-def export_account(figures: Mapping[str, Any], path: Path) -> None:
-    """Write the figures, the trade-off curve and a privacy loss distribution to a JSON file.
-
-    Raises:
-        ConfigurationError: no pair dominates the run, or the file exists.
-    """
-    given = figures.get("gaussian")
-    if given is None:
-        raise ConfigurationError(
-            "export", "a run that no open failure and Gaussian dominate", "left out"
-        )
-    pair = FailingGaussian(given["failure"], given["mu"])
-    # Losses lie within ten deviations of their mean, and a file has an end.
-    widest = 2.0 * (pair.rho + 10.0 * pair.mu)
-    losses = pair.losses(max(_FINEST_INTERVAL, widest / _MOST_MASSES))
-    errors = [i / (_CURVE_POINTS - 1) for i in range(_CURVE_POINTS)]
-    written = {
-        "format": EXPORT_FORMAT,
-        **figures,
-        "trade_off": {
-            "type_one_error": errors,
-            "type_two_error": pair.type_two_error(errors).tolist(),
-        },
-        "privacy_loss": {
-            "interval": losses.step,
-            "first": losses.first,
-            "masses": losses.masses.tolist(),
-            "infinite": losses.infinite,
-        },
-    }
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            json.dump(written, file)
-    except FileExistsError:
-        raise ConfigurationError("export", f"{path} exists", "a new file") from None
+def _ledger_rows(figures: Mapping[str, Any], local: bool) -> Iterator[tuple[str, object, str]]:
+    """What a ledger adds up to: name, epsilon and remark; the guarantee first, if there is one."""
+    if local:
+        yield "local", figures["epsilon"], figures["route"]
+        return
+    if "guaranteed" in figures:
+        words = "guaranteed against the server, whenever the run stops"
+        yield "goal", figures["guaranteed"], words
+    spent = "spent so far" if "guaranteed" in figures else "no goal: if all was fixed beforehand"
+    yield "replay", figures["epsilon"], f"{spent}; {figures['route']}"
+    words = "against a server that made up all other clients (own noise only)"
+    yield "replay", figures["sybil"], f"{spent}; {words}"
 
 
 def _readable(value: object) -> str:

@@ -65,9 +65,9 @@ def account_command(
         account_ledger,
         account_mechanism,
         adjacency_of,
-        export_account,
         print_account,
     )
+    from simulations.account_export import export_account
 
     about = adjacency_of(adjacency)
     if ledger is not None:

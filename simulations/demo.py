@@ -52,8 +52,8 @@ class Summary:
         accuracy: of the private model on the test split after the last round.
         accuracy_baseline: of plain federated averaging: no privacy, no compression, no clipping,
             and a learning rate of its own.
-        epsilons: of the busiest client, against a server of the configured mode and its colluders
-            and against three other adversaries.
+        epsilons: what is guaranteed against a server of the configured mode and its colluders, and
+            what the busiest client has spent, against them and three other adversaries.
         average_compression: harmonic mean over the rounds, d rounds / sum of sketch sizes.
         bytes_per_client: mean over rounds, sent and received by a surviving client.
         dropped: clients lost over all rounds, at any stage.
@@ -148,7 +148,9 @@ def _rounds(
 
 def _shown(rounds: Iterator[Record], total: int, console: Console) -> list[Record]:
     """Show rounds as they end, and give them back."""
-    table = Table(*COLUMNS, title="one row for each round (epsilon: S server, O outsider)")
+    table = Table(
+        *COLUMNS, title="one row for each round (epsilon spent so far: S server, O outsider)"
+    )
     for column in table.columns:
         column.justify = "right"
     records = []
@@ -157,7 +159,8 @@ def _shown(rounds: Iterator[Record], total: int, console: Console) -> list[Recor
         for record in rounds:
             records.append(record)
             table.add_row(*_row(record))
-            note = f"accuracy {record['accuracy']:.1%}, epsilon {record['epsilons']['server']:.2f}"
+            spent = f"epsilon spent {record['epsilons']['server']:.2f}"
+            note = f"accuracy {record['accuracy']:.1%}, {spent}"
             progress.update(task, advance=1, note=note)
     console.print(table)
     return records

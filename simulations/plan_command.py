@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from protocol.errors import ConfigurationError
-from secagg.graph_parameters import Adversary
+from secagg.graph_parameters import SECURITY_BITS, Adversary
 from simulations.tables import JsonFlag, figures_table
+
+if TYPE_CHECKING:
+    from protocol.plan import GraphPlan
 
 GRAPHS = {"auto": None, "sparse": True, "complete": False}
 
@@ -55,6 +58,17 @@ def plan_command(
     wrap_probability: Annotated[
         float, typer.Option(help="Chance that a round's sum does not fit its field; 0 for never.")
     ] = 1e-9,
+    security_bits: Annotated[
+        int | None,
+        typer.Option(
+            help="Of a sparse graph; 40 for published values. Default: 80; with --epsilon as many "
+            "as the goal needs."
+        ),
+    ] = None,
+    lifetime: Annotated[
+        int,
+        typer.Option(help="Seconds until a round expires, with --epsilon; 0 for never.", min=0),
+    ] = 0,
     ledger: Annotated[
         Path | None,
         typer.Option(help="Ledger of the run so far: refuses a goal that is spent already."),
@@ -64,7 +78,7 @@ def plan_command(
     """What a deployment needs: graph, threshold and bytes; with a goal also noise and error."""
     wish = Wish(
         clients, corrupt, dropout, adversary, graph, dim, bits, delta, rounds, clip, compression,
-        exact_noise, error_share, wrap_probability,
+        exact_noise, error_share, wrap_probability, security_bits, lifetime,
     )  # fmt: skip
     if epsilon is None:
         figures = graph_figures(wish)
@@ -94,6 +108,8 @@ class Wish:
     exact_noise: bool
     error_share: float
     wrap_probability: float
+    security_bits: int | None
+    lifetime: int
 
     def sparse(self, default: str) -> bool | None:
         """The kind of graph: True, False, or None for the cohort's own.
@@ -123,18 +139,25 @@ def graph_figures(wish: Wish) -> dict[str, Any]:
         sparse=wish.sparse("sparse"),
         length=wish.dim,
         bits=wish.bits or 24,
+        security_bits=SECURITY_BITS if wish.security_bits is None else wish.security_bits,
     )
     total = sum(plan.bytes_each.values())
     return {
         "clients": wish.clients,
         "adversary": wish.adversary.value,
-        "graph": {"degree": plan.degree or wish.clients - 1, "threshold": plan.threshold},
+        "graph": graph_entry(plan, wish.clients),
         "colluders": plan.colluders,
         "minimum_survivors": plan.minimum_survivors,
         "bytes_per_client": total,
         "bytes_ratio": total / plan.bytes_each["vector"],
         "bytes_each": plan.bytes_each,
     }
+
+
+def graph_entry(graph: GraphPlan, clients: int) -> dict[str, int]:
+    """Degree and threshold, and the security bits that a sparse graph has."""
+    figures = {"degree": graph.degree or clients - 1, "threshold": graph.threshold}
+    return {**figures, "security_bits": graph.security_bits} if graph.degree else figures
 
 
 def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[str, Any]:
@@ -163,7 +186,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     return {
         "clients": wish.clients,
         "adversary": wish.adversary.value,
-        "graph": {"degree": graph.degree or wish.clients - 1, "threshold": graph.threshold},
+        "graph": graph_entry(graph, wish.clients),
         "colluders": graph.colluders,
         "minimum_survivors": graph.minimum_survivors,
         "dimension": wish.dim,
@@ -216,25 +239,38 @@ def training_plan(wish: Wish, epsilon: float) -> Any:
     """The plan of every round."""
     from protocol.calibration import PrivacyGoal
     from protocol.plan import plan_graph
+    from protocol.rings import fitting_security_bits
     from protocol.training_plan import TrainingPlan
     from secagg import Mode
     from secagg.graph_parameters import share_of
 
-    sparse = wish.sparse("auto")
+    mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
+    goal = PrivacyGoal(epsilon, wish.delta, wish.rounds)
+    sparse, bits = wish.sparse("auto"), wish.security_bits
     chosen = {}
     if sparse is not None:
-        graph = plan_graph(wish.clients, wish.corrupt, wish.dropout, wish.adversary, sparse=sparse)
+        if bits is None and sparse:
+            bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
+        graph = plan_graph(
+            wish.clients,
+            wish.corrupt,
+            wish.dropout,
+            wish.adversary,
+            sparse=sparse,
+            security_bits=SECURITY_BITS if bits is None else bits,
+        )
         chosen = {"degree": graph.degree, "threshold": graph.threshold}
-    malicious = wish.adversary is Adversary.SEMI_MALICIOUS
     return TrainingPlan(
-        goal=PrivacyGoal(epsilon, wish.delta, wish.rounds),
+        goal=goal,
         cohort=wish.clients,
         tolerated_dropouts=share_of(wish.clients, wish.dropout),
         tolerated_colluders=share_of(wish.clients, wish.corrupt),
         clip_l2=wish.clip,
-        mode=Mode.ACTIVE if malicious else Mode.SEMI_HONEST,
+        mode=mode,
         exact_noise=wish.exact_noise,
         error_share=wish.error_share,
         wrap_probability=wish.wrap_probability,
+        security_bits=bits,
+        lifetime_seconds=wish.lifetime,
         **chosen,
     )

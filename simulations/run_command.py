@@ -135,8 +135,10 @@ def _finished(folder: Path, config: RunConfig) -> dict[str, Any] | None:
 
 def _comparison(summaries: list[dict[str, Any]], keys: list[str]) -> Table:
     shown = ("accuracy", "best_accuracy", "compression", "bytes_per_client")
-    table = Table(*keys, *shown, "epsilon", title="sweep")
+    table = Table(*keys, *shown, "epsilon, guaranteed", "spent", title="sweep")
     for summary in summaries:
         cells = [readable(summary[name]) for name in (*keys, *shown)]
-        table.add_row(*cells, readable(summary["epsilons"]["server"]))
+        epsilons = summary["epsilons"]
+        spent = readable(epsilons["server"])
+        table.add_row(*cells, readable(epsilons.get("guaranteed", "-")), spent)
     return table

@@ -13,10 +13,12 @@ import importlib.util
 import os
 import re
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +40,7 @@ BLOCK = re.compile(
 FILE = re.compile(r"# ([\w/.-]+\.(?:py|toml))\n")
 NEEDS = {"docs/integrations/pfl.md": "pfl"}
 """Packages that the blocks of a page need, and that nothing else does."""
-FOREIGN = {"cd", "flwr", "mkdir", "pip"}
+FOREIGN = {"cd", "flwr", "mkdir", "pip", "source"}
 """Programs that are not ours."""
 
 
@@ -139,39 +141,127 @@ def test_wrong_code_would_be_noticed(tmp_path):
             run_page(page, tmp_path)
 
 
+FLOWER_TUTORIAL = ROOT / "docs" / "tutorial" / "3-flower.md"
+MAKES_AN_ENVIRONMENT = "it makes an environment"
+CLONE = os.environ.get("VEILSUM_TEST_CLONE")
+
+
 @pytest.mark.slow
-def test_the_flower_tutorial_learns(tmp_path, monkeypatch):
+def test_the_flower_tutorial_learns(tmp_path):
+    """Its commands as they are written, in the environment that runs this; nothing is fetched."""
     pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
     pytest.importorskip("ray", reason="ray is not installed: flwr[simulation]")
-    run_page(ROOT / "docs" / "tutorial" / "3-flower.md", tmp_path)
-    printed = simulate(tmp_path / "private_app", 10, tmp_path, monkeypatch)
+    folder, bin_ = tmp_path / "folder", Path(sys.executable).parent
+    folder.mkdir()
+    path = os.pathsep.join([str(bin_), os.environ["PATH"]])
+    script = as_written(FLOWER_TUTORIAL, environment=False)
+    checkout = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    more = {"PATH": path, "PYTHONPATH": checkout, "UV_OFFLINE": "1"}
+    with flower_environment(tmp_path, **more) as environment:
+        check_learned(bash(script, folder, environment))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CLONE is None, reason="makes an environment: set VEILSUM_TEST_CLONE=1")
+def test_the_flower_tutorial_learns_from_a_clone(tmp_path):
+    """All of its commands, the environment too: what somebody does who has nothing but a clone of
+    what is committed here."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)  # noqa: S603, S607
+    own = {name for name in os.environ if name.startswith("PYTHON")} | {"VIRTUAL_ENV"}
+    script = as_written(clone / FLOWER_TUTORIAL.relative_to(ROOT), environment=True)
+    with flower_environment(tmp_path, without=own) as environment:
+        check_learned(bash(script, clone, environment))
+
+
+def as_written(page: Path, environment: bool) -> str:
+    """A page as a script: its files written and its commands given, in order, word by word.
+
+    Args:
+        page: where from.
+        environment: its commands that make an environment, too.
+    """
+    parts = ["set -e"]
+    for block in blocks(page, "python", "toml", "console"):
+        if block.file:
+            folder, file = shlex.quote(str(Path(block.file).parent)), shlex.quote(block.file)
+            parts.append(f"mkdir -p {folder}\ncat > {file} <<'END OF FILE'")
+            parts.append(block.text + "END OF FILE")
+        elif block.language == "console" and (
+            environment or not block.reason.startswith(MAKES_AN_ENVIRONMENT)
+        ):
+            parts.append(block.text)
+    return "\n".join(parts)
+
+
+def bash(script: str, folder: Path, environment: dict[str, str]) -> str:
+    """All that a script prints, which has to succeed."""
+    done = subprocess.run(  # noqa: S603
+        ["bash", "-c", script],  # noqa: S607
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@contextlib.contextmanager
+def flower_environment(
+    folder: Path, without: Collection[str] = (), **more: str
+) -> Iterator[dict[str, str]]:
+    """For `flwr run` as somebody types it: a home and ports of its own, and the SuperLink that it
+    leaves running is ended, with all that this started."""
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("no /proc, so what `flwr run` leaves running could not be ended")
+    ports = [free_port(), free_port()]
+    mark = f"VEILSUM_TEST={folder}"
+    yielded = {
+        **{name: value for name, value in os.environ.items() if name not in without},
+        "HOME": str(folder),
+        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(ports[0]),
+        "FLWR_LOCAL_CONTROL_API_PORT": str(ports[1]),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        **dict([mark.split("=", 1)]),
+        **more,
+    }
+    yielded.pop("FLWR_HOME", None)
+    try:
+        yield yielded
+    finally:
+        for process in started_with(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
+def started_with(variable: str) -> list[int]:
+    """Processes that have a variable in their environment."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in file.read_bytes().split(b"\0"):
+                found.append(int(file.parent.name))
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def check_learned(printed: str) -> None:
+    """It began at an error of one; noise of a weight has a standard deviation of some 0.05."""
     found = re.search(r"largest error ([\d.e-]+).*epsilon ([\d.]+)", printed, re.DOTALL)
     assert found, printed
-    # It began at an error of one; noise of a weight has a standard deviation of some 0.05.
     assert float(found[1]) < 0.5
     assert 0.0 < float(found[2]) <= 30.0
-
-
-def simulate(app: Path, nodes: int, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run an app in a simulation of its own; all that was printed."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    monkeypatch.setenv("PYTHONPATH", path)
-    spec = importlib.util.spec_from_file_location("net", ROOT / "examples/flower/network.py")
-    network = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, network)
-    spec.loader.exec_module(network)
-    command = [network.program("flwr"), "run", str(app), "here", "--stream"]
-    command += ["--federation-config", f"num-supernodes={nodes}"]
-    command += ["--run-config", f'veilsum.simulation-dir="{out / "homes"}"']
-    with network.Network(out / "net", clients=nodes, simulation=True) as engine:
-        (out / "config.toml").write_text(
-            '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
-            f'address = "127.0.0.1:{engine._port}"\ninsecure = true\n'
-        )
-        done = subprocess.run(  # noqa: S603
-            command, env=network.environment(out), capture_output=True, text=True, timeout=600
-        )
-    return done.stdout + done.stderr
 
 
 def test_the_example_file_is_the_one_in_the_readme():
@@ -200,7 +290,7 @@ def exists(words: list[str], folder: Path) -> bool:
     if program == "make":
         dry = ["make", "--dry-run", "--directory", str(ROOT), *rest]
         return subprocess.run(dry, capture_output=True).returncode == 0  # noqa: S603
-    if program == "python" and rest[0] == "-m":
+    if program in ("python", "python3") and rest[0] == "-m":
         return importlib.util.find_spec(rest[1]) is not None
     return program in FOREIGN or (program == "python" and (folder / rest[0]).is_file())
 

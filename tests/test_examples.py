@@ -129,8 +129,8 @@ class TestCustomTransport:
         """The killed client, which cannot know what became of it, as well."""
         epsilon = float(printed["epsilon"])
         own = printed[f"epsilon in the books of client {example.KILLED}, which sent nothing"]
-        assert 0 < epsilon <= example.PLAN.goal.epsilon
-        assert float(own) == epsilon
+        assert epsilon == example.PLAN.goal.epsilon
+        assert 0 < float(own) == float(printed["spent"]) <= epsilon
 
     def test_a_frame_that_is_too_long_too_late_or_cut_is_an_error(self, example):
         import socket

@@ -24,9 +24,16 @@ CORE = ("secagg", "dp", "sketch", "protocol")
 FORBIDDEN_IN_CORE = {"socket", "asyncio", "threading", "time", "random", "logging"}
 # What drives a foreign framework waits for its clients, and tells its operator why one was lost.
 CLOCKED = {("protocol", "adapters", name) for name in ("flower", "nvflare", "pfl")}
-# A lock, and no thread: what a client has spent must be right however its host calls it.
+# What must be counted or answered once, however its host calls it. They take a lock from threading,
+# and nothing else: no thread is started below simulations.
+LOCKED = {
+    ("secagg", "client.py"),
+    ("dp", "ledger.py"),
+    ("protocol", "history.py"),
+    ("protocol", "records.py"),
+}
+LOCKS = {"threading.Lock", "threading.RLock"}
 EXCEPTIONS = {
-    (("protocol", "history.py"), "threading"),
     # A transport waits for others, and tells the operator of its own side.
     (("protocol", "adapters", "flower", "waiting.py"), "time"),
     (("protocol", "adapters", "flower", "log.py"), "logging"),
@@ -47,6 +54,17 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield node.module or ""
 
 
+def names_from(tree: ast.AST, module: str) -> set[str]:
+    """What is imported of a module; the module itself, if it is imported whole."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name == module}
+        elif isinstance(node, ast.ImportFrom) and node.module == module:
+            found |= {f"{module}.{alias.name}" for alias in node.names}
+    return found
+
+
 def violations(package: str, parts: tuple[str, ...], source: str) -> list[str]:
     tree = ast.parse(source)
     found = []
@@ -57,6 +75,8 @@ def violations(package: str, parts: tuple[str, ...], source: str) -> list[str]:
         excepted = (parts, top) in EXCEPTIONS or (
             parts[:3] in CLOCKED and top in {"time", "logging"}
         )
+        if parts in LOCKED and name == "threading":
+            excepted = names_from(tree, name) <= LOCKS
         if package in CORE and top in FORBIDDEN_IN_CORE and not excepted:
             found.append(f"imports {name}")
         if top in FRAMEWORKS and parts[:2] != ("protocol", "adapters"):
@@ -97,6 +117,27 @@ def test_module_imports_only_what_its_package_may(path: Path) -> None:
 )
 def test_the_rules_catch_what_they_should(package: str, source: str) -> None:
     assert violations(package, (package, "module.py"), source)
+
+
+@pytest.mark.parametrize(
+    ("parts", "source", "found"),
+    [
+        (("dp", "ledger.py"), "from threading import Lock, RLock", []),
+        (("dp", "ledger.py"), "from threading import Lock, Thread", ["imports threading"]),
+        (("dp", "ledger.py"), "import threading", ["imports threading"]),
+        (
+            ("dp", "ledger.py"),
+            "from threading import Lock\nimport threading",
+            ["imports threading"] * 2,
+        ),
+        (("dp", "ledger.py"), "import time", ["imports time"]),
+        (("dp", "audit.py"), "from threading import Lock", ["imports threading"]),
+    ],
+)
+def test_a_lock_is_all_that_is_taken_and_only_where_it_is_due(
+    parts: tuple[str, ...], source: str, found: list[str]
+) -> None:
+    assert violations(parts[0], parts, source) == found
 
 
 def test_modules_stay_small() -> None:

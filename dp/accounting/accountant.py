@@ -19,6 +19,10 @@ _GRID_BITS: Final = 14
 _GRID_STRIDE: Final = 2
 
 
+AGGREGATION_SHARE: Final = 0.01
+"""Part of delta for failures of secure aggregation, where a reserve is made from a delta."""
+
+
 @dataclass(frozen=True, slots=True)
 class FailureReserve:
     """A part of delta set aside for open failures before the first release.
@@ -27,12 +31,15 @@ class FailureReserve:
         delta0: failure probability of every release, in (0, 1/2); where moments count, the
             probability that the truncation of every release may cost.
         releases: the most releases that may ever happen; beyond it, epsilon is infinite.
+        aggregation: probability, for every release, that the secure aggregation in front of the
+            noise fails and shows everything, in [0, 1/2). Whoever runs it sees that it is no more.
         moment_order: None to count by Gaussian domination; an order above 1 to count by truncated
             moments of this one order. See ``reserved_accountant``.
     """
 
     delta0: float
     releases: int
+    aggregation: float = 0.0
     moment_order: float | None = None
 
     def __post_init__(self) -> None:
@@ -41,6 +48,8 @@ class FailureReserve:
             raise ValueError(f"delta0 must lie in (0, {MAX_DELTA0}), got {self.delta0!r}")
         if self.releases < 1:
             raise ValueError(f"releases must be at least 1, got {self.releases}")
+        if not 0.0 <= self.aggregation < MAX_DELTA0:
+            raise ValueError(f"aggregation must lie in [0, {MAX_DELTA0}), got {self.aggregation!r}")
         order = self.moment_order
         if order is not None and not 1.0 < order < math.inf:
             raise ValueError(f"moment_order must be None, or finite and above 1, got {order!r}")
@@ -53,18 +62,19 @@ class FailureReserve:
         share: float = 1 / 32,
         moment_order: float | None = None,
     ) -> FailureReserve:
-        """Set aside ``share`` of ``delta``, split evenly over ``releases``.
+        """Set aside ``share`` of ``delta`` for noise, and a hundredth for secure aggregation.
 
-        One part in 32 moves epsilon by a few parts in a thousand.
+        Both are split evenly over ``releases``, and move epsilon by a few parts in a thousand.
         """
         if releases < 1:
             raise ValueError(f"releases must be at least 1, got {releases}")
-        return cls(delta * share / releases, releases, moment_order=moment_order)
+        aggregation = delta * AGGREGATION_SHARE / releases
+        return cls(delta * share / releases, releases, aggregation, moment_order)
 
     @property
     def total(self) -> float:
         """Return the whole reserve, rounded up."""
-        return math.nextafter(self.releases * self.delta0, math.inf)
+        return math.nextafter(self.releases * (self.delta0 + self.aggregation), math.inf)
 
 
 class DominationAccountant(EventCounter):

@@ -9,6 +9,10 @@ adversary says nothing. So four are stated together:
   events themselves say that sampling took place.
 * **sybil**: against a server that made up all other clients. Only the client's own noise counts.
 * **secure aggregation alone**: what hiding single inputs would give without noise: no epsilon.
+
+If what was released decides when to stop, or what is released next, then a figure about the
+releases so far is a reading: it depends on the results, and promises nothing. What is promised at
+every stop is the goal that the run keeps to. See docs/accounting.md, "What a stop may look at".
 """
 
 from __future__ import annotations
@@ -52,6 +56,9 @@ class FourEpsilons:
         colluders: T_C, the colluding clients that ``server`` takes into account.
         amplified: whether ``outsider`` rests on sampling.
         adjacency: what all four are about.
+        goal: epsilon against the server that the run never goes beyond, fixed before its first
+            release; the four are then readings of what is spent so far. None if everything was
+            fixed beforehand, the end as well.
         gaussian: what dominates the run for the server, which says more than an epsilon: see
             ``FailingGaussian``; None where that is unknown, or there is no such pair.
     """
@@ -64,7 +71,19 @@ class FourEpsilons:
     colluders: int
     amplified: bool
     adjacency: Adjacency = Adjacency.ZERO_OUT
+    goal: float | None = None
     gaussian: FailingGaussian | None = None
+
+    @property
+    def guaranteed(self) -> float:
+        """Epsilon against the server at whatever point the run stops: the goal.
+
+        Without a goal that of the releases, which are then all there are; infinite if the goal was
+        overrun.
+        """
+        if self.goal is None:
+            return self.server
+        return self.goal if self.server <= self.goal else math.inf
 
     def as_json(self) -> dict[str, Any]:
         """Return JSON values; infinity is the string "inf"."""
@@ -79,16 +98,28 @@ class FourEpsilons:
             "colluders": self.colluders,
             "amplified": self.amplified,
             "adjacency": str(self.adjacency),
+            **({} if self.goal is None else {"guaranteed": json_number(self.guaranteed)}),
             **known,
         }
 
     def rows(self) -> list[tuple[str, float]]:
         """Return (against whom, epsilon) with the preposition, the promises first."""
         sampling = "amplified by sampling" if self.amplified else "no amplification"
+        server = f"against the server with {self.colluders} colluding clients"
+        goal, spent = [], ""
+        if self.goal is not None:
+            goal, spent = [(f"guaranteed {server}", self.guaranteed)], "spent so far "
         return [
-            (f"against the server with {self.colluders} colluding clients", self.server),
-            (f"against an outsider who sees released models only ({sampling})", self.outsider),
-            ("against a server that made up all other clients (own noise only)", self.sybil),
+            *goal,
+            (spent + server, self.server),
+            (
+                f"{spent}against an outsider who sees released models only ({sampling})",
+                self.outsider,
+            ),
+            (
+                f"{spent}against a server that made up all other clients (own noise only)",
+                self.sybil,
+            ),
             ("of secure aggregation alone, without noise", self.secagg_alone),
         ]
 

@@ -114,7 +114,7 @@ class Network:
 
     def _start(self) -> None:
         link = [program("flower-superlink"), "--insecure", "--host", "127.0.0.1"]
-        link += ["--disable-runtime-dependency-installation", "--port", str(self._port)]
+        link += ["--port", str(self._port)]
         self.processes.start("superlink", link + ["--simulation"] * self._simulation)
         wait_for(self._port)
         if not self._simulation:

@@ -85,7 +85,7 @@ class Report(TrainingProcessCallback):
             "survivors",
             "sketch size",
             "bits per parameter",
-            "epsilon against the server",
+            "epsilon guaranteed against the server",
         ):
             if f"veilsum | {name}" in aggregate_metrics:
                 line += f"  {name} {aggregate_metrics[f'veilsum | {name}']:.4g}"

@@ -125,7 +125,12 @@ class NoisyMeans(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """Spent so far, at the target's delta, by our accountant; zero-out adjacency."""
+        """That the whole estimation keeps to at the target's delta, wherever it stops."""
+
+    @property
+    def spent(self) -> float:
+        """Epsilon of what was released so far, by our accountant: a reading, as results decide how
+        much that is; zero-out adjacency."""
 
     def share_left(self, spent: float) -> float:
         """The share for means, of which a gauge (a norm) took `spent` if it draws on the same
@@ -205,13 +210,16 @@ class Estimate:
         update: float64[d].
         steps: the rounds, in order.
         form: `central` or `untrusted`.
-        epsilon: of all events together at the target's delta.
+        epsilon: that holds at the target's delta. It is the goal of the whole estimation: how many
+            rounds there were, and of what size, depended on what they released.
+        spent: epsilon of these events, as if they had been fixed beforehand: a reading.
     """
 
     update: Floats
     steps: tuple[Step, ...]
     form: str
     epsilon: float
+    spent: float
 
     @property
     def specs(self) -> tuple[SketchSpec, ...]:
@@ -250,7 +258,13 @@ def step(released: Released | NormReading, words: str, numbers: dict[str, float]
 
 def finished(means: NoisyMeans, update: Floats, steps: list[Step]) -> Estimate:
     """The estimate that ends with this update."""
-    return Estimate(update=update, steps=tuple(steps), form=means.form, epsilon=means.epsilon)
+    return Estimate(
+        update=update,
+        steps=tuple(steps),
+        form=means.form,
+        epsilon=means.epsilon,
+        spent=means.spent,
+    )
 
 
 def require_positive(name: str, value: float) -> None:

@@ -134,7 +134,12 @@ class CentralMeans:
 
     @property
     def epsilon(self) -> float:
-        """Of all events so far, for the chosen neighbours."""
+        """Of the whole estimation, for the chosen neighbours."""
+        return self._budget.epsilon
+
+    @property
+    def spent(self) -> float:
+        """Of all events so far, for the same."""
         return self._account.epsilon(self._delta)
 
     @property

@@ -23,6 +23,7 @@ from protocol.estimation.base import Bar, MeanTask, NormReading, Released, Trial
 from protocol.estimation.bounds import squared_norm_excess, squared_norm_upper
 from protocol.estimation.shares import largest_mu, round_goal
 from protocol.pipeline import MeanRelease, Pipeline
+from protocol.rings import UnixClock
 from protocol.setup import RoundSetup
 from protocol.sums import ChargedSums
 from protocol.training_plan import TrainingPlan
@@ -57,6 +58,7 @@ class DistributedMeans:
         dropouts: who gets lost in every round, and when.
         model_digest: 32 bytes that every client must agree on.
         rand: source of public seeds; leave it alone except in tests.
+        clock: tells unix seconds; needed if the plan's rounds expire, and only then.
 
     Raises:
         ParameterError: plan, task and cohort do not belong together, or the ledger is another's.
@@ -72,6 +74,7 @@ class DistributedMeans:
         dropouts: Dropouts = NOBODY,
         model_digest: bytes = _NO_MODEL,
         rand: Rand = os_random,
+        clock: UnixClock | None = None,
     ) -> None:
         if not plan.cohort == len(cohort) == task.clients:
             got = (plan.cohort, len(cohort), task.clients)
@@ -82,7 +85,8 @@ class DistributedMeans:
         self._task = task
         self._plan = plan
         self._cohort = tuple(cohort)
-        self._sums = ChargedSums(plan, aggregator, ledger, rand(SESSION_ID_BYTES), rand=rand)
+        session = rand(SESSION_ID_BYTES)
+        self._sums = ChargedSums(plan, aggregator, ledger, session, rand=rand, clock=clock)
         self._dropouts = dropouts
         self._digest = model_digest
 
@@ -98,8 +102,13 @@ class DistributedMeans:
 
     @property
     def epsilon(self) -> float:
-        """Of this estimation's events, against the server with the tolerated colluders."""
-        return self._sums.epsilon
+        """The plan's goal, against the server with the tolerated colluders."""
+        return self._plan.goal.epsilon
+
+    @property
+    def spent(self) -> float:
+        """Of this estimation's events so far, against the same."""
+        return self._sums.spent
 
     def share_left(self, spent: float) -> float:
         """1 - spent: every release draws on one budget."""

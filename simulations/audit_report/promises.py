@@ -43,7 +43,7 @@ PROMISES: Final = (
         "From one round a server with up to the tolerated number of colluding clients learns one "
         "sum over at least minimum_survivors less those colluders, and no other combination of "
         "honest inputs, whatever it tells to whom, and in whatever order.",
-        ("A1", "A2", "A3", "A4", "A8", "A9", "A13"),
+        ("A1", "A2", "A3", "A4", "A8", "A9", "A13", "A29", "A30"),
         ("span ",),
     ),
     Promise(
@@ -56,10 +56,11 @@ PROMISES: Final = (
     Promise(
         "P3",
         "All clients of a sum hold the same model and parameters",
-        "A client that was told another model, clip, scale, sketch or threshold than the others "
-        "does not stand out of the sum: its masks cancel with nobody's, and the round yields no "
-        "sum. What no client should accept, its own policy refuses.",
-        ("A11", "A12"),
+        "A client that was told another model, arrays in another order, another clip, scale, "
+        "sketch or threshold than the others does not stand out of the sum: its masks cancel with "
+        "nobody's, and the round yields no sum. What no client should accept, its own policy "
+        "refuses.",
+        ("A11", "A12", "A27"),
     ),
     Promise(
         "P4",
@@ -81,7 +82,7 @@ PROMISES: Final = (
         "The printed epsilon bounds what is learned about one client",
         "No attack on released sums, on differences of them, or on models made from them "
         "distinguishes a client's contribution from zero better than the accounted epsilon allows.",
-        ("A10", "A22", "A24"),
+        ("A10", "A22", "A24", "A26", "A28"),
         ("privacy-exact-", "privacy-sensitivity", "privacy-two-worlds", "privacy-one-run"),
     ),
     Promise(
@@ -146,6 +147,11 @@ ATTACKS: Final = {
     "A23": "gradient inversion",
     "A24": "membership inference",
     "A25": "aborts that depend on inputs",
+    "A26": "a goal without its count",
+    "A27": "arrays in another order",
+    "A28": "two rounds at once",
+    "A29": "ring ground offline",
+    "A30": "old copies of a client's files",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -20,11 +20,12 @@ from rich.table import Table
 
 from simulations.config import RunConfig
 from simulations.run.experiment import Record
+from simulations.tables import readable
 
 SHOWN = 12
 """Rounds of the table that stay in sight."""
 
-COLUMNS = ("round", "accuracy", "loss", "sketch", "bits", "kB each", "clients", "epsilon", "s")
+COLUMNS = ("round", "accuracy", "loss", "sketch", "bits", "kB each", "clients", "spent", "s")
 
 
 class LiveView:
@@ -51,6 +52,7 @@ class LiveView:
         self._live = Live(self._drawn(), console=console, refresh_per_second=4)
         self._animated = console.is_terminal and not console.quiet
         self._start = time.perf_counter()
+        self._promise = ""
 
     def __enter__(self) -> Self:
         if self._animated:
@@ -60,10 +62,17 @@ class LiveView:
     def __exit__(self, *details: object) -> None:
         if self._animated:
             self._live.stop()
+        if self._promise:
+            self._console.print(self._promise, highlight=False, soft_wrap=True)
 
     def add(self, record: Record) -> None:
         """Show one more round."""
-        cells = row(record)
+        cells, epsilons = row(record), record["epsilons"]
+        if "guaranteed" in epsilons:
+            self._promise = (
+                f"epsilon {readable(epsilons['guaranteed'])} at delta {epsilons['delta']:g} is "
+                "guaranteed against the server, wherever the run stops; what is spent is a reading"
+            )
         self._lines.append(cells)
         self._progress.update(self._task, completed=record["round"])
         if self._animated:

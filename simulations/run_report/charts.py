@@ -94,17 +94,20 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
             lines.append(Line(label, rounds_of(run.records), shown))
     if not lines:
         return None
-    goal = run.config.privacy.epsilon
-    plot = RoundPlot(name, "Privacy spent by one client", "epsilon so far", len(lines) + bool(goal))
+    goal = guaranteed(run)
+    plot = RoundPlot(name, "Privacy spent by one client", "epsilon so far", len(lines) + 1)
     for place, line in enumerate(lines):
         plot.draw_line(line, place)
-    if goal is not None:
-        plot.draw_level("goal of the whole run", goal)
+    if math.isfinite(goal):
+        plot.draw_level("guaranteed: the goal", goal)
     last = run.records[-1]["epsilons"]
     said = "; ".join(
         f"{words_of(number(last[k]))} {v}" for k, v in ADVERSARIES.items() if k in last
     )
-    text = f"Epsilon of the client that took part most often, after the last round: {said}."
+    text = (
+        f"Guaranteed wherever the run stops: epsilon {words_of(goal)}, its goal. Spent so far by "
+        f"the client that took part most often, a reading: {said}."
+    )
     names = [key for key in last if is_epsilon(last[key]) and key not in ("delta", "colluders")]
     rows = [
         (str(r["round"]), *(words_of(number(r["epsilons"].get(key))) for key in names))
@@ -112,6 +115,19 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
     ]
     columns = ("round", *(key.replace("_", " ") for key in names))
     return plot.chart(text, Table(columns, tuple(rows)))
+
+
+def guaranteed(run: Run) -> float:
+    """Epsilon that a run keeps to wherever it stops: its goal; infinite if it promises nothing.
+
+    Against the server; against an outsider where the server is trusted.
+    """
+    if run.config.engine.aggregator == "plain":
+        return math.inf
+    said = run.records[-1]["epsilons"].get("guaranteed") if run.records else None
+    if said is not None:
+        return number(said)
+    return run.config.privacy.goal(run.config.participations).epsilon
 
 
 def sketch_chart(run: Run, name: str) -> Chart | None:

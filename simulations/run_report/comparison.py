@@ -8,7 +8,14 @@ from typing import Any, Final
 
 from simulations.figures import BLUE
 from simulations.pages.svg import Chart, Table, literal
-from simulations.run_report.charts import DASH, number, rounds_of, sends_vectors, words_of
+from simulations.run_report.charts import (
+    DASH,
+    guaranteed,
+    number,
+    rounds_of,
+    sends_vectors,
+    words_of,
+)
 from simulations.run_report.folders import Record, Run
 from simulations.run_report.plots import MARKERS, Line, RoundPlot
 from simulations.tables import readable
@@ -17,8 +24,9 @@ OUTCOMES: Final = (
     "rounds",
     "correct",
     "best",
-    "epsilon, server",
-    "epsilon, outsider",
+    "epsilon",
+    "spent, server",
+    "spent, outsider",
     "compression",
     "kB each",
     "lost",
@@ -69,8 +77,9 @@ def outcomes(run: Run) -> dict[str, str]:
         "rounds": f"{len(records)} of {run.config.rounds}",
         "correct": f"{tested[-1]['accuracy']:.1%}" if tested else DASH,
         "best": f"{max(r['accuracy'] for r in tested):.1%}" if tested else DASH,
-        "epsilon, server": words_of(number(last["epsilons"].get("server"))),
-        "epsilon, outsider": words_of(number(last["epsilons"].get("outsider"))),
+        "epsilon": words_of(guaranteed(run)),
+        "spent, server": words_of(number(last["epsilons"].get("server"))),
+        "spent, outsider": words_of(number(last["epsilons"].get("outsider"))),
         "compression": f"{last['dimension'] / size:.3g}x",
         "kB each": readable(mean([r["bytes_per_client"] for r in records]) / 1000),
         "lost": f"{1 - sum(r['survivors'] for r in records) / invited:.1%}",
@@ -100,10 +109,12 @@ def accuracy_overlay(runs: Sequence[Run]) -> Chart:
 
 
 def privacy_plot(runs: Sequence[Run]) -> Chart | None:
-    """Plot accuracy over epsilon against the server; None with fewer than two finite ones."""
+    """Plot accuracy over what is guaranteed against the server; None with fewer than two finite
+    epsilons."""
     points = [
-        (number(run.records[-1]["epsilons"].get("server")), run.tested[-1]["accuracy"], run.name)
+        (guaranteed(run), run.tested[-1]["accuracy"], run.name)
         for run in runs
+        if math.isfinite(number(run.records[-1]["epsilons"].get("server")))
     ]
     finite = [point for point in points if math.isfinite(point[0])]
     if len({epsilon for epsilon, _, _ in finite}) < 2:
@@ -118,7 +129,7 @@ def privacy_plot(runs: Sequence[Run]) -> Chart | None:
             xytext=(5, -11),
             fontsize=9,
         )
-    plot.axes.set_xlabel("epsilon against the server, after the last round", fontsize=11)
+    plot.axes.set_xlabel("epsilon, guaranteed against the server", fontsize=11)
     plot.axes.set_xlim(0.0, 1.25 * max(epsilon for epsilon, _, _ in finite))
     plot.in_percent()
     text = ", ".join(

@@ -97,12 +97,16 @@ def _headline(run: Run) -> str:
         return f"No round of {run.config.rounds} is finished."
     delta = _unbroken(run.config.privacy.delta)
     said = f"{found['rounds']} rounds: {found['correct']} of the test examples correct"
-    if found["epsilon, server"] not in ("infinite", "-"):
-        said += f", epsilon {found['epsilon, server']} against the server at delta {delta}"
-    elif found["epsilon, outsider"] not in ("infinite", "-"):
+    if found["spent, server"] not in ("infinite", "-"):
         said += (
-            f", epsilon {found['epsilon, outsider']} at delta {delta} against who sees the "
-            "released models only, and none against the server"
+            f", epsilon {found['epsilon']} guaranteed against the server at delta {delta} "
+            f"({found['spent, server']} spent so far)"
+        )
+    elif found["spent, outsider"] not in ("infinite", "-"):
+        said += (
+            f", epsilon {found['epsilon']} guaranteed at delta {delta} against who sees the "
+            f"released models only ({found['spent, outsider']} spent so far), and none against the "
+            "server"
         )
     else:
         said += ", without privacy"
@@ -123,7 +127,8 @@ def _notes(run: Run) -> Iterable[str]:
         )
     if run.records and (adjacency := run.records[-1]["epsilons"].get("adjacency")):
         yield (
-            f"Every epsilon is about the client that took part most often. Neighbours: {adjacency}."
+            "What is spent is a reading about the client that took part most often; what is "
+            f"guaranteed holds for every client. Neighbours: {adjacency}."
         )
 
 

@@ -170,6 +170,8 @@ class LocalMean(PrivateRate):
                 "outsider": epsilon,
                 "one_report": self._algorithm.epsilon,
                 "delta": delta,
+                # All reports that a client may send were fitted into it beforehand.
+                "guaranteed": self._config.privacy.epsilon,
             },
             **lost_clients(invitation, uploaders(invitation)),
             "refused": self._refused,

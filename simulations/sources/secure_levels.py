@@ -118,6 +118,7 @@ class SecureLevels:
             bits=bits_of_sum(len(members) * most),
             length=length,
             application_digest=hashlib.sha256(bound).digest(),
+            security_bits=self._plan.ring_bits,
         )
 
 

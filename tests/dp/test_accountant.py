@@ -248,6 +248,25 @@ class TestFailureReserve:
         accountant.compose(RELEASE)
         assert accountant.epsilon(DELTA) == math.inf
 
+    def test_failures_of_secure_aggregation_are_a_part_of_it(self) -> None:
+        reserve = FailureReserve.from_delta(DELTA, 50)
+        assert 50 * reserve.aggregation == pytest.approx(DELTA / 100)
+        assert reserve.total >= 50 * (reserve.delta0 + reserve.aggregation)
+        without, with_them = (
+            DominationAccountant(FailureReserve(1e-8, 10, failure)) for failure in (0.0, 1e-8)
+        )
+        for accountant in (without, with_them):
+            accountant.compose(RELEASE)
+        assert without.epsilon(DELTA) < with_them.epsilon(DELTA) < math.inf
+        hopeless = DominationAccountant(FailureReserve(1e-8, 10, DELTA / 10))
+        hopeless.compose(RELEASE)
+        assert hopeless.epsilon(DELTA) == math.inf
+
+    @pytest.mark.parametrize("aggregation", [-1e-9, 0.5, math.nan])
+    def test_bad_failures_of_secure_aggregation(self, aggregation: float) -> None:
+        with pytest.raises(ValueError, match="aggregation"):
+            FailureReserve(1e-8, 1, aggregation)
+
     @pytest.mark.parametrize(("delta0", "releases"), [(0.0, 1), (0.5, 1), (math.nan, 1), (0.1, 0)])
     def test_bad_reserves(self, delta0: float, releases: int) -> None:
         with pytest.raises(ValueError, match=r"delta0|releases"):

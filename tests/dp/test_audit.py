@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dp.audit import (
     release_moment,
     release_mu,
     replayed_epsilon,
+    without_peers,
 )
 from dp.budget import replay
 from dp.errors import LedgerError, UnsupportedEventError
@@ -36,6 +38,7 @@ from dp.events import (
 )
 from dp.ledger import Ledger
 from dp.records import encode_event
+from protocol.records import replayed_events
 
 DELTA = 1e-5
 FIRST = BinomialRelease(14272, 16.0, 16, 1000)
@@ -91,9 +94,13 @@ def test_every_mechanism_by_two_routes(event: Event) -> None:
 def test_a_reserve_counts_in_full() -> None:
     reserve = FailureReserve.from_delta(DELTA, 10)
     written = [encode_event(FIRST)] * 3
-    found = composed_epsilon(written, DELTA, reserve.delta0, reserve.releases)
+    fixed = (DELTA, reserve.delta0, reserve.releases)
+    found = composed_epsilon(written, *fixed, reserve.aggregation)
     running = _running([FIRST] * 3, reserve)
     assert running * (1 - 3e-6) < found < running
+    # Without the part for secure aggregation the second reader would find less.
+    assert composed_epsilon(written, *fixed) < running * (1 - 3e-6)
+    assert composed_epsilon(written, *fixed, DELTA / 10) == math.inf
     assert composed_epsilon(written * 4, DELTA, reserve.delta0, 10) == math.inf
     assert composed_epsilon(written, DELTA, DELTA, 10) == math.inf
     assert composed_epsilon([], DELTA, 1e-8, 10) == 0.0
@@ -117,21 +124,25 @@ def test_moments_by_two_routes(event: Event, order: float) -> None:
     """The accountant is the one that rounds up."""
     reserve = FailureReserve.from_delta(1e-3, 4, moment_order=order)
     written = [encode_event(event)] * 3
-    found = composed_moments(written, 1e-3, reserve.delta0, 4, order)
+    found = composed_moments(written, 1e-3, reserve.delta0, 4, reserve.aggregation, order=order)
     running = replay([event] * 3, MomentsAccountant(reserve)).epsilon(1e-3)
     assert running * (1 - 3e-6) - 1e-7 < found <= running < math.inf
 
 
 def test_moments_at_the_edges() -> None:
     written = [encode_event(BinomialRelease(4, 4.0, 4, 9))]
-    assert composed_moments(written, 1e-3, 1e-6, 4, 3.0) == math.inf
+    assert composed_moments(written, 1e-3, 1e-6, 4, order=3.0) == math.inf
     some = [encode_event(BinomialRelease(64, 2.0, 2, 9))]
-    assert composed_moments(some * 5, 1e-3, 1e-6, 4, 3.0) == math.inf
-    assert composed_moments(some, 1e-3, 1e-3, 4, 3.0) == math.inf
-    assert composed_moments([], 1e-3, 1e-6, 4, 3.0) == 0.0
-    assert composed_moments([encode_event(NonPrivateRelease())], 1e-3, 1e-6, 4, 3.0) == math.inf
+    assert composed_moments(some * 5, 1e-3, 1e-6, 4, order=3.0) == math.inf
+    assert composed_moments(some, 1e-3, 1e-3, 4, order=3.0) == math.inf
+    assert composed_moments([], 1e-3, 1e-6, 4, order=3.0) == 0.0
+    assert (
+        composed_moments([encode_event(NonPrivateRelease())], 1e-3, 1e-6, 4, order=3.0) == math.inf
+    )
     silent = [encode_event(BinomialRelease(64, 0.5, 1, 9))]
-    assert composed_moments(silent, 1e-3, 1e-6, 4, 9.0) < composed_moments(some, 1e-3, 1e-6, 4, 9.0)
+    assert composed_moments(silent, 1e-3, 1e-6, 4, order=9.0) < composed_moments(
+        some, 1e-3, 1e-6, 4, order=9.0
+    )
     with pytest.raises(LedgerError, match="malformed"):
         release_moment({"tag": "gaussian", "sigma": -1.0, "l2_sensitivity": 1.0}, 1e-6, 3.0)
     with pytest.raises(UnsupportedEventError):
@@ -192,6 +203,34 @@ def test_deep_nesting_is_refused() -> None:
         event = {"tag": "composition", "parts": [event]}
     with pytest.raises(LedgerError, match="not an event"):
         list(flattened(event))
+
+
+@pytest.mark.parametrize(
+    ("event", "metadata", "coins"),
+    [
+        (FIRST, {"coins_own": 120}, 120),
+        (FIRST, {"coins_own": 10**9}, FIRST.coins),
+        (FIRST, {}, None),
+        (FIRST, {"coins_own": 0}, None),
+        (FIRST, {"coins_own": -1}, None),
+        (FIRST, {"coins_own": True}, None),
+        (FIRST, {"coins_own": 120.0}, None),
+        (FIRST, {"coins_each": 120}, None),
+        (SECOND, {"coins_own": 120}, None),
+        (THIRD, {"coins_own": 120}, None),
+        (NonPrivateRelease(), {"coins_own": 120}, None),
+    ],
+)
+def test_made_up_peers_leave_what_the_entry_calls_the_clients_own(
+    tmp_path: Path, event: Event, metadata: dict[str, Any], coins: int | None
+) -> None:
+    """Where an entry does not say, they leave nothing; the running books are of one mind."""
+    with Ledger.open(tmp_path / "one.jsonl") as ledger:
+        entry = ledger.append(event, metadata)
+        (read,) = read_ledger(ledger.path)
+    left = NonPrivateRelease() if coins is None else replace(FIRST, coins=coins)
+    assert without_peers(read) == [encode_event(left)]
+    assert replayed_events(entry).sybil == left
 
 
 def _rewritten(line: dict[str, Any]) -> bytes:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import hashlib
 import json
 import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
@@ -319,3 +325,104 @@ def test_an_endless_line_is_refused(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b" " * (MAX_LINE_BYTES + 1) + b"\n")
     with pytest.raises(LedgerError, match="line 5 is longer"):
         Ledger.open(path)
+
+
+class TestSharing:
+    """Threads share a ledger; a process that was forked has only seen a part of it."""
+
+    def test_threads_that_append_at_once_leave_one_chain(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inside = Barrier(2)
+        met: list[bool] = []
+        write = Ledger._write
+
+        def meeting(self: Ledger, data: bytes) -> None:
+            # Whoever writes waits for another that is about to write after the same line.
+            try:
+                inside.wait(0.3)
+                met.append(True)
+            except BrokenBarrierError:
+                met.append(False)
+            write(self, data)
+
+        with Ledger.open(path) as ledger:
+            monkeypatch.setattr(Ledger, "_write", meeting)
+            with ThreadPoolExecutor(2) as pool:
+                entries = list(pool.map(lambda _: ledger.append(FIRST), range(2)))
+        assert met == [False, False]
+        assert sorted(entry.index for entry in entries) == [4, 5]
+        with Ledger.open(path) as ledger:
+            assert list(ledger.events()) == [*EVENTS, FIRST, FIRST]
+
+    def test_an_event_is_written_under_the_head_that_it_was_checked_with(self, path: Path) -> None:
+        with Ledger.open(path) as ledger:
+            head = ledger.head
+            ledger.append(FIRST, expected_head=head)
+            for old in (head, GENESIS, ""):
+                with pytest.raises(LedgerError, match="another run has written"):
+                    ledger.append(SECOND, expected_head=old)
+            ledger.append(SECOND, expected_head=ledger.head)
+        with Ledger.open(path) as ledger:
+            assert list(ledger.events()) == [*EVENTS, FIRST, SECOND]
+
+    def test_whoever_has_read_the_head_finds_every_entry_up_to_it(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[tuple[str, int]] = []
+        parse = ledger_module._parse_entry
+
+        def looking(line: dict[str, object]) -> object:
+            seen.append((ledger.head, len(ledger.entries())))
+            return parse(line)
+
+        with Ledger.open(path) as ledger:
+            before = ledger.head
+            monkeypatch.setattr(ledger_module, "_parse_entry", looking)
+            ledger.append(FIRST)
+        assert seen == [(before, len(EVENTS))]
+
+    def test_a_forked_process_neither_writes_nor_reads_and_ours_goes_on(self, path: Path) -> None:
+        """In an interpreter of its own: there a fork while a thread holds the lock is harmless."""
+        script = (
+            "import os, sys, threading\n"
+            "from dp import BinomialRelease, LedgerError\n"
+            "from dp.ledger import Ledger\n"
+            "ledger = Ledger.open(sys.argv[1])\n"
+            "event = BinomialRelease(100, 2.0, 2, 3)\n"
+            "held, done = threading.Event(), threading.Event()\n"
+            "def hold():\n"
+            "    with ledger._one_writer: held.set(); done.wait()\n"
+            "thread = threading.Thread(target=hold); thread.start(); held.wait()\n"
+            "pid = os.fork()\n"
+            "if pid == 0:\n"
+            "    for use in (lambda: ledger.append(event), ledger.entries, ledger.events,\n"
+            "                lambda: ledger.head):\n"
+            "        try: use()\n"
+            "        except LedgerError as error: print(error, flush=True)\n"
+            "    ledger.close()\n"
+            "    os._exit(0)\n"
+            "status = os.waitpid(pid, 0)[1]; done.set(); thread.join()\n"
+            "ledger.append(event); ledger.close()\n"
+            "sys.exit(status)\n"
+        )
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("every process opens it for itself") == 4
+        with Ledger.open(path) as ledger:
+            assert len(ledger.entries()) == len(EVENTS) + 1
+
+    def test_a_copy_would_be_a_second_writer(self, path: Path) -> None:
+        with Ledger.open(path) as ledger:
+            for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match="neither copied nor pickled"):
+                    copying(ledger)
+
+    def test_a_closed_ledger_can_still_be_read(self, path: Path) -> None:
+        with Ledger.open(path) as ledger:
+            pass
+        assert list(ledger.events()) == EVENTS
+        with pytest.raises(LedgerError, match="closed"):
+            ledger.append(FIRST)

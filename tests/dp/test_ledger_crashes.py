@@ -30,16 +30,16 @@ ledger_path, released_path = sys.argv[1:]
 released = os.open(released_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 lines = sys.stdin
 for line in lines:
-    with Ledger.open(ledger_path, recover=True) as ledger:
+    pid = os.fork()
+    if pid == 0:
+        ledger = Ledger.open(ledger_path, recover=True)
         number = sum(1 for _ in ledger.events())
-        pid = os.fork()
-        if pid == 0:
-            while True:
-                ledger.append(BinomialRelease(100 + 2 * number, 2.0, 2, 3), {"number": number})
-                os.write(released, b"%d\\n" % number)
-                number += 1
-        print(pid, flush=True)
-        os.waitpid(pid, 0)
+        print(os.getpid(), flush=True)
+        while True:
+            ledger.append(BinomialRelease(100 + 2 * number, 2.0, 2, 3), {"number": number})
+            os.write(released, b"%d\\n" % number)
+            number += 1
+    os.waitpid(pid, 0)
     print("gone", flush=True)
 """
 

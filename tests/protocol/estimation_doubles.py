@@ -90,7 +90,7 @@ class ExactMeans:
     """No noise and exact gauges: what is left is the compression, and the algorithm."""
 
     form = "exact"
-    epsilon = float("inf")
+    epsilon = spent = float("inf")
 
     def __init__(self, mean: np.ndarray, rng: np.random.Generator, variance: float = 1.0) -> None:
         self._mean, self._rng, self._variance = mean, rng, variance

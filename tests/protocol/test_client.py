@@ -19,6 +19,7 @@ from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.pipeline import Pipeline
 from protocol.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
+from protocol.training_plan import TrainingPlan
 from secagg import (
     Identity,
     LocalProtocolError,
@@ -75,7 +76,10 @@ class TestClient:
         ("policy", "parameter"),
         [
             ({"minimum_survivors": 5}, "minimum_survivors"),
-            ({"minimum_colluders": 1}, "tolerated_colluders"),
+            ({"registry_colluders": 1}, "tolerated_colluders"),
+            ({"smallest_cohort": 7}, "cohort_size"),
+            ({"largest_cohort": 5}, "cohort_size"),
+            ({"minimum_own_noise_multiplier": 1.0}, "own_noise_multiplier"),
             ({"minimum_noise_multiplier": 1.0}, "noise_multiplier"),
             ({"largest_clip_l2": 1.9}, "clip_l2"),
             ({"largest_bits": 9}, "bits"),
@@ -398,3 +402,90 @@ class TestHostileAnnouncements:
         raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         with pytest.raises(RemoteProtocolError, match="minimum_survivors"):
             RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+
+
+class TestPolicyClauses:
+    """What a client asks of cohorts, of colluders, and of its own noise."""
+
+    @pytest.mark.parametrize(
+        ("name", "values"),
+        [
+            ("minimum_noise_multiplier", [-0.1, np.nan]),
+            ("minimum_own_noise_multiplier", [-1.0, np.nan]),
+            ("smallest_cohort", [1, -5, 3.0, True, (1 << 20) + 1]),
+            ("largest_cohort", [1, 3, 20.5, None, (1 << 20) + 1]),
+            ("registry_colluders", [-1, 0.5, False, (1 << 20) + 1]),
+        ],
+    )
+    def test_what_is_no_bound_is_named(self, name, values):
+        for value in values:
+            with pytest.raises(ParameterError, match=f"{name} = ") as caught:
+                ClientPolicy(**{"minimum_noise_multiplier": 0.0, "smallest_cohort": 4, name: value})
+            assert caught.value.argument == name
+
+    def test_by_default_any_cohort_and_any_noise_of_ones_own_will_do(self, make_setup):
+        ClientPolicy(minimum_noise_multiplier=0.0).check(make_setup(coins=0))
+
+    @pytest.mark.parametrize(
+        ("clause", "accepts", "refuses", "told"),
+        [
+            ("smallest_cohort", 6, 7, "at least 7"),
+            ("largest_cohort", 6, 5, "at most 5"),
+        ],
+    )
+    def test_sizes_of_cohorts(self, make_setup, clause, accepts, refuses, told):
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, **{clause: accepts})
+        policy.check(make_setup())
+        with pytest.raises(PolicyError, match=f"cohort_size = 6, .* accepts {told}"):
+            dataclasses.replace(policy, **{clause: refuses}).check(make_setup())
+
+    def test_all_colluders_of_the_registry_may_be_in_one_cohort(self, make_setup):
+        """The server picks the cohort: the bound is not scaled down to its size."""
+        setup = colluding(make_setup())
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, registry_colluders=1)
+        policy.check(setup)
+        for bound in (2, 60):
+            with pytest.raises(PolicyError) as caught:
+                dataclasses.replace(policy, registry_colluders=bound).check(setup)
+            assert caught.value.parameter == "tolerated_colluders"
+            assert f"at least {bound}" in str(caught.value) and "plan for" in str(caught.value)
+
+    def test_a_plan_asks_for_its_own_colluders_and_no_larger_cohort(self):
+        plan = TrainingPlan(
+            goal=PrivacyGoal(8.0, 1e-6, 1),
+            cohort=20,
+            tolerated_dropouts=3,
+            tolerated_colluders=2,
+            clip_l2=1.0,
+        )
+        policy = plan.client_policy(10)
+        assert (policy.registry_colluders, policy.largest_cohort) == (2, 20)
+
+    def test_only_coins_that_nobody_else_can_take_off_count_as_ones_own(self, make_setup):
+        """With removable noise that is batch 0: peers hold the shares of all other seeds."""
+        for removable in (False, True):
+            setup = make_setup(coins=20_000, removable=removable)
+            own = setup.schedule.batches[0] if removable else 20_000
+            assert (own < 20_000) == removable
+            multiplier = np.sqrt(own / 4.0) / setup.parameters.l2_bound
+            policy = ClientPolicy(
+                minimum_noise_multiplier=0.0, minimum_own_noise_multiplier=multiplier * (1 - 1e-9)
+            )
+            policy.check(setup)
+            policy = dataclasses.replace(
+                policy, minimum_own_noise_multiplier=multiplier * (1 + 1e-9)
+            )
+            with pytest.raises(PolicyError, match="more coins for each client") as caught:
+                policy.check(setup)
+            assert caught.value.parameter == "own_noise_multiplier"
+
+    def test_a_refused_round_has_cost_nothing_and_sent_nothing(
+        self, make_setup, identities, registry
+    ):
+        history = ClientHistory()
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_cohort=5)
+        with pytest.raises(PolicyError, match="cohort_size"):
+            RoundClient(identities[0], registry, policy, history).join(
+                make_setup().announce(), bytes(32)
+            )
+        history.answer(make_setup())

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from training_doubles import keys, plan_of
 
-from dp import Ledger
+from dp import Ledger, epsilons
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal
 from protocol.conduct import Stage
@@ -96,6 +96,23 @@ def test_the_predicted_compression_error_is_the_one(cohort, tmp_path):
     spread = stats.t.isf(ALPHA / 2, found.size - 1) * found.std(ddof=1) / math.sqrt(found.size)
     assert spread < 0.3 * expected
     assert abs(found.mean() - expected) < spread
+
+
+@pytest.mark.parametrize("exact_noise", [False, True])
+def test_the_planned_epsilons_are_those_of_the_books(cohort, ledger, exact_noise):
+    """With every round at its fewest survivors, the part of delta for failures and all."""
+    chosen = plan(exact_noise=exact_noise)
+    planned = plan_deployment(chosen, SketchSpec.identity(D)).epsilons
+    run = PrivateTraining(chosen, D, FixedRate(1.0), IdealAggregator(), ledger)
+    gone = dict.fromkeys(range(LOST), Stage.INPUT)
+    for _ in range(chosen.goal.rounds):
+        booked = run.run_round(keys(cohort), bytes(32), update, gone).epsilons
+    for name in ("server", "outsider", "sybil"):
+        assert getattr(planned, name) == getattr(booked, name), name
+    assert planned.server <= chosen.goal.epsilon
+    # With the best split of delta, known only afterwards, it would be another figure.
+    event = run.next_setup(keys(cohort), bytes(32)).events(N - LOST).server
+    assert planned.server > epsilons([(event, chosen.goal.rounds)], chosen.goal.delta).epsilon
 
 
 def test_the_plan_is_what_rounds_announce(cohort, tmp_path):

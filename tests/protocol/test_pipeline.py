@@ -54,6 +54,17 @@ def test_updates_that_are_not_finite_are_refused(make_setup, updates, bad):
         Pipeline(make_setup()).encode(update, NoiseSeed.fresh())
 
 
+@pytest.mark.parametrize("size", [0.0, 5e-324, 1e-200, 1.0, 1e200, 1.7e308])
+def test_a_process_that_makes_numpy_raise_encodes_all_the_same(make_setup, updates, size):
+    """Who leaves a round must not depend on how large or small its finite update is."""
+    update = updates(0).astype(np.float64)
+    update = update / np.abs(update).max() * size
+    pipeline, seed = Pipeline(make_setup()), NoiseSeed.fresh()
+    expected = pipeline.encode(update, seed)
+    with np.errstate(all="raise"):
+        assert np.array_equal(pipeline.encode(update, seed).elements, expected.elements)
+
+
 @pytest.mark.parametrize("shape", [(199,), (201,), (200, 1), ()])
 def test_updates_of_another_shape_are_refused(make_setup, shape):
     with pytest.raises(ParameterError, match="update"):

@@ -21,12 +21,15 @@ def test_small_cohorts_get_the_complete_graph(adversary):
 
 def test_large_cohorts_get_a_sparse_one():
     plan = plan_graph(1000, 0.05, 0.05, Adversary.SEMI_MALICIOUS)
-    assert (plan.degree, plan.threshold) == (52, 37)
+    assert (plan.degree, plan.threshold) == (66, 49)
+    published = plan_graph(1000, 0.05, 0.05, Adversary.SEMI_MALICIOUS, security_bits=40)
+    assert (published.degree, published.threshold) == (52, 37)
     assert plan_graph(COMPLETE_UP_TO + 1, 0.05, 0.05, Adversary.SEMI_HONEST).degree > 0
 
 
 def test_the_choice_can_be_forced():
-    assert plan_graph(100, 0.05, 0.05, Adversary.SEMI_HONEST, sparse=True).degree == 12
+    shares = (100, 0.05, 0.05, Adversary.SEMI_HONEST)
+    assert plan_graph(*shares, sparse=True, security_bits=40).degree == 12
     assert plan_graph(1000, 0.05, 0.05, Adversary.SEMI_HONEST, sparse=False).degree == 0
 
 

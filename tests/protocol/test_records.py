@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +15,8 @@ from dp import (
     BinomialRelease,
     BudgetExceededError,
     DominationAccountant,
+    Ledger,
+    LedgerError,
     UnsupportedEventError,
 )
 from dp.ledger import MAX_LINE_BYTES
@@ -18,6 +24,7 @@ from protocol.calibration import PrivacyGoal
 from protocol.records import (
     LISTED_COHORT,
     MAX_NOTES_BYTES,
+    OWN_COINS,
     Records,
     checked_notes,
     cohort_entry,
@@ -148,7 +155,13 @@ class TestGoal:
     def test_an_entry_says_what_is_set_aside(self, ledger, setup):
         Records(ledger, GOAL).prepare(setup, 0, None)(range(6))
         goal = ledger.entries()[-1].metadata["goal"]
-        assert goal == {"epsilon": 8.0, "delta": 1e-5, "rounds": 2, "delta0": 1e-5 / 32 / 2}
+        assert goal == {
+            "epsilon": 8.0,
+            "delta": 1e-5,
+            "rounds": 2,
+            "delta0": 1e-5 / 32 / 2,
+            "aggregation": 1e-5 * 0.01 / 2,
+        }
 
 
 class TestCharge:
@@ -173,28 +186,92 @@ class TestCharge:
         one, two = (Records(ledger, GOAL) for _ in range(2))
         first, second = one.prepare(setup, 0, None), two.prepare(setup, 1, None)
         first(range(6))
-        with pytest.raises(LocalProtocolError, match="another run"):
+        with pytest.raises(LedgerError, match="another run"):
             second(range(6))
         assert len(ledger.entries()) == 1
         two.prepare(setup, 1, None)(range(6))
         assert two.epsilons(1) == one.epsilons(1) == Records(ledger, GOAL).epsilons(1)
 
-    def test_a_replay_knows_what_every_adversary_met(self, ledger, setup):
+    def test_two_rounds_of_one_run_that_overlap_do_not_both_fit_into_a_goal_for_one(
+        self, ledger, setup
+    ):
+        """Each was looked at before the other was written."""
+        one = Records(ledger, GOAL)
+        first, second = (one.prepare(setup, number, None) for number in range(2))
+        first(range(6))
+        spent = one.epsilons(1)
+        with pytest.raises(LedgerError, match="another run"):
+            second(range(6))
+        assert one.epsilons(1) == spent == Records(ledger, GOAL).epsilons(1)
+
+    def test_books_are_read_while_a_charge_is_being_written(self, ledger, setup, monkeypatch):
+        """A reader waits: it finds the charge in ledger and accounts, or in neither."""
         records = Records(ledger, GOAL)
+        charge, before = records.prepare(setup, 0, None), records.epsilons(1)
+        append, reading = Ledger.append, []
+
+        def append_and_look(self, *arguments):
+            entry = append(self, *arguments)
+            reading.append(pool.submit(records.epsilons, 1))
+            with suppress(TimeoutError):
+                # Without a lock it would be done now, and the charge be counted twice.
+                reading[0].result(0.3)
+            return entry
+
+        monkeypatch.setattr(Ledger, "append", append_and_look)
+        with ThreadPoolExecutor(1) as pool:
+            charge(range(6))
+        replayed = Records(ledger, GOAL).epsilons(1)
+        assert reading[0].result() == records.epsilons(1) == replayed != before
+
+    def test_a_forked_process_keeps_no_books(self, ledger, setup, monkeypatch):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+        ours = os.getpid()
+        with records._lock, ThreadPoolExecutor(1) as pool:
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            for use in (
+                lambda: records.prepare(setup, 1, None),
+                lambda: charge(range(6)),
+                lambda: records.epsilons(1),
+            ):
+                with pytest.raises(LedgerError, match="forked"):
+                    pool.submit(use).result(60)
+            monkeypatch.undo()
+        charge(range(6))
+
+    @pytest.mark.parametrize("removable", [False, True])
+    def test_a_replay_knows_what_every_adversary_met(self, ledger, make_setup, removable):
+        records = Records(ledger, GOAL)
+        setup = make_setup(coins=40_000, removable=removable)
         records.prepare(setup, 0, None)(range(5))
         assert Records(ledger, GOAL).epsilons(1) == records.epsilons(1)
 
-    @pytest.mark.parametrize("each", [None, 0, -3, "7", 1.0])
-    def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(self, ledger, each):
-        ledger.append(EVENT, {"goal": goal_entry(GOAL), "survivors": 6, "coins_each": each})
+    def test_made_up_peers_open_every_batch_but_one(self, ledger, make_setup):
+        """What is charged for them is the batch that was never shared, however many stay."""
+        setup = make_setup(coins=40_000, removable=True)
+        records = Records(ledger, GOAL)
+        records.prepare(setup, 0, None)(range(5))
+        own = setup.schedule.batches[0]
+        assert own < setup.coins_left(5)
+        assert ledger.entries()[-1].metadata[OWN_COINS] == own
+        alone = replace(setup.events(5).server, coins=own)
+        assert records.epsilons(1).sybil == epsilon_of(GOAL, alone)
+
+    @pytest.mark.parametrize("own", [None, 0, -3, "7", 1.0, True])
+    def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(self, ledger, own):
+        """As all entries of earlier versions: their coins of each may have had shared seeds."""
+        said = {"survivors": 6, "coins_each": 7, OWN_COINS: own}
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
         assert epsilons.sybil == math.inf
         assert epsilons.outsider == epsilons.server < math.inf
 
     def test_an_entry_cannot_claim_more_noise_of_ones_own_than_there_was(self, ledger):
-        ledger.append(EVENT, {"goal": goal_entry(GOAL), "survivors": 1, "coins_each": 10**9})
+        said = {"survivors": 1, "coins_each": 10**9, OWN_COINS: 10**9}
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
-        assert epsilons.sybil == epsilons.server
+        assert epsilons.sybil == epsilons.outsider == epsilons.server
 
     def test_the_sum_must_be_the_one_paid_for(self, ledger, setup):
         charge = Records(ledger, GOAL).prepare(setup, 0, None)

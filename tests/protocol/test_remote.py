@@ -78,7 +78,7 @@ class Elsewhere:
             self.errors[index] = error
         assert remote.is_over == (error is not None or client.phase is ClientPhase.FINISHED)
         if not remote.is_over:
-            self.stored[index] = client.suspend()
+            self.stored[index] = client.suspend(self.tokens[index])
         return answer
 
 
@@ -205,6 +205,29 @@ class TestRefusals:
         assert outcome.total.survivors == total.survivors
         assert np.array_equal(outcome.total.vector.elements, total.vector.elements)
         assert list(outcome.refused) == [2]
+
+    @pytest.mark.parametrize("answer", [b"\0nonsense", refuse(PolicyError("coins", 0, "some"))])
+    @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
+    def test_losses_are_told_in_their_stage(
+        self, make_setup, identities, updates, tmp_path, stage, answer
+    ):
+        """Of whom is refused and of who refuses; those who are silent the transport knows."""
+        now, heard = [], []
+
+        def changed(at, index, good):
+            return answer if (at, index) == (stage, 1) else good
+
+        transport = Elsewhere(identities, updates, tmp_path, lost={0: Stage.INPUT}, change=changed)
+
+        def exchange(stage, messages):
+            now[:] = [stage]
+            return transport.exchange(stage, messages)
+
+        def on_loss(index, reason):
+            heard.append((now[0], index, reason))
+
+        outcome = RemoteAggregator(exchange, on_loss=on_loss).run(make_setup())
+        assert heard == [(stage, 1, outcome.refused[1])] and list(outcome.refused) == [1]
 
     def test_bytes_of_any_kind_are_understood(self, make_setup, identities, updates, tmp_path):
         kinds = [bytearray, memoryview, bytes]
@@ -443,15 +466,32 @@ class TestClient:
             remote.answer(shares)
         assert len(made) == 1
 
-    @pytest.mark.parametrize("error", [ValueError, KeyError, KeyboardInterrupt, MemoryError])
+    @pytest.mark.parametrize(
+        "error", [ValueError, KeyError, MemoryError, FloatingPointError, NonFiniteUpdateError]
+    )
     def test_a_failing_update_ends_the_round_for_its_client(
         self, make_setup, identities, tmp_path, error
     ):
+        """In words that are the same for all, whatever its data made it raise."""
+
         def fail(_):
-            raise error
+            raise error("patient 17")
 
         remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
-        with pytest.raises(error):
+        answer, told = answer_or_refuse(remote, shares)
+        assert answer == b"\1OwnReasons" and type(told) is error
+        assert remote.is_over and client.phase is ClientPhase.ABORTED
+        with pytest.raises(LocalProtocolError, match="left"):
+            remote.answer(shares)
+
+    def test_an_interrupted_update_ends_the_round_and_the_program(
+        self, make_setup, identities, tmp_path
+    ):
+        def fail(_):
+            raise KeyboardInterrupt
+
+        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        with pytest.raises(KeyboardInterrupt):
             answer_or_refuse(remote, shares)
         assert remote.is_over and client.phase is ClientPhase.ABORTED
         with pytest.raises(LocalProtocolError, match="left"):
@@ -499,10 +539,11 @@ class TestClient:
         assert isinstance(error, PEER_ERRORS) and isinstance(open_answer(answer), Refusal)
         assert remote.is_over
 
-    def test_a_mistake_in_the_program_is_not_hidden(self, identities):
+    def test_a_mistake_in_the_program_is_hidden_from_the_server_only(self, identities):
         remote, _ = self.remote(identities)
-        with pytest.raises((TypeError, AttributeError)):
-            answer_or_refuse(remote, 7)
+        answer, error = answer_or_refuse(remote, 7)
+        assert answer == b"\1OwnReasons" and isinstance(error, (TypeError, AttributeError))
+        assert remote.is_over
 
     def test_peer_errors_are_the_three_families(self):
         assert set(PEER_ERRORS) == {ProtocolError, PrivacyError, PolicyError}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gc
+import os
+import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from dp import NonFiniteUpdateError
+from dp import LedgerError, NonFiniteUpdateError
 from protocol import setup as setups
 from protocol.aggregators import IdealAggregator, RealAggregator
 from protocol.calibration import PrivacyGoal
@@ -19,6 +22,7 @@ from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.parameters import MAX_SKETCH_ROWS
 from protocol.setup import RoundSetup
+from protocol.stored_history import StoredHistory
 from secagg import ParameterError
 from sketch import SketchKind, SketchSpec
 
@@ -84,6 +88,48 @@ class TestUnequalRounds:
         RoundClient(identities[0], registry, policy)
 
 
+class TestUncountedGoal:
+    """A goal that nothing counts against bounds nothing, however alike the rounds are."""
+
+    POLICY = dataclasses.replace(TestUnequalRounds.POLICY, equal_rounds=True)
+
+    @pytest.mark.parametrize("equal", [True, False])
+    @pytest.mark.parametrize(
+        "other",
+        [
+            None,
+            dataclasses.replace(GOAL, epsilon=50.0),
+            dataclasses.replace(GOAL, delta=1e-7),
+            dataclasses.replace(GOAL, rounds=3),
+        ],
+        ids=["none", "epsilon", "delta", "rounds"],
+    )
+    def test_every_history_without_that_very_goal_is_refused(
+        self, identities, registry, tmp_path, other, equal
+    ):
+        policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
+
+        class Custom(ClientHistory):
+            def __bool__(self):
+                # What a history says about itself must not make it look like none.
+                return False
+
+        with StoredHistory(tmp_path, other) as stored:
+            for history in (ClientHistory(other), stored, Custom(other)):
+                with pytest.raises(ParameterError, match=r"history = .*epsilon=5\.0") as caught:
+                    RoundClient(identities[0], registry, policy, history)
+                assert caught.value.argument == "history"
+
+    def test_a_history_with_the_goal_is_taken_and_a_policy_without_one_asks_for_none(
+        self, identities, registry, tmp_path
+    ):
+        with StoredHistory(tmp_path, dataclasses.replace(GOAL)) as stored:
+            RoundClient(identities[0], registry, self.POLICY, stored)
+        without = ClientPolicy(minimum_noise_multiplier=0.0)
+        for history in (None, ClientHistory(), ClientHistory(GOAL)):
+            RoundClient(identities[0], registry, without, history)
+
+
 class TestOverlap:
     """Rounds of one client that overlap each see what the others spent."""
 
@@ -129,6 +175,36 @@ class TestOverlap:
 
         with ThreadPoolExecutor(4) as pool:
             assert sum(pool.map(answer, range(4))) == 1
+
+
+class TestForksAndCopies:
+    """Two counts of one budget would each see half of what is spent."""
+
+    @pytest.mark.parametrize("goal", [None, dataclasses.replace(GOAL, epsilon=50.0)])
+    def test_a_forked_process_answers_charges_and_reports_nothing(
+        self, make_setup, monkeypatch, goal
+    ):
+        history, setup = ClientHistory(goal), make_setup(coins=20_000)
+        ours = os.getpid()
+        # As in a fork: another process, and a lock that somebody who is not there may hold.
+        with history._lock, ThreadPoolExecutor(1) as pool:
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            for use in (
+                lambda: history.answer(setup),
+                lambda: history.charge(setup),
+                lambda: history.epsilon,
+            ):
+                with pytest.raises(LedgerError, match="forked"):
+                    pool.submit(use).result(60)
+            monkeypatch.undo()
+        history.answer(setup)
+
+    def test_a_copy_would_count_by_itself(self, tmp_path):
+        with StoredHistory(tmp_path, GOAL) as stored:
+            for history in (ClientHistory(GOAL), stored):
+                for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with pytest.raises(TypeError, match="neither copied nor pickled"):
+                        copying(history)
 
 
 class TestSharedReading:

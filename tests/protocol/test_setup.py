@@ -121,6 +121,18 @@ def test_events_count_honest_coins_only(make_setup):
     assert setup.events(1).server == NonPrivateRelease()
 
 
+def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(make_setup):
+    """They hold shares of every other seed, also of those that stay in the sum."""
+    setup = make_setup(removable=True)
+    batches = setup.schedule.batches
+    assert setup.own_coins == batches[0] < setup.coins_left(6 - 1) < sum(batches) == 101
+    for survivors in (4, 5, 6):
+        assert setup.events(survivors).sybil.coins == batches[0]
+        assert setup.events(survivors).outsider.coins == survivors * setup.coins_left(survivors)
+    plain = make_setup()
+    assert plain.own_coins == plain.events(4).sybil.coins == 101
+
+
 def test_rounds_without_coins_are_not_private(make_setup):
     assert make_setup(coins=0).events(6).server == NonPrivateRelease()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp import LedgerError
+from dp import Ledger, LedgerError, NonPrivateRelease
 from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy, RoundClient
 from protocol.errors import PolicyError
 from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.remote import RemoteAggregator, RemoteClient, answer_or_refuse
-from protocol.stored_history import StoredHistory
+from protocol.stored_history import StoredHistory, _mark_of
 from secagg import ParameterError
 
 MODEL = bytes(32)
@@ -211,6 +212,10 @@ class TestDamage:
             assert history.epsilon > two
         lines = charged.read_bytes().splitlines(keepends=True)
         charged.write_bytes(b"".join(lines[:-1]) + lines[-1][:-20])
+        # Nor was its mark touched yet.
+        context = setups[2].context
+        mark = charged.parent / "answered" / _mark_of(context.session_id, context.round_number)
+        mark.with_suffix(".charged").rename(mark)
         with StoredHistory(charged.parent, goal) as history:
             assert history.epsilon == two
             # It was answered all the same.
@@ -224,6 +229,109 @@ class TestDamage:
     def test_a_new_folder_is_private(self, tmp_path):
         StoredHistory(tmp_path / "a" / "b").close()
         assert os.stat(tmp_path / "a" / "b").st_mode & 0o077 == 0
+
+
+def marks_of(folder, suffix=""):
+    return sorted(path for path in (folder / "answered").iterdir() if path.suffix == suffix)
+
+
+class TestMarksAndCharges:
+    """Each is held against the other: what is gone of one is seen in the other."""
+
+    @pytest.fixture
+    def before(self, tmp_path, setups, goal):
+        """The folder after one charged round, kept aside."""
+        with StoredHistory(tmp_path / "h", goal) as history:
+            take_part(history, setups[0])
+        return shutil.copytree(tmp_path / "h", tmp_path / "before")
+
+    @pytest.fixture
+    def folder(self, tmp_path, before, setups, goal):
+        """The same folder, two charged rounds later."""
+        with StoredHistory(tmp_path / "h", goal) as history:
+            take_part(history, setups[1])
+            take_part(history, setups[2])
+        return tmp_path / "h"
+
+    def cut(self, folder, before):
+        lines = (folder / "charges.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "charges.jsonl").write_bytes(b"".join(lines[:-1]))
+
+    def old_charges(self, folder, before):
+        shutil.copy(before / "charges.jsonl", folder / "charges.jsonl")
+
+    def empty(self, folder, before):
+        (folder / "charges.jsonl").write_bytes(b"")
+
+    def no_charges(self, folder, before):
+        (folder / "charges.jsonl").unlink()
+
+    def no_marks(self, folder, before):
+        shutil.rmtree(folder / "answered")
+
+    def old_marks(self, folder, before):
+        shutil.rmtree(folder / "answered")
+        shutil.copytree(before / "answered", folder / "answered")
+
+    def a_mark_less(self, folder, before):
+        marks_of(folder, ".charged")[0].unlink()
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            (cut, "1 rounds are marked"),
+            (old_charges, "2 rounds are marked"),
+            (empty, "3 rounds are marked"),
+            (no_charges, "3 rounds are marked"),
+            (no_marks, "3 charges have no mark"),
+            (old_marks, "2 charges have no mark"),
+            (a_mark_less, "1 charges have no mark"),
+        ],
+    )
+    def test_what_is_gone_of_one_is_noticed_by_the_other(
+        self, folder, before, goal, tmp_path, change, told
+    ):
+        whole = shutil.copytree(folder, tmp_path / "whole")
+        change(self, folder, before)
+        for _ in range(2):
+            with pytest.raises(LedgerError, match=told):
+                StoredHistory(folder, goal)
+        StoredHistory(whole, goal).close()
+
+    def test_another_clients_ledger_is_none_of_ours(self, folder, goal, tmp_path, make_setup):
+        with StoredHistory(tmp_path / "other", goal) as other:
+            take_part(other, make_setup(coins=20_000, round_number=99))
+        shutil.copy(tmp_path / "other" / "charges.jsonl", folder / "charges.jsonl")
+        with pytest.raises(LedgerError, match=r"3 rounds are marked .* 1 charges have no mark"):
+            StoredHistory(folder, goal)
+
+    def test_a_ledger_of_something_else_is_refused(self, tmp_path):
+        with Ledger.open(tmp_path / "charges.jsonl") as ledger:
+            ledger.append(NonPrivateRelease(), {"goal": None, "round": "first"})
+        with pytest.raises(LedgerError, match="line 2 is about no round"):
+            StoredHistory(tmp_path)
+
+    def test_a_charge_whose_mark_was_not_reached_is_marked_by_the_next(self, folder, goal, setups):
+        """We were killed between the two, or an earlier version did not write it."""
+        for mark in marks_of(folder, ".charged"):
+            mark.rename(mark.with_suffix(""))
+        with StoredHistory(folder, goal) as history:
+            with pytest.raises(PolicyError, match="round_number"):
+                history._goal = None
+                history.answer(setups[0])
+        assert len(marks_of(folder, ".charged")) == 3
+        self.no_charges(folder, None)
+        with pytest.raises(LedgerError, match="3 rounds are marked"):
+            StoredHistory(folder, goal)
+
+    def test_answered_rounds_without_a_charge_are_no_alarm(self, tmp_path, setups, goal):
+        with StoredHistory(tmp_path, goal) as history:
+            history.answer(setups[0])
+            history.answer(setups[1])
+            history.charge(setups[1])
+        for _ in range(2):
+            with StoredHistory(tmp_path, goal) as history, pytest.raises(PolicyError):
+                history.answer(setups[0])
 
 
 class TestOneProcess:
@@ -296,9 +404,9 @@ class TestCrashes:
             assert synced == [folder / "answered"]
             synced.clear()
             history.charge(setups[0])
-            assert synced == [folder / "charges.jsonl"]
+            assert synced == [folder / "charges.jsonl", folder / "answered"]
 
-    @pytest.mark.parametrize("call", range(3))
+    @pytest.mark.parametrize("call", range(4))
     def test_dying_at_any_write_never_counts_too_little(
         self, tmp_path, setups, goal, identities, updates, monkeypatch, call
     ):
@@ -386,6 +494,8 @@ EXPECTED = [
     [0, True, False],
     # At the sync of its charge: keys and shares left, the update did not, the charge stays.
     [2, True, True],
-    # Not killed: the mark and the charge are all the syncs of a round.
+    # At the sync of what the mark says of the charge: the same.
+    [2, True, True],
+    # Not killed: mark, charge, and the mark that says so, are all the syncs of a round.
     [5, True, True],
 ]

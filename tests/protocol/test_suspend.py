@@ -17,7 +17,7 @@ from protocol.aggregators import IdealAggregator, _Peer
 from protocol.client import _STORED_VERSION, ClientPolicy, RoundClient, _Stored
 from protocol.conduct import Stage
 from protocol.history import ClientHistory
-from protocol.setup import Announcement
+from protocol.setup import Announcement, RoundSetup
 from secagg import LocalProtocolError, Mode, ServerSession, SessionAbortedError
 from secagg.storage import StoredStateError, TokenFolder
 from secagg.transitions import ClientPhase
@@ -51,7 +51,7 @@ class Restarted(_Peer):
         self.make, self.tokens, self.keep = make, tokens, keep
 
     def restart(self):
-        stored = self.client.suspend()
+        stored = self.client.suspend(self.tokens)
         assert self.client.phase is ClientPhase.ABORTED
         self.client = self.make()
         self.client.resume(stored, self.tokens)
@@ -108,13 +108,24 @@ def test_a_round_with_restarts_gives_the_same_sum(
 
 @pytest.fixture
 def stored(make_setup, run_restarted, tmp_path):
-    """Client 0 in every phase that waits, stored; the tokens of that run are not those of the test.
+    """Client 0 in every phase that waits, stored; that run has not destroyed a key.
 
-    So every state opens once more, as it would for a host that lost its tokens.
+    So every state opens once more, as it would for a host that rolled back states and keys.
     """
-    setup = make_setup(removable=True, coins=20_000)
+
+    class Forgetful(TokenFolder):
+        def consume(self, token):
+            return True
+
+    setup = expiring(make_setup(removable=True, coins=20_000))
     lost = {3: Stage.UNMASK, 5: Stage.INPUT}
-    return run_restarted(setup, lost, TokenFolder(tmp_path / "others"))[1]
+    return run_restarted(setup, lost, Forgetful(tmp_path / "tokens"))[1]
+
+
+def expiring(setup):
+    """The same round with an end, which these clients have no clock to keep."""
+    times = {"opened_at": 1_750_000_000, "lifetime_seconds": 3600}
+    return RoundSetup(dataclasses.replace(setup.context, **times), setup.parameters)
 
 
 PHASES = [
@@ -141,9 +152,9 @@ class TestStoredRounds:
         assert second.phase is ClientPhase.FRESH
 
     def test_another_process_knows_that_it_was(self, make_client, tmp_path, stored, phase):
-        make_client().resume(stored[phase], TokenFolder(tmp_path / "shared"))
+        make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
         with pytest.raises(StoredStateError, match="before"):
-            make_client().resume(stored[phase], TokenFolder(tmp_path / "shared"))
+            make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
 
     def test_it_is_no_use_to_another_client(self, make_client, tokens, stored, phase):
         with pytest.raises(StoredStateError, match="does not open"):
@@ -197,6 +208,9 @@ def changed_announcements(announcement):
         "tolerated_dropouts": whole.tolerated_dropouts + 1,
         "wrap_probability": 1e-9,
         "removable": not whole.removable,
+        "security_bits": whole.security_bits + 1,
+        "opened_at": whole.opened_at + 1,
+        "lifetime_seconds": whole.lifetime_seconds + 1,
     }
     assert set(instead) == set(Announcement.__struct_fields__)
     for name, value in instead.items():
@@ -264,55 +278,59 @@ class TestChangedBytes:
 class TestObjects:
     """What becomes of the objects on both sides."""
 
-    def test_secrets_are_not_readable(self, make_setup, make_client):
+    def test_secrets_are_not_readable(self, make_setup, make_client, tokens):
         client = make_client()
         client.join(make_setup().announce(), MODEL)
         state = client._joined_round[0]._state
-        stored = client.suspend()
+        stored = client.suspend(tokens)
         for secret in (state.sealing, state.masking):
             assert secret.expose() not in stored
 
-    def test_a_suspended_client_is_of_no_use(self, make_setup, make_client):
+    def test_a_suspended_client_is_of_no_use(self, make_setup, make_client, tokens):
         client = make_client()
         client.join(make_setup().announce(), MODEL)
-        client.suspend()
+        client.suspend(tokens)
         assert client.phase is ClientPhase.ABORTED
         with pytest.raises(SessionAbortedError):
-            client.suspend()
+            client.suspend(tokens)
         with pytest.raises(SessionAbortedError):
             client.receive(b"")
         with pytest.raises(LocalProtocolError, match="already"):
             client.join(make_setup(round_number=4).announce(), MODEL)
 
-    def test_there_is_nothing_to_suspend_before_a_round_or_after_it(self, make_setup, make_client):
+    def test_there_is_nothing_to_suspend_before_a_round_or_after_it(
+        self, make_setup, make_client, tokens
+    ):
         client = make_client()
         with pytest.raises(LocalProtocolError, match="join"):
-            client.suspend()
+            client.suspend(tokens)
         client.join(make_setup().announce(), MODEL)
         client.abort()
         with pytest.raises(SessionAbortedError):
-            client.suspend()
+            client.suspend(tokens)
 
     def test_a_client_with_a_round_takes_no_other(self, make_setup, make_client, tokens):
         first, second = make_client(), make_client()
         first.join(make_setup().announce(), MODEL)
         second.join(make_setup().announce(), MODEL)
-        stored = first.suspend()
+        stored = first.suspend(tokens)
         for busy in (first, second):
             with pytest.raises(LocalProtocolError, match="already"):
                 busy.resume(stored, tokens)
         # Neither attempt used it up.
         make_client().resume(stored, tokens)
 
-    def test_the_token_is_consumed_before_there_is_a_client(self, make_setup, make_client):
-        class Failing:
+    def test_the_key_is_destroyed_before_there_is_a_client(
+        self, make_setup, make_client, tokens, tmp_path
+    ):
+        class Failing(TokenFolder):
             def consume(self, token):
                 raise OSError("disk full")
 
         client, other = make_client(), make_client()
         client.join(make_setup().announce(), MODEL)
         with pytest.raises(OSError, match="disk full"):
-            other.resume(client.suspend(), Failing())
+            other.resume(client.suspend(tokens), Failing(tmp_path / "tokens"))
         assert other.phase is ClientPhase.FRESH
 
     def test_a_resumed_round_is_charged_to_the_history_of_its_new_object(
@@ -328,7 +346,7 @@ class TestObjects:
         history = Counting()
         client = make_client(0, history)
         client.resume(stored[ClientPhase.READY], tokens)
-        assert client.setup == make_setup(removable=True, coins=20_000)
+        assert client.setup == expiring(make_setup(removable=True, coins=20_000))
         assert history.charged == 0
         client.submit(np.zeros(200))
         assert history.charged == 1
@@ -339,15 +357,33 @@ class TestObjects:
         client.join(make_setup().announce(), MODEL)
         seals = []
         for _ in range(3):
-            stored = client.suspend()
+            stored = client.suspend(tokens)
             seals.append(decoded(stored)[3])
             client = make_client()
             client.resume(stored, tokens)
         assert len({seal[1:17] for seal in seals}) == 3 == len(set(seals))
 
-    def test_token_files_say_nothing(self, make_setup, make_client, tmp_path, tokens):
+    def test_nothing_is_left_of_a_round_that_was_resumed(
+        self, make_setup, make_client, tmp_path, tokens
+    ):
         client = make_client()
         client.join(make_setup().announce(), MODEL)
-        make_client().resume(client.suspend(), tokens)
+        stored = client.suspend(tokens)
         (path,) = (tmp_path / "tokens").iterdir()
-        assert path.stat().st_size == 0 and os.stat(path).st_mode & 0o077 == 0
+        assert os.stat(path).st_mode & 0o077 == 0
+        make_client().resume(stored, tokens)
+        assert list((tmp_path / "tokens").iterdir()) == []
+
+    def test_a_round_that_is_given_up_opens_for_nobody(
+        self, make_setup, make_client, tmp_path, tokens
+    ):
+        client = make_client()
+        client.join(make_setup().announce(), MODEL)
+        stored = client.suspend(tokens)
+        for nothing in (b"", b"\x00", stored[:-30], stored + b"\0"):
+            RoundClient.discard(nothing, tokens)
+        assert len(list((tmp_path / "tokens").iterdir())) == 1
+        RoundClient.discard(stored, tokens)
+        assert list((tmp_path / "tokens").iterdir()) == []
+        with pytest.raises(StoredStateError, match="before"):
+            make_client().resume(stored, tokens)

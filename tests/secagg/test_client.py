@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import os
+import pickle
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +23,12 @@ from secagg import (
     Mode,
     ParameterError,
     PrimeField,
+    ProtocolError,
     Reason,
     RemoteProtocolError,
     SessionAbortedError,
 )
+from secagg import client as client_module
 from secagg.graph import CompleteGraph
 from secagg.keys import AgreementKey
 from secagg.messages import (
@@ -28,6 +36,7 @@ from secagg.messages import (
     Advertisement,
     AnyMessage,
     ShareBundle,
+    SurvivorSet,
     UnmaskShares,
     context_tag,
     decode_from_client,
@@ -524,3 +533,115 @@ def test_sets_of_the_threshold_may_still_be_below_the_minimum(
     else:
         message = replace(message, survivors=three)
     cohort.client_refuses(message, Reason.SET_TOO_SMALL)
+
+
+class TestSharing:
+    """One state is answered once: whoever calls at once, and whatever copies there are."""
+
+    @pytest.fixture
+    def masked(self, secagg_kit: SimpleNamespace) -> ClientSession:
+        """Client 0, asked for its survivor set next."""
+        cohort = secagg_kit.Cohort(secagg_kit.context(N, minimum_survivors=4))
+        cohort.run(until=Stage.CONFIRM)
+        client = cohort.clients[0]
+        assert client.phase is ClientPhase.MASKED
+        return client
+
+    def story(self, session: ClientSession, survivors: range) -> SurvivorSet:
+        context = session._party.context
+        return SurvivorSet(context_tag(context), encode_set(tuple(survivors), N))
+
+    def test_two_threads_with_two_survivor_sets_get_one_signature(
+        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        taking = Barrier(2)
+        met: list[bool] = []
+        handler = client_module.HANDLERS[ClientPhase.MASKED, SurvivorSet]
+
+        def meeting(*arguments: Any) -> Any:
+            # Whoever signs waits for another that has taken the same state.
+            try:
+                taking.wait(0.3)
+                met.append(True)
+            except BrokenBarrierError:
+                met.append(False)
+            return handler(*arguments)
+
+        real = ClientSession._take
+
+        def slowly(self: ClientSession) -> Any:
+            state = self._state
+            with suppress(BrokenBarrierError):
+                looking.wait(0.3)
+            self._state = state
+            return real(self)
+
+        looking = Barrier(2)
+        monkeypatch.setattr(ClientSession, "_take", slowly)
+        monkeypatch.setitem(client_module.HANDLERS, (ClientPhase.MASKED, SurvivorSet), meeting)
+
+        def ask(survivors: range) -> Any:
+            try:
+                return masked.receive(self.story(masked, survivors))
+            except ProtocolError as error:
+                return error
+
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(ask, (range(N), range(N - 1))))
+        assert met == [False]
+        assert sorted(type(answer).__name__ for answer in answers) == [
+            "Confirmation",
+            "RemoteProtocolError",
+        ]
+
+    def test_a_step_that_another_thread_is_in_does_not_bring_an_aborted_session_back(
+        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handler = client_module.HANDLERS[ClientPhase.MASKED, SurvivorSet]
+        aborting: list[Future[None]] = []
+
+        def aborted_meanwhile(*arguments: Any) -> Any:
+            aborting.append(pool.submit(masked.abort))
+            # It waits for this step. Without a lock it would be over by now.
+            with suppress(TimeoutError):
+                aborting[0].result(0.3)
+            return handler(*arguments)
+
+        monkeypatch.setitem(
+            client_module.HANDLERS, (ClientPhase.MASKED, SurvivorSet), aborted_meanwhile
+        )
+        with ThreadPoolExecutor(1) as pool:
+            masked.receive(self.story(masked, range(N)))
+        assert masked.phase is ClientPhase.ABORTED
+
+    def test_a_forked_process_answers_nothing(
+        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ours = os.getpid()
+        story = self.story(masked, range(N))
+        # As in a fork: another process, and a lock that somebody who is not there may hold.
+        with masked._lock, ThreadPoolExecutor(1) as pool:
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            for use in (
+                lambda: masked.receive(story),
+                lambda: masked.receive_bytes(encode_message(story)),
+                masked.hand_over,
+            ):
+                with pytest.raises(SessionAbortedError, match="another process"):
+                    pool.submit(use).result(60)
+            monkeypatch.undo()
+        assert masked.receive(story) is not None
+
+    def test_a_forked_copy_can_be_forgotten(
+        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with masked._lock, ThreadPoolExecutor(1) as pool:
+            ours = os.getpid()
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            pool.submit(masked.abort).result(60)
+        assert masked.phase is ClientPhase.ABORTED
+
+    def test_a_copy_would_answer_again(self, masked: ClientSession) -> None:
+        for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="neither copied nor pickled"):
+                copying(masked)

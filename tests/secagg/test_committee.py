@@ -56,12 +56,12 @@ def test_a_committee_is_safe_and_does_not_get_stuck(members: int, data: st.DataO
     assert chance(members, alive, chosen.size, range(chosen.quorum)) <= Fraction(1, 2**20)
 
 
-def smallest(members: int, corrupt: int, alive: int) -> tuple[int, int]:
+def smallest(members: int, corrupt: int, alive: int, bits: int) -> tuple[int, int]:
     """By counting, for one size after the other."""
     for size in range(SMALLEST_COMMITTEE, members, 8):
         ways = [comb(corrupt, j) * comb(members - corrupt, size - j) for j in range(size + 1)]
         drawn = 0
-        while sum(ways[drawn + 1 :]) << 80 > comb(members, size):
+        while sum(ways[drawn + 1 :]) << bits > comb(members, size):
             drawn += 1
         quorum = (size + drawn) // 2 + 1
         stuck = sum(comb(alive, j) * comb(members - alive, size - j) for j in range(quorum))
@@ -76,8 +76,9 @@ def test_no_smaller_committee_would_do(members: int, data: st.DataObject) -> Non
     """That doubles pass over sizes in advance changes nothing."""
     corrupt = data.draw(st.integers(0, members // 2))
     alive = data.draw(st.integers(0, members))
-    chosen = choose_committee(members, corrupt, alive)
-    assert (chosen.size, chosen.quorum) == smallest(members, corrupt, alive)
+    bits = data.draw(st.sampled_from([1, 40, 80, 128]))
+    chosen = choose_committee(members, corrupt, alive, bits)
+    assert (chosen.size, chosen.quorum) == smallest(members, corrupt, alive, bits)
 
 
 @pytest.mark.parametrize("members", [100, 1000, 30_000])
@@ -97,7 +98,7 @@ def test_what_doubles_pass_over_is_stuck(members: int, corrupt: float, monkeypat
         assert looked[-1] == chosen.size
         if chosen.size > SMALLEST_COMMITTEE:
             before = chosen.size - 8
-            quorum = (before + exact(members, corrupt, before)) // 2 + 1
+            quorum = (before + exact(members, corrupt, before, 80)) // 2 + 1
             assert chance(members, alive, before, range(quorum)) > Fraction(1, 2**20)
 
 

@@ -135,7 +135,12 @@ def test_unsafe_sparse_graphs_are_refused(
 
 def test_a_large_ring_is_refused_only_where_it_may_break(secagg_kit: SimpleNamespace) -> None:
     """More may be lost than a client has neighbours, as long as they hardly stand together."""
-    common = {"threshold": 17, "tolerated_colluders": 50, "mode": Mode.SEMI_HONEST}
+    common = {
+        "threshold": 17,
+        "tolerated_colluders": 50,
+        "mode": Mode.SEMI_HONEST,
+        "security_bits": 40,
+    }
     context = secagg_kit.context(1_000, degree=30, minimum_survivors=950, **common)
     assert context.degree == 30
     with pytest.raises(ParameterError, match="raise minimum_survivors") as raised:
@@ -176,11 +181,21 @@ CHANGES: dict[str, Any] = {
     "bits": 17,
     "length": 6,
     "application_digest": bytes(32),
+    "security_bits": 81,
+    "opened_at": 1_750_000_001,
+    "lifetime_seconds": 3601,
 }
 
 
 def test_hash_covers_every_parameter(secagg_kit: SimpleNamespace) -> None:
-    base = secagg_kit.context(8, threshold=5, minimum_survivors=6, removal=(0b1, 0b0, 0b0))
+    base = secagg_kit.context(
+        8,
+        threshold=5,
+        minimum_survivors=6,
+        removal=(0b1, 0b0, 0b0),
+        opened_at=1_750_000_000,
+        lifetime_seconds=3600,
+    )
     names = {field.name for field in dataclasses.fields(base)} - {"hash"}
     assert names == set(CHANGES)
     hashes = {base.hash, *(dataclasses.replace(base, **{n: CHANGES[n]}).hash for n in names)}

@@ -22,7 +22,7 @@ from secagg.graph_parameters import (
 )
 
 HONEST, MALICIOUS = Adversary.SEMI_HONEST, Adversary.SEMI_MALICIOUS
-PRIVATE, CORRECT = Fraction(1, 2**41), Fraction(1, 2**20)
+CORRECT = Fraction(1, 2**20)
 
 PUBLISHED = [
     (1_000, 0.33, 0.33, HONEST, 286, 150),
@@ -40,7 +40,7 @@ def test_published_values(
     n: int, gamma: float, delta: float, adversary: Adversary, k: int, t: int
 ) -> None:
     """Those of the authors' implementation."""
-    assert choose_graph(n, gamma, delta, adversary) == GraphParameters(k, t)
+    assert choose_graph(n, gamma, delta, adversary, security_bits=40) == GraphParameters(k, t)
 
 
 def more_than(count: int, n: int, marked: int, drawn: int) -> Fraction:
@@ -57,11 +57,18 @@ def cut_bound(n: int, lost: int, k: int) -> Fraction:
     return Fraction(n * (n - k - 1), 2) * Fraction(comb(lost, k), comb(n, k))
 
 
-def feasible(n: int, gamma: float, delta: float, adversary: Adversary, k: int) -> tuple[bool, int]:
+def private(bits: int) -> Fraction:
+    """Share of the failures for one of two conditions."""
+    return Fraction(1, 2 ** (bits + 1))
+
+
+def feasible(
+    n: int, gamma: float, delta: float, adversary: Adversary, k: int, bits: int
+) -> tuple[bool, int]:
     """Whether degree k will do, and the lowest safe threshold, by exact counting."""
     corrupt, dropped = floor(gamma * n + 1e-9), floor(delta * n + 1e-9)
-    connected = cut_bound(n, corrupt + dropped, k) < PRIVATE
-    lowest = next(c for c in range(k + 1) if n * more_than(c, n, corrupt, k) <= PRIVATE)
+    connected = cut_bound(n, corrupt + dropped, k) < private(bits)
+    lowest = next(c for c in range(k + 1) if n * more_than(c, n, corrupt, k) <= private(bits))
     if adversary is MALICIOUS:
         lowest = ceil(Fraction(4 * (lowest + k) - 5, 8))
     # Fewer than lowest + 1 neighbours survive: more than k - lowest - 1 are dropped.
@@ -77,32 +84,39 @@ EXACT = [case for case in PUBLISHED if case[0] <= 1_000 and case[4] < 100] + [
 ]
 
 
+@pytest.mark.parametrize("bits", [40, 80, 128])
 @pytest.mark.parametrize(("n", "gamma", "delta", "adversary"), [case[:4] for case in EXACT])
 def test_the_conditions_hold_exactly_and_for_no_smaller_degree(
-    n: int, gamma: float, delta: float, adversary: Adversary
+    n: int, gamma: float, delta: float, adversary: Adversary, bits: int
 ) -> None:
-    chosen = choose_graph(n, gamma, delta, adversary)
-    assert feasible(n, gamma, delta, adversary, chosen.degree) == (True, chosen.threshold)
+    try:
+        chosen = choose_graph(n, gamma, delta, adversary, security_bits=bits)
+    except ParameterError:
+        assert (n, bits) == (40, 128)
+        return
+    assert feasible(n, gamma, delta, adversary, chosen.degree, bits) == (True, chosen.threshold)
     for smaller in range(2, chosen.degree, 2):
-        assert not feasible(n, gamma, delta, adversary, smaller)[0]
+        assert not feasible(n, gamma, delta, adversary, smaller, bits)[0]
 
 
+@pytest.mark.parametrize("bits", [1, 40, 80, 128])
 @pytest.mark.parametrize("n", [10, 100, 1_000])
-def test_corrupt_neighbours_by_exact_counting(n: int) -> None:
+def test_corrupt_neighbours_by_exact_counting(n: int, bits: int) -> None:
     for corrupt in (0, 1, n // 20, n // 3):
         for k in (2, n // 5 // 2 * 2, n // 2 // 2 * 2):
-            c = most_corrupt_neighbours(n, corrupt, k)
-            assert n * more_than(c, n, corrupt, k) <= PRIVATE
-            assert c == 0 or n * more_than(c - 1, n, corrupt, k) > PRIVATE
+            c = most_corrupt_neighbours(n, corrupt, k, bits)
+            assert n * more_than(c, n, corrupt, k) <= private(bits)
+            assert c == 0 or n * more_than(c - 1, n, corrupt, k) > private(bits)
             assert c <= min(corrupt, k)
 
 
+@pytest.mark.parametrize("bits", [1, 40, 80, 128])
 @pytest.mark.parametrize("n", [10, 100, 1_000])
-def test_connected_by_exact_counting(n: int) -> None:
+def test_connected_by_exact_counting(n: int, bits: int) -> None:
     for lost in {0, 1, n // 20, n // 3, n // 2, n - 1}:
         for k in range(2, n, 2 if n <= 100 else 38):
-            expected = k >= n - 1 or cut_bound(n, lost, k) < PRIVATE
-            assert stays_connected(n, lost, k) == expected, (lost, k)
+            expected = k >= n - 1 or cut_bound(n, lost, k) < private(bits)
+            assert stays_connected(n, lost, k, bits) == expected, (lost, k)
 
 
 @pytest.mark.parametrize("k", range(2, 40, 2))

@@ -370,6 +370,7 @@ def test_a_ring_with_too_large_a_corrupt_share_is_refused(secagg_kit: SimpleName
         threshold=19,
         tolerated_colluders=20,
         minimum_survivors=160,
+        security_bits=40,
     )
     assert context.roster_is_safe(180)
     assert not context.roster_is_safe(160)

@@ -172,6 +172,33 @@ def test_a_ledger_reports_the_client_that_spent_most(path):
     assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND, FIRST], reserve), rel=3e-6)
 
 
+def test_what_made_up_peers_leave_is_added_up_as_well(path):
+    """Old entries do not say what is a client's own: then it is nothing."""
+    assert account("--ledger", str(path))["sybil"] == "inf"
+    own = path.with_name("own.jsonl")
+    with Ledger.open(own) as ledger:
+        for event, cohort, coins in ((FIRST, [ANNA], 90), (SECOND, [BERTA], 80)):
+            ledger.append(event, {"cohort": cohort, "goal": GOAL, "coins_own": coins})
+    figures = account("--ledger", str(own))
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    # Anna's release was noisier, but for her own part of the noise.
+    assert figures["client"] == ANNA
+    assert figures["epsilon"] == pytest.approx(running([FIRST], reserve), rel=3e-6)
+    alone = BinomialRelease(80, 16.0, 16, 9)
+    assert figures["sybil"] == pytest.approx(running([alone], reserve), rel=3e-6)
+
+
+def test_a_goal_is_the_guarantee_until_it_is_overrun(path):
+    figures = account("--ledger", str(path))
+    assert figures["epsilon"] < figures["guaranteed"] == GOAL["epsilon"]
+    text = runner.invoke(cli.app, ["account", "--ledger", str(path)]).stdout
+    assert "guaranteed" in text and "spent so far" in text
+    with Ledger.open(path) as ledger:
+        for _ in range(3):
+            ledger.append(FIRST, {"cohort": [BERTA], "goal": GOAL})
+    assert account("--ledger", str(path))["guaranteed"] == "inf"
+
+
 def test_entries_without_a_cohort_are_charged_to_everybody(path):
     with Ledger.open(path) as ledger:
         ledger.append(SECOND, {"goal": GOAL, "cohort": {"clients": 9, "sha256": "00"}})
@@ -180,6 +207,26 @@ def test_entries_without_a_cohort_are_charged_to_everybody(path):
     reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
     expected = running([FIRST, SECOND, FIRST, SECOND], reserve)
     assert figures["epsilon"] == pytest.approx(expected, rel=3e-6)
+
+
+def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path):
+    goal = {**GOAL, "aggregation": 1e-8}
+    location = tmp_path / "rings.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": goal})
+    found = account("--ledger", str(location))["epsilon"]
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], 1e-8)
+    assert found == pytest.approx(running([FIRST], reserve), rel=3e-6)
+    without = running([FIRST], FailureReserve(GOAL["delta0"], GOAL["rounds"]))
+    assert found > without * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("aggregation", ["none", -1e-8, 1.0])
+def test_a_goal_with_odd_failures_is_not_used(tmp_path, monkeypatch, capsys, aggregation):
+    location = tmp_path / "odd.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": {**GOAL, "aggregation": aggregation}})
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
 
 
 def test_a_ledger_without_metadata(tmp_path, monkeypatch, capsys):

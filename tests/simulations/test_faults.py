@@ -216,7 +216,7 @@ def shows_quorum_of_one(patch: Patch) -> None:
 def low_threshold(patch: Patch) -> None:
     """2 t > n + n_C is not asked for: t = max(n_C, 1) + 1, as against a curious server."""
 
-    def lowest(size: int, colluders: int, mode: Any, degree: int = 0) -> int:
+    def lowest(size: int, colluders: int, mode: Any, degree: int = 0, **_: int) -> int:
         return max(colluders + 1, 2)
 
     for module in ("secagg.context", "simulations.threats.contexts"):

@@ -27,8 +27,15 @@ def refused(error, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "graph"),
     [
-        (("--clients", "1000"), {"degree": 52, "threshold": 37}),
-        (("--clients", "100", "--adversary", "semi_honest"), {"degree": 12, "threshold": 6}),
+        (("--clients", "1000"), {"degree": 66, "threshold": 49, "security_bits": 80}),
+        (
+            ("--clients", "1000", "--security-bits", "40"),
+            {"degree": 52, "threshold": 37, "security_bits": 40},
+        ),
+        (
+            *(("--clients", "100", "--adversary", "semi_honest", "--security-bits", "40"),),
+            {"degree": 12, "threshold": 6, "security_bits": 40},
+        ),
         (("--clients", "100", "--graph", "auto"), {"degree": 99, "threshold": 53}),
     ],
 )
@@ -68,6 +75,26 @@ def test_large_cohorts_get_a_sparse_graph_and_exactness_costs_bits():
     complete = plan("--clients", "300", *GOAL, "--graph", "complete", "--wrap-probability", "0")
     assert sparse["graph"]["degree"] < complete["graph"]["degree"] == 299
     assert complete["bits"] == complete["bits_exact"] == sparse["bits_exact"] > sparse["bits"]
+
+
+def test_an_expiry_costs_fewer_neighbours_and_delta_more():
+    arguments = ("--clients", "1000", "--corrupt", "0.1", *GOAL)
+    forever, hour, strict = (
+        plan(*arguments, *more)["graph"]
+        for more in ((), ("--lifetime", "3600"), ("--delta", "1e-16", "--rounds", "1000"))
+    )
+    bits = [figures["security_bits"] for figures in (hour, forever, strict)]
+    degrees = [figures["degree"] for figures in (hour, forever, strict)]
+    assert bits == [80, 88, 128]
+    assert degrees == sorted(set(degrees))
+    assert plan(*arguments, "--graph", "sparse")["graph"] == forever
+
+
+def test_a_ring_that_fails_more_often_than_delta_is_refused():
+    arguments = ("--clients", "1000", *GOAL, "--security-bits", "40")
+    for kind in ("auto", "sparse"):
+        assert "the complete graph" in refused(ParameterError, *arguments, "--graph", kind)
+    assert plan(*arguments, "--graph", "complete")["graph"]["degree"] == 999
 
 
 def test_more_error_allowed_costs_fewer_bits():

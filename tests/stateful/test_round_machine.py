@@ -59,14 +59,18 @@ ends: Counter[str] = Counter()
 
 @dataclass
 class Memory:
-    """Consumed tokens, in memory."""
+    """Keys of stored states, in memory."""
 
-    seen: set[bytes] = field(default_factory=set)
+    kept: dict[bytes, bytes] = field(default_factory=dict)
+
+    def keep(self, token: bytes, key: bytes) -> None:
+        self.kept[token] = key
+
+    def key(self, token: bytes) -> bytes | None:
+        return self.kept.get(token)
 
     def consume(self, token: bytes) -> bool:
-        known = token in self.seen
-        self.seen.add(token)
-        return not known
+        return self.kept.pop(token, None) is not None
 
 
 class RoundMachine(RuleBasedStateMachine):
@@ -129,7 +133,7 @@ class RoundMachine(RuleBasedStateMachine):
         self.server = ServerSession(self.context)
         self.clients = [new_session(self.context, u, b"machine %d" % seed) for u in range(size)]
         self.seeds: dict[int, tuple[bytes, ...]] = {}
-        self.consumed = Memory()
+        self.keys = Memory()
         self.up: list[tuple[int, bytes]] = []
         self.down: list[tuple[int, bytes]] = []
         self.old: list[bytes] = []
@@ -223,9 +227,9 @@ class RoundMachine(RuleBasedStateMachine):
         old = self.clients[u]
         if old.phase in OVER:
             with pytest.raises(SessionAbortedError):
-                suspend(old)
+                suspend(old, self.keys)
             return
-        phase, stored = old.phase, suspend(old)
+        phase, stored = old.phase, suspend(old, self.keys)
         assert old.phase is ClientPhase.ABORTED
         self.clients[u] = self.restored(u, stored)
         assert self.clients[u].phase is phase
@@ -282,7 +286,7 @@ class RoundMachine(RuleBasedStateMachine):
         return first or second
 
     def restored(self, u: int, stored: bytes) -> ClientSession:
-        return resume(stored, self.context, u, identity_of(u), self.consumed)
+        return resume(stored, self.context, u, identity_of(u), self.keys)
 
     def clients_hear(self) -> None:
         while self.down:

@@ -127,23 +127,26 @@ def rings() -> Iterator[Case]:
 
 def committees() -> Iterator[Case]:
     """Who confirms the survivor set of a sparse round, and how many must."""
-    for count, corrupt, alive in (
-        (20, 1, 18),
-        (64, 0, 60),
-        (65, 0, 64),
-        (100, 5, 90),
-        (300, 15, 210),
-        (300, 60, 200),
-        (1000, 50, 900),
+    for count, corrupt, alive, bits in (
+        (20, 1, 18, 80),
+        (64, 0, 60, 80),
+        (65, 0, 64, 80),
+        (100, 5, 90, 80),
+        (300, 15, 210, 80),
+        (300, 60, 200, 80),
+        (1000, 50, 900, 80),
+        (1000, 50, 900, 40),
+        (1000, 50, 900, 128),
     ):
         members = [u for u in range(count + 3) if u not in (2, 3, 17)]
         seed = filled(f"committee {count}", 32)
-        size, quorum = wire.committee_size(count, corrupt, alive)
+        size, quorum = wire.committee_size(count, corrupt, alive, bits)
         yield {
             "round_hash": seed.hex(),
             "members": members,
             "corrupt": corrupt,
             "alive": alive,
+            "security_bits": bits,
             "size": size,
             "quorum": quorum,
             "key": wire.derive(seed, "committee", 16).hex(),

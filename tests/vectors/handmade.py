@@ -55,6 +55,9 @@ class Round:
     removal: tuple[int, ...] = ()
     bits: int = 16
     length: int = 3
+    security_bits: int = 80
+    opened_at: int = 0
+    lifetime_seconds: int = 0
     drops: Mapping[int, Stage] = field(default_factory=dict)
     seed: str = "round"
     forged: Mapping[int, bytes] = field(default_factory=dict)
@@ -89,6 +92,9 @@ class Round:
             "bits": self.bits,
             "length": self.length,
             "application_digest": APPLICATION_DIGEST.hex(),
+            "security_bits": self.security_bits,
+            "opened_at": self.opened_at,
+            "lifetime_seconds": self.lifetime_seconds,
         }
         fields["hash"] = wire.digest("context", wire.context_encoding(fields)).hex()
         return cast(Context, fields)
@@ -160,7 +166,9 @@ class Round:
     @cached_property
     def _committee(self) -> tuple[int, int]:
         count = len(self.members)
-        return wire.committee_size(count, self.colluders, min(count, self.minimum))
+        return wire.committee_size(
+            count, self.colluders, min(count, self.minimum), self.security_bits
+        )
 
     @cached_property
     def convinced(self) -> list[int]:

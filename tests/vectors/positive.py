@@ -41,8 +41,8 @@ HONEST: dict[str, tuple[str, Round]] = {
         replace(SMALL, removal=(0b1, 0), drops={1: Stage.MASK}),
     ),
     "sparse": (
-        "Active mode, ring of seven, four neighbours each, one tolerated colluder: client 2 leaves "
-        "before its upload.",
+        "Active mode, ring of seven, four neighbours each, one tolerated colluder, a round that "
+        "expires: client 2 leaves before its upload.",
         Round(
             n=7,
             threshold=3,
@@ -50,6 +50,9 @@ HONEST: dict[str, tuple[str, Round]] = {
             colluders=1,
             degree=4,
             bits=31,
+            security_bits=88,
+            opened_at=1_750_000_000,
+            lifetime_seconds=3600,
             drops={2: Stage.MASK},
             seed="sparse",
         ),
@@ -118,7 +121,7 @@ HONEST: dict[str, tuple[str, Round]] = {
     "refused-words": (
         "A field of 8 bits: mask elements whose first word is refused, and one whose second is "
         "refused as well.",
-        replace(SMALL, bits=8, length=40, seed="refused words 23"),
+        replace(SMALL, bits=8, length=40, seed="refused words 19"),
     ),
 }
 

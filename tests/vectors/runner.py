@@ -99,6 +99,9 @@ def context_of(told: Context) -> SessionContext:
         bits=told["bits"],
         length=told["length"],
         application_digest=bytes.fromhex(told["application_digest"]),
+        security_bits=told["security_bits"],
+        opened_at=told["opened_at"],
+        lifetime_seconds=told["lifetime_seconds"],
     )
     same(context.hash.hex(), told["hash"], "context hash")
     return context
@@ -316,7 +319,7 @@ def check_committee(case: Case) -> None:
     """Size and quorum, the derived key, and who is in it."""
     (round_hash, key) = hexed(case, "round_hash", "key")
     members = tuple(case["members"])
-    chosen = choose_committee(len(members), case["corrupt"], case["alive"])
+    chosen = choose_committee(len(members), case["corrupt"], case["alive"], case["security_bits"])
     same([chosen.size, chosen.quorum], [case["size"], case["quorum"]], "size and quorum")
     same(derive(round_hash, Usage.COMMITTEE, 16), key, "committee key")
     drawn = random_order(members, round_hash, Usage.COMMITTEE)[: chosen.size]

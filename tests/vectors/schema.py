@@ -26,6 +26,10 @@ class Context(TypedDict):
     bits: int
     length: int
     application_digest: str
+    security_bits: int
+    opened_at: int
+    """Unix seconds; 0 for a round that never expires."""
+    lifetime_seconds: int
     hash: str
 
 

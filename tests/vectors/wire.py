@@ -214,7 +214,9 @@ def random_order(members: Sequence[int], round_hash: bytes, usage: str) -> list[
     return sorted(members, key=rank)
 
 
-def committee_size(members: int, corrupt: int, alive: int) -> tuple[int, int]:
+def committee_size(
+    members: int, corrupt: int, alive: int, security_bits: int = 80
+) -> tuple[int, int]:
     """Size and quorum, by counting the committees in which something goes wrong."""
     for size in range(64, min(members, 4097), 8):
 
@@ -225,7 +227,7 @@ def committee_size(members: int, corrupt: int, alive: int) -> tuple[int, int]:
 
         drawn = corrupt
         while drawn and sum(share(c, corrupt) for c in range(drawn, corrupt + 1)) <= Fraction(
-            1, 2**80
+            1, 2**security_bits
         ):
             drawn -= 1
         quorum = (size + drawn) // 2 + 1
@@ -287,7 +289,8 @@ def _is_prime(n: int) -> bool:
 def context_encoding(context: Mapping[str, Any]) -> bytes:
     """The encoded context: see docs/test-vectors.md; `context` as in `schema.Context`."""
     names = ("round_number", "threshold", "minimum_survivors", "tolerated_colluders", "degree")
-    numbers = [context[name] for name in (*names, "bits", "length")]
+    later = ("security_bits", "opened_at", "lifetime_seconds")
+    numbers = [context[name] for name in (*names, "bits", "length", *later)]
     return parts(
         bytes.fromhex(context["session_id"]),
         context["mode"].encode(),

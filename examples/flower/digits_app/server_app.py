@@ -36,7 +36,8 @@ def main(grid: Grid, context: Context) -> None:
     accuracy = [metrics["accuracy"] for metrics in result.evaluate_metrics_serverapp.values()]
     report = {
         "accuracy": accuracy,
-        "epsilon": [each.epsilons.server for each in secure.reports],
+        "epsilon": secure.reports[-1].epsilons.guaranteed,
+        "epsilon spent": [each.epsilons.server for each in secure.reports],
         "survivors": [each.survivors for each in secure.reports],
         "lost": [list(each.lost.values()) for each in secure.reports],
         "round trips": [each.exchanges for each in secure.reports],

@@ -12,18 +12,22 @@ from protocol.adapters.flower.carrier import Patience
 from protocol.adapters.flower.client import secure_mod
 from protocol.adapters.flower.errors import (
     AmbiguousMessageError,
+    RoundLostError,
+    SettingsError,
     StrategyError,
     TooFewNodesError,
-    TrainingFailedError,
 )
 from protocol.adapters.flower.grid import SecureGrid
 from protocol.adapters.flower.rounds import RoundReport
+from protocol.errors import TrainingFailedError
 
 __all__ = [
     "AmbiguousMessageError",
     "Patience",
+    "RoundLostError",
     "RoundReport",
     "SecureGrid",
+    "SettingsError",
     "StrategyError",
     "TooFewNodesError",
     "TrainingFailedError",

@@ -1,13 +1,14 @@
 """Flower's named arrays as one vector, and back.
 
-Names are taken in sorted order, so no transport can change the order of coordinates. Floating
-arrays are trained. Integers and booleans, such as the counters of a normalisation layer, have no
-mean; they stay what they are on the server.
+The vector takes names in sorted order, whatever order an app returns its arrays in; the order in
+which training gets them is a matter of the digest. Floating arrays are trained. Integers and
+booleans, such as the counters of a normalisation layer, have no mean; they stay what they are on
+the server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
+from protocol import named_arrays
+from protocol.named_arrays import KEPT, TRAINED
 from secagg import ParameterError
 
-_TRAINED, _KEPT = "f", "iub"
 _Shape = tuple[int, ...]
 
 
@@ -42,12 +44,12 @@ class Layout:
         entries = [
             (name, array.shape, array.dtype) for name, array in _opened(record, sorted(record))
         ]
-        foreign = [name for name, _, dtype in entries if dtype.kind not in _TRAINED + _KEPT]
+        foreign = [name for name, _, dtype in entries if dtype.kind not in TRAINED + KEPT]
         if foreign:
             valid = "floating arrays, and integers or booleans that are not trained"
             raise ParameterError("arrays", f"{foreign[0]!r} of another type", valid)
-        trained = tuple(entry for entry in entries if entry[2].kind == _TRAINED)
-        kept = tuple(entry for entry in entries if entry[2].kind != _TRAINED)
+        trained = tuple(entry for entry in entries if entry[2].kind == TRAINED)
+        kept = tuple(entry for entry in entries if entry[2].kind != TRAINED)
         if not sum(_size(shape) for _, shape, _ in trained):
             raise ParameterError("arrays", f"{len(entries)} arrays", "at least one floating number")
         return cls(trained, kept)
@@ -57,23 +59,20 @@ class Layout:
         """d, length of an update."""
         return sum(_size(shape) for _, shape, _ in self.trained)
 
-    def difference(self, new: ArrayRecord, old: ArrayRecord) -> NDArray[np.float32]:
-        """float32[d]: new minus old, in sorted order of names.
+    def difference(self, new: ArrayRecord, old: ArrayRecord) -> NDArray[np.float64]:
+        """float64[d]: new minus old, in sorted order of names; finite wherever both are.
 
         Raises:
-            ParameterError: another set of arrays, or other shapes.
+            ParameterError: another set of arrays, other shapes, or no numbers.
         """
         self._check(new)
         self._check(old)
-        update = np.empty(self.dimension, np.float32)
-        for (name, shape, _), part in self._parts(update):
-            np.subtract(
-                _numpy(new, name, shape),
-                _numpy(old, name, shape),
-                out=part.reshape(shape),
-                casting="same_kind",
-            )
-        return update
+
+        def pairs() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+            for name, shape, _ in self.trained:
+                yield _numpy(new, name, shape), _numpy(old, name, shape)
+
+        return named_arrays.difference(pairs, self.dimension)
 
     def moved(self, record: ArrayRecord, update: NDArray[Any]) -> ArrayRecord:
         """A model moved by an update: float[d]. Names keep the order, arrays their types."""
@@ -114,6 +113,7 @@ def _pack(values: NDArray[Any], dtype: np.dtype[Any]) -> Array:
 
 def _numpy(record: ArrayRecord, name: str, shape: _Shape) -> NDArray[Any]:
     ((_, array),) = _opened(record, [name])
+    named_arrays.require_numbers(name, array)
     if array.shape != shape:
         raise ParameterError("arrays", f"{name!r} of shape {array.shape}", f"shape {shape}")
     return array

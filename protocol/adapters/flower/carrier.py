@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from protocol.adapters.flower.record import KEY, Request, Step, read_answer
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.conduct import Outbound, Refusal, Stage
-from protocol.remote import OTHER, open_answer
+from protocol.remote import OTHER
 
 TTL_SLACK_SECONDS = 600.0
 """Lifetime of a message beyond its stage. It only cleans up: clocks of hosts may differ, and
@@ -129,11 +129,12 @@ class Carrier:
         self._nodes = nodes
         self._patience = patience
         self._whole = whole
+        self._stage = Stage.ADVERTISE
         self.lost: dict[int, str] = {}
 
     def exchange(self, stage: Stage, outbound: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
         """See `protocol.conduct.Exchange`. Afterwards `lost` says why, by node."""
-        step = Step.of(stage)
+        step, self._stage = Step.of(stage), stage
         seconds = min(self._patience.of(step), self._whole.left)
         digest = self._job.digest if step is Step.ADVERTISE else b""
         asked = [(i, node, data) for i, data in outbound if (node := self._nodes[i]) is not None]
@@ -143,15 +144,20 @@ class Carrier:
             for index, node, payload in asked
         )
         for index, answer in self._post.exchange(messages, seconds):
-            silent.discard(self._note(stage, index, answer))
+            silent.discard(self._nodes[index])
             yield index, answer
         self.lost |= dict.fromkeys(silent, f"{stage}: no answer in {seconds:.0f} s")
 
-    def _note(self, stage: Stage, index: int, answer: bytes | Refusal) -> int | None:
-        node, opened = self._nodes[index], answer
-        if isinstance(answer, bytes):
-            opened = open_answer(answer)
-        if isinstance(opened, Refusal) and node is not None:
-            own = "left for reasons that only its own log tells"
-            self.lost[node] = f"{stage}: {own if opened.reason == OTHER else opened.reason}"
-        return node
+    def note(self, index: int, reason: str) -> None:
+        """See `protocol.conduct.LossHook`: a client is lost in the present stage."""
+        node = self._nodes[index]
+        if node is not None:
+            self.lost[node] = f"{self._stage}: {_by_itself(index, reason)}"
+
+
+def _by_itself(index: int, reason: str) -> str:
+    """A reason, by node: without the number that the client has in its cohort."""
+    if reason == OTHER:
+        return "left for reasons that only its own log tells"
+    told = reason.removeprefix(f"client {index}: ")
+    return reason if told == reason else f"its message was refused: {told}"

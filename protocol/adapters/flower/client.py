@@ -5,11 +5,16 @@ TRAIN message that does not carry the protocol is refused: otherwise the server 
 ask for the plain update. The app's training function runs at one stage, on the very message whose
 hash was announced two stages before; of its answer, only the update goes on, into the masked
 vector. Its metrics stay here: they are computed from the same data, and nobody noises them.
+
+Whatever goes wrong, in training, in encoding or in this node's own files, ends in one refusal:
+Flower would send the type and the words of an exception to the server, and both may depend on the
+data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,8 +22,9 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, Message
 from numpy.typing import NDArray
 
 from protocol.adapters.flower.arrays import Layout
-from protocol.adapters.flower.digest import input_digest
-from protocol.adapters.flower.errors import AmbiguousMessageError, TrainingFailedError
+from protocol.adapters.flower.clear import permission
+from protocol.adapters.flower.digest import in_order, input_digest
+from protocol.adapters.flower.errors import AmbiguousMessageError
 from protocol.adapters.flower.home import ClientHome, home_of
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.record import (
@@ -31,10 +37,10 @@ from protocol.adapters.flower.record import (
     read_request,
     without_request,
 )
+from protocol.adapters.flower.waiting import Clock
 from protocol.client import RoundClient
-from protocol.conduct import PEER_ERRORS
-from protocol.errors import ConfigurationError, PolicyError
-from protocol.remote import RemoteClient, refuse
+from protocol.errors import PolicyError, TrainingFailedError
+from protocol.remote import RemoteClient, reason_of, refuse, refuse_clause
 from protocol.setup import RoundSetup
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage
@@ -56,30 +62,44 @@ def secure_mod(message: Message, context: Context, call_next: CallNext) -> Messa
         request = read_request(message.content)
         if request is None:
             raise PolicyError("training", "for a plain update", "requests of the protocol only")
-    except (*PEER_ERRORS, ConfigurationError) as error:
+    except Exception as error:
         # This answer goes to a server that does not speak our protocol.
         return Message(Error(REFUSED, _told(error)), reply_to=message)
     try:
         data = _answer(home_of(context), request, message, context, call_next)
-    except (*PEER_ERRORS, ConfigurationError) as error:
+    except Exception as error:
         _told(error)
-        data = refuse(error)
+        data = _refusal(error, context)
     return Message(answer_content(data), reply_to=message)
+
+
+def _refusal(error: Exception, context: Context) -> bytes:
+    """What the server hears; which clause it was, only if our policy says that it may."""
+    if isinstance(error, PolicyError):
+        with suppress(Exception):  # what is wrong may be our folder: then nothing is named
+            if home_of(context).rules.name_refused_clauses:
+                return refuse_clause(error)
+    return refuse(error)
 
 
 def _told(error: Exception) -> str:
     """Tell our own operator everything, and return what others may hear."""
-    name = type(error).__name__
-    warn(f"refused: {name}: {error}")
+    warn(f"refused: {type(error).__name__}: {error}", error)
     # A policy's words are about what the server asked for; others' may be about our files or data.
-    return f"{name}: {error}" if isinstance(error, PolicyError) else name
+    return f"PolicyError: {error}" if isinstance(error, PolicyError) else reason_of(error)
 
 
 def _other(message: Message, context: Context, call_next: CallNext) -> Message:
-    """Evaluation and queries: none of ours, unless this client refuses them."""
-    if home_of(context).rules.other_messages == "refuse":
-        raise PolicyError("message type", message.metadata.message_type, "training only")
-    return call_next(message, context)
+    """Evaluation and queries: none of ours, and only if this client permits answers as they are."""
+    kind = message.metadata.message_type
+    key = permission(kind)
+    if key is None or not getattr(home_of(context).rules, key):
+        unless = f", as its policy does not say {key} = true" if key else ""
+        raise PolicyError("message type", kind, "training only" + unless)
+    try:
+        return call_next(message, context)
+    except Exception as error:
+        raise TrainingFailedError(f"the app: {type(error).__name__}: {error}") from error
 
 
 def _answer(
@@ -89,18 +109,20 @@ def _answer(
         return CLAIM + claim(home, context, request.payload)
     policy = home.rules.policy()
     with home.history(policy) as history:
-        client = RoundClient(home.identity, home.registry, policy, history)
+        client = RoundClient(home.identity, home.registry, policy, history, clock=Clock().unix)
         stored = _take_stored(context)
         if request.step is Step.ADVERTISE:
+            # A round that was not finished never will be.
+            RoundClient.discard(stored, home.round_keys())
             digest = request.digest
         else:
-            client.resume(stored, home.resumed())
+            client.resume(stored, home.round_keys())
             digest = client.setup.parameters.model_digest
         update = partial(_update, message, context, call_next)
         remote = RemoteClient(client, digest, update)
         reply = remote.answer(request.payload)
         if not remote.is_over:
-            context.state[KEY] = ConfigRecord({"stored": client.suspend()})
+            context.state[KEY] = ConfigRecord({"stored": client.suspend(home.round_keys())})
     return reply
 
 
@@ -139,24 +161,25 @@ def _update(
     # The message may be changed by those who handle it; what it held is kept for the difference.
     before = ArrayRecord(dict(received))
     message.content = seen
-    trained = only_arrays(_trained(message, context, call_next))
-    return layout.difference(trained, before)
+    context.run_config = in_order(context.run_config)
+    return layout.difference(_trained(message, context, call_next), before)
 
 
-def _trained(message: Message, context: Context, call_next: CallNext) -> RecordDict:
-    """The training function's answer.
+def _trained(message: Message, context: Context, call_next: CallNext) -> ArrayRecord:
+    """The model in the training function's answer.
 
     Raises:
-        TrainingFailedError: it raised, or answered with an error. Flower would tell the server what
-            an exception says; here the words stay with our operator.
+        TrainingFailedError: it raised, or answered with something else. Flower would tell the
+            server what an exception says; here the words stay with our operator. An error of ours
+            that it raised itself is no exception: it would be taken for the protocol's.
     """
     try:
         reply = call_next(message, context)
+        if reply.has_error():
+            raise TrainingFailedError(f"it answered with an error: {reply.error.reason}")
+        return only_arrays(reply.content)
     except Exception as error:
-        raise TrainingFailedError(f"training raised {type(error).__name__}: {error}") from error
-    if reply.has_error():
-        raise TrainingFailedError(f"training answered with an error: {reply.error.reason}")
-    return reply.content
+        raise TrainingFailedError(f"training: {type(error).__name__}: {error}") from error
 
 
 def only_arrays(content: RecordDict) -> ArrayRecord:

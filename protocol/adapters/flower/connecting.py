@@ -31,7 +31,8 @@ class Connecting:
 
     def __init__(self, grid: Grid, plan: TrainingPlan, seconds: float, clock: Clock) -> None:
         self._grid = grid
-        self._wanted, self._needed = plan.cohort, plan.minimum_survivors
+        self._cohort = self._wanted = plan.cohort
+        self._needed = plan.minimum_survivors
         self._seconds = seconds
         self._clock = clock
         self._wait: Wait | None = None
@@ -61,6 +62,8 @@ class Connecting:
             raise TooFewNodesError(
                 f"{len(nodes)} nodes connected after {self._seconds:g} s; a round needs "
                 f"{self._needed}, and a strategy waits for its min_available_nodes, "
-                f"min_train_nodes and min_evaluate_nodes"
+                f"min_train_nodes and min_evaluate_nodes. In a simulation: flwr run "
+                f"--federation-config num-supernodes={self._cohort}; in a deployment: more "
+                f"SuperNodes, or a longer connect-seconds"
             )
         return nodes

@@ -1,8 +1,10 @@
-"""One hash of everything that the server sends and a training function can see.
+"""One hash of everything that the server sends and a training function can see, in its order.
 
 Were only the model in it, the server could send one client a learning rate and the others none,
 and read that client's update from the sum. So the other records, the kind of message and the run's
-configuration are in it too. What is not is the app's code: Flower brings that from the server
+configuration are in it too. So is the order of records, of their keys and of arrays: many training
+functions read arrays by position. (Of the run's configuration Flower keeps no order; the mod sorts
+it before training sees it.) What is not is the app's code: Flower brings that from the server
 (docs/integrations/flower.md).
 """
 
@@ -15,10 +17,11 @@ from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from protocol.named_arrays import add_array
 from secagg import ParameterError
 from secagg.tags import encode_parts
 
-_LABEL = b"veilsum/flower/training input/1"
+_LABEL = b"veilsum/flower/training input/2"
 
 
 def input_digest(
@@ -36,30 +39,32 @@ def input_digest(
         ParameterError: a value of a type that Flower does not carry.
     """
     hasher = hashlib.sha256(encode_parts(_LABEL, message_type.encode(), group_id.encode()))
-    hasher.update(encode_parts(*_values(run_config)))
-    for name in sorted(content):
-        record = content[name]
+    hasher.update(encode_parts(*_values(in_order(run_config))))
+    for name, record in content.items():
         hasher.update(encode_parts(b"record", name.encode(), type(record).__name__.encode()))
         _add(hasher, record)
     return hasher.digest()
+
+
+def in_order(run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's configuration by sorted keys, as training is to see it."""
+    return dict(sorted(run_config.items()))
 
 
 def _add(hasher: Any, record: ArrayRecord | ConfigRecord | MetricRecord) -> None:
     if not isinstance(record, ArrayRecord):
         hasher.update(encode_parts(*_values(record)))
         return
-    for name in sorted(record):
-        array = record[name]
-        about = repr((array.dtype, tuple(array.shape), array.stype, len(array.data)))
-        hasher.update(encode_parts(b"array", name.encode(), about.encode()))
-        hasher.update(array.data)
+    for name, array in record.items():
+        form = repr((array.dtype, tuple(array.shape), array.stype))
+        add_array(hasher, name, form, array.data)
 
 
 def _values(mapping: Mapping[str, Any]) -> Iterator[bytes]:
     yield len(mapping).to_bytes(8, "little")
-    for key in sorted(mapping):
+    for key, value in mapping.items():
         yield key.encode()
-        yield encode_parts(*_scalars(key, mapping[key]))
+        yield encode_parts(*_scalars(key, value))
 
 
 def _scalars(key: str, value: Any) -> Iterator[bytes]:

@@ -18,8 +18,13 @@ from protocol.training_plan import TrainingPlan
 from secagg import Identity, Mode
 
 
-def rules_of(plan: TrainingPlan) -> ClientRules:
-    """The rules of clients who want what a plan promises and accept nothing less."""
+def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
+    """The rules of clients who want what a plan promises and accept nothing less.
+
+    Args:
+        plan: of a server.
+        permissions: by the names that they have in `ClientRules`; what is left out is not given.
+    """
     return ClientRules(
         epsilon=plan.goal.epsilon,
         delta=plan.goal.delta,
@@ -28,7 +33,11 @@ def rules_of(plan: TrainingPlan) -> ClientRules:
         clip_l2=plan.clip_l2,
         minimum_survivors=plan.minimum_survivors,
         tolerated_colluders=plan.tolerated_colluders,
+        security_bits=plan.ring_bits,
+        lifetime_seconds=plan.lifetime_seconds or None,
+        largest_cohort=plan.cohort,
         allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
+        **permissions,
     )
 
 

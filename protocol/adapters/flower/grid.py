@@ -4,8 +4,8 @@
         strategy.start(grid=secure, initial_arrays=arrays, num_rounds=5)
 
 The strategy stays what it is. For its TRAIN messages it gets one reply: the model that it sent,
-moved by the noisy mean of all updates. Other messages pass through untouched, and so do the answers
-to them, which nothing here makes private.
+moved by the noisy mean of all updates. Evaluations and queries, whose answers nothing here makes
+private, pass through if they are allowed to by name, and are refused otherwise.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from flwr.serverapp.strategy import Strategy
 
 from dp import Ledger
 from protocol.adapters.flower.carrier import Job, Patience, Post
+from protocol.adapters.flower.clear import EVALUATION, QUERIES, in_the_clear, permission
 from protocol.adapters.flower.client import only_arrays
 from protocol.adapters.flower.connecting import Connecting
 from protocol.adapters.flower.digest import input_digest
-from protocol.adapters.flower.errors import StrategyError, TooFewNodesError
+from protocol.adapters.flower.errors import StrategyError, TooFewNodesError, told
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import KEY, category
@@ -65,11 +66,15 @@ class SecureGrid(Grid):
         run_config: of the run: training functions see it, so clients check it.
         patience: the longest waits for a stage.
         connect_seconds: the longest wait for nodes.
+        allow_evaluation_in_the_clear: EVALUATE messages are sent, and clients answer them with
+            nothing to protect it, if their policies say the same. No epsilon covers that.
+        allow_queries_in_the_clear: likewise, QUERY messages.
         clock: of all waits.
         executor: optional, for unmasking.
 
     Raises:
-        StrategyError: the strategy needs more than a mean.
+        StrategyError: the strategy needs more than a mean, or asks clients to evaluate and that is
+            not allowed.
         ConfigurationError: the registry is smaller than a cohort.
     """
 
@@ -85,11 +90,13 @@ class SecureGrid(Grid):
         run_config: Mapping[str, Any] | None = None,
         patience: Patience = DEFAULT_PATIENCE,
         connect_seconds: float = DEFAULT_STAGE_SECONDS,
+        allow_evaluation_in_the_clear: bool = False,
+        allow_queries_in_the_clear: bool = False,
         clock: Clock | None = None,
         executor: Executor | None = None,
     ) -> None:
         if strategy is not None:
-            check_strategy(strategy)
+            check_strategy(strategy, allow_evaluation_in_the_clear)
         self._grid = grid
         self._ledger = ledger
         self._weight_key = weight_key(strategy)
@@ -101,6 +108,10 @@ class SecureGrid(Grid):
         self._rounds = SecureRounds(
             post, clock, plan, controller, ledger, registry, run_id, patience, executor
         )
+        self._allowed = {
+            EVALUATION: allow_evaluation_in_the_clear,
+            QUERIES: allow_queries_in_the_clear,
+        }
         self._lost_in_a_row = 0
         self.reports: list[RoundReport] = []
 
@@ -117,11 +128,16 @@ class SecureGrid(Grid):
         In a simulation, this also writes all clients' folders, policies included.
 
         Raises:
-            ConfigurationError: names the key, its value and what is valid.
-            StrategyError: the strategy needs more than a mean.
+            SettingsError: all that is wrong with the settings, or with the files that they name;
+                with keys, values, what is valid, and a table to be copied.
+            StrategyError: the strategy needs more than a mean, or asks clients to evaluate and
+                that is not allowed.
             LedgerError: the ledger was altered, or is in use.
         """
         settings = read_settings(context.run_config)
+        if strategy is not None:
+            # Before folders are made, and a ledger opened.
+            check_strategy(strategy, settings.allow_evaluation_in_the_clear)
         plan = settings.plan()
         places = places_of(settings, plan, context.run_id)
         return cls(
@@ -134,6 +150,8 @@ class SecureGrid(Grid):
             run_config=context.run_config,
             patience=Patience(settings.stage_seconds, settings.training_seconds),
             connect_seconds=settings.connect_seconds,
+            allow_evaluation_in_the_clear=settings.allow_evaluation_in_the_clear,
+            allow_queries_in_the_clear=settings.allow_queries_in_the_clear,
             executor=executor,
         )
 
@@ -155,14 +173,16 @@ class SecureGrid(Grid):
         A round that is lost is an error reply, which strategies skip.
 
         Raises:
-            StrategyError: the messages are not the same for every node.
-            TooFewNodesError, TooFewSurvivorsError, RemoteProtocolError: the first round was lost,
-                or several in a row.
+            StrategyError: the messages are not the same for every node, or their answers would come
+                in the clear and that is not allowed.
+            TooFewNodesError, RoundLostError, RemoteProtocolError: the first round was lost, or
+                several in a row; says which nodes left, at which stage, and why.
             BudgetExceededError: the clients have nothing left to spend.
         """
         batch = list(messages)
         self._connecting.done()
         if not any(map(_is_train, batch)):
+            self._check_allowed(batch)
             return self._grid.send_and_receive(batch, timeout=timeout)
         if not all(map(_is_train, batch)):
             raise StrategyError("TRAIN messages come with others; valid: either kind by itself")
@@ -172,7 +192,7 @@ class SecureGrid(Grid):
             self._lost_in_a_row += 1
             if not self.reports or self._lost_in_a_row > LOST_IN_A_ROW:
                 raise
-            reason = " ".join([str(error), *getattr(error, "__notes__", [])])
+            reason = "; ".join([str(error), *getattr(error, "__notes__", [])])
             warn(f"lost a round: {reason}")
             return [Message(Error(ROUND_LOST, reason), reply_to=batch[0])]
         self._lost_in_a_row = 0
@@ -198,6 +218,8 @@ class SecureGrid(Grid):
             timeout if timeout is not None else self._patience.whole,
         )
         self.reports.append(report)
+        if report.lost:
+            warn(f"round {report.number} went on without some nodes{told(report.lost)}")
         metrics = MetricRecord({self._weight_key: report.survivors, **report.metrics()})
         return RecordDict({name: moved, "metrics": metrics})
 
@@ -205,12 +227,22 @@ class SecureGrid(Grid):
         """To Flower's grid, but for TRAIN messages: a client would refuse them.
 
         Raises:
-            StrategyError: there is one among them.
+            StrategyError: there is one among them, or answers would come in the clear and that is
+                not allowed.
         """
         batch = list(messages)
         if any(map(_is_train, batch)):
             raise StrategyError("TRAIN messages are not pushed one by one; use send_and_receive")
+        self._check_allowed(batch)
         return self._grid.push_messages(batch)
+
+    def _check_allowed(self, batch: Iterable[Message]) -> None:
+        for kind in {message.metadata.message_type for message in batch}:
+            key = permission(kind)
+            if key is None:
+                raise StrategyError(f"a message of type {kind!r}; valid: train, evaluate or query")
+            if not self._allowed[key]:
+                raise StrategyError(in_the_clear(f"clients are asked to {category(kind)}", key))
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """From Flower's grid."""

@@ -3,22 +3,25 @@
     identity.key    64 hex digits, readable by its owner only
     registry.txt    a line of 64 hex digits for each client that may be in a cohort
     policy.toml     what this client insists on: see `ClientRules`
-    state/          rounds answered, charges, states resumed
+    state/          rounds answered, charges, keys of stored rounds
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
 in a simulation, where one program plays everybody, it follows from the run's configuration: then
-whoever runs the simulation wrote all of it, policies included.
+whoever runs the simulation wrote all of it, policies included. Whether there is one is a matter of
+this process and of no message: it is a worker of Flower's simulation engine, or its environment
+says so.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from flwr.app import Context
 from pydantic import Field
@@ -28,14 +31,20 @@ from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy
 from protocol.config import Section, load
 from protocol.errors import ConfigurationError
+from protocol.private_files import read_private
 from protocol.stored_history import StoredHistory
 from secagg import Identity
+from secagg.context import MAX_COHORT
+from secagg.graph_parameters import SECURITY_BITS
 from secagg.keys import KEY_BYTES
 from secagg.storage import TokenFolder
 
 HOME_KEY = "veilsum.home"
+SIMULATION_VARIABLE = "VEILSUM_SIMULATION"
+"""Set to 1 in a node's environment, it lets runs name the node's folder."""
 IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml", "state"
 _HEX_DIGITS = 2 * KEY_BYTES
+SIMULATION_ENGINE = "flwr.simulation.ray_transport.ray_actor"
 
 
 class ClientRules(Section):
@@ -46,14 +55,32 @@ class ClientRules(Section):
     rounds: int = Field(ge=1, description="that this client may ever take part in")
     clip_l2: float = Field(gt=0, description="largest clip bound")
     minimum_survivors: int = Field(ge=2, description="smallest sum it will be part of")
-    tolerated_colluders: int = Field(ge=0, description="that noise and thresholds must allow for")
+    tolerated_colluders: int = Field(
+        ge=0, description="of all in the registry: any cohort's noise and thresholds allow for all"
+    )
+    smallest_cohort: int = Field(default=2, ge=2, le=MAX_COHORT, description="fewest in a round")
+    largest_cohort: int = Field(default=MAX_COHORT, ge=2, le=MAX_COHORT, description="most of them")
+    own_noise_multiplier: float = Field(
+        default=0.0, ge=0, description="least noise of its own, over what one client can change"
+    )
     dimension: int | None = Field(default=None, ge=1, description="length of an update; any if out")
+    security_bits: int = Field(
+        default=SECURITY_BITS, ge=1, description="fewest of a sparse graph that it will be part of"
+    )
+    lifetime_seconds: int | None = Field(
+        default=None, ge=1, description="longest that a round may live; if left out, even for ever"
+    )
     allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
     moment_order: float | None = Field(
         default=None, gt=1, allow_inf_nan=False, description="as in a run's configuration"
     )
-    other_messages: Literal["pass", "refuse"] = Field(
-        default="pass", description="evaluate and query: their answers leave as they are"
+    allow_evaluation_in_the_clear: bool = Field(
+        default=False,
+        description="answers to evaluations leave as they are",
+    )
+    allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
+    name_refused_clauses: bool = Field(
+        default=False, description="the server hears which of these a round did not meet"
     )
 
     def policy(self) -> ClientPolicy:
@@ -63,9 +90,14 @@ class ClientRules(Section):
             minimum_noise_multiplier=goal.noise_multiplier,
             goal=goal,
             minimum_survivors=self.minimum_survivors,
-            minimum_colluders=self.tolerated_colluders,
+            smallest_cohort=self.smallest_cohort,
+            largest_cohort=self.largest_cohort,
+            registry_colluders=self.tolerated_colluders,
+            minimum_own_noise_multiplier=self.own_noise_multiplier,
             largest_clip_l2=self.clip_l2,
             dimension=self.dimension,
+            minimum_security_bits=self.security_bits,
+            largest_lifetime_seconds=self.lifetime_seconds,
             allow_semi_honest=self.allow_semi_honest,
         )
 
@@ -100,25 +132,46 @@ class ClientHome:
         with _files(self.folder / STATE), StoredHistory(self.folder / STATE, policy.goal) as opened:
             yield opened
 
-    def resumed(self) -> TokenFolder:
-        """Which stored rounds we have gone on with."""
+    def round_keys(self) -> TokenFolder:
+        """The keys of rounds that are stored between two messages."""
         with _files(self.folder / STATE):
-            return TokenFolder(self.folder / STATE / "resumed")
+            return TokenFolder(self.folder / STATE / "keys")
 
 
 def home_of(context: Context) -> ClientHome:
     """The folder of the client that a context belongs to.
 
     Raises:
-        ConfigurationError: no folder is named, or it does not exist.
+        ConfigurationError: no folder is named by whom it has to be, or it does not exist.
     """
     named = context.node_config.get(HOME_KEY)
+    if named is None and not may_be_simulated():
+        raise ConfigurationError(
+            HOME_KEY,
+            "missing from the node's configuration; outside of a simulation no run can name it",
+            "the client's folder, as in --node-config 'veilsum.home=\"/srv/veilsum\"'; to simulate "
+            f"on another engine than Flower's, {SIMULATION_VARIABLE}=1 in the environment",
+        )
     if named is None:
         named = _simulated(context.run_config, context.node_config, context.run_id)
     folder = _absolute(HOME_KEY, named)
     if not folder.is_dir():
         raise ConfigurationError(HOME_KEY, f"no folder {folder}", "a folder that was provisioned")
     return ClientHome(folder)
+
+
+def may_be_simulated() -> bool:
+    """Whether this process plays a client of a simulation: by what it is, not by what it is told.
+
+    A deployed node is never an actor of Flower's engine, and nobody but its operator sets its
+    environment.
+    """
+    if os.environ.get(SIMULATION_VARIABLE) == "1":
+        return True
+    ray = sys.modules.get("ray")
+    if ray is None or SIMULATION_ENGINE not in sys.modules or not ray.is_initialized():
+        return False
+    return ray.get_runtime_context().get_actor_id() is not None
 
 
 def client_folder(network: Path, number: int) -> Path:
@@ -139,7 +192,7 @@ def _simulated(run: Mapping[str, Any], node: Mapping[str, Any], run_id: int) -> 
             HOME_KEY,
             "missing from the node's configuration",
             "the client's folder, as in --node-config 'veilsum.home=\"/srv/veilsum\"', or, in a "
-            f"simulation only, veilsum.{SIMULATION_KEY} in the run's",
+            f"simulation, veilsum.{SIMULATION_KEY} in the run's",
         )
     root_folder = _absolute(f"veilsum.{SIMULATION_KEY}", root)
     return str(client_folder(simulated_network(root_folder, run_id), partition))
@@ -155,13 +208,9 @@ def read_identity(path: Path) -> Identity:
     """A signing key from its file.
 
     Raises:
-        ConfigurationError: it is missing, open to others, or no key.
+        ConfigurationError: it is missing, somebody else's, open to others, or no key.
     """
-    with _files(path):
-        readable = path.stat().st_mode & 0o077
-        text = path.read_text("ascii", "replace").strip()
-    if readable:
-        raise ConfigurationError(str(path), "readable by others", "mode 600")
+    text = read_private(path, "the client's identity key").decode("ascii", "replace").strip()
     return Identity.from_private_bytes(_key(path, text))
 
 

@@ -7,9 +7,19 @@ from __future__ import annotations
 
 import logging
 
+from protocol.conduct import PEER_ERRORS
+from protocol.errors import ConfigurationError
+
 _log = logging.getLogger("veilsum")
 
 
-def warn(text: str) -> None:
-    """Say something to whoever runs this side."""
-    _log.warning("%s", text)
+def warn(text: str, error: Exception | None = None) -> None:
+    """Say something to whoever runs this side.
+
+    Args:
+        text: in a line.
+        error: with its trace, if it is none of ours, or another one is behind it.
+    """
+    expected = error is None or isinstance(error, (*PEER_ERRORS, ConfigurationError))
+    trace = error if error is not None and (not expected or error.__cause__ is not None) else None
+    _log.warning("%s", text, exc_info=trace)

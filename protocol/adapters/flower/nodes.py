@@ -17,7 +17,7 @@ from protocol.adapters.flower.carrier import TTL_SLACK_SECONDS, Post
 from protocol.adapters.flower.client import claimed
 from protocol.adapters.flower.record import KEY, Request, Step
 from protocol.conduct import Refusal
-from protocol.remote import open_answer
+from protocol.remote import OTHER, open_answer
 from secagg.keys import KEY_BYTES, os_random, signature_is_valid
 from secagg.tags import Usage
 
@@ -66,7 +66,8 @@ class NodeBook:
         for node, reply in post.exchange(messages, seconds):
             answer = open_answer(reply) if isinstance(reply, bytes) else reply
             if isinstance(answer, Refusal):
-                yield node, f"does not say who it is ({answer.reason}): see its own log"
+                why = "see its own log" if answer.reason == OTHER else answer.reason
+                yield node, f"does not say who it is: {why}"
             else:
                 yield node, self._enter(node, challenge, answer)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.folders import new_network, rules_of
 from protocol.adapters.flower.home import read_registry, simulated_network
-from protocol.adapters.flower.settings import SIMULATION_KEY, FlowerSettings
+from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
+from protocol.adapters.flower.settings import LEDGER_KEY, PREFIX, REGISTRY_KEY, FlowerSettings
+from protocol.errors import ConfigurationError
 from protocol.training_plan import TrainingPlan
 
 
@@ -23,11 +26,48 @@ def places_of(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Plac
     """The places that the settings name; a simulation's are made here.
 
     Raises:
-        ConfigurationError: a path is missing, relative, or holds no registry.
+        SettingsError: everything that is wrong with what is found, or cannot be made, there.
     """
-    if settings.simulation_dir is None:
-        return Places(settings.path("ledger"), read_registry(settings.path("registry")))
+    simulated = settings.simulation_dir is not None
+    return _simulated(settings, plan, run_id) if simulated else _deployed(settings, plan)
+
+
+def _deployed(settings: FlowerSettings, plan: TrainingPlan) -> Places:
+    ledger, path = settings.path(LEDGER_KEY), settings.path(REGISTRY_KEY)
+    problems, registry = [], frozenset[bytes]()
+    if not ledger.parent.is_dir():
+        problems.append(_problem(LEDGER_KEY, f"no folder {ledger.parent}", "a file in a folder"))
+    try:
+        registry = read_registry(path)
+    except ConfigurationError as error:
+        problems.append(_problem(REGISTRY_KEY, f"{path}: {error.problem}", error.valid))
+    else:
+        if len(registry) < plan.cohort:
+            found = f"{path} has {len(registry)} identities"
+            valid = f"at least cohort.size = {plan.cohort} of them, a line each"
+            problems.append(_problem(REGISTRY_KEY, found, valid))
+    if problems:
+        raise SettingsError(problems)
+    return Places(ledger, registry)
+
+
+def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Places:
     own = simulated_network(settings.path(SIMULATION_KEY), run_id)
     clients = settings.simulated_clients or settings.cohort.size
-    registry = new_network(own, clients, rules_of(plan))
-    return Places(settings.path("ledger") if settings.ledger else own / "ledger.jsonl", registry)
+    rules = rules_of(
+        plan,
+        allow_evaluation_in_the_clear=settings.allow_evaluation_in_the_clear,
+        allow_queries_in_the_clear=settings.allow_queries_in_the_clear,
+        name_refused_clauses=True,
+    )
+    try:
+        registry = new_network(own, clients, rules)
+    except OSError as error:
+        problem = f"{error.filename or own}: {error.strerror or 'cannot be written'}"
+        valid = "a folder of ours, new or without this run's clients"
+        raise SettingsError([_problem(SIMULATION_KEY, problem, valid)]) from None
+    return Places(settings.path(LEDGER_KEY) if settings.ledger else own / "ledger.jsonl", registry)
+
+
+def _problem(key: str, problem: str, valid: str) -> ConfigurationError:
+    return ConfigurationError(PREFIX + hyphened(key), problem, valid)

@@ -14,12 +14,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from protocol.adapters.flower.clear import EVALUATION, QUERIES
 from protocol.adapters.flower.folders import new_client, new_network
 from protocol.adapters.flower.home import REGISTRY, ClientRules
 from protocol.config import parse
 from protocol.errors import ConfigurationError
 
-_RULES = ("epsilon", "delta", "rounds", "clip_l2", "minimum_survivors", "tolerated_colluders")
+_RULES = (
+    *("epsilon", "delta", "rounds", "clip_l2", "minimum_survivors", "tolerated_colluders"),
+    "lifetime_seconds",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.command == "client":
             print(new_client(given.home).public.hex())
         else:
-            rules = parse({name: getattr(given, name) for name in _RULES}, ClientRules)
+            names = (*_RULES, EVALUATION, QUERIES)
+            rules = parse({name: getattr(given, name) for name in names}, ClientRules)
             new_network(given.out, given.clients, rules)
             print(given.out / REGISTRY)
     except (ConfigurationError, OSError) as error:
@@ -52,6 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     network.add_argument("--clip-l2", type=float, required=True)
     network.add_argument("--minimum-survivors", type=int, required=True)
     network.add_argument("--tolerated-colluders", type=int, required=True)
+    network.add_argument("--lifetime-seconds", type=int)
+    for name in (EVALUATION, QUERIES):
+        network.add_argument(
+            "--" + name.replace("_", "-"),
+            action="store_true",
+            help="they leave as they are",
+        )
     return parser
 
 

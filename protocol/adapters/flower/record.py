@@ -22,6 +22,19 @@ MAX_REASON = 200
 """Characters of a stranger's reason that go into our messages."""
 
 
+_CODES = {
+    1: "could not load the app: is veilsum installed beside its SuperNode?",
+    2: "raised an exception outside of secure_mod: is it the first of the app's mods?",
+    3: "its message was lost or expired",
+    4: "its reply was lost or expired",
+    5: "is no longer connected",
+    6: "refused the message: is secure_mod of the same version?",
+    7: "has another app, or does not trust this one",
+    8: "its app crashed: see its own log",
+}
+"""Flower's error codes in words."""
+
+
 class Step(enum.Enum):
     """What a request asks for."""
 
@@ -103,7 +116,9 @@ def answer_content(data: bytes) -> RecordDict:
 def read_answer(reply: Message) -> bytes | Refusal:
     """The answer in a reply, or why there is none."""
     if reply.has_error():
-        return Refusal(_tidy(f"error {reply.error.code}: {reply.error.reason}"))
+        code = reply.error.code
+        words = _CODES.get(code, "answered with an error")
+        return Refusal(f"{words} (error {code}: {_tidy(str(reply.error.reason))})")
     record = reply.content.get(KEY)
     answer = record.get("answer") if isinstance(record, ConfigRecord) else None
     if not isinstance(answer, bytes):

@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord
 from dp import FourEpsilons, Ledger
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.carrier import Carrier, Job, Patience, Post
-from protocol.adapters.flower.errors import TooFewNodesError
+from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, told
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.conduct import Outbound, Refusal, Stage
@@ -20,11 +20,8 @@ from protocol.errors import ConfigurationError
 from protocol.remote import RemoteAggregator
 from protocol.training import PrivateTraining, RoundResult
 from protocol.training_plan import TrainingPlan
-from secagg import TooFewSurvivorsError
+from secagg import RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import Controller
-
-MOST_REASONS = 5
-"""Nodes whose reasons are told with an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +33,8 @@ class RoundReport:
         survivors: clients in the mean.
         cohort: clients that the round was made for, away or not.
         lost: why, by node; a client that was away has no node.
-        epsilons: spent so far by the client that spent most, against four adversaries.
+        epsilons: spent so far by the client that spent most, against four adversaries, and what is
+            guaranteed wherever the rounds stop.
         sketch_size: numbers that each client sent.
         dimension: numbers of its update.
         bytes_per_survivor: of the protocol, up and down, without the model.
@@ -59,7 +57,8 @@ class RoundReport:
         """For a Flower `MetricRecord`."""
         return {
             "survivors": self.survivors,
-            "epsilon": self.epsilons.server,
+            "epsilon": self.epsilons.guaranteed,
+            "epsilon-spent": self.epsilons.server,
             "sketch-size": self.sketch_size,
             "bytes-per-survivor": self.bytes_per_survivor,
         }
@@ -108,7 +107,7 @@ class SecureRounds:
         self._patience = patience
         self._run_id = run_id
         self._book = NodeBook(run_id, self._registry)
-        self._aggregator = RemoteAggregator(self._exchange, executor)
+        self._aggregator = RemoteAggregator(self._exchange, executor, self._note)
         self._carrier: Carrier | None = None
         self._training: tuple[Layout, PrivateTraining] | None = None
 
@@ -132,7 +131,8 @@ class SecureRounds:
             the model moved by the mean update, and the report.
 
         Raises:
-            TooFewNodesError, TooFewSurvivorsError: too few nodes are here, or stayed.
+            TooFewNodesError, RoundLostError: too few nodes are here, or stayed.
+            RemoteProtocolError: the sum cannot be opened.
             BudgetExceededError: the clients have nothing left to spend.
         """
         whole, before = Wait(self._clock, seconds), self._post.exchanges
@@ -145,7 +145,14 @@ class SecureRounds:
         try:
             result = training.run_setup(setup, notes={"run": str(self._run_id)})
         except TooFewSurvivorsError as error:
-            error.add_note(_told(strangers | self._carrier.lost))
+            # Its notes number clients as the cohort does, which nobody here can look up.
+            lost, away = strangers | self._carrier.lost, here.count(None)
+            stage, survivors, needed = error.stage, error.survivors, error.needed
+            raise RoundLostError(stage, survivors, needed, lost, away) from None
+        except RemoteProtocolError as error:
+            if error.party in range(len(here)):
+                error.add_note(f"client {error.party} of the cohort is node {here[error.party]}")
+            error.add_note("lost before" + (told(strangers | self._carrier.lost) or ": nobody"))
             raise
         report = _report(result, strangers | self._carrier.lost, self._post.exchanges - before)
         return layout.moved(arrays, result.release.update), report
@@ -159,9 +166,14 @@ class SecureRounds:
         if len(members) < self._plan.minimum_survivors:
             raise TooFewNodesError(
                 f"{len(members)} of {len(nodes)} invited nodes can take part, and a round needs "
-                f"{self._plan.minimum_survivors}{_told(strangers)}"
+                f"{self._plan.minimum_survivors}{self._spare(nodes)}{told(strangers)}"
             )
         return members, strangers
+
+    def _spare(self, nodes: Sequence[int]) -> str:
+        more = len(nodes) > len(self._registry)
+        cure = f"; only {len(self._registry)} clients are registered: in a simulation, set "
+        return f"{cure}simulated-clients = {len(nodes)}" if more else ""
 
     def _trainer(self, record: ArrayRecord) -> tuple[Layout, PrivateTraining]:
         if self._training is None:
@@ -169,7 +181,12 @@ class SecureRounds:
             self._training = (
                 layout,
                 PrivateTraining(
-                    self._plan, layout.dimension, self._controller, self._aggregator, self._ledger
+                    self._plan,
+                    layout.dimension,
+                    self._controller,
+                    self._aggregator,
+                    self._ledger,
+                    clock=self._clock.unix,
                 ),
             )
         return self._training
@@ -187,6 +204,10 @@ class SecureRounds:
             raise RuntimeError("no round is under way")
         return self._carrier.exchange(stage, outbound)
 
+    def _note(self, index: int, reason: str) -> None:
+        if self._carrier is not None:
+            self._carrier.note(index, reason)
+
 
 def _report(result: RoundResult, lost: Mapping[int, str], exchanges: int) -> RoundReport:
     sketch = result.setup.parameters.sketch
@@ -202,9 +223,3 @@ def _report(result: RoundResult, lost: Mapping[int, str], exchanges: int) -> Rou
         exchanges=exchanges,
         why=result.rationale.words,
     )
-
-
-def _told(reasons: Mapping[int, str]) -> str:
-    told = [f"; node {node} {reason}" for node, reason in list(reasons.items())[:MOST_REASONS]]
-    more = len(reasons) - len(told)
-    return "".join(told) + (f"; and {more} more" if more > 0 else "")

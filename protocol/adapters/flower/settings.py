@@ -1,24 +1,39 @@
 """The server's settings, from the run's configuration: tables below `tool.flwr.app.config.veilsum`.
 
 Flower flattens tables into dotted keys. Here they become tables again and are checked like any
-configuration file, so every error names the key, its value and what is valid.
+configuration file. Whatever is wrong is said at once: an app on Flower takes half a minute to come
+up, too long to hear of one mistake at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from protocol.config import Cohort, Privacy, Section, Sketch, build_plan, parse
+from protocol.adapters.flower.errors import SettingsError
+from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
+from protocol.conduct import Stage
+from protocol.config import (
+    LIFETIME_SECONDS,
+    Cohort,
+    Privacy,
+    Section,
+    Sketch,
+    build_plan,
+    parse,
+    problems_in,
+)
 from protocol.errors import ConfigurationError
 from protocol.training_plan import TrainingPlan
+from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from sketch.controllers import Controller
 
 PREFIX = "veilsum."
-SIMULATION_KEY = "simulation_dir"
+LEDGER_KEY, REGISTRY_KEY, CLIENTS_KEY = "ledger", "registry", "simulated_clients"
 DEFAULT_STAGE_SECONDS = 60.0
 
 
@@ -40,6 +55,10 @@ class FlowerSettings(Section):
     simulated_clients: int | None = Field(
         default=None, ge=2, description="simulation only: how many; the cohort's size if left out"
     )
+    allow_evaluation_in_the_clear: bool = Field(
+        default=False, description="clients' answers to evaluations may be seen by the server"
+    )
+    allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
     stage_seconds: float = Field(
         default=DEFAULT_STAGE_SECONDS, gt=0, description="most that a stage waits for its nodes"
     )
@@ -50,16 +69,20 @@ class FlowerSettings(Section):
         default=60.0, ge=0, description="most that a round waits for nodes to connect"
     )
 
+    lifetime_seconds: int = Field(
+        default=LIFETIME_SECONDS,
+        ge=0,
+        le=LARGEST_LIFETIME_SECONDS,
+        description="most that a round lives, by the clients' clocks; 0 for ever",
+    )
+
     def plan(self) -> TrainingPlan:
         """What stays the same over all rounds.
 
         Raises:
             ConfigurationError: the figures do not fit together.
         """
-        try:
-            return build_plan(self.privacy, self.cohort, self.rounds)
-        except ConfigurationError as error:
-            raise _prefixed(error) from None
+        return build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
 
     def controller(self) -> Controller:
         """What chooses the sketch of each round.
@@ -67,23 +90,11 @@ class FlowerSettings(Section):
         Raises:
             ConfigurationError: values that do not fit together.
         """
-        try:
-            return self.sketch.build(self.rounds)
-        except ConfigurationError as error:
-            raise _prefixed(error) from None
+        return self.sketch.build(self.rounds)
 
     def path(self, key: str) -> Path:
-        """A path among the settings.
-
-        Raises:
-            ConfigurationError: it is left out, or relative: a ServerApp has no folder of its own.
-        """
-        value = getattr(self, key)
-        path = Path(value).expanduser() if value else None
-        if path is None or not path.is_absolute():
-            problem = "missing" if value is None else f"value {value!r}"
-            raise ConfigurationError(PREFIX + key, problem, "an absolute path")
-        return path
+        """A path among the settings, of a key that is there."""
+        return Path(getattr(self, key)).expanduser()
 
 
 def values_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,22 +120,98 @@ def values_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_settings(run_config: Mapping[str, Any]) -> FlowerSettings:
-    """The settings of a run.
+    """The settings of a run, of which a plan and a controller can be made.
 
     Raises:
-        ConfigurationError: a key is unknown or missing, or a value out of range.
+        SettingsError: all keys that are unknown or missing, and all values that are out of range or
+            do not fit together; with a table that would do.
     """
     values = values_of(run_config)
+    problems = _problems(values)
     if not values:
         valid = "a table [tool.flwr.app.config.veilsum] in the app's pyproject.toml"
-        raise ConfigurationError("veilsum", "no such keys in the run's configuration", valid)
+        problems = [ConfigurationError("", "no such keys in the run's configuration", valid)]
+    if problems:
+        table = toml_table(mended(values, _problems), values)
+        raise SettingsError([_named(problem) for problem in problems], table)
+    return parse(values, FlowerSettings)
+
+
+def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
+    """Everything that is wrong with settings; what files hold is looked at by who reads them."""
+    found = problems_in(values, FlowerSettings)
+    wrong = {problem.key.partition(".")[0] for problem in found}
+    if wrong.isdisjoint({"rounds", "privacy", "cohort"}):
+        privacy, cohort = parse(values["privacy"], Privacy), parse(values["cohort"], Cohort)
+        lifetime = 0 if "lifetime_seconds" in wrong else _value(values, "lifetime_seconds")
+        found += _raised(lambda: build_plan(privacy, cohort, values["rounds"], lifetime))
+    if wrong.isdisjoint({"rounds", "sketch"}):
+        sketch = parse(values.get("sketch", {}), Sketch)
+        found += _raised(lambda: sketch.build(values["rounds"]))
+    if wrong.isdisjoint({"lifetime_seconds", "stage_seconds", "training_seconds"}):
+        found += _lifetime(values)
+    if wrong.isdisjoint({SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY}):
+        found += _places(values)
+    if wrong.isdisjoint({SIMULATION_KEY, CLIENTS_KEY, "cohort"}):
+        found += _clients(values)
+    return found
+
+
+def _raised(make: Callable[[], object]) -> list[ConfigurationError]:
     try:
-        return parse(values, FlowerSettings)
+        make()
     except ConfigurationError as error:
-        raise _prefixed(error) from None
+        return [error]
+    return []
 
 
-def _prefixed(error: ConfigurationError) -> ConfigurationError:
-    if error.valid == "field required":
-        return ConfigurationError(PREFIX + error.key, "missing", "a value: it has no default")
-    return ConfigurationError(PREFIX + error.key, error.problem, error.valid)
+def _value(values: Mapping[str, Any], key: str) -> Any:
+    return values.get(key, FlowerSettings.model_fields[key].default)
+
+
+def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
+    lifetime, stage = _value(values, "lifetime_seconds"), _value(values, "stage_seconds")
+    waits = (len(Stage) - 1) * stage + _value(values, "training_seconds")
+    if 0 < lifetime < waits:
+        problem = f"value {lifetime}, and the stages of a round may take {waits:g}"
+        valid = f"at least {math.ceil(waits)}, or 0 for ever"
+        yield ConfigurationError("lifetime_seconds", problem, valid)
+
+
+def _places(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
+    """Where books are kept. A ServerApp has no folder of its own that a path could start from."""
+    for key in (SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY):
+        if key in values and not Path(values[key]).expanduser().is_absolute():
+            yield ConfigurationError(key, f"value {values[key]!r}", "an absolute path")
+    if SIMULATION_KEY in values:
+        return
+    missing = [key for key in (LEDGER_KEY, REGISTRY_KEY) if key not in values]
+    if len(missing) == 2:
+        yield ConfigurationError(
+            SIMULATION_KEY,
+            "missing, and so are ledger and registry",
+            "in a simulation, an absolute path of a folder for everybody's folders; in a "
+            "deployment, ledger and registry in its place",
+        )
+    else:
+        for key in missing:
+            valid = "an absolute path of a file; in a simulation, simulation-dir in its place"
+            yield ConfigurationError(key, "missing", valid)
+
+
+def _clients(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
+    clients, size = values.get(CLIENTS_KEY), values["cohort"]["size"]
+    if clients is None:
+        return
+    if SIMULATION_KEY not in values:
+        valid = "left out, or simulation-dir beside it: clients of a deployment are in its registry"
+        yield ConfigurationError(CLIENTS_KEY, f"value {clients!r}", valid)
+    elif clients < size:
+        valid = f"at least cohort.size = {size}, and as many as num-supernodes; left out, {size}"
+        yield ConfigurationError(CLIENTS_KEY, f"value {clients!r}", valid)
+
+
+def _named(error: ConfigurationError) -> ConfigurationError:
+    """An error with the key as it stands in the app's file."""
+    valid = hyphened(error.valid) if error.problem == "unknown key" else error.valid
+    return ConfigurationError(hyphened(PREFIX + error.key).rstrip("."), error.problem, valid)

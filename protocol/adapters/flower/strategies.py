@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from flwr.serverapp.strategy import Strategy
 
+from protocol.adapters.flower.clear import EVALUATION, in_the_clear
 from protocol.adapters.flower.errors import StrategyError
 
 MEAN_BASED = ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedProx", "FedYogi")
@@ -40,14 +41,24 @@ REFUSED: Mapping[str, str] = {
 DEFAULT_WEIGHT_KEY = "num-examples"
 
 
-def check_strategy(strategy: Strategy) -> None:
-    """See that a strategy works with one mean.
+def check_strategy(strategy: Strategy, allow_evaluation_in_the_clear: bool = False) -> None:
+    """See that a strategy works with one mean, and asks for no answers in the clear.
 
     A subclass of a mean-based strategy is taken at its word; one of a refused strategy is refused.
 
     Raises:
-        StrategyError: it does not, or nobody knows; names it and what would work.
+        StrategyError: it does not, or nobody knows, or it asks; names it and what would work.
     """
+    _check_mean(strategy)
+    # Without the attribute, a strategy's messages are looked at when it sends them.
+    fraction = getattr(strategy, "fraction_evaluate", 0.0)
+    if fraction and not allow_evaluation_in_the_clear:
+        what = f"strategy {type(strategy).__name__} has clients evaluate each round"
+        cure = f"fraction_evaluate = {fraction}; valid: 0.0"
+        raise StrategyError(in_the_clear(f"{what} ({cure})", EVALUATION))
+
+
+def _check_mean(strategy: Strategy) -> None:
     names = [each.__name__ for each in type(strategy).__mro__ if _is_flowers(each)]
     reason = next((REFUSED[name] for name in names if name in REFUSED), None)
     if reason is None and any(name in MEAN_BASED for name in names):

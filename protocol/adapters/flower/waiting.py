@@ -13,10 +13,12 @@ _GROWTH = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Seconds that only go forward, and a way to let some pass. Tests pass their own."""
+    """Seconds that only go forward, a way to let some pass, and the time of day for the expiry of
+    rounds. Tests pass their own."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    unix: Callable[[], float] = time.time
 
 
 class Wait:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -53,7 +54,7 @@ class ClientRounds:
         self._policy = site.agreement.policy
         self._train = train
         self._stored = site.client(name) / "round" / "state"
-        self._resumed = TokenFolder(site.client(name) / "round" / "resumed")
+        self._keys = TokenFolder(site.client(name) / "round" / "keys")
         self._history = StoredHistory(site.client(name) / "history", self._policy.goal)
         self._answered: tuple[bytes, bytes] | None = None
 
@@ -77,13 +78,15 @@ class ClientRounds:
         """
         task = hashlib.sha256(bytes([stage]) + message).digest()
         if self._answered is None or self._answered[0] != task:
-            client = RoundClient(self._identity, self._registry, self._policy, self._history)
+            client = RoundClient(
+                self._identity, self._registry, self._policy, self._history, clock=time.time
+            )
             remote = RemoteClient(client, digest, partial(self._update, received))
             answer, error = self._first_answer(remote, client, stage, message)
             if error is not None:
                 return answer, error
             if not remote.is_over:
-                _write_private(self._stored, client.suspend())
+                _write_private(self._stored, client.suspend(self._keys))
             self._answered = task, answer
         return self._answered[1], None
 
@@ -92,11 +95,11 @@ class ClientRounds:
     ) -> tuple[bytes, Exception | None]:
         if stage is Stage.ADVERTISE:
             # A new round; one that was not finished never will be.
-            self._stored.unlink(missing_ok=True)
+            RoundClient.discard(self._take() or b"", self._keys)
         elif (stored := self._take()) is not None:
             try:
-                client.resume(stored, self._resumed)
-            except LocalProtocolError as error:
+                client.resume(stored, self._keys)
+            except (LocalProtocolError, PolicyError) as error:
                 return _refused(error)
         else:
             return _refused(LocalProtocolError("no round to go on with: it is over, or lost"))

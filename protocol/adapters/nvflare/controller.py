@@ -6,6 +6,7 @@ clients, not over samples: a count of samples is private, and so is its weight.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from secrets import SystemRandom
@@ -84,6 +85,10 @@ class PrivateAveraging(ModelController):
         if not 1 <= self.num_rounds <= agreement.rounds:
             valid = f"1 .. {agreement.rounds}, as agreed"
             raise ConfigurationError("num_rounds", f"value {self.num_rounds}", valid)
+        waits = (len(Stage) - 1) * self.stage_timeout + self.train_timeout
+        if 0 < agreement.lifetime_seconds < waits:
+            problem = f"{waits} seconds together, and a round lives {agreement.lifetime_seconds}"
+            raise ConfigurationError("stage_timeout, train_timeout", problem, "less, as agreed")
         model = self.load_model()
         self._check_dimension(model, agreement)
         controller = parse({"controller": "fixed", **(self.sketch or {})}, Sketch)
@@ -94,6 +99,7 @@ class PrivateAveraging(ModelController):
                 controller.build(self.num_rounds),
                 RemoteAggregator(self._exchange),
                 ledger,
+                clock=time.time,
             )
             for number in range(self.num_rounds):
                 self.fl_ctx.set_prop(AppConstants.CURRENT_ROUND, number, private=True, sticky=False)
@@ -177,7 +183,8 @@ class PrivateAveraging(ModelController):
         facts = {
             "round": result.number,
             "survivors": result.release.survivors,
-            "epsilon": result.epsilons.server,
+            "epsilon": result.epsilons.guaranteed,
+            "epsilon_spent": result.epsilons.server,
             "bytes_per_client": outcome.bytes_per_survivor(),
             "sketch_size": result.setup.parameters.length,
             "refused": {clients[index]: why for index, why in outcome.refused.items()},

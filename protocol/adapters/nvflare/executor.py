@@ -8,6 +8,7 @@ stay here.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -34,6 +35,9 @@ from protocol.adapters.nvflare.messages import (
 )
 from protocol.adapters.nvflare.models import Weights, difference, flat
 from protocol.adapters.nvflare.site import Site
+from protocol.conduct import PEER_ERRORS
+from protocol.errors import ConfigurationError, TrainingFailedError
+from protocol.remote import refuse
 from secagg import LocalProtocolError, RemoteProtocolError
 
 TrainFunction = Callable[[Weights], Weights]
@@ -68,9 +72,9 @@ class MaskedTraining(Executor):
     ) -> Shareable:
         """Answer one task.
 
-        An error of the round is told to this site's log; the server learns that we left, and
-        hardly more. Mistakes of this site's set-up, and of the trainer, are raised: NVFlare logs
-        them here and sends an error code.
+        Any error, of the round, of the trainer or of this site's set-up, is told to this site's
+        log; the server learns that we left, and hardly more. NVFlare would send a code that depends
+        on the type of the exception.
         """
         stage = STAGE_OF.get(task_name)
         if stage is None:
@@ -85,10 +89,12 @@ class MaskedTraining(Executor):
             rounds = self._opened(fl_ctx)
             received = partial(received_assignment, shareable)
             answer, left = rounds.answer(stage, message, digest, received)
+        except Exception as error:
+            answer, left = refuse(error), error
         finally:
             self._context = None
         if left is not None:
-            self.log_error(fl_ctx, f"left the round: {left}")
+            self.log_error(fl_ctx, f"left the round: {_told(left)}")
         return reply(answer)
 
     def _opened(self, fl_ctx: FLContext) -> ClientRounds:
@@ -97,6 +103,18 @@ class MaskedTraining(Executor):
         return self._rounds
 
     def _train(self, assignment: Assignment) -> NDArray[Any]:
+        """The update.
+
+        Raises:
+            TrainingFailedError: the trainer raised or returned no update. An error of ours that it
+                raised itself is no exception: it would be taken for the protocol's.
+        """
+        try:
+            return self._trained(assignment)
+        except Exception as error:
+            raise TrainingFailedError(f"training: {type(error).__name__}: {error}") from error
+
+    def _trained(self, assignment: Assignment) -> NDArray[Any]:
         if self._context is None:
             raise LocalProtocolError("an update is due, and no task is being answered")
         fl_ctx, abort_signal = self._context
@@ -111,6 +129,14 @@ class MaskedTraining(Executor):
             f"trainer {self.trainer!r} is {type(trainer).__name__}: it must be the id of a "
             "component that is an Executor or can be called"
         )
+
+
+def _told(error: Exception) -> str:
+    """For this site's log: with the trace where it shows more than the words."""
+    known = isinstance(error, (*PEER_ERRORS, ConfigurationError)) and error.__cause__ is None
+    return (
+        f"{type(error).__name__}: {error}" if known else "".join(traceback.format_exception(error))
+    )
 
 
 def update_of(result: object, received: Weights) -> NDArray[np.float64]:

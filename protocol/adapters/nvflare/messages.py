@@ -21,6 +21,7 @@ from nvflare.app_common.app_constant import AppConstants
 
 from protocol.adapters.nvflare.models import Weights, task_digest
 from protocol.conduct import Refusal, Stage
+from protocol.named_arrays import canonical
 from secagg import SERVER, Reason, RemoteProtocolError
 
 PREFIX = "veilsum_"
@@ -55,9 +56,8 @@ class Assignment:
         return task_digest(self.weights, self.number, self.rounds)
 
     def copy(self) -> Assignment:
-        """Arrays of its own, for a trainer that changes them in place."""
-        copies = {name: np.array(array) for name, array in self.weights.items()}
-        return Assignment(copies, self.number, self.rounds)
+        """Arrays of its own, for a trainer that changes them in place or looks at their layout."""
+        return Assignment(canonical(self.weights), self.number, self.rounds)
 
     def shareable(self) -> Shareable:
         """As NVFlare's own workflows send it to a trainer."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol import named_arrays
+from protocol.named_arrays import TRAINED, model_digest, require_numbers
 from secagg import ParameterError
 
 Weights = Mapping[str, NDArray[Any]]
 """A model: arrays by name. Floats are trained and averaged; integers and truth values, such as a
 count of batches, stay as the server has them."""
 
-_LABEL = b"veilsum/nvflare/model/1"
-_TRAINED, _KEPT = "f", "iub"
+_LABEL = b"nvflare"
 
 
 def trained_names(weights: Weights) -> list[str]:
@@ -26,11 +26,8 @@ def trained_names(weights: Weights) -> list[str]:
         ParameterError: something is no array, or of a type that cannot be averaged.
     """
     for name, array in weights.items():
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in _TRAINED + _KEPT:
-            kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-            valid = "NumPy arrays of floats, integers or truth values"
-            raise ParameterError(f"model array {name!r}", kind, valid)
-    return sorted(name for name, array in weights.items() if array.dtype.kind in _TRAINED)
+        require_numbers(name, array)
+    return sorted(name for name, array in weights.items() if array.dtype.kind in TRAINED)
 
 
 def dimension_of(weights: Weights) -> int:
@@ -39,19 +36,23 @@ def dimension_of(weights: Weights) -> int:
 
 
 def difference(trained: Weights, received: Weights) -> NDArray[np.float64]:
-    """float64[d], what training changed.
+    """float64[d], what training changed; finite wherever weights are.
 
     Raises:
-        ParameterError: an averaged array is missing, or has another shape.
+        ParameterError: an averaged array is missing, has another shape, or holds no numbers.
     """
-    parts = []
-    for name in trained_names(received):
-        before = received[name]
-        after = np.asarray(trained.get(name, np.empty(0)), np.float64)
-        if after.shape != before.shape:
-            raise ParameterError(f"trained array {name!r}", after.shape, f"of shape {before.shape}")
-        parts.append((after - before.astype(np.float64)).ravel())
-    return np.concatenate(parts) if parts else np.zeros(0)
+    names = trained_names(received)
+
+    def pairs() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for name in names:
+            before, after = received[name], np.asarray(trained.get(name, np.empty(0)))
+            require_numbers(name, after)
+            if after.shape != before.shape:
+                valid = f"of shape {before.shape}"
+                raise ParameterError(f"trained array {name!r}", after.shape, valid)
+            yield after, before
+
+    return named_arrays.difference(pairs, dimension_of(received))
 
 
 def flat(changes: Weights, received: Weights) -> NDArray[np.float64]:
@@ -71,23 +72,12 @@ def changed(weights: Weights, update: NDArray[np.float64]) -> dict[str, NDArray[
 
 
 def task_digest(weights: Weights, number: int, rounds: int) -> bytes:
-    """SHA-256 of everything that a trainer is given: names, types, shapes, values, round numbers.
+    """SHA-256 of everything that a trainer is given: arrays, their order, round numbers.
 
     Clients bind it into the round. Were they given different things to train on, a server could
     tell their updates apart in the sum.
+
+    Raises:
+        ParameterError: something is no array of numbers.
     """
-    digest = hashlib.sha256(_LABEL)
-    _add(digest, f"{number} {rounds} {len(weights)}".encode())
-    for name in sorted(weights):
-        array = np.ascontiguousarray(weights[name])
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        _add(digest, name.encode(), little.dtype.str.encode(), str(array.shape).encode())
-        _add(digest, little.tobytes())
-    return digest.digest()
-
-
-def _add(digest: Any, *parts: bytes) -> None:
-    """Every part with its length before it, so that no two lists give the same bytes."""
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
+    return model_digest(weights, _LABEL, f"{number} {rounds}".encode())

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -25,10 +26,12 @@ from nvflare.apis.fl_context import FLContext
 from pydantic import Field
 
 from protocol.client import ClientPolicy
-from protocol.config import Cohort, Privacy, Section, build_plan, load
+from protocol.config import LIFETIME_SECONDS, Cohort, Privacy, Section, build_plan, load
 from protocol.errors import ConfigurationError
+from protocol.private_files import read_private
 from protocol.training_plan import TrainingPlan
 from secagg import Identity
+from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from secagg.keys import KEY_BYTES
 
 FOLDER = "veilsum"
@@ -39,18 +42,28 @@ class Agreement(Section):
 
     rounds: int = Field(ge=1, description="that a client takes part in, over all jobs")
     dimension: int = Field(ge=1, description="numbers in a model that are averaged")
+    own_noise_multiplier: float = Field(
+        default=0.0, ge=0, description="least noise of a client's own, over what it can change"
+    )
     privacy: Privacy
     cohort: Cohort
+    lifetime_seconds: int = Field(
+        default=LIFETIME_SECONDS,
+        ge=0,
+        le=LARGEST_LIFETIME_SECONDS,
+        description="most that a round lives, by the clients' clocks; 0 for ever",
+    )
 
     @property
     def plan(self) -> TrainingPlan:
         """The training plan; `ConfigurationError` if its figures do not fit together."""
-        return build_plan(self.privacy, self.cohort, self.rounds)
+        return build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
 
     @property
     def policy(self) -> ClientPolicy:
         """What a client that agreed insists on."""
-        return self.plan.client_policy(self.dimension)
+        policy = self.plan.client_policy(self.dimension)
+        return replace(policy, minimum_own_noise_multiplier=self.own_noise_multiplier)
 
 
 class Site:
@@ -91,14 +104,11 @@ class Site:
         """The signing key of a client.
 
         Raises:
-            ConfigurationError: it is missing, no key, or not the one that is registered.
+            ConfigurationError: it is missing, somebody else's, open to others, no key, or not the
+                one that is registered.
         """
         path = self.client(name) / "identity.key"
-        try:
-            raw = path.read_bytes()
-        except OSError as error:
-            valid = "the client's 32-byte private key"
-            raise ConfigurationError(str(path), error.strerror or "unreadable", valid) from None
+        raw = read_private(path, "the client's 32-byte private key")
         if len(raw) != KEY_BYTES:
             raise ConfigurationError(str(path), f"{len(raw)} bytes", "32 bytes")
         identity = Identity.from_private_bytes(raw)

@@ -159,14 +159,16 @@ class PrivateMean(Postprocessor):
 def round_metrics(result: RoundResult) -> Metrics:
     """What a round cost and what it was made of; all of it is public.
 
-    The epsilons are those of the user that has spent most, over all rounds so far.
+    The epsilons are those of the user that has spent most: what it has spent over all rounds so
+    far, and what is guaranteed wherever they stop.
     """
     context, parameters = result.setup.context, result.setup.parameters
     dimension, survivors = parameters.sketch.dimension, result.release.survivors
     figures: dict[str, float] = {
-        "epsilon against the server": result.epsilons.server,
-        "epsilon against an outsider": result.epsilons.outsider,
-        "epsilon against a server with sybils": result.epsilons.sybil,
+        "epsilon guaranteed against the server": result.epsilons.guaranteed,
+        "epsilon spent against the server": result.epsilons.server,
+        "epsilon spent against an outsider": result.epsilons.outsider,
+        "epsilon spent against a server with sybils": result.epsilons.sybil,
         "sketch size": context.length,
         "compression": dimension / context.length,
         "bits per element": context.bits,

@@ -253,7 +253,16 @@ def server_decoders(example: Example) -> Iterator[Decoder]:
 
 
 class _Forgetful:
-    """Consumed tokens that never say no: the same state is resumed in many cases."""
+    """Keys that are never destroyed: the same state is resumed in many cases."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, bytes] = {}
+
+    def keep(self, token: bytes, key: bytes) -> None:
+        self._kept[token] = key
+
+    def key(self, token: bytes) -> bytes | None:
+        return self._kept.get(token)
 
     def consume(self, token: bytes) -> bool:
         return True
@@ -264,13 +273,15 @@ def stored_state_decoder(example: Example) -> Decoder:
 
     What is inside the seal is not fuzzed: only the client's own identity can make it.
     """
+    keys = _Forgetful()
     seeds = [
-        suspend(ClientSession.from_state(party, state)) for party, state in example.states.values()
+        suspend(ClientSession.from_state(party, state), keys)
+        for party, state in example.states.values()
     ]
 
     def read(data: bytes) -> ClientPhase:
         identity, context = identity_of(LISTENER), example.context
-        return resume(data, context, LISTENER, identity, _Forgetful()).phase
+        return resume(data, context, LISTENER, identity, keys).phase
 
     return Decoder(name="stored session", seeds=seeds, decode=read, errors=(StoredStateError,))
 

@@ -157,8 +157,8 @@ def run_seed(plan: Plan, point: Point, seed: int) -> list[dict[str, Any]]:
     for form in FORMS:
         for name, algorithm in plan.methods().items():
             estimate = _estimate(plan, task, form, algorithm, rng)
-            if estimate.epsilon > plan.epsilon * (1.0 + 1e-9):
-                raise PrivacyError(f"{name} spent {estimate.epsilon}, more than {plan.epsilon}")
+            if not estimate.spent <= estimate.epsilon == plan.epsilon:
+                raise PrivacyError(f"{name} spent {estimate.spent}, more than {plan.epsilon}")
             rows.append(
                 {
                     "form": form,
@@ -166,7 +166,7 @@ def run_seed(plan: Plan, point: Point, seed: int) -> list[dict[str, Any]]:
                     "error": float(np.sum((estimate.update - truth) ** 2)),
                     "sent": estimate.sent,
                     "rounds": len(estimate.steps),
-                    "epsilon": estimate.epsilon,
+                    "spent": estimate.spent,
                 }
             )
     return rows
@@ -249,7 +249,7 @@ def _summary(
             width = half_width(values)
             row[name] = float(np.mean(values))
             row[f"{name}_half_width"] = math.inf if width is None else width
-        row["largest_epsilon"] = max(r["epsilon"] for r in same)
+        row["most_spent"] = max(r["spent"] for r in same)
         rows[head["form"]].append(row)
     for form in FORMS:
         rows[form].append(genie(plan, rows[form]))

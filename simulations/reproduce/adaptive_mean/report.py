@@ -39,7 +39,7 @@ def tables(figures: Mapping[str, Any]) -> str:
 
 def _rows(points: Sequence[Mapping[str, Any]], form: str) -> list[list[str]]:
     head = ["mean", "n", "norm", "method", "squared error (95 %)", "coordinates sent (95 %)"]
-    rows = [[*head, "rounds", "largest epsilon"]]
+    rows = [[*head, "rounds", "most spent of epsilon"]]
     for point in points:
         for row in point["forms"][form]:
             name = row["method"]
@@ -48,7 +48,7 @@ def _rows(points: Sequence[Mapping[str, Any]], form: str) -> list[list[str]]:
             case = [point["family"], str(point["clients"]), f"{point['norm']:g}", name]
             error = f"{row['error']:.3g} +- {row['error_half_width']:.1g}"
             sent = f"{row['sent']:.0f} +- {row['sent_half_width']:.0f}"
-            spent = f"{row['largest_epsilon']:.3f}"
+            spent = f"{row['most_spent']:.3f}"
             rows.append([*case, error, sent, f"{row['rounds']:.1f}", spent])
     return rows
 

@@ -1,4 +1,4 @@
-"""The attack catalogue, A1 to A25: each with its defence and without.
+"""The attack catalogue, A1 to A29: each with its defence and without.
 
 Source: the attacks that papers on secure aggregation and private federated learning describe; which
 ones, and what stops them, is in docs/threat-model.md.
@@ -8,6 +8,7 @@ from simulations.threats.catalogue import (
     aborts,
     capacity,
     cohorts,
+    goals,
     inversion,
     keys,
     lies,
@@ -15,8 +16,11 @@ from simulations.threats.catalogue import (
     membership,
     noise,
     noise_seeds,
+    old_copies,
     parameters,
     replays,
+    rings,
+    shared_books,
     thresholds,
     uploads,
     views,
@@ -29,7 +33,8 @@ CATALOGUE: tuple[Attack, ...] = tuple(
             attack
             for topic in (
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
-                *(noise, noise_seeds, parameters, replays, thresholds, uploads, views),
+                *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
+                *(goals, old_copies, shared_books),
             )
             for attack in topic.ATTACKS
         ),

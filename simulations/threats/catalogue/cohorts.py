@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from dp import BinomialRelease
 from protocol import ClientPolicy, PolicyError
-from simulations.audits.base import derived_seed, identities_of, public_keys
+from simulations.audits.base import (
+    Figures,
+    Floats,
+    derived_seed,
+    identities_of,
+    public_keys,
+)
 from simulations.audits.paths import WholePath
 from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
 from simulations.threats.rounds.differencing import Differencing, smallest_difference
@@ -17,9 +24,11 @@ from simulations.threats.rounds.released import GOAL, LENGTH, SMALL, BareRounds,
 from simulations.threats.rounds.sybils import (
     SYBIL_SETTINGS,
     SYBILS,
+    OpenedBatches,
     SybilCohort,
     scores_of_victim,
 )
+from simulations.threats.rounds.thinning import noise_left_figures
 
 _JOINED: Final = "joined"
 
@@ -43,24 +52,73 @@ def sybils(effort: Effort, seed: int) -> Findings:
     scores, middle = scores_of_victim(crowd, worlds, seed)
     twin = guessing_rate(scores, worlds, middle, allowed)
     full = _told(crowd.refuses(crowd.setup.context.cohort, policy))
+    left = _noise_left(effort, derived_seed(seed, "exact"))
     return Findings(
         {
             **silent,
-            "succeeded": bool(silent["succeeded"]) or joined > 0,
+            "succeeded": bool(silent["succeeded"]) or joined > 0 or left.exceeds(left.charged),
             "refused_with": "; ".join(f"{who}: {how}" for who, how in answers.items()),
             "registered Sybils, a full cohort": full,
             "accounted_epsilon": epsilon_of(honest.server, GOAL.delta),
             "own_noise_epsilon": epsilon_of(honest.sybil, GOAL.delta),
             "delta": GOAL.delta,
             "own_noise_accuracy": allowed_accuracy(honest.sybil),
+            **left.figures(left.charged),
         },
         {
             **twin,
-            "succeeded": bool(twin["succeeded"]) and exact == rounds,
+            "succeeded": bool(twin["succeeded"])
+            and exact == rounds
+            and left.exceeds(left.all_coins),
+            **left.figures(left.all_coins),
             "uploads_recovered": exact,
             "real_rounds": rounds,
         },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _NoiseLeft:
+    """What hides the victim of a round with exact noise and dropouts, and what was charged for it.
+
+    Attributes:
+        noise: float64[N], centred; what the Sybils' shares do not open.
+        charged: the round's event against made-up peers.
+        all_coins: the same with every coin of the victim that stays in the sum, as if those with
+            shared seeds were its own.
+        seed: of the worlds.
+    """
+
+    noise: Floats
+    charged: BinomialRelease
+    all_coins: BinomialRelease
+    seed: int
+
+    def _found(self, event: BinomialRelease) -> Figures:
+        return noise_left_figures(self.noise, event.coins, self.seed)
+
+    def exceeds(self, event: BinomialRelease) -> bool:
+        """Whether the Sybils tell more than this event allows."""
+        return bool(self._found(event)["succeeded"])
+
+    def figures(self, event: BinomialRelease) -> Figures:
+        """How the noise compares with that of an event, and what the event would print."""
+        found = self._found(event)
+        names = ("accuracy", "chance", "claimed_coins", "variance_ratio", "variance_tolerance")
+        return {
+            **{f"exact_noise_{name}": found[name] for name in names},
+            "exact_noise_epsilon": epsilon_of(event, GOAL.delta),
+        }
+
+
+def _noise_left(effort: Effort, seed: int) -> _NoiseLeft:
+    round_ = OpenedBatches.draw(effort.choose(20_000, 400_000), seed)
+    noise, survivors = round_.noise()
+    event = round_.setup.events(survivors).sybil
+    if not isinstance(event, BinomialRelease):
+        raise TypeError(f"a round without coins is accounted as {event}")
+    all_coins = replace(event, coins=round_.setup.coins_left(survivors))
+    return _NoiseLeft(noise, event, all_coins, derived_seed(seed, "worlds"))
 
 
 def _answers(crowd: SybilCohort, policy: ClientPolicy, seed: int) -> dict[str, str]:
@@ -68,7 +126,7 @@ def _answers(crowd: SybilCohort, policy: ClientPolicy, seed: int) -> dict[str, s
     known = [crowd.victim.public, *public_keys(identities_of(seed, SYBILS, "registered"))]
     pair = SybilCohort.draw(seed, sybils=1)
     everybody = crowd.setup.context.cohort
-    wary = replace(policy, minimum_colluders=SYBILS)
+    wary = replace(policy, registry_colluders=SYBILS)
     return {
         "strangers": _told(crowd.refuses(known, policy)),
         "registered Sybils, a cohort of two": _told(pair.refuses(everybody, policy)),
@@ -116,7 +174,8 @@ ATTACKS: Final = (
         title="A client refuses cohorts of strangers, of too few, or of too many colluders",
         stopped_by=(
             "not by cryptography: the client's registry and its policy for cohorts; if the "
-            "operator registers Sybils, the client's own coins alone"
+            "operator registers Sybils, the client's own coins alone, and of these the batch whose "
+            "seed was never shared: no more is charged"
         ),
         run=sybils,
     ),

@@ -1,9 +1,12 @@
-"""Clients that are told different things about one round: models (A11) and parameters (A12)."""
+"""Clients that are told different things about one round.
+
+Models (A11), parameters (A12), and one model in two orders (A27).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,9 +25,15 @@ from simulations.threats.rounds.lies import (
     strict_policy,
     worse_rounds,
 )
+from simulations.threats.rounds.order import ListModel, permuted_round
 from simulations.threats.rounds.parties import TRUSTING, edited
 from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
-from simulations.threats.rounds.suppression import ReluLayer, Suppression
+from simulations.threats.rounds.suppression import (
+    Model,
+    ReluLayer,
+    Suppression,
+    suppressed_round,
+)
 from simulations.threats.weak_clients import unbound
 
 NO_MODEL: Final = hashlib.sha256(b"whatever the model is").digest()
@@ -36,29 +45,45 @@ NO_MODEL: Final = hashlib.sha256(b"whatever the model is").digest()
 def inconsistent_models(effort: Effort, seed: int) -> Findings:
     """A11: see the module."""
     rounds = effort.choose(4, 40)
-    outcomes = [_split_models(seed, number, story) for number in range(rounds) for story in Story]
+    drawn = [suppressed_round(seed, number) for number in range(rounds)]
+    return _told_two_models(drawn, ReluLayer.digest, lambda _: NO_MODEL)
+
+
+def inconsistent_order(effort: Effort, seed: int) -> Findings:
+    """A27: see `simulations.threats.rounds.order`."""
+    drawn = [permuted_round(seed, number) for number in range(effort.choose(4, 40))]
+    return _told_two_models(drawn, ListModel.digest, ListModel.digest_by_name)
+
+
+def _told_two_models(
+    rounds: Sequence[Suppression[Model]],
+    digest: Callable[[Model], bytes],
+    weak: Callable[[Model], bytes],
+) -> Findings:
+    """Every story in every round, to clients of the product and to victims with another hash."""
+    outcomes = [_split_models(drawn, digest, story) for drawn in rounds for story in Story]
     real = sum(outcome.involves(TARGET) for outcome in outcomes)
-    exact = sum(_suppressed_sum(seed, number) for number in range(rounds))
+    exact = sum(_suppressed_sum(drawn, weak) for drawn in rounds)
     return Findings(
         {
             **rate(real, len(outcomes)),
             "refused_with": _reasons(outcomes),
             "sums_without_target": sum(len(outcome.sums) for outcome in outcomes),
         },
-        {**rate(exact, rounds), "recovered": "every integer of the target's update"},
+        {**rate(exact, len(rounds)), "recovered": "every integer of the target's update"},
     )
 
 
-def _split_models(seed: int, number: int, story: Story) -> SplitOutcome:
+def _split_models(
+    drawn: Suppression[Model], digest: Callable[[Model], bytes], story: Story
+) -> SplitOutcome:
     """One story, told to clients that hash the model they received."""
-    drawn = Suppression.draw(seed, number)
-    people = drawn.people(ReluLayer.digest)
-    return run_split(people, dict(enumerate(drawn.identities)), story)
+    return run_split(drawn.people(digest), dict(enumerate(drawn.identities)), story)
 
 
-def _suppressed_sum(seed: int, number: int) -> bool:
+def _suppressed_sum(drawn: Suppression[Model], digest: Callable[[Model], bytes]) -> bool:
     """Whether the sum over victims is what the target put in, integer by integer."""
-    people = Suppression.draw(seed, number).people(lambda _: NO_MODEL)
+    people = drawn.people(digest)
     outcome, target = SplitOutcome(), people[TARGET]
     open_sum(people, target.setup.context, outcome)
     own = target.sent()
@@ -172,5 +197,11 @@ ATTACKS: Final = (
         title="A server that announces different parameters gets no client's update",
         stopped_by="the parameters' hash is in the context; the client's policy sees the rest",
         run=inconsistent_parameters,
+    ),
+    Attack(
+        id="A27",
+        title="A server that sends arrays in another order gets no client's update",
+        stopped_by="the model's hash takes arrays in the order in which training gets them",
+        run=inconsistent_order,
     ),
 )

@@ -107,7 +107,9 @@ def strict_policy(setup: RoundSetup) -> ClientPolicy:
     return ClientPolicy(
         minimum_noise_multiplier=noise_multiplier(setup),
         minimum_survivors=setup.context.minimum_survivors,
-        minimum_colluders=setup.context.tolerated_colluders,
+        smallest_cohort=setup.context.size,
+        largest_cohort=setup.context.size,
+        registry_colluders=setup.context.tolerated_colluders,
         largest_clip_l2=CLIP,
         dimension=DIMENSION,
         largest_bits=BITS,

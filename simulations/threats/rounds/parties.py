@@ -32,9 +32,13 @@ from secagg import (
     centre,
     lift,
 )
+from secagg.client_states import Ready
 from secagg.keys import os_random
+from secagg.roster import RoundRoster
 from secagg.shamir import Rand
+from secagg.transitions import ClientPhase
 from simulations.audits.base import Floats, Integers
+from simulations.threats.knowledge import Knowledge
 from simulations.threats.weak_clients import unbound
 
 TRUSTING: Final = ClientPolicy(
@@ -198,6 +202,40 @@ class OwnClient:
     def submit(self) -> bytes:
         """The masked integers."""
         return self._session.submit_bytes(self._vector)
+
+
+class TellingClient(OwnClient):
+    """A client of the server's that tells it every share that it was given.
+
+    Args:
+        knowledge: the server's, of this session.
+
+    Attributes:
+        roster: that it was shown; None before the shares are in.
+    """
+
+    def __init__(
+        self,
+        setup: RoundSetup,
+        identity: Identity,
+        values: Integers,
+        knowledge: Knowledge,
+        rand: Rand = os_random,
+    ) -> None:
+        super().__init__(setup, identity, values, rand)
+        self._knowledge = knowledge
+        self.roster: RoundRoster | None = None
+
+    def receive(self, data: bytes) -> bytes | None:
+        """The answer to a message; once the shares are in, they are told."""
+        answer = super().receive(data)
+        if self._session.phase is ClientPhase.READY:
+            party, state = self._session.hand_over()
+            self._session = ClientSession.from_state(party, state)
+            if isinstance(state, Ready):
+                self.roster = state.roster
+                self._knowledge.learn_held(state.roster, party.index, state.held)
+        return answer
 
 
 def edited(announcement: bytes, **changes: object) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 
@@ -67,8 +67,11 @@ def random_layer(rng: np.random.Generator) -> ReluLayer:
     return ReluLayer(rng.normal(size=(UNITS, INPUTS)), np.full(UNITS, 0.5))
 
 
+Model = TypeVar("Model")
+
+
 @dataclass(frozen=True, slots=True)
-class Suppression:
+class Suppression(Generic[Model]):
     """One round in which all clients but the target received a model of dead units.
 
     Attributes:
@@ -80,22 +83,12 @@ class Suppression:
     """
 
     identities: Sequence[Identity]
-    models: Sequence[ReluLayer]
+    models: Sequence[Model]
     updates: Sequence[Floats]
     setup: RoundSetup
     seed: int
 
-    @classmethod
-    def draw(cls, seed: int, number: int) -> Suppression:
-        """Data and models of one round."""
-        rng = np.random.default_rng([derived_seed(seed, "suppression"), number])
-        identities, model = identities_of(seed, COHORT), random_layer(rng)
-        models = [model if i == TARGET else model.suppressed() for i in range(COHORT)]
-        updates = [each.update(rng.normal(size=INPUTS), rng.normal()) for each in models]
-        setup = announced_round(identities, model.digest(), 0, seed, number)
-        return cls(identities, models, updates, setup, seed)
-
-    def people(self, digest_of: Callable[[ReluLayer], bytes]) -> dict[int, Participant]:
+    def people(self, digest_of: Callable[[Model], bytes]) -> dict[int, Participant]:
         """Real clients, with a hash of the model that is theirs or a victim's."""
         registry = public_keys(self.identities)
         return {
@@ -108,3 +101,13 @@ class Suppression:
             )
             for index, identity in enumerate(self.identities)
         }
+
+
+def suppressed_round(seed: int, number: int) -> Suppression[ReluLayer]:
+    """Data and models of one round in which the target alone gets a model that lives."""
+    rng = np.random.default_rng([derived_seed(seed, "suppression"), number])
+    identities, model = identities_of(seed, COHORT), random_layer(rng)
+    models = [model if i == TARGET else model.suppressed() for i in range(COHORT)]
+    updates = [each.update(rng.normal(size=INPUTS), rng.normal()) for each in models]
+    setup = announced_round(identities, model.digest(), 0, seed, number)
+    return Suppression(identities, models, updates, setup, seed)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +29,7 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.filter import ContentBlockedException
 from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext, FLContextManager
+from nvflare.apis.fl_exception import UnsafeJobError
 from nvflare.apis.impl.wf_comm_server import WFCommServer
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
@@ -38,8 +42,14 @@ from nvflare.app_common.abstract.model_persistor import ModelPersistor
 from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare.private.fed.app.fl_conf import create_privacy_manager
 
-from dp import LedgerError
-from protocol.adapters.nvflare import MaskedTraining, OnlyAnswers, PrivateAveraging, exchange
+from dp import LedgerError, NonFiniteUpdateError, l2_norm
+from protocol.adapters.nvflare import (
+    MaskedTraining,
+    OnlyAnswers,
+    PrivateAveraging,
+    client_rounds,
+    exchange,
+)
 from protocol.adapters.nvflare.messages import (
     Assignment,
     enclose,
@@ -57,9 +67,10 @@ from protocol.adapters.nvflare.models import (
     trained_names,
 )
 from protocol.adapters.nvflare.site import Site, make_identity, read_registry, write_registry
+from protocol.client import RoundClient
 from protocol.conduct import Refusal, Stage
-from protocol.errors import ConfigurationError
-from protocol.pipeline import Pipeline
+from protocol.errors import ConfigurationError, PolicyError
+from protocol.pipeline import Clip, Pipeline
 from protocol.training import PrivateTraining
 from secagg import Identity, ParameterError
 
@@ -212,6 +223,10 @@ class Federation:
         self.results.append((name, task, sent))
         return Shareable.from_bytes(sent)
 
+    def last_from(self, name):
+        """The last bytes that a client sent."""
+        return [sent for sender, _, sent in self.results if sender == name][-1]
+
     def context(self, name, message):
         """Of a client that was delivered a message."""
         sender = FLContext()
@@ -320,7 +335,8 @@ class TestRounds:
         assert np.allclose(difference(weights, model()), result.release.update)
         assert weights["batches"] == [3]
         assert facts["survivors"] == 6
-        assert facts["epsilon"] == result.epsilons.server
+        assert facts["epsilon"] == result.epsilons.guaranteed >= result.epsilons.server
+        assert facts["epsilon_spent"] == result.epsilons.server
 
     def test_the_bounds_would_notice_another_sum(self, federation, rounds):
         """The broken twin of the comparison above."""
@@ -364,7 +380,7 @@ class TestRounds:
         federation.on_task = second_round_is_fine
         assert federation.run() == []
         assert [facts["survivors"] for _, facts in federation.persistor.saved] == [5, 6]
-        assert federation.persistor.saved[0][1]["refused"] == {"site-6": "EXECUTION_EXCEPTION"}
+        assert federation.persistor.saved[0][1]["refused"] == {"site-6": "OwnReasons"}
         assert np.array_equal(rounds["totals"][0].vector.elements, added_up(rounds["encoded"][:5]))
         assert largest_error(rounds["results"][0], mean_of(range(1, 6))) < BOUND
 
@@ -393,7 +409,7 @@ class TestRounds:
             federation.trainers[name].raises = RuntimeError("no data")
         (panic,) = federation.run()
         assert "4 clients answered, 5 are needed" in panic
-        assert "EXECUTION_EXCEPTION" in panic
+        assert "OwnReasons" in panic
         assert "places in [" in panic
         assert len(federation.trainers["site-2"].models) == 2
         assert federation.trainers["site-1"].numbers == [0, 0]
@@ -443,6 +459,127 @@ class TestClients:
         federation.on_task = another_model
         assert self.lost(federation) == {"site-4": "PolicyError"}
         assert federation.trainers["site-4"].models == []
+
+    @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.INPUT, Stage.UNMASK])
+    def test_it_leaves_a_round_that_is_over_by_its_own_clock(self, federation, monkeypatch, stage):
+        days = 0.0
+        clock = SimpleNamespace(time=lambda: time.time() + 86_400 * days)
+        monkeypatch.setattr(client_rounds, "time", clock)
+
+        def two_days_later(name, task, data, message):
+            nonlocal days
+            days = 2.0 * (name == "site-4" and task == task_name(stage))
+
+        federation.on_task = two_days_later
+        assert self.lost(federation) == {"site-4": "PolicyError"}
+
+    def test_it_trains_on_arrays_in_no_other_order_than_everybody(
+        self, federation, monkeypatch, caplog
+    ):
+        """Two arrays of one shape change places on the way to one client: a trainer that reads
+        them by position would be given another model."""
+        pair = {name: np.full((4, 5), value) for name, value in (("first", 1.0), ("second", 2.0))}
+        monkeypatch.setattr(Persistor, "load_model", lambda *_: make_model_learnable(pair, {}))
+        seen = dict.fromkeys(NAMES)
+
+        def trainer(name, weights):
+            seen[name], other = weights.values()
+            return dict(zip(weights, (seen[name] + STEP, other), strict=True))
+
+        for name in NAMES:
+            federation.engines[name].components["trainer"] = partial(trainer, name)
+
+        def swapped(name, task, data, message):
+            if name == "site-4" and task == task_name(Stage.INPUT):
+                weights = from_shareable(data).data
+                other = Assignment(dict(reversed(weights.items())), 0, 1)
+                return outgoing(Stage.INPUT, other, other.digest())
+            return None
+
+        federation.on_task = swapped
+        assert self.lost(federation) == {"site-4": "PolicyError"}
+        assert "this client accepts" in caplog.text
+        assert seen.pop("site-4") is None
+        assert all(np.array_equal(each, pair["first"]) for each in seen.values())
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            RuntimeError("patient 17 has diabetes"),
+            FloatingPointError("overflow encountered in patient 17"),
+            UnsafeJobError("patient 17"),
+            PolicyError("patient", 17, "diabetes"),
+            LedgerError("patient 17"),
+        ],
+        ids=lambda error: type(error).__name__,
+    )
+    def test_what_a_trainer_raises_stays_at_home(self, federation, caplog, error):
+        """NVFlare sends a code that depends on the type of an exception."""
+        federation.trainers["site-2"].raises = error
+        assert self.lost(federation) == {"site-2": "OwnReasons"}
+        assert federation.last_from("site-2") == reply(b"\1OwnReasons").to_bytes()
+        assert "17" in caplog.text
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            FloatingPointError("overflow encountered in patient 17"),
+            TypeError("values must have dtype float32 or float64, got complex128"),
+            RuntimeError("patient 17"),
+            OSError(28, "No space left on device, patient 17"),
+            NonFiniteUpdateError("17 of 40 coordinates are NaN or infinite"),
+        ],
+        ids=lambda error: type(error).__name__,
+    )
+    @pytest.mark.parametrize("where", [(Pipeline, "encode"), (RoundClient, "suspend")], ids=str)
+    def test_what_encoding_raises_stays_at_home(
+        self, federation, monkeypatch, caplog, where, error
+    ):
+        owner, name = where
+        real, due = getattr(owner, name), []
+
+        def fail(self, *args):
+            if due:
+                raise error
+            return real(self, *args)
+
+        def at_its_input(client, task, data, message):
+            due.clear()
+            if client == "site-2" and task == task_name(Stage.INPUT):
+                due.append(True)
+
+        federation.on_task = at_its_input
+        monkeypatch.setattr(owner, name, fail)
+        assert self.lost(federation) == {"site-2": "OwnReasons"}
+        assert federation.last_from("site-2") == reply(b"\1OwnReasons").to_bytes()
+        assert type(error).__name__ in caplog.text
+
+    @pytest.mark.parametrize("strict", [False, True], ids=["as NumPy is", "set to raise"])
+    @pytest.mark.parametrize(("kind", "huge"), [(np.float32, 3e38), (np.float64, 1.7e308)])
+    def test_finite_weights_never_make_it_leave(self, federation, monkeypatch, kind, huge, strict):
+        """Their difference overflows in their own type, and is clipped all the same."""
+        start = {"matrix": np.full((7, 5), huge, kind), "bias": np.full(5, -huge, kind)}
+        monkeypatch.setattr(Persistor, "load_model", lambda *_: make_model_learnable(start, {}))
+
+        def trainer(name, weights):
+            if strict:
+                np.seterr(all="raise")
+            sign = -1 if name == "site-2" else 1
+            return {key: array * kind(sign) for key, array in weights.items()}
+
+        for name in NAMES:
+            federation.engines[name].components["trainer"] = partial(trainer, name)
+        clipped, clip = [], Clip.client
+
+        def look(self, update):
+            clipped.append(clip(self, update))
+            return clipped[-1]
+
+        monkeypatch.setattr(Clip, "client", look)
+        assert self.lost(federation) == {}
+        sizes = sorted(l2_norm(each.values) for each in clipped)
+        assert sizes[:-1] == [0.0] * 5
+        assert sizes[-1] == pytest.approx(3.0, rel=1e-9)
 
     def test_it_trains_in_no_other_round_than_everybody(self, federation):
         def another_round(name, task, data, message):
@@ -524,7 +661,7 @@ class TestClients:
         for path in (home / "identity.key", home / "round" / "state"):
             assert path.stat().st_mode & 0o077 == 0
 
-    def test_two_jobs_do_not_act_for_one_identity_at_once(self, federation):
+    def test_two_jobs_do_not_act_for_one_identity_at_once(self, federation, caplog):
         def job():
             executor, context = MaskedTraining("trainer"), federation.context("site-1", b"\2")
             data = outgoing(Stage.ADVERTISE, Assignment(model(), 0, 1), bytes(32))
@@ -532,10 +669,12 @@ class TestClients:
 
         first, answer = job()
         assert open_reply(answer) == b"\1RemoteProtocolError"
-        with pytest.raises(LedgerError):
-            job()
+        assert open_reply(job()[1]) == b"\1OwnReasons"
+        assert "is in use by another process" in caplog.text
         first.handle_event("_end_run", federation.engines["site-1"].new_context())
-        job()[0].handle_event("_end_run", federation.engines["site-1"].new_context())
+        second, answer = job()
+        assert open_reply(answer) == b"\1RemoteProtocolError"
+        second.handle_event("_end_run", federation.engines["site-1"].new_context())
 
     @pytest.mark.parametrize(
         ("trainer", "said"),
@@ -577,6 +716,8 @@ class TestServer:
             ("rounds = 4", "rounds = 0", "rounds"),
             ("size = 6", "size = 7", "6 registered clients of 6"),
             ("[cohort]", "[crowd]", "cohort"),
+            ("rounds = 4", "rounds = 4\nlifetime_seconds = -1", "lifetime_seconds"),
+            ("rounds = 4", "rounds = 4\nlifetime_seconds = 30", "a round lives 30; valid: less"),
         ],
     )
     def test_an_agreement_that_does_not_fit(self, federation, old, new, said):
@@ -728,6 +869,8 @@ class TestModels:
             (model() | {"batches": np.int64([4])}, 0, 3),
             (model() | {"bias": np.array([-0.0, 0, 0, 0, 0])}, 0, 3),
             ({**model(), "more": np.zeros(0)}, 0, 3),
+            (dict(reversed(model().items())), 0, 3),
+            (model() | {"batches": np.asarray(3, np.int64)}, 0, 3),
             (model(), 1, 3),
             (model(), 0, 4),
         ],
@@ -735,10 +878,20 @@ class TestModels:
     def test_every_part_of_an_assignment_is_in_its_digest(self, other):
         assert task_digest(*other) != task_digest(model(), 0, 3)
 
-    def test_order_and_layout_of_a_model_are_not(self):
-        same = dict(reversed(model().items()))
-        same["matrix"] = np.asfortranarray(same["matrix"]).astype(">f8")
-        assert task_digest(same, 0, 3) == task_digest(model(), 0, 3)
+    def test_the_layout_of_a_model_is_not_and_no_trainer_sees_it(self):
+        same = model()
+        same["matrix"] = np.asfortranarray(np.arange(35.0).reshape(7, 5)).astype(">f8", order="K")
+        plain = model() | {"matrix": np.arange(35.0).reshape(7, 5)}
+        assert task_digest(same, 0, 3) == task_digest(plain, 0, 3)
+        assert same["matrix"].ravel("K")[1] != plain["matrix"].ravel("K")[1]
+        shown = Assignment(same, 0, 3).copy().weights
+        for name, array in plain.items():
+            assert shown[name].tobytes("A") == array.tobytes("A")
+            assert (shown[name].dtype, shown[name].strides) == (array.dtype, array.strides)
+
+    def test_only_numbers_have_a_digest(self):
+        with pytest.raises(ParameterError, match="model array 'bias'"):
+            task_digest(model() | {"bias": np.zeros(5, [("a", "f8")])}, 0, 3)
 
 
 class TestSite:
@@ -772,6 +925,21 @@ class TestSite:
         with pytest.raises(ConfigurationError, match="not registered with this key"):
             Site(tmp_path).identity("a")
 
+    @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o660])
+    def test_a_key_that_others_may_read_is_refused(self, tmp_path, mode):
+        write_registry(tmp_path, {"a": make_identity(tmp_path, "a")})
+        assert Site(tmp_path).identity("a")
+        (tmp_path / "a" / "identity.key").chmod(mode)
+        with pytest.raises(ConfigurationError, match=rf"mode {mode:o}.*chmod 600 .*identity\.key"):
+            Site(tmp_path).identity("a")
+
+    def test_a_key_of_somebody_else_is_refused(self, tmp_path, monkeypatch):
+        write_registry(tmp_path, {"a": make_identity(tmp_path, "a")})
+        user = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+        with pytest.raises(ConfigurationError, match=f"owned by user {user}.*chown {user + 1} "):
+            Site(tmp_path).identity("a")
+
     def test_a_key_is_never_overwritten(self, tmp_path):
         make_identity(tmp_path, "a")
         with pytest.raises(FileExistsError):
@@ -802,5 +970,5 @@ def test_the_example_runs_in_the_simulator(tmp_path):
     assert [line["survivors"] for line in lines] == [6, 6, 5, 6, 6, 6]
     assert list(lines[2]["refused"]) == ["site-6"]
     assert lines[-1]["accuracy"] > 0.8
-    spent = [line["epsilon"] for line in lines]
+    spent = [line["epsilon_spent"] for line in lines]
     assert spent == sorted(set(spent))

@@ -365,9 +365,11 @@ def test_the_mean_is_that_of_the_ideal_functionality(ledger: Ledger, tmp_path: P
         assert mean.dtype == np.float32
         np.testing.assert_array_equal(mean, ideal.release.update.astype(np.float32))
         context = ideal.setup.context
-        assert public["veilsum | epsilon against the server"] == ideal.epsilons.server
-        assert public["veilsum | epsilon against an outsider"] == ideal.epsilons.outsider
-        assert public["veilsum | epsilon against a server with sybils"] == ideal.epsilons.sybil
+        assert public["veilsum | epsilon spent against the server"] == ideal.epsilons.server
+        assert public["veilsum | epsilon spent against an outsider"] == ideal.epsilons.outsider
+        assert (
+            public["veilsum | epsilon spent against a server with sybils"] == ideal.epsilons.sybil
+        )
         assert public["veilsum | sketch size"] == context.length
         assert public["veilsum | compression"] == DIMENSION / context.length
         assert public["veilsum | bits per element"] == context.bits

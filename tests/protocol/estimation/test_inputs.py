@@ -161,7 +161,7 @@ def test_shares_of_one_stay_within_the_goal(shares, tmp_path):
         means = DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger)
         for share in shares:
             means.mean(spec, share)
-        assert 0.98 * goal.epsilon < means.epsilon <= goal.epsilon
+        assert 0.98 * goal.epsilon < means.spent <= goal.epsilon
     # Rounds whose shares are promised a tenth more than they should be.
     account = DominationAccountant(goal.reserve)
     for share in shares:
@@ -181,7 +181,7 @@ def test_a_sum_that_was_paid_for_before_counts_as_released(tmp_path):
         with Ledger.open(tmp_path / "ledger") as ledger:
             means = DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger, rand=rand)
             means.mean(spec, 0.3)
-            found.append((len(ledger.entries()), means.epsilon))
+            found.append((len(ledger.entries()), means.spent))
     assert found[0] == found[1]
     assert found[0][1] > 0
 
@@ -194,9 +194,9 @@ def test_an_estimation_counts_its_own_sums_only(tmp_path):
             for cohort in (keys(12)[:6], keys(12)[6:])
         )
         one.mean(spec, 0.3)
-        alone = one.epsilon
+        alone = one.spent
         two.mean(spec, 0.6)
-        assert one.epsilon == alone < two.epsilon
+        assert one.spent == alone < two.spent
 
 
 def test_estimations_on_one_ledger_share_its_budget(tmp_path):
@@ -226,7 +226,7 @@ def _real(tmp_path, policy_share, equal_rounds=False):
 def test_real_clients_estimate_a_mean(tmp_path):
     found = _real(tmp_path, policy_share=0.9)
     assert len(found.steps) == 2
-    assert 0 < found.epsilon <= 8.0
+    assert 0 < found.spent <= 8.0
     truth = np.mean([TASK.updates(i) for i in range(6)], axis=0)
     assert float(np.linalg.norm(found.update - truth)) < 10.0
 
@@ -262,10 +262,10 @@ def test_a_round_that_was_paid_for_and_failed_is_counted(tmp_path):
         means = DistributedMeans(TASK, plan, keys(TASK.clients), FailsOnce(), ledger)
         with pytest.raises(TooFewSurvivorsError):
             means.mean(spec_for_size(64, 30), 0.5)
-        after_one = means.epsilon
+        after_one = means.spent
         assert after_one > 0.5
         means.mean(spec_for_size(64, 30), 0.5)
-        assert after_one < means.epsilon <= 2.0
+        assert after_one < means.spent <= 2.0
 
 
 def test_a_size_that_cannot_be_had_is_found_before_anything_is_paid(tmp_path):

@@ -37,7 +37,7 @@ def test_every_method_ran_in_both_forms_within_its_budget(quick):
         for rows in point["forms"].values():
             assert {row["method"] for row in rows} == {*plan.methods(), "genie"}
             for row in rows:
-                assert 0 < row["largest_epsilon"] <= plan.epsilon
+                assert 0 < row["most_spent"] <= plan.epsilon
                 assert row["error"] > 0 and row["sent"] >= 5
 
 

@@ -22,7 +22,8 @@ REFUSALS = {
 
 
 def test_the_catalogue_is_whole_and_in_order():
-    assert [attack.id for attack in CATALOGUE] == [f"A{number}" for number in range(1, 26)]
+    numbers = range(1, 31)
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in numbers]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 

@@ -12,6 +12,7 @@ from dp import BinomialRelease, NonPrivateRelease
 from protocol import Pipeline
 from secagg import CapacityError, RemoteProtocolError, centre
 from simulations.audits.base import Claim, identities_of, noise_seed, public_keys
+from simulations.threats.rounds import order
 from simulations.threats.rounds.announced import (
     COHORT,
     DIMENSION,
@@ -35,7 +36,7 @@ from simulations.threats.rounds.parties import (
 )
 from simulations.threats.rounds.released import LENGTH, long_vector, on_grid
 from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
-from simulations.threats.rounds.suppression import INPUTS, Suppression, random_layer
+from simulations.threats.rounds.suppression import INPUTS, random_layer, suppressed_round
 from simulations.threats.rounds.wrapping import LINF_BOUND, ExtremeRounds
 from simulations.threats.weak_clients import unbound
 
@@ -178,10 +179,43 @@ class TestSuppression:
         assert not dead.update(rng.normal(size=INPUTS), 1.0).any()
 
     def test_only_the_target_has_an_update(self):
-        drawn = Suppression.draw(3, 0)
+        drawn = suppressed_round(3, 0)
         alive = [bool(update.any()) for update in drawn.updates]
         assert alive == [index == TARGET for index in range(COHORT)]
         assert len({model.digest() for model in drawn.models}) == 2
+
+
+class TestOrder:
+    """One model by its names, another by the order of its arrays."""
+
+    def test_the_gradient_is_right(self):
+        rng = np.random.default_rng(5)
+        shapes = [(8, order.INPUTS), (8,), (8,)]
+        flat, inputs, label = rng.normal(size=DIMENSION), rng.normal(size=order.INPUTS), 0.3
+
+        def arrays(flat):
+            parts = np.split(flat, [8 * order.INPUTS, 8 * order.INPUTS + 8])
+            return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+        def loss(flat):
+            weights, biases, slopes = arrays(flat)
+            return (slopes @ np.maximum(weights @ inputs + biases, 0.0) - label) ** 2 / 2.0
+
+        # Names do not matter to training, and so they are not in order here.
+        model = order.ListModel(dict(zip("cab", arrays(flat), strict=True)))
+        steps = 1e-6 * np.eye(DIMENSION)
+        slope = np.array([loss(flat + step) - loss(flat - step) for step in steps]) / 2e-6
+        assert np.allclose(model.update(inputs, label), -slope, atol=1e-5)
+
+    def test_only_the_target_has_an_update_and_the_same_arrays_by_their_names(self):
+        drawn = order.permuted_round(3, 0)
+        alive = [bool(update.any()) for update in drawn.updates]
+        assert alive == [index == TARGET for index in range(COHORT)]
+        assert len({model.digest() for model in drawn.models}) == 2
+        assert len({model.digest_by_name() for model in drawn.models}) == 1
+        target, other = drawn.models[TARGET].arrays, drawn.models[TARGET - 1].arrays
+        assert list(target) != list(other)
+        assert all(np.array_equal(array, other[name]) for name, array in target.items())
 
 
 class TestGrid:

@@ -11,7 +11,7 @@ from protocol import ClientPolicy, RoundSetup, calibrate
 from simulations.audits.paths import WholePath
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
 from simulations.threats.catalogue.base import Effort
-from simulations.threats.rounds import thinning
+from simulations.threats.rounds import order, thinning
 from simulations.threats.rounds.lies import lies, worse_rounds
 from simulations.threats.rounds.released import BareRounds
 from simulations.threats.rounds.suppression import ReluLayer
@@ -46,14 +46,25 @@ class TestReports:
         assert twin["chance"] < twin["accuracy"] < real["own_noise_accuracy"] + 0.03
         assert twin["uploads_recovered"] == twin["real_rounds"]
 
+    def test_sybils_open_every_batch_but_one(self, quick_check):
+        """With exact noise, ten clients and three lost: 7/10 of what stays in the sum."""
+        real, twin = sides(quick_check("A6"))
+        for figures, ratio in ((real, 1.0), (twin, 7 / 10)):
+            tolerance = figures["exact_noise_variance_tolerance"]
+            assert abs(figures["exact_noise_variance_ratio"] / ratio - 1.0) < tolerance
+        assert real["exact_noise_claimed_coins"] < 0.71 * twin["exact_noise_claimed_coins"]
+        # What would have been printed for all coins, and what is.
+        assert twin["exact_noise_epsilon"] < 3.0 < 3.6 < real["exact_noise_epsilon"]
+
     def test_differencing(self, quick_check):
         real, twin = sides(quick_check("A10"))
         assert real["smallest_difference_set"] == twin["smallest_difference_set"] == 1
         assert real["exact_updates"] == 0
         assert twin["exact_updates"] == twin["of_differences"]
 
-    def test_models(self, quick_check):
-        real, _ = sides(quick_check("A11"))
+    @pytest.mark.parametrize("name", ["A11", "A27"])
+    def test_models(self, quick_check, name):
+        real, _ = sides(quick_check(name))
         for reason in ("BAD_SIGNATURE", "SET_TOO_SMALL", "BAD_SEAL"):
             assert f"RemoteProtocolError {reason}" in real["refused_with"]
         # The others have a round of their own; the target is in none of them.
@@ -87,6 +98,14 @@ class TestWeakenedProduct:
     def test_a_hash_without_the_model(self, monkeypatch):
         monkeypatch.setattr(ReluLayer, "digest", lambda self: parameters.NO_MODEL)
         found = parameters.inconsistent_models(Effort.QUICK, SEED)
+        assert found.real["succeeded"]
+
+    def test_a_hash_of_sorted_names(self, monkeypatch):
+        right = order.model_digest
+        monkeypatch.setattr(
+            order, "model_digest", lambda arrays: right(dict(sorted(arrays.items())))
+        )
+        found = parameters.inconsistent_order(Effort.QUICK, SEED)
         assert found.real["succeeded"]
 
     def test_a_policy_that_accepts_everything(self, monkeypatch):
@@ -128,8 +147,15 @@ class TestWeakenedProduct:
         assert found["succeeded"]
 
     def test_a_client_without_a_policy(self, monkeypatch):
-        monkeypatch.setattr(ClientPolicy, "check", lambda self, setup: None)
+        monkeypatch.setattr(ClientPolicy, "check", lambda self, setup, **_: None)
         assert cohorts.sybils(Effort.QUICK, SEED).real["succeeded"]
+
+    def test_a_charge_for_all_coins_that_stay(self, monkeypatch):
+        """As if the Sybils had no shares of the seeds of those that could have gone."""
+        monkeypatch.setattr(RoundSetup, "own_coins", property(lambda setup: setup.coins_left(7)))
+        found = cohorts.sybils(Effort.QUICK, SEED)
+        assert found.real["succeeded"]
+        assert not found.real["accuracy"] > found.real["chance"]
 
     def test_a_setup_without_the_capacity_proof(self, monkeypatch):
         monkeypatch.setattr("protocol.setup.bits_for", lambda *_: 2)

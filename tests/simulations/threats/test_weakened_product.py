@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from protocol import ClientPolicy, RoundClient
 from secagg import client, masks, messages, roster, sealing, server
 from secagg.keys import Identity, signature_is_valid
 from secagg.tags import Usage, derive, tagged
@@ -41,6 +42,17 @@ def handle(monkeypatch, event, changed):
 @pytest.mark.parametrize("attack", ["A2", "A3", "A4", "A5", "A7", "A9", "A13", "A14", "A17"])
 def test_with_all_defences_no_attack_succeeds(attack):
     assert not succeeds(attack)
+
+
+def test_clients_that_do_not_look_at_the_time(monkeypatch):
+    assert not succeeds("A29")
+    monkeypatch.setattr(RoundClient, "_check_time", lambda *_: None)
+    assert succeeds("A29")
+
+
+def test_policies_that_do_not_look_at_the_ring(monkeypatch):
+    monkeypatch.setattr(ClientPolicy, "_check_ring", lambda *_: None)
+    assert succeeds("A29")
 
 
 def test_holders_that_forget_nothing(monkeypatch):

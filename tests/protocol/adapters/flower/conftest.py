@@ -42,6 +42,7 @@ if importlib.util.find_spec("flwr") is not None:
     from dp import Ledger
     from protocol.adapters.flower import Patience, SecureGrid, secure_mod
     from protocol.adapters.flower.folders import new_network, rules_of
+    from protocol.adapters.flower.home import SIMULATION_VARIABLE
     from protocol.adapters.flower.record import KEY
     from protocol.adapters.flower.waiting import Clock
     from protocol.calibration import PrivacyGoal
@@ -240,9 +241,11 @@ def make_world(tmp_path, monkeypatch):
     # A ServerApp's process has these; messages are made with them.
     for name, value in (("_run_id", RUN_ID), ("_node_id", 1), ("_task_id", 1)):
         monkeypatch.setattr(TaskIdentity, name, value)
+    # All of it is a simulation, and no engine of Flower's plays it.
+    monkeypatch.setenv(SIMULATION_VARIABLE, "1")
     worlds = []
 
-    def make(clients=N, app=None, nodes=None, **overrides):
+    def make(clients=N, app=None, nodes=None, allow_evaluation_in_the_clear=False, **overrides):
         values = {
             "goal": PrivacyGoal(200.0, 1e-5, 8),
             "cohort": N,
@@ -252,7 +255,8 @@ def make_world(tmp_path, monkeypatch):
             "mode": Mode.ACTIVE,
         }
         plan = TrainingPlan(**{**values, **overrides})
-        registry = new_network(tmp_path / str(RUN_ID), clients, rules_of(plan))
+        rules = rules_of(plan, allow_evaluation_in_the_clear=allow_evaluation_in_the_clear)
+        registry = new_network(tmp_path / str(RUN_ID), clients, rules)
         run_config = {"veilsum.simulation-dir": str(tmp_path), "lr": 0.1}
         made = [
             Node(FIRST_NODE + i, {"partition-id": i, "num-partitions": clients}, dict(run_config))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
@@ -13,9 +14,15 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 
-from protocol.adapters.flower import record
+from dp import LedgerError, NonFiniteUpdateError, l2_norm
+from protocol.adapters.flower import RoundLostError, TooFewNodesError, client, record
 from protocol.adapters.flower.client import REFUSED
+from protocol.adapters.flower.home import SIMULATION_VARIABLE
 from protocol.adapters.flower.record import KEY, Request, Step
+from protocol.adapters.flower.waiting import Clock
+from protocol.client import RoundClient
+from protocol.errors import PolicyError
+from protocol.pipeline import Clip, Pipeline
 
 
 def ask(world, content, message_type="train", partition=0):
@@ -156,6 +163,105 @@ def test_what_was_not_announced_is_not_trained_on(make_world, parts, caplog, cha
     assert "not what was announced" in caplog.text
 
 
+def list_model():
+    """A model as list-based apps have it: names are numbers, and mean nothing to training."""
+    generator = np.random.default_rng(11)
+    return ArrayRecord([generator.normal(size=(4, 5)).astype(np.float32) for _ in range(3)])
+
+
+class ByPosition:
+    """Training that reads arrays by position: the first is what it learns, the others stay."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, message, context):
+        (record,) = message.content.array_records.values()
+        first, *others = record.to_numpy_ndarrays()
+        self.seen.append(first)
+        trained = ArrayRecord([first + np.float32(0.01), *others])
+        return Message(RecordDict({"arrays": trained}), reply_to=message)
+
+
+def two_arrays_in_each_other_s_place(message):
+    """The same names with the same arrays, of one shape; training finds the second first."""
+    arrays = dict(message.content["arrays"])
+    zero, one, two = arrays
+    message.content["arrays"] = ArrayRecord({name: arrays[name] for name in (one, zero, two)})
+
+
+def test_arrays_in_another_order_are_not_trained_on(make_world, parts, caplog):
+    """Two arrays of one shape change places on the way to one client: another model, and an update
+    that stands out of the sum."""
+    trained, victim, before = ByPosition(), parts.FIRST_NODE, list_model()
+    world = make_world(app=parts.make_app(trained))
+
+    def spoil(message):
+        if message.metadata.dst_node_id == victim and parts.step_of(message) == "input":
+            two_arrays_in_each_other_s_place(message)
+        return message
+
+    world.grid.spoil = spoil
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts, before)
+    assert report.survivors == parts.N - 1 == len(trained.seen)
+    assert report.lost == {victim: "input: RemoteProtocolError"}
+    assert "not what was announced" in caplog.text
+    first = before["0"].numpy()
+    assert all(np.array_equal(each, first) for each in trained.seen)
+
+
+def test_a_list_based_app_works_and_its_order_would_matter(make_world, parts):
+    """The control: nobody is lost, and in the other order training is given another array."""
+    trained, before = ByPosition(), list_model()
+    world = make_world(app=parts.make_app(trained))
+    assert run(world, parts, before).survivors == parts.N
+    message = Message(RecordDict({"arrays": before}), 1, "train")
+    two_arrays_in_each_other_s_place(message)
+    trained(message, None)
+    assert not np.array_equal(trained.seen[-1], trained.seen[0])
+
+
+def records_in_another_order(message):
+    records = dict(message.content)
+    for name in list(message.content):
+        del message.content[name]
+    for name in sorted(records, key=lambda name: name != "config"):
+        message.content[name] = records[name]
+
+
+def a_number_in_place_of_an_array(message):
+    count = Array(np.asarray([3], np.int64))
+    message.content["arrays"] = ArrayRecord({**message.content["arrays"], "count": count})
+
+
+@pytest.mark.parametrize("change", [records_in_another_order, a_number_in_place_of_an_array])
+def test_records_in_another_order_and_other_shapes_are_noticed(make_world, parts, change):
+    world, victim = make_world(), parts.FIRST_NODE
+
+    def spoil(message):
+        if message.metadata.dst_node_id == victim and parts.step_of(message) == "input":
+            change(message)
+        return message
+
+    world.grid.spoil = spoil
+    assert run(world, parts).lost == {victim: "input: RemoteProtocolError"}
+
+
+def test_training_sees_the_run_s_configuration_in_one_order(make_world, parts):
+    orders = []
+
+    def train(message, context):
+        orders.append(list(context.run_config))
+        return Trained(parts)(message, context)
+
+    world = make_world(app=parts.make_app(train))
+    config = world.node(0).run_config
+    world.node(0).run_config = dict(reversed(config.items()))
+    assert run(world, parts).survivors == parts.N
+    assert orders == [sorted(config)] * parts.N
+
+
 def test_another_run_configuration_is_noticed(make_world, parts):
     world = make_world()
     world.node(0).run_config["lr"] = 0.2
@@ -206,17 +312,75 @@ def not_finite(message):
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        raising,
-        answering_an_error,
-        without_a_model,
-        with_another_shape,
-        with_another_name,
-        not_finite,
-    ],
-)
+def nothing_at_all(message):
+    """An AttributeError, as soon as somebody looks at it."""
+    return None
+
+
+def something_else(message):
+    return {"diabetes": 17}
+
+
+def of_another_type(message):
+    """Complex numbers: NumPy's error names the dtype."""
+    bias = Array(np.ones(4, np.complex128))
+    arrays = ArrayRecord({**message.content["arrays"], "bias": bias})
+    return Message(RecordDict({"arrays": arrays}), reply_to=message)
+
+
+def that_is_no_array(message):
+    bias = Array("float32", (4,), "numpy.ndarray", b"patient 17 has diabetes")
+    arrays = ArrayRecord({**message.content["arrays"], "bias": bias})
+    return Message(RecordDict({"arrays": arrays}), reply_to=message)
+
+
+def overflowing(message):
+    raise FloatingPointError("overflow encountered in patient 17, who has diabetes")
+
+
+def raising_an_error_of_ours(message):
+    """By its kind it would tell the server something."""
+    raise PolicyError("patient", 17, "diabetes")
+
+
+WRONG_ANSWERS = [
+    raising,
+    answering_an_error,
+    without_a_model,
+    with_another_shape,
+    with_another_name,
+    not_finite,
+    nothing_at_all,
+    something_else,
+    of_another_type,
+    that_is_no_array,
+    overflowing,
+    raising_an_error_of_ours,
+]
+
+THE_REFUSAL = {KEY: {"version": 1, "answer": b"\1OwnReasons"}}
+"""All that a server is told of a client that leaves for reasons of its own."""
+
+
+def heard_from(world, node):
+    """What a node sends, as the server reads it: records by name, or the words of an error."""
+    heard = []
+
+    def look(reply):
+        if reply.metadata.src_node_id == node:
+            content = None if reply.has_error() else reply.content
+            heard.append(
+                f"error {reply.error.code}: {reply.error.reason}"
+                if content is None
+                else {name: dict(record) for name, record in content.items()}
+            )
+        return reply
+
+    world.grid.answers = look
+    return heard
+
+
+@pytest.mark.parametrize("answer", WRONG_ANSWERS)
 def test_what_goes_wrong_in_training_stays_at_the_client(make_world, parts, caplog, answer):
     """Flower sends the text of an exception to the server."""
     trained = Trained(parts)
@@ -227,24 +391,118 @@ def test_what_goes_wrong_in_training_stays_at_the_client(make_world, parts, capl
         return trained(message, context)
 
     world = make_world(app=parts.make_app(train))
-    heard = []
-
-    def look(reply):
-        heard.append(
-            str(reply.error.reason) if reply.has_error() else str(dict(reply.content[KEY]))
-        )
-        return reply
-
-    world.grid.answers = look
+    heard = heard_from(world, parts.FIRST_NODE)
     with caplog.at_level(logging.WARNING, "veilsum"):
         report = run(world, parts)
     assert report.survivors == parts.N - 1
     (reason,) = report.lost.values()
     assert reason == "input: left for reasons that only its own log tells"
-    assert not any("diabetes" in each or "shape" in each for each in heard)
+    # Hello, advertise, share: whatever went wrong at the fourth step, it is said in the same words.
+    assert len(heard) == 4 and heard[-1] == THE_REFUSAL
+    assert not any("diabetes" in str(each) or "shape" in str(each) for each in heard)
     assert caplog.text
     # Nothing to go on with is left, here or at anybody who finished.
     assert b"stored" not in world.node(0).state and b"stored" in world.node(1).state
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FloatingPointError("overflow encountered in patient 17"),
+        TypeError("values must have dtype float32 or float64, got complex128"),
+        AttributeError("patient 17 has no attribute"),
+        OSError(28, "No space left on device", "/home/patient-17"),
+        MemoryError("17"),
+        NonFiniteUpdateError("17 of 40 coordinates are NaN or infinite"),
+        LedgerError("charges.jsonl of patient 17"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("where", [(Pipeline, "encode"), (RoundClient, "suspend")], ids=str)
+def test_what_goes_wrong_in_encoding_stays_at_the_client(
+    make_world, parts, monkeypatch, caplog, where, error
+):
+    """While a masked update is made, and while the round is put away after it."""
+    world = make_world()
+    owner, name = where
+    real, victim, due = getattr(owner, name), parts.FIRST_NODE, []
+
+    def fail(self, *args):
+        if due:
+            raise error
+        return real(self, *args)
+
+    def spoil(message):
+        due.clear()
+        if message.metadata.dst_node_id == victim and parts.step_of(message) == "input":
+            due.append(True)
+        return message
+
+    world.grid.spoil = spoil
+    monkeypatch.setattr(owner, name, fail)
+    heard = heard_from(world, victim)
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert report.survivors == parts.N - 1
+    assert heard[-1] == THE_REFUSAL
+    assert (error.strerror if isinstance(error, OSError) else type(error).__name__) in caplog.text
+
+
+@pytest.mark.parametrize("answer", [overflowing, raising_an_error_of_ours])
+def test_an_evaluation_that_raises_does_not_tell_its_words(make_world, parts, caplog, answer):
+    app = parts.make_app()
+
+    @app.evaluate("mine")
+    def mine(message, context):
+        return answer(message)
+
+    world = make_world(app=app, allow_evaluation_in_the_clear=True)
+    content = RecordDict({"arrays": parts.model()})
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        reply = ask(world, content, "evaluate.mine")
+    assert (reply.error.code, reply.error.reason) == (REFUSED, "OwnReasons")
+    assert "diabetes" in caplog.text
+
+
+HUGE = [(np.float32, 3e38), (np.float64, 1.7e308), (np.float16, 6e4)]
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["as NumPy is", "set to raise"])
+@pytest.mark.parametrize(("kind", "huge"), HUGE, ids=lambda each: getattr(each, "__name__", ""))
+def test_finite_weights_never_make_a_client_leave(
+    make_world, parts, monkeypatch, kind, huge, strict
+):
+    """Their difference overflows in their own type. An update is made of it all the same, and
+    clipped; that a client leaves would tell the server which data made it."""
+
+    def train(message, context):
+        if strict:
+            np.seterr(all="raise")
+        (arrays,) = message.content.array_records.values()
+        far = context.node_config["partition-id"] == 0
+        sign = -1 if far else 1
+        values = [np.asarray(sign * array, kind) for array in arrays.to_numpy_ndarrays()]
+        return Message(RecordDict({"arrays": ArrayRecord(values)}), reply_to=message)
+
+    clipped, clip = [], Clip.client
+
+    def look(self, update):
+        clipped.append(clip(self, update))
+        return clipped[-1]
+
+    monkeypatch.setattr(Clip, "client", look)
+    world = make_world(app=parts.make_app(train))
+    before = ArrayRecord([np.array([huge, -huge, huge, 1e-7], kind), np.array(huge, kind)])
+    with np.errstate(over="ignore"):
+        # It really overflows: in its own type the difference is not finite.
+        first = before["0"].numpy()
+        assert not np.isfinite(-first - first).all()
+        report = run(world, parts, before)
+    assert report.survivors == parts.N and report.lost == {}
+    sizes = sorted(l2_norm(each.values) for each in clipped)
+    assert sizes[:-1] == [0.0] * (parts.N - 1) and sizes[-1] == pytest.approx(1.0, rel=1e-9)
+    (far,) = (each.values for each in clipped if each.values.any())
+    np.testing.assert_allclose(far, [-0.5, 0.5, -0.5, 0.0, -0.5], atol=1e-6)
 
 
 def test_a_policy_of_the_client_s_own_is_held_against_the_server(make_world, parts, caplog):
@@ -255,6 +513,81 @@ def test_a_policy_of_the_client_s_own_is_held_against_the_server(make_world, par
         report = run(world, parts)
     assert report.lost == {parts.FIRST_NODE: "advertise: PolicyError"}
     assert "clip_l2 = 1.0" in caplog.text and "at most 0.5" in caplog.text
+
+
+@pytest.mark.parametrize("stage", ["advertise", "share", "input", "confirm", "unmask"])
+def test_a_round_that_is_over_by_the_client_s_clock_is_left(
+    make_world, parts, monkeypatch, caplog, stage
+):
+    world, late = make_world(lifetime_seconds=600), []
+
+    def spoil(message):
+        if message.metadata.dst_node_id == parts.FIRST_NODE and parts.step_of(message) == stage:
+            late.append(True)
+        return message
+
+    def clock():
+        # That node's clock alone shows the next hour, from this message on.
+        return Clock(unix=lambda: time.time() + 3600.0 * bool(late and late.pop()))
+
+    world.grid.spoil = spoil
+    monkeypatch.setattr(client, "Clock", clock)
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        report = run(world, parts)
+    assert report.lost == {parts.FIRST_NODE: f"{stage}: PolicyError"}
+    assert "by our clock" in caplog.text
+
+
+def test_a_client_may_insist_on_an_end(make_world, parts):
+    world = make_world()
+    policy = world.home(0) / "policy.toml"
+    policy.write_text(policy.read_text() + "lifetime_seconds = 600\n")
+    assert run(world, parts).lost == {parts.FIRST_NODE: "advertise: PolicyError"}
+
+
+def test_a_refused_clause_is_named_if_the_client_says_so(make_world, parts):
+    """By its name: neither what it says nor anything else goes with it."""
+    world, heard = make_world(), []
+    for partition, clause in ((0, "clip_l2 = 1.0"), (1, "epsilon = 200.0")):
+        policy = world.home(partition) / "policy.toml"
+        text = policy.read_text().replace(
+            "name_refused_clauses = false", "name_refused_clauses = true"
+        )
+        policy.write_text(text.replace(clause, clause.split(" = ")[0] + " = 0.5"))
+
+    def look(reply):
+        heard.append(reply.content[KEY]["answer"])
+        return reply
+
+    world.grid.answers = look
+    report = run(world, parts)
+    assert report.lost == {
+        parts.FIRST_NODE: "advertise: PolicyError: clip_l2",
+        parts.FIRST_NODE + 1: "advertise: PolicyError: noise_multiplier",
+    }
+    assert {b"\1PolicyError: clip_l2", b"\1PolicyError: noise_multiplier"} < set(heard)
+
+
+@pytest.mark.parametrize("damage", ["policy.toml", "registry.txt"])
+def test_no_other_refusal_says_more(make_world, parts, damage):
+    """Only a policy has clauses; and where it cannot be read, nothing is named."""
+    world = make_world()
+    for partition in range(2):
+        policy = world.home(partition) / "policy.toml"
+        policy.write_text(policy.read_text().replace("clauses = false", "clauses = true"))
+    (world.home(0) / damage).write_text("nonsense")
+    victim = parts.FIRST_NODE + 1
+
+    def spoil(message):
+        if (message.metadata.dst_node_id, parts.step_of(message)) == (victim, "input"):
+            changed_config(message, parts)
+        return message
+
+    world.grid.spoil = spoil
+    told = {node - parts.FIRST_NODE: reason for node, reason in run(world, parts).lost.items()}
+    assert told.pop(1) == "input: RemoteProtocolError"
+    (reason,) = told.values()
+    assert reason.endswith("own log") or reason.endswith("own log tells")
 
 
 def test_strangers_in_a_cohort_are_refused(make_world, parts):
@@ -319,21 +652,43 @@ def test_clients_count_for_themselves(make_world, parts):
     with world.secure(strategy) as secure:
         strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=2)
     (world.root / "ledger.jsonl").unlink()
-    from secagg import TooFewSurvivorsError
-
-    with world.secure(strategy) as secure, pytest.raises(TooFewSurvivorsError) as caught:
+    with world.secure(strategy) as secure, pytest.raises(RoundLostError) as caught:
         strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=1)
-    assert any("advertise: PolicyError" in note for note in caught.value.__notes__)
+    assert set(caught.value.lost.values()) == {"advertise: PolicyError"}
 
 
-def test_other_messages_are_refused_if_the_client_says_so(make_world, parts):
+@pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query"])
+def test_answers_in_the_clear_are_refused_unless_the_client_says_so(make_world, parts, kind):
+    """By the name of what it permits: one permission is not the other."""
+    calls = []
+
+    def answer(message, context):
+        calls.append(message)
+        return Message(RecordDict({"m": MetricRecord({"patients": 17})}), reply_to=message)
+
+    app = parts.make_app()
+    app.query()(answer)
+    world = make_world(app=app)
+    content = RecordDict({"arrays": parts.model()})
+    keys = ["allow_evaluation_in_the_clear", "allow_queries_in_the_clear"]
+    right, wrong = keys if kind.startswith("evaluate") else reversed(keys)
+    policy = world.home(1) / "policy.toml"
+    policy.write_text(policy.read_text().replace(f"{wrong} = false", f"{wrong} = true"))
+    for partition in (0, 1):
+        refused = ask(world, content, kind, partition)
+        assert refused.has_error() and refused.error.code == REFUSED
+        assert f"training only, as its policy does not say {right} = true" in refused.error.reason
+    assert not calls
+    policy.write_text(policy.read_text().replace(f"{right} = false", f"{right} = true"))
+    assert ask(world, content, kind, partition=1).content.metric_records
+
+
+def test_a_policy_says_nothing_about_answers_in_the_clear_and_they_are_refused(make_world, parts):
     world = make_world()
     policy = world.home(0) / "policy.toml"
-    policy.write_text(policy.read_text().replace('"pass"', '"refuse"'))
-    content = RecordDict({"arrays": parts.model()})
-    refused = ask(world, content, "evaluate")
-    assert refused.has_error() and "training only" in refused.error.reason
-    assert not ask(world, content, "evaluate", partition=1).has_error()
+    lines = policy.read_text().splitlines()
+    policy.write_text("\n".join(line for line in lines if "in_the_clear" not in line))
+    assert ask(world, RecordDict({"arrays": parts.model()}), "evaluate").has_error()
 
 
 @pytest.mark.parametrize("name", ["identity.key", "registry.txt", "policy.toml"])
@@ -365,6 +720,17 @@ def test_a_node_without_a_folder_says_so(make_world, parts, caplog):
     with caplog.at_level(logging.WARNING, "veilsum"):
         report = run(world, parts)
     assert list(report.lost) == [parts.FIRST_NODE + 6] and "veilsum.home" in caplog.text
+
+
+def test_a_node_that_is_not_simulated_takes_no_folder_from_a_run(
+    make_world, parts, caplog, monkeypatch
+):
+    """Its operator forgot `veilsum.home`: the server may not stand in, folder and policy ready."""
+    world = make_world()
+    monkeypatch.delenv(SIMULATION_VARIABLE)
+    with caplog.at_level(logging.WARNING, "veilsum"), pytest.raises(TooFewNodesError):
+        run(world, parts)
+    assert "no run can name it" in caplog.text
 
 
 def test_the_node_s_own_configuration_goes_before_the_run_s(make_world, parts):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
@@ -53,7 +55,7 @@ def test_all_of_flower_s_strategies_are_known():
 def test_strategies_that_need_more_than_a_mean_are_refused(make_world, name):
     strategy = make_strategy(name)
     if name in MEAN_BASED:
-        check_strategy(strategy)
+        check_strategy(strategy, allow_evaluation_in_the_clear=True)
         return
     with pytest.raises(StrategyError, match=f"strategy {name} .*What works: FedAvg"):
         make_world().secure(strategy)
@@ -66,7 +68,7 @@ def test_subclasses_are_what_their_parents_are():
     class OurMedian(strategies.FedMedian):
         pass
 
-    check_strategy(Ours())
+    check_strategy(Ours(fraction_evaluate=0.0))
     with pytest.raises(StrategyError, match="strategy OurMedian needs every client's update"):
         check_strategy(OurMedian())
 
@@ -120,10 +122,43 @@ def test_kinds_of_messages_are_not_mixed(make_world, parts):
         secure.send_and_receive(batch)
 
 
-def test_training_is_not_pushed_past_the_protocol(make_world, parts):
+def test_a_strategy_that_evaluates_in_the_clear_is_refused_before_anything_is_sent(
+    make_world, parts
+):
+    """Flower's default is that all clients evaluate."""
+    world = make_world(allow_evaluation_in_the_clear=True)
+    with pytest.raises(StrategyError, match=r"fraction_evaluate = 1\.0; valid: 0\.0") as caught:
+        world.secure(FedAvg())
+    assert "allow-evaluation-in-the-clear = true" in str(caught.value)
+    assert "policy.toml" in str(caught.value)
+    assert world.grid.seen == []
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "evaluate.mine", "query"])
+def test_messages_with_answers_in_the_clear_are_refused(make_world, parts, kind):
+    """Also of a loop of one's own, and one permission is not the other."""
+    world = make_world(allow_evaluation_in_the_clear=True)
+    batch = [message(content(parts), node, kind) for node in world.grid.nodes]
+    other = {"allow_queries_in_the_clear": kind != "query"}
+    with world.secure(allow_evaluation_in_the_clear=kind == "query", **other) as secure:
+        for send in (secure.send_and_receive, secure.push_messages):
+            with pytest.raises(StrategyError, match=r"allow_\w+_in_the_clear=True"):
+                send(batch)
+    assert world.grid.seen == []
+
+
+def test_messages_of_no_known_type_are_refused(make_world, parts):
     world = make_world()
+    first = message(content(parts), next(iter(world.grid.nodes)), "query")
+    first.metadata.__dict__["_message_type"] = "get_properties"
+    with world.secure() as secure, pytest.raises(StrategyError, match="'get_properties'; valid"):
+        secure.send_and_receive([first])
+
+
+def test_training_is_not_pushed_past_the_protocol(make_world, parts):
+    world = make_world(allow_evaluation_in_the_clear=True)
     node = next(iter(world.grid.nodes))
-    with world.secure() as secure:
+    with world.secure(allow_evaluation_in_the_clear=True) as secure:
         with pytest.raises(StrategyError, match="send_and_receive"):
             secure.push_messages([message(content(parts), node)])
         (number,) = secure.push_messages([message(content(parts), node, "evaluate")])
@@ -151,8 +186,10 @@ def test_nothing_to_train_and_nothing_to_send(make_world, parts):
 
 def test_too_few_nodes_are_an_error_after_a_bounded_wait(make_world, parts):
     world = make_world(nodes=3)
-    with world.secure() as secure, pytest.raises(TooFewNodesError, match="3 nodes connected"):
+    with world.secure() as secure, pytest.raises(TooFewNodesError) as caught:
         start(secure, parts.model())
+    assert "3 nodes connected after 30 s; a round needs 4" in str(caught.value)
+    assert "--federation-config num-supernodes=6" in str(caught.value)
     assert 30.0 <= world.time.seconds < 31.0 and world.grid.seen == []
 
 
@@ -210,8 +247,20 @@ def test_identities_that_nobody_registered_are_named(make_world, parts):
     with world.secure() as secure, pytest.raises(TooFewNodesError) as caught:
         start(secure, parts.model())
     assert "3 of 6 invited nodes can take part" in str(caught.value)
-    assert f"node {parts.FIRST_NODE} has identity" in str(caught.value)
+    assert f"node {parts.FIRST_NODE}: has identity" in str(caught.value)
     assert "not in the registry" in str(caught.value)
+
+
+def test_more_nodes_than_a_simulation_has_clients_are_told_how_to_get_some(make_world, parts):
+    world = make_world(nodes=9)
+    world.grid.drops = lambda node, step: node < parts.FIRST_NODE + 4
+    with world.secure() as secure, pytest.raises(TooFewNodesError) as caught:
+        start(secure, parts.model())
+    assert "only 6 clients are registered" in str(caught.value)
+    assert "simulated-clients = 9" in str(caught.value)
+    last = [parts.FIRST_NODE + i for i in (6, 7, 8)]
+    named = re.search(r"nodes ([\d, ]+): does not say who it is: see its", str(caught.value))
+    assert named and sorted(map(int, named[1].split(", "))) == last
 
 
 def test_the_same_identity_on_two_nodes_counts_once(make_world, parts):
@@ -259,7 +308,7 @@ def test_a_node_without_the_mod_is_told_apart(make_world, parts):
     with world.secure() as secure:
         start(secure, parts.model())
     (reason,) = secure.reports[0].lost.values()
-    assert "does not say who it is (error 2" in reason
+    assert reason.startswith("does not say who it is: raised an exception outside of secure_mod")
 
 
 def test_a_registry_smaller_than_a_cohort_is_refused(make_world, tmp_path):
@@ -268,9 +317,7 @@ def test_a_registry_smaller_than_a_cohort_is_refused(make_world, tmp_path):
         Ledger.open(tmp_path / "other.jsonl") as ledger,
         pytest.raises(ConfigurationError, match="registry: 5 identities; valid: at least"),
     ):
-        SecureGrid(
-            world.grid, world.plan, None, ledger, list(world.registry)[:5], strategy=FedAvg()
-        )
+        SecureGrid(world.grid, world.plan, None, ledger, list(world.registry)[:5], strategy=None)
 
 
 def test_an_overspent_budget_ends_the_run(make_world, parts):

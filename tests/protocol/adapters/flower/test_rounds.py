@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import re
 
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, Error, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
 
+from protocol.adapters.flower import RoundLostError
+from protocol.adapters.flower.errors import MOST_REASONS, told
+from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
 from protocol.calibration import PrivacyGoal
 from protocol.conduct import Stage
-from secagg import Mode, TooFewSurvivorsError
+from secagg import Mode, Reason, RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import AdaptNorm
+
+N = 6
 
 
 def start(secure, strategy, arrays, rounds=1):
@@ -31,7 +38,7 @@ def noise_of(report, world):
 
 def test_fedavg_gets_the_mean(make_world, parts):
     world = make_world()
-    strategy, before = FedAvg(), parts.model()
+    strategy, before = FedAvg(fraction_evaluate=0.0), parts.model()
     with world.secure(strategy) as secure:
         result = start(secure, strategy, before)
         (report,) = secure.reports
@@ -44,14 +51,15 @@ def test_fedavg_gets_the_mean(make_world, parts):
     assert report.exchanges == 6
     metrics = result.train_metrics_clientapp[1]
     assert metrics["survivors"] == parts.N
-    assert 0 < metrics["epsilon"] == report.epsilons.server < world.plan.goal.epsilon
+    assert 0 < metrics["epsilon-spent"] == report.epsilons.server < world.plan.goal.epsilon
+    assert metrics["epsilon"] == world.plan.goal.epsilon
 
 
 STRATEGIES = {
-    "FedAvgM": lambda: FedAvgM(server_momentum=0.9),
-    "FedAdam": lambda: FedAdam(eta=0.1),
-    "FedYogi": lambda: FedYogi(eta=0.1),
-    "FedProx": lambda: FedProx(proximal_mu=0.1),
+    "FedAvgM": lambda: FedAvgM(server_momentum=0.9, fraction_evaluate=0.0),
+    "FedAdam": lambda: FedAdam(eta=0.1, fraction_evaluate=0.0),
+    "FedYogi": lambda: FedYogi(eta=0.1, fraction_evaluate=0.0),
+    "FedProx": lambda: FedProx(proximal_mu=0.1, fraction_evaluate=0.0),
     "FedAvg": lambda: FedAvg(weighted_by_key="weight", fraction_evaluate=0.0),
 }
 
@@ -72,12 +80,26 @@ def test_strategies_run_several_rounds_unchanged(make_world, parts, name):
     assert {report.dimension for report in secure.reports} == {40}
 
 
-def test_federated_evaluation_passes_through(make_world, parts):
-    world = make_world()
+def test_federated_evaluation_passes_through_if_both_sides_allow_it(make_world, parts):
+    world = make_world(allow_evaluation_in_the_clear=True)
     strategy = FedAvg()
-    with world.secure(strategy) as secure:
+    with world.secure(strategy, allow_evaluation_in_the_clear=True) as secure:
         result = start(secure, strategy, parts.model())
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.5)
+
+
+def test_clients_that_do_not_allow_it_evaluate_for_no_server(make_world, parts, caplog):
+    """The server's own permission does not count for them."""
+    world = make_world()
+    strategy = FedAvg()
+    with (
+        caplog.at_level(logging.WARNING, "veilsum"),
+        world.secure(strategy, allow_evaluation_in_the_clear=True) as secure,
+    ):
+        result = start(secure, strategy, parts.model())
+        assert secure.reports[0].survivors == parts.N
+    assert not result.evaluate_metrics_clientapp
+    assert "allow_evaluation_in_the_clear = true" in caplog.text
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -156,7 +178,126 @@ def test_the_first_round_lost_is_an_error_that_says_why(make_world, parts):
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure, pytest.raises(TooFewSurvivorsError) as caught:
         start(secure, strategy, parts.model())
-    assert any("share: no answer" in note for note in caught.value.__notes__)
+    first = range(parts.FIRST_NODE, parts.FIRST_NODE + 3)
+    assert caught.value.lost == dict.fromkeys(first, "share: no answer in 60 s")
+    assert caught.value.away == 0
+    assert str(caught.value).startswith("stage share: 3 clients answered, 4 are needed")
+    named = re.search(r"; nodes ([\d, ]+): share: no answer in 60 s$", str(caught.value))
+    assert named and sorted(map(int, named[1].split(", "))) == list(first)
+
+
+def spoiling(world, parts, changes, step="advertise"):
+    """Changes what nodes answer at a step, each in its own way."""
+    at = []
+
+    def spoil(message):
+        at[:] = [parts.step_of(message)]
+        return message
+
+    def answers(reply):
+        change = changes.get(reply.metadata.src_node_id - parts.FIRST_NODE)
+        return change(reply) if change and at == [step] else reply
+
+    world.grid.spoil, world.grid.answers = spoil, answers
+
+
+def saying(data):
+    def change(reply):
+        reply.content[KEY]["answer"] = data
+        return reply
+
+    return change
+
+
+def of_another_type(reply):
+    reply.content[KEY]["answer"] = 17
+    return reply
+
+
+def without_our_record(reply):
+    del reply.content[KEY]
+    return reply
+
+
+def an_error(reply):
+    metadata = reply.metadata
+    metadata.__dict__["_message_type"] = "train"
+    return Message(Error(8, "exit code\n137"), metadata=metadata)
+
+
+def test_a_stage_that_fails_says_of_every_node_why(make_world, parts):
+    """Silence, a reply of another kind, bytes that are no message, a refusal, Flower's own error:
+    each is told apart, with its node and its stage."""
+    world = make_world(nodes=parts.N - 1, tolerated_dropouts=1)
+    policy = world.home(3) / "policy.toml"
+    policy.write_text(policy.read_text().replace("clip_l2 = 1.0", "clip_l2 = 0.5"))
+    world.grid.drops = lambda node, step: (node, step) == (parts.FIRST_NODE, "advertise")
+    spoiling(world, parts, {1: without_our_record, 2: saying(b"\0nonsense"), 4: an_error})
+    strategy = FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure, pytest.raises(RoundLostError) as caught:
+        start(secure, strategy, parts.model())
+    lost = {node - parts.FIRST_NODE: reason for node, reason in caught.value.lost.items()}
+    malformed = lost.pop(2)
+    assert lost == {
+        0: "advertise: no answer in 60 s",
+        1: "advertise: no answer of ours in its reply: is secure_mod in the app's mods?",
+        3: "advertise: PolicyError",
+        4: "advertise: its app crashed: see its own log (error 8: exit code 137)",
+    }
+    assert malformed.startswith("advertise: its message was refused: the bytes are not a message")
+    assert (caught.value.stage, caught.value.survivors, caught.value.needed) == ("advertise", 0, 5)
+    assert "; 1 of its cohort had no node" in str(caught.value)
+    for node, reason in caught.value.lost.items():
+        assert f"; node {node}: {reason}" in str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert str(again) == str(caught.value) and again.lost == caught.value.lost
+
+
+@pytest.mark.parametrize("step", ["advertise", "share", "input", "confirm", "unmask"])
+def test_who_was_not_understood_is_named_though_the_round_goes_on(make_world, parts, caplog, step):
+    world = make_world()
+    spoiling(world, parts, {0: saying(b"\0nonsense"), 1: of_another_type}, step)
+    strategy = FedAvg(fraction_evaluate=0.0)
+    with caplog.at_level(logging.WARNING, "veilsum"), world.secure(strategy) as secure:
+        start(secure, strategy, parts.model())
+        (report,) = secure.reports
+    assert sorted(report.lost) == [parts.FIRST_NODE, parts.FIRST_NODE + 1]
+    assert report.lost[parts.FIRST_NODE].startswith(f"{step}: its message was refused: the bytes")
+    assert report.lost[parts.FIRST_NODE + 1].startswith(f"{step}: no answer of ours")
+    assert "round 0 went on without some nodes; node" in caplog.text
+    assert all(f"node {node}: {reason}" in caplog.text for node, reason in report.lost.items())
+
+
+@pytest.mark.parametrize("party", range(N))
+def test_a_sum_that_cannot_be_opened_names_a_node(make_world, parts, monkeypatch, party):
+    """Of the client that is blamed, by its number in the cohort; one of the six has no node."""
+    world, blamed = make_world(nodes=parts.N - 1), []
+
+    def run_setup(training, setup, notes):
+        blamed.append(setup.context.cohort[party])
+        raise RemoteProtocolError(party, Reason.WRONG_REBUILT)
+
+    monkeypatch.setattr("protocol.training.PrivateTraining.run_setup", run_setup)
+    strategy = FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure, pytest.raises(RemoteProtocolError) as caught:
+        start(secure, strategy, parts.model())
+    keys = {read_identity(world.home(i) / "identity.key").public: i for i in range(parts.N)}
+    number = keys[blamed[0]]
+    node = parts.FIRST_NODE + number if number < parts.N - 1 else None
+    named, lost = caught.value.__notes__
+    assert named == f"client {party} of the cohort is node {node}"
+    assert lost == "lost before: nobody"
+
+
+def test_many_nodes_are_told_in_few_words():
+    same = dict.fromkeys(range(100, 112), "share: no answer in 60 s")
+    assert told(same) == "; nodes 100, 101, 102, 103, 104 and 7 more: share: no answer in 60 s"
+    assert told({7: "left"}) == "; node 7: left" and told({}) == ""
+    different = {node: f"reason {node}" for node in range(20)}
+    words = told(different)
+    assert words.count("; node ") == MOST_REASONS and words.endswith(
+        "; and 12 more, for other reasons"
+    )
 
 
 def test_rounds_lost_in_a_row_end_the_run(make_world, parts):
@@ -261,7 +402,7 @@ def test_a_model_needs_a_name_for_each_array_and_nothing_else(parts):
     before = parts.model()
     layout = Layout.of(before)
     update = layout.difference(parts.shifted(before, 0.5), before)
-    assert update.dtype == np.float32 and update.shape == (40,)
+    assert update.dtype == np.float64 and update.shape == (40,)
     np.testing.assert_allclose(update, 0.5, atol=1e-6)
     after = layout.moved(before, update)
     np.testing.assert_allclose(parts.flat(after), parts.flat(before) + 0.5, atol=1e-6)

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
+import sys
+import tomllib
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.common.config import flatten_dict, parse_config_args
 from flwr.serverapp.strategy import FedAvg
 
-from protocol.adapters.flower import SecureGrid
-from protocol.adapters.flower.digest import input_digest
-from protocol.adapters.flower.folders import new_client, policy_text, rules_of
-from protocol.adapters.flower.home import ClientRules, home_of, read_identity, read_registry
+from protocol.adapters.flower import SecureGrid, SettingsError, StrategyError
+from protocol.adapters.flower.digest import in_order, input_digest
+from protocol.adapters.flower.folders import (
+    new_client,
+    policy_text,
+    rules_of,
+    write_registry,
+)
+from protocol.adapters.flower.home import (
+    SIMULATION_ENGINE,
+    SIMULATION_VARIABLE,
+    ClientRules,
+    home_of,
+    may_be_simulated,
+    read_identity,
+    read_registry,
+)
 from protocol.adapters.flower.provision import main
+from protocol.adapters.flower.remedy import EXAMPLE, mended
 from protocol.adapters.flower.settings import read_settings, values_of
 from protocol.config import load
 from protocol.errors import ConfigurationError
@@ -26,6 +44,7 @@ from sketch.controllers import AdaptNorm, FixedRate
 
 GOOD = {
     "rounds": 5,
+    "simulation-dir": "/srv/simulated",
     "privacy": {"epsilon": 8, "delta": 1e-5, "clip-l2": 1.0},
     "cohort": {"size": 10, "tolerated-dropouts": 2, "tolerated-colluders": 1},
 }
@@ -41,6 +60,11 @@ def config(**changes):
         else:
             flat[name] = value
     return flat
+
+
+def pasted(error):
+    """What a run's configuration is once somebody has copied the table of an error."""
+    return flatten_dict(tomllib.loads(error.table)["tool"]["flwr"]["app"]["config"])
 
 
 def test_a_good_configuration_becomes_a_plan():
@@ -61,33 +85,152 @@ def test_a_good_configuration_becomes_a_plan():
         ({"rounds": None}, "veilsum.rounds", "missing"),
         ({"rounds": "5"}, "veilsum.rounds", "value '5'"),
         ({"privacy__epsilon": -1.0}, "veilsum.privacy.epsilon", "greater than 0"),
-        ({"privacy__epsilom": 1.0}, "veilsum.privacy.epsilom", "clip_l2, delta, epsilon"),
+        ({"privacy__epsilom": 1.0}, "veilsum.privacy.epsilom", "clip-l2, delta, epsilon"),
         ({"spice": 1.0}, "veilsum.spice", "unknown key"),
         ({"cohort__mode": "trusting"}, "veilsum.cohort.mode", "'active' or 'semi_honest'"),
-        ({"privacy": 3}, "veilsum.privacy", "a value"),
         ({"sketch__controller": "genius"}, "veilsum.sketch.controller", "adapt_norm"),
-        ({"stage-seconds": 0.0}, "veilsum.stage_seconds", "greater than 0"),
+        ({"lifetime-seconds": 700_000}, "veilsum.lifetime-seconds", "less than or equal to 604800"),
+        ({"lifetime-seconds": -1}, "veilsum.lifetime-seconds", "greater than or equal to 0"),
+        ({"cohort__security-bits": 0}, "veilsum.cohort.security-bits", "greater than or equal"),
+        ({"stage-seconds": 0.0}, "veilsum.stage-seconds", "greater than 0"),
+        ({"cohort__tolerated-dropouts": 9}, "veilsum.cohort.tolerated-dropouts", "at most"),
+        (
+            {
+                "sketch__controller": "adapt_progress",
+                "sketch__gamma-low": 2.0,
+                "sketch__gamma-high": 1.0,
+            },
+            "veilsum.sketch",
+            "gamma_high must be",
+        ),
+        ({"privacy__noise-multiplier": 1.0}, "veilsum.privacy", "exactly one of epsilon and"),
+        ({"privacy__epsilon": None}, "veilsum.privacy", "exactly one of epsilon and"),
+        ({"simulation-dir": "here"}, "veilsum.simulation-dir", "absolute"),
+        ({"simulation-dir": None}, "veilsum.simulation-dir", "in a simulation, an absolute path"),
+        ({"simulation-dir": 7}, "veilsum.simulation-dir", "string"),
+        ({"simulation-dir": "", "ledger": "/l"}, "veilsum.registry", "simulation-dir in its place"),
+        ({"simulation-dir": "", "ledger": "/l", "registry": "r"}, "veilsum.registry", "absolute"),
+        ({"simulated-clients": 9}, "veilsum.simulated-clients", "as many as num-supernodes"),
+        (
+            {
+                "simulation-dir": "",
+                "ledger": "/l",
+                "registry": "/r",
+                "simulated-clients": 10,
+            },
+            "veilsum.simulated-clients",
+            "left out",
+        ),
     ],
 )
-def test_a_bad_key_is_named_with_what_is_valid(changes, key, text):
-    with pytest.raises(ConfigurationError) as caught:
+def test_a_bad_key_is_named_with_what_is_valid_and_a_table_that_is(changes, key, text):
+    with pytest.raises(SettingsError) as caught:
         read_settings(config(**changes))
     assert str(caught.value).startswith(key) and text in str(caught.value)
+    assert len(caught.value.problems) == 1
+    settings = read_settings(pasted(caught.value))
+    # What was not wrong is kept.
+    if not key.startswith("veilsum.privacy"):
+        assert settings.privacy == read_settings(config()).privacy
+
+
+def test_a_table_that_is_a_value_is_named():
+    with pytest.raises(ConfigurationError, match=r"veilsum\.privacy\.\S+: privacy is a value"):
+        read_settings(config(privacy=3))
+    flat = {key: value for key, value in config().items() if "privacy" not in key}
+    with pytest.raises(SettingsError, match=r"veilsum\.privacy: value 3") as caught:
+        read_settings({**flat, "veilsum.privacy": 3})
+    read_settings(pasted(caught.value))
+
+
+def test_everything_wrong_is_said_at_once():
+    changes = {
+        "rounds": 0,
+        "simulation-dir": None,
+        "privacy__delta": None,
+        "privacy__clip-l2": -1.0,
+        "cohort__tolerated-dropouts": 9,
+        "cohort__cohort": 5,
+        "sketch__controller": "fixed",
+        "sketch__gamma": 1.0,
+        "other-messages": "pass",
+    }
+    with pytest.raises(SettingsError) as caught:
+        read_settings(config(**changes))
+    assert [problem.key for problem in caught.value.problems] == [
+        "veilsum.rounds",
+        "veilsum.privacy.delta",
+        "veilsum.privacy.clip-l2",
+        "veilsum.cohort.cohort",
+        "veilsum.sketch.gamma",
+        "veilsum.other-messages",
+        "veilsum.simulation-dir",
+    ]
+    assert all(str(problem) in str(caught.value) for problem in caught.value.problems)
+    mended = read_settings(pasted(caught.value))
+    # 9 of 10 are too many to lose, and that is mended too, though a wrong table hid it.
+    assert mended.cohort.size == 10 and mended.plan().tolerated_dropouts < 9
+    assert mended.cohort.tolerated_colluders == GOOD["cohort"]["tolerated-colluders"]
+
+
+def test_figures_of_different_tables_that_do_not_fit_are_named_together(tmp_path):
+    changes = {"cohort__tolerated-dropouts": 9, "ledger": "books.jsonl", "simulated-clients": 2}
+    with pytest.raises(SettingsError) as caught:
+        read_settings(config(**changes))
+    assert [problem.key for problem in caught.value.problems] == [
+        "veilsum.cohort.tolerated-dropouts",
+        "veilsum.ledger",
+        "veilsum.simulated-clients",
+    ]
+
+
+def test_the_table_marks_what_is_not_the_user_s_own():
+    with pytest.raises(SettingsError) as caught:
+        read_settings(config(privacy__delta=None, **{"stage-seconds": 7.5}))
+    lines = caught.value.table.splitlines()
+    assert "epsilon = 8" in lines and "stage-seconds = 7.5" in lines
+    assert [line for line in lines if "example" in line] == [
+        f"delta = {EXAMPLE['privacy']['delta']}  # an example: choose your own"
+    ]
+
+
+def test_any_text_survives_the_table():
+    odd = '/srv/"odd"\\päth\t🌼'
+    with pytest.raises(SettingsError) as caught:
+        read_settings(config(rounds=None, **{"simulation-dir": odd}))
+    assert read_settings(pasted(caught.value)).simulation_dir == odd
+
+
+def test_if_nothing_can_be_kept_the_table_is_the_example():
+    """A check that nothing but the example satisfies."""
+    example = mended({}, lambda values: [])
+    refuse = ConfigurationError("cohort.clip_l2", "wrong", "right")
+    found = mended({"rounds": 7}, lambda values: [] if values == example else [refuse])
+    assert found == example
 
 
 def test_no_settings_at_all_say_where_they_go():
-    with pytest.raises(ConfigurationError, match=r"tool\.flwr\.app\.config\.veilsum"):
+    with pytest.raises(SettingsError, match=r"tool\.flwr\.app\.config\.veilsum") as caught:
         read_settings({"lr": 0.1})
+    assert len(caught.value.problems) == 1
+    assert read_settings(pasted(caught.value)).plan().cohort == EXAMPLE["cohort"]["size"]
 
 
-def test_figures_that_do_not_fit_together_are_named():
-    settings = read_settings(config(**{"cohort__tolerated-dropouts": 9}))
-    with pytest.raises(ConfigurationError, match=r"veilsum\.cohort\.tolerated_dropouts"):
-        settings.plan()
-    gammas = {"sketch__gamma-low": 2.0, "sketch__gamma-high": 1.0}
-    settings = read_settings(config(sketch__controller="adapt_progress", **gammas))
-    with pytest.raises(ConfigurationError, match=r"veilsum\.sketch: gamma_high must be"):
-        settings.controller()
+def test_rounds_live_a_day_unless_told_otherwise():
+    assert read_settings(config()).plan().lifetime_seconds == 86_400
+    assert read_settings(config(**{"lifetime-seconds": 0})).plan().lifetime_seconds == 0
+    settings = read_settings(config(**{"lifetime-seconds": 7200, "cohort__security-bits": 88}))
+    assert (settings.plan().lifetime_seconds, settings.plan().ring_bits) == (7200, 88)
+
+
+def test_a_round_lives_as_long_as_its_stages_may_take():
+    waits = {"stage-seconds": 100.0, "training-seconds": 3000.5}
+    assert read_settings(config(**waits, **{"lifetime-seconds": 3501})).plan()
+    with pytest.raises(
+        SettingsError, match=r"veilsum\.lifetime-seconds: .* at least 3501"
+    ) as caught:
+        read_settings(config(**waits, **{"lifetime-seconds": 3500}))
+    assert read_settings(pasted(caught.value)).plan().lifetime_seconds == 86_400
 
 
 def test_an_empty_string_is_a_key_left_out():
@@ -97,19 +240,17 @@ def test_an_empty_string_is_a_key_left_out():
     assert read_settings(flat).ledger is None
 
 
-def test_paths_are_absolute(tmp_path):
-    assert read_settings(config(ledger=str(tmp_path / "l"))).path("ledger") == tmp_path / "l"
-    with pytest.raises(ConfigurationError, match=r"veilsum\.ledger: missing"):
-        read_settings(config()).path("ledger")
-    with pytest.raises(ConfigurationError, match=r"veilsum\.ledger: value 'l'"):
-        read_settings(config(ledger="l")).path("ledger")
+def test_paths_begin_at_the_root_or_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read_settings(config(ledger="~/l")).path("ledger") == tmp_path / "l"
 
 
 def context(node_config, run_config=None):
     return Context(7, 1, node_config, RecordDict(), run_config or {})
 
 
-def test_a_home_is_named_by_the_node_or_simulated(tmp_path):
+def test_a_home_is_named_by_the_node_or_simulated(tmp_path, monkeypatch):
+    monkeypatch.setenv(SIMULATION_VARIABLE, "1")
     with pytest.raises(ConfigurationError, match=r"veilsum\.home: missing"):
         home_of(context({}))
     with pytest.raises(ConfigurationError, match=r"veilsum\.home: value 'x'"):
@@ -122,6 +263,40 @@ def test_a_home_is_named_by_the_node_or_simulated(tmp_path):
     assert home.folder == tmp_path / "7" / "client-003"
 
 
+class Ray:
+    """Ray in a process that is, or is not, one of its workers."""
+
+    def __init__(self, initialized, actor):
+        self.is_initialized = lambda: initialized
+        self.get_runtime_context = lambda: SimpleNamespace(get_actor_id=lambda: actor)
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "true"])
+@pytest.mark.parametrize("ray", [None, Ray(False, None), Ray(True, None)])
+def test_no_run_names_the_folder_of_a_node_that_is_not_simulated(tmp_path, monkeypatch, value, ray):
+    """A server could name a folder that it knows to be there, of a client with a lax policy."""
+    (tmp_path / "7" / "client-003").mkdir(parents=True)
+    named = context({"partition-id": 3}, {"veilsum.simulation-dir": str(tmp_path)})
+    monkeypatch.setitem(sys.modules, SIMULATION_ENGINE, SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv(SIMULATION_VARIABLE, raising=False)
+    if value is not None:
+        monkeypatch.setenv(SIMULATION_VARIABLE, value)
+    with pytest.raises(ConfigurationError, match=r"veilsum\.home: missing.*VEILSUM_SIMULATION=1"):
+        home_of(named)
+    monkeypatch.setenv(SIMULATION_VARIABLE, "1")
+    assert home_of(named).folder == tmp_path / "7" / "client-003"
+
+
+def test_an_actor_of_flower_s_own_engine_is_simulated(monkeypatch):
+    monkeypatch.delenv(SIMULATION_VARIABLE, raising=False)
+    monkeypatch.setitem(sys.modules, "ray", Ray(True, "5f1c"))
+    monkeypatch.delitem(sys.modules, SIMULATION_ENGINE, raising=False)
+    assert not may_be_simulated()
+    monkeypatch.setitem(sys.modules, SIMULATION_ENGINE, SimpleNamespace())
+    assert may_be_simulated()
+
+
 def test_the_node_config_of_the_command_line_is_read(tmp_path):
     line = f'partition-id=0 num-partitions=4 veilsum.home="{tmp_path}"'
     assert home_of(context(parse_config_args([line]))).folder == tmp_path
@@ -130,26 +305,76 @@ def test_the_node_config_of_the_command_line_is_read(tmp_path):
 def test_a_server_set_up_from_its_context_writes_a_simulation_s_folders(make_world, tmp_path):
     world = make_world()
     run_config = config(**{"simulation-dir": str(tmp_path / "sim"), "cohort__size": 6})
-    with SecureGrid.from_context(world.grid, context({}, run_config), FedAvg()) as secure:
+    with SecureGrid.from_context(world.grid, context({}, run_config), strategy()) as secure:
         assert secure.run.run_id == 77
     homes = sorted((tmp_path / "sim" / "7").glob("client-*"))
     assert len(homes) == 6
     for home in homes:
         rules = load(home / "policy.toml", ClientRules)
-        assert rules == rules_of(read_settings(run_config).plan())
+        assert rules == rules_of(read_settings(run_config).plan(), name_refused_clauses=True)
         assert stat.S_IMODE((home / "identity.key").stat().st_mode) == 0o600
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
     registry = read_registry(tmp_path / "sim" / "7" / "registry.txt")
     assert registry == {read_identity(home / "identity.key").public for home in homes}
 
 
-def test_a_deployed_server_needs_a_ledger_and_a_registry(make_world, tmp_path):
+def strategy():
+    return FedAvg(fraction_evaluate=0.0)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_simulation_s_clients_allow_what_its_settings_do(make_world, tmp_path, allowed):
     world = make_world()
-    with pytest.raises(ConfigurationError, match=r"veilsum\.ledger: missing"):
-        SecureGrid.from_context(world.grid, context({}, config()), FedAvg())
+    changes = {"simulation-dir": str(tmp_path / "sim")}
+    if allowed:
+        changes["allow-evaluation-in-the-clear"] = True
+    run_config = config(**changes)
+    with contextlib.ExitStack() as stack:
+        if not allowed:
+            stack.enter_context(pytest.raises(StrategyError, match="fraction_evaluate"))
+        made = SecureGrid.from_context(world.grid, context({}, run_config), FedAvg())
+        stack.enter_context(made)
+    homes = sorted((tmp_path / "sim").glob("7/client-*"))
+    # Nothing is made for a run that does not begin.
+    assert len(homes) == (10 if allowed else 0)
+    for home in homes:
+        rules = load(home / "policy.toml", ClientRules)
+        assert rules.allow_evaluation_in_the_clear and not rules.allow_queries_in_the_clear
+
+
+def deployed(tmp_path, **changes):
     paths = {"ledger": str(tmp_path / "l.jsonl"), "registry": str(tmp_path / "r.txt")}
-    with pytest.raises(ConfigurationError, match=r"r\.txt: No such file"):
-        SecureGrid.from_context(world.grid, context({}, config(**paths)), FedAvg())
+    return config(**{"simulation-dir": None, **paths, **changes})
+
+
+def test_a_deployed_server_names_everything_wrong_with_its_files(make_world, tmp_path):
+    world = make_world()
+    run_config = deployed(tmp_path, ledger=str(tmp_path / "none" / "l.jsonl"))
+    with pytest.raises(SettingsError) as caught:
+        SecureGrid.from_context(world.grid, context({}, run_config), strategy())
+    ledger, registry = caught.value.problems
+    assert "no folder" in str(ledger) and "r.txt: No such file" in str(registry)
+    # The settings themselves are as they should be.
+    assert not caught.value.table and "This would do" not in str(caught.value)
+
+
+def test_a_deployed_server_counts_its_registry(make_world, tmp_path):
+    world = make_world()
+    write_registry(tmp_path / "r.txt", world.registry)
+    run_config = deployed(tmp_path)
+    with pytest.raises(SettingsError, match=r"6 identities; valid: at least cohort.size = 10"):
+        SecureGrid.from_context(world.grid, context({}, run_config), strategy())
+    run_config = deployed(tmp_path, cohort__size=6)
+    with SecureGrid.from_context(world.grid, context({}, run_config), strategy()):
+        assert (tmp_path / "l.jsonl").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(make_world, tmp_path):
+    world = make_world()
+    (tmp_path / "file").write_text("")
+    run_config = config(**{"simulation-dir": str(tmp_path / "file")})
+    with pytest.raises(SettingsError, match=r"veilsum\.simulation-dir: .*file.*Not a directory"):
+        SecureGrid.from_context(world.grid, context({}, run_config), strategy())
 
 
 def provision(out, **changes):
@@ -173,7 +398,7 @@ def test_the_command_makes_a_network(tmp_path, capsys):
     rules = load(tmp_path / "client-002" / "policy.toml", ClientRules)
     policy = rules.policy()
     assert (rules.epsilon, rules.delta, policy.largest_clip_l2) == (8.0, 1e-6, 0.5)
-    assert policy.minimum_survivors == 2 and policy.minimum_colluders == 1
+    assert policy.minimum_survivors == 2 and policy.registry_colluders == 1
     assert policy.goal.rounds == 5 and not policy.allow_semi_honest
     # Nobody's key is ever written over.
     assert main(provision(tmp_path)) == 1
@@ -202,9 +427,12 @@ def test_rules_survive_being_written(tmp_path):
         clip_l2=2.5,
         minimum_survivors=4,
         tolerated_colluders=0,
+        security_bits=88,
+        lifetime_seconds=7200,
         dimension=650,
         allow_semi_honest=True,
-        other_messages="refuse",
+        allow_evaluation_in_the_clear=True,
+        name_refused_clauses=True,
     )
     (tmp_path / "policy.toml").write_text(policy_text(rules))
     assert load(tmp_path / "policy.toml", ClientRules) == rules
@@ -231,6 +459,42 @@ def test_every_value_and_its_type_is_in_the_digest(changes):
     one = input_digest(records(), "train", "", {})
     assert one == input_digest(records(), "train", "", {})
     assert one != input_digest(records(**changes), "train", "", {})
+
+
+def test_the_order_of_everything_is_in_the_digest():
+    """Training may read records, keys and arrays by position."""
+    zeros, ones = Array(np.zeros(3)), Array(np.ones(3))
+    orders = [
+        {"m": ArrayRecord({"a": zeros, "b": ones}), "c": ConfigRecord({"x": 1, "y": 2})},
+        {"m": ArrayRecord({"b": ones, "a": zeros}), "c": ConfigRecord({"x": 1, "y": 2})},
+        {"m": ArrayRecord({"a": ones, "b": zeros}), "c": ConfigRecord({"x": 1, "y": 2})},
+        {"m": ArrayRecord({"a": zeros, "b": ones}), "c": ConfigRecord({"y": 2, "x": 1})},
+        {"c": ConfigRecord({"x": 1, "y": 2}), "m": ArrayRecord({"a": zeros, "b": ones})},
+    ]
+    digests = {input_digest(RecordDict(each), "train", "", {}) for each in orders}
+    assert len(digests) == len(orders)
+    # Of a run's configuration Flower keeps no order, so training is not shown one.
+    one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    assert len({input_digest(records(), "train", "", each) for each in (one, other)}) == 1
+    assert list(in_order(one)) == list(in_order(other))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((1,), np.float32),
+        np.zeros((1, 1), np.float32),
+        np.zeros((), np.float64),
+        np.zeros((), np.int32),
+        np.array(-0.0, np.float32),
+    ],
+)
+def test_an_array_of_another_form_has_another_digest(array):
+    def digest(value):
+        content = RecordDict({"m": ArrayRecord({"a": Array(value)})})
+        return input_digest(content, "train", "", {})
+
+    assert digest(array) != digest(np.zeros((), np.float32))
 
 
 def test_everything_around_the_records_is_in_the_digest():

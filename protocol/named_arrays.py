@@ -1,0 +1,108 @@
+"""Models as named arrays: what a round hashes of them, and how an update is taken from them.
+
+Frameworks hand a model to training as arrays by name, and in an order. A training function may go
+by either, and many read arrays by position. So the order is hashed as it came: were names sorted
+first, two arrays of one shape could change places for one client, which would train another model
+under the digest of all others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secagg import ParameterError
+from secagg.tags import encode_parts
+
+TRAINED, KEPT = "f", "iub"
+"""Kinds of arrays, as NumPy names them: floats are averaged; integers and truth values, such as a
+count of batches, stay as the server has them."""
+
+_LABEL = b"veilsum/model/1"
+
+Pairs = Callable[[], Iterable[tuple[NDArray[Any], NDArray[Any]]]]
+"""Gives, each time it is called, arrays after and before training, in one and the same order."""
+
+
+def model_digest(arrays: Mapping[str, NDArray[Any]], *about: bytes) -> bytes:
+    """SHA-256 of a model as training sees it: order, names, types, shapes and values of its arrays.
+
+    The layout in memory is not in it: `canonical` gives training arrays of one and the same layout.
+
+    Args:
+        arrays: of numbers or truth values, in the order in which training gets them.
+        about: whatever else training is given.
+
+    Raises:
+        ParameterError: something is no array, or of another type.
+    """
+    hasher = hashlib.sha256(encode_parts(_LABEL, *about, len(arrays).to_bytes(8, "little")))
+    for name, array in arrays.items():
+        require_numbers(name, array)
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        add_array(hasher, name, f"{little.dtype.str} {array.shape}", little.tobytes())
+    return hasher.digest()
+
+
+def add_array(hasher: Any, name: str, form: str, data: bytes) -> None:
+    """Feed one array to a hash, so that no two sequences of arrays give the same bytes.
+
+    Args:
+        hasher: with a method `update`.
+        name: of the array.
+        form: type and shape; () is not (1,).
+        data: the values.
+    """
+    size = len(data).to_bytes(8, "little")
+    hasher.update(encode_parts(b"array", name.encode(), form.encode(), size))
+    hasher.update(data)
+
+
+def require_numbers(name: str, array: object) -> None:
+    """Raise unless something is an array of numbers or truth values.
+
+    Raises:
+        ParameterError: names the array and its type.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in TRAINED + KEPT:
+        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        valid = "NumPy arrays of floats, integers or truth values"
+        raise ParameterError(f"model array {name!r}", kind, valid)
+
+
+def canonical(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Copies in C order and native byte order: training sees nothing that is not in the digest."""
+    return {
+        name: np.array(array, array.dtype.newbyteorder("="), order="C")
+        for name, array in arrays.items()
+    }
+
+
+def difference(pairs: Pairs, dimension: int) -> NDArray[np.float64]:
+    """float64[d], what training changed, end to end; finite wherever weights are.
+
+    Finite weights of float32 may differ by more than the largest float32, and a client that left
+    for it would tell the server so. Where even float64 overflows, all is halved: the difference is
+    then above 1e307, so far beyond any clip bound that half of it is clipped to the same vector.
+
+    Args:
+        pairs: of arrays of equal shapes.
+        dimension: d, numbers in all of them together.
+    """
+    update = np.empty(dimension)
+    # Whatever the caller's process has set NumPy to raise: values must not decide who leaves.
+    with np.errstate(all="ignore"):
+        for share in (1.0, 0.5):
+            start = 0
+            for after, before in pairs():
+                part = update[start : start + before.size].reshape(before.shape)
+                np.multiply(after, share, out=part, dtype=np.float64, casting="same_kind")
+                part -= np.multiply(before, share, dtype=np.float64, casting="same_kind")
+                start += before.size
+            if np.isfinite(update).all():
+                break
+    return update

@@ -1,0 +1,243 @@
+"""A30: old copies of what a client keeps on its disk, and what is missing from it.
+
+A backup of a stored round is opened after the identity has leaked. And a client's history is found
+with its charges deleted, cut or put back to an earlier copy, or its marks.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dp import LedgerError
+from protocol import PolicyError, PrivacyGoal, StoredHistory
+from protocol.history import epsilon_of_rounds
+from secagg import FieldVector
+from secagg.field import unpack
+from secagg.messages import MaskedInput
+from secagg.storage import (
+    STATE_KEY_BYTES,
+    StateKeys,
+    StoredStateError,
+    TokenFolder,
+    resume,
+    suspend,
+)
+from simulations.audits.base import identities_of
+from simulations.threats.adversary import Adversary
+from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
+from simulations.threats.contexts import Integers, identity_of, random_inputs
+from simulations.threats.games import Setting
+from simulations.threats.rounds.announced import COHORT, announced_round
+from simulations.threats.victims import Victims
+
+COINS: Final = 4000
+DELTA: Final = 1e-6
+
+# -- stored rounds ----------------------------------------------------------------------------
+
+
+class MarkedKeys(TokenFolder):
+    """The victim's store: it remembers what was resumed, and destroys nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._resumed: set[bytes] = set()
+
+    def consume(self, token: bytes) -> bool:
+        """Mark the token."""
+        known = token in self._resumed
+        self._resumed.add(token)
+        return not known
+
+
+class GuessedKeys:
+    """The adversary's: a key for every state, in case that the identity alone decides."""
+
+    def keep(self, token: bytes, key: bytes) -> None:
+        """It stores nothing."""
+
+    def key(self, token: bytes) -> bytes | None:
+        """Any key will do."""
+        return bytes(STATE_KEY_BYTES)
+
+    def consume(self, token: bytes) -> bool:
+        """As often as it likes."""
+        return True
+
+
+class RestartedVictims(Victims):
+    """Clients that are stored before they mask their input, and restarted from what was stored.
+
+    Attributes:
+        copies: a backup of what each stored.
+    """
+
+    def store_in(self, keys: TokenFolder) -> None:
+        """Where they keep the keys of what they store."""
+        self._keys = keys
+        self.copies: dict[int, bytes] = {}
+
+    def upload(self, u: int) -> MaskedInput | None:
+        """The upload of the restarted client."""
+        stored = self.copies[u] = suspend(self._sessions[u], self._keys)
+        self._sessions[u] = resume(stored, self.context, u, identity_of(u), self._keys)
+        return super().upload(u)
+
+
+def _opened_by_backup(
+    victims: RestartedVictims, upload: MaskedInput, u: int, left: Path
+) -> Integers | None:
+    """What client u put in, by its backup, its identity, and the keys that are left on its disk."""
+    context = victims.context
+    seized: tuple[StateKeys, ...] = (TokenFolder(left), GuessedKeys())
+    for keys in seized:
+        try:
+            session = resume(victims.copies[u], context, u, identity_of(u), keys)
+        except StoredStateError:
+            continue
+        nothing = FieldVector(context.field, np.zeros(context.length, context.field.dtype))
+        masks = session.submit(nothing)
+        if isinstance(masks, MaskedInput):
+            sent, mask = (
+                unpack(message.vector, context.length, context.field).elements.astype(object)
+                for message in (upload, masks)
+            )
+            return np.array((sent - mask) % context.field.modulus, context.field.dtype)
+    return None
+
+
+def _uploads_opened(kept: type[TokenFolder], rounds: int, seed: int) -> tuple[int, int]:
+    """Recorded uploads that were opened after all, and those that were tried."""
+    opened = tried = 0
+    for number in range(rounds):
+        rng = np.random.default_rng([seed, number])
+        context = Setting().context(number)
+        inputs = random_inputs(rng, context)
+        victims = RestartedVictims(context, inputs, [], rng.bytes(8))
+        with tempfile.TemporaryDirectory() as folder:
+            victims.store_in(kept(Path(folder)))
+            server = Adversary(victims, rng)
+            server.run()
+            for u, upload in server.uploads.items():
+                found = _opened_by_backup(victims, upload, u, Path(folder))
+                opened += found is not None and np.array_equal(found, inputs[u])
+                tried += 1
+    return opened, tried
+
+
+# -- histories --------------------------------------------------------------------------------
+
+
+class UnheldHistory(StoredHistory):
+    """Takes marks and charges as they are."""
+
+    def _check_marks(self) -> None:
+        return
+
+
+def _cut(folder: Path, before: Path) -> None:
+    lines = (folder / "charges.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "charges.jsonl").write_bytes(b"".join(lines[:-1]))
+
+
+def _delete_charges(folder: Path, before: Path) -> None:
+    (folder / "charges.jsonl").unlink()
+
+
+def _old_charges(folder: Path, before: Path) -> None:
+    shutil.copy(before / "charges.jsonl", folder / "charges.jsonl")
+
+
+def _delete_marks(folder: Path, before: Path) -> None:
+    shutil.rmtree(folder / "answered")
+
+
+def _old_marks(folder: Path, before: Path) -> None:
+    shutil.rmtree(folder / "answered")
+    shutil.copytree(before / "answered", folder / "answered")
+
+
+CHANGES: Final[dict[str, Callable[[Path, Path], None]]] = {
+    "charges cut": _cut,
+    "charges deleted": _delete_charges,
+    "charges rolled back": _old_charges,
+    "marks deleted": _delete_marks,
+    "marks rolled back": _old_marks,
+}
+
+
+def _overrun(kept: type[StoredHistory], change: Callable[[Path, Path], None], seed: int) -> str:
+    """What becomes of a third round under a goal for two, and of the second one once more.
+
+    Returns:
+        The refusals, or an empty string if either was answered and charged.
+    """
+    identities = identities_of(seed, COHORT)
+    first, second, third = (
+        announced_round(identities, bytes(32), COINS, seed, number) for number in range(3)
+    )
+    two = epsilon_of_rounds(first, PrivacyGoal(1.0, DELTA, 2))
+    told = []
+    # Without a goal, only marks keep a round from being answered again.
+    for goal, again in ((PrivacyGoal(two, DELTA, 2), third), (None, second)):
+        with tempfile.TemporaryDirectory() as name:
+            folder, before = Path(name) / "history", Path(name) / "before"
+            kept(folder, goal).close()
+            shutil.copytree(folder, before)
+            with kept(folder, goal) as history:
+                for setup in (first, second):
+                    history.answer(setup)
+                    history.charge(setup)
+            change(folder, before)
+            try:
+                with kept(folder, goal) as history:
+                    history.answer(again)
+                    history.charge(again)
+                    return ""
+            except (LedgerError, PolicyError) as error:
+                told.append(refusal(error))
+    return ", ".join(dict.fromkeys(told))
+
+
+def old_copies(effort: Effort, seed: int) -> Findings:
+    """A30: see the module."""
+    rounds = effort.choose(4, 40)
+    opened, tried = _uploads_opened(TokenFolder, rounds, seed)
+    weak_opened, weak_tried = _uploads_opened(MarkedKeys, rounds, seed)
+    answers = {name: _overrun(StoredHistory, change, seed) for name, change in CHANGES.items()}
+    weak = {name: _overrun(UnheldHistory, change, seed) for name, change in CHANGES.items()}
+    overruns = sum(not told for told in answers.values())
+    return Findings(
+        {
+            **rate(opened + overruns, tried + len(CHANGES)),
+            "uploads_opened": opened,
+            "uploads_recorded": tried,
+            "refused_with": "; ".join(f"{name}: {told}" for name, told in answers.items()),
+            "histories_let_through": overruns,
+        },
+        {
+            "succeeded": weak_opened == weak_tried and not any(weak.values()),
+            "uploads_opened": weak_opened,
+            "uploads_recorded": weak_tried,
+            "histories_let_through": sum(not told for told in weak.values()),
+        },
+    )
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A30",
+        title="Old copies of a client's files open no upload and undo no count",
+        stopped_by=(
+            "a random key for each stored state that is destroyed when it is resumed; marks and "
+            "charges of a history that are held against each other"
+        ),
+        run=old_copies,
+    ),
+)

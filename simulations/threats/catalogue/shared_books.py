@@ -1,0 +1,323 @@
+"""A28: two rounds at once on one ledger, one history, and one session told two stories.
+
+Threads meet at the worst moment: every racer waits for the other where a check has passed and
+nothing is written yet. Who has to wait for the other before it comes there does not meet it, and
+goes on alone after a moment.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+from typing import Any, Final
+
+import numpy as np
+
+from dp import Event, Ledger, LedgerError
+from protocol import ClientHistory, PrivacyGoal, RoundSetup
+from protocol.conduct import PEER_ERRORS
+from protocol.history import epsilon_of_rounds
+from protocol.records import Records
+from protocol.setup import RoundEvents
+from secagg import ClientSession, SessionContext
+from secagg.client_states import Fresh, State
+from secagg.keys import Identity
+from secagg.messages import Confirmation, SurvivorSet, encode_set
+from secagg.shamir import Rand
+from simulations.audits.base import identities_of
+from simulations.threats.adversary import Adversary
+from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
+from simulations.threats.contexts import random_inputs
+from simulations.threats.games import Setting
+from simulations.threats.rounds.announced import COHORT, announced_round
+from simulations.threats.victims import SessionMaker, Victims
+
+RACERS: Final = 2
+SOON: Final = 0.25
+"""Seconds that a racer waits for one that should not come."""
+SURELY: Final = 300.0
+"""Seconds that it waits for one that will come: a busy machine must not decide a race."""
+COINS: Final = 4000
+DELTA: Final = 1e-6
+
+
+class Meeting:
+    """Where racers wait for one another.
+
+    Args:
+        patience_seconds: after which a racer goes on alone, and all that come later do.
+    """
+
+    def __init__(self, patience_seconds: float) -> None:
+        self._barrier = Barrier(RACERS)
+        self._patience_seconds = patience_seconds
+
+    def wait(self) -> None:
+        """Until the other is here as well."""
+        try:
+            self._barrier.wait(self._patience_seconds)
+        except BrokenBarrierError:
+            return
+
+
+def race(work: Callable[[int], object]) -> list[object]:
+    """What two threads come to: a result, or the typed error."""
+
+    def one(number: int) -> object:
+        try:
+            return work(number)
+        except PEER_ERRORS as error:
+            return error
+
+    with ThreadPoolExecutor(RACERS) as pool:
+        return list(pool.map(one, range(RACERS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """What came of a race.
+
+    Attributes:
+        through: racers that were let through.
+        refused_with: how the others were told.
+        is_readable: whether what was written can be read afterwards.
+    """
+
+    through: int
+    refused_with: str
+    is_readable: bool = True
+
+    @classmethod
+    def of(cls, answers: Sequence[object], is_readable: bool = True) -> Race:
+        """Counted."""
+        errors = [answer for answer in answers if isinstance(answer, Exception)]
+        told = ", ".join(sorted({refusal(error) for error in errors}))
+        return cls(len(answers) - len(errors), told, is_readable)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the one thing that may happen once happened twice, or left a ruin."""
+        return self.through > 1 or not self.is_readable
+
+
+# -- a ledger and its books -------------------------------------------------------------------
+
+
+class SlowLedger(Ledger):
+    """The product's ledger on a disk that takes its time."""
+
+    patience = SOON
+    meeting: Meeting | None = None
+
+    def _write(self, data: bytes) -> None:
+        if self.meeting is not None:
+            self.meeting.wait()
+        super()._write(data)
+
+
+class UnlockedLedger(SlowLedger):
+    """Lets two write at once."""
+
+    patience = SURELY
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        super().__init__(path, descriptor)
+        unlocked: Any = nullcontext()
+        self._one_writer = unlocked
+
+
+class HopefulRecords(Records):
+    """Looks whether the ledger has grown, and then writes."""
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        yield
+
+    def write(
+        self,
+        events: RoundEvents,
+        labels: Sequence[str],
+        metadata: Mapping[str, Any],
+        checked_head: str,
+    ) -> None:
+        """Whatever was written since the budget was checked."""
+        if len(self._ledger.entries()) != self._seen:
+            raise LedgerError("another run has written to the ledger")
+        self._ledger.append(events.server, metadata)
+        self._seen += 1
+        self._accounts.record(labels, events)
+
+
+def race_for_a_ledger(
+    opened: type[SlowLedger], books: type[Records], setups: Sequence[RoundSetup], goal: PrivacyGoal
+) -> Race:
+    """Two rounds are checked against a goal for one, and then charged at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.jsonl"
+        with opened.open(path) as ledger:
+            records = books(ledger, goal)
+            ledger.meeting = Meeting(opened.patience)
+            checked = Barrier(RACERS)
+
+            def one(number: int) -> float:
+                charge = records.prepare(setups[number], number, None)
+                checked.wait(SURELY)
+                charge(range(COHORT))
+                return records.epsilons(0).server
+
+            answers = race(one)
+        try:
+            Ledger.open(path).close()
+        except LedgerError:
+            return Race.of(answers, is_readable=False)
+    return Race.of(answers)
+
+
+# -- a client's history -----------------------------------------------------------------------
+
+
+class SlowHistory(ClientHistory):
+    """The product's history on a host that takes its time."""
+
+    patience = SOON
+
+    def __init__(self, goal: PrivacyGoal) -> None:
+        super().__init__(goal)
+        self.meeting = Meeting(self.patience)
+
+    def _pay(self, event: Event, setup: RoundSetup) -> None:
+        self.meeting.wait()
+
+
+class UnlockedHistory(SlowHistory):
+    """Lets two charge at once."""
+
+    patience = SURELY
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        yield
+
+
+def race_for_a_history(
+    kept: type[SlowHistory], setups: Sequence[RoundSetup], goal: PrivacyGoal
+) -> Race:
+    """Two rounds that were answered are charged at once, and the goal is for one."""
+    history = kept(goal)
+    return Race.of(race(lambda number: history.charge(setups[number])))
+
+
+# -- a session --------------------------------------------------------------------------------
+
+
+class SlowSession(ClientSession):
+    """The product's session in an interpreter that changes threads at the worst moment."""
+
+    patience = SOON
+    meeting: Meeting | None = None
+    _kept: State = Fresh()
+
+    @property
+    def _state(self) -> State:
+        state = self._kept
+        if self.meeting is not None:
+            self.meeting.wait()
+        return state
+
+    @_state.setter
+    def _state(self, state: State) -> None:
+        self._kept = state
+
+
+class UnlockedSession(SlowSession):
+    """Lets two take its state at once."""
+
+    patience = SURELY
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        yield
+
+
+def race_for_a_session(session: type[SlowSession], seed: int) -> Race:
+    """A client whose input is masked is told two survivor sets at once."""
+    rng = np.random.default_rng(seed)
+    context = Setting().context(0)
+    made: dict[int, SlowSession] = {}
+
+    def make(context: SessionContext, u: int, identity: Identity, rand: Rand) -> ClientSession:
+        made[u] = session(context, u, identity, rand)
+        return made[u]
+
+    maker: SessionMaker = make
+    victims = Victims(context, random_inputs(rng, context), [], rng.bytes(8), maker)
+    server = Adversary(victims, rng)
+    server.advertise()
+    server.collect_bundles()
+    server.deliver()
+    everybody, target = server.everybody, server.target
+    stories = [everybody, tuple(u for u in everybody if u != everybody[-1])]
+    made[target].meeting = Meeting(session.patience)
+
+    def tell(number: int) -> object:
+        bitmap = encode_set(stories[number], context.size)
+        answer = made[target].receive(SurvivorSet(server.tag, bitmap))
+        if not isinstance(answer, Confirmation):
+            raise TypeError(f"a survivor set was answered with {type(answer).__name__}")
+        return answer
+
+    return Race.of(race(tell))
+
+
+# -- all three --------------------------------------------------------------------------------
+
+
+def two_rounds(seed: int) -> tuple[list[RoundSetup], PrivacyGoal]:
+    """Two rounds, and a goal that is more than enough for one and not quite for both."""
+    identities = identities_of(seed, COHORT)
+    setups = [announced_round(identities, bytes(32), COINS, seed, number) for number in range(2)]
+    both = epsilon_of_rounds(setups[0], PrivacyGoal(1.0, DELTA, 2))
+    return setups, PrivacyGoal(0.9 * both, DELTA, 2)
+
+
+def shared_books(effort: Effort, seed: int) -> Findings:
+    """A28: see the module."""
+    setups, goal = two_rounds(seed)
+    real = {
+        "ledger": race_for_a_ledger(SlowLedger, Records, setups, goal),
+        "history": race_for_a_history(SlowHistory, setups, goal),
+        "session": race_for_a_session(SlowSession, seed),
+    }
+    twin = {
+        "ledger": race_for_a_ledger(UnlockedLedger, HopefulRecords, setups, goal),
+        "history": race_for_a_history(UnlockedHistory, setups, goal),
+        "session": race_for_a_session(UnlockedSession, seed),
+    }
+    return Findings(
+        {
+            "succeeded": any(found.is_lost or found.through == 0 for found in real.values()),
+            "refused_with": "; ".join(f"{name}: {f.refused_with}" for name, f in real.items()),
+            **{f"{name}_through": found.through for name, found in real.items()},
+            "ledger_opens": real["ledger"].is_readable,
+        },
+        {
+            "succeeded": all(found.is_lost for found in twin.values()),
+            **{f"{name}_through": found.through for name, found in twin.items()},
+            "ledger_opens": twin["ledger"].is_readable,
+        },
+    )
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A28",
+        title="Two rounds at once on one ledger, history or session count and answer as one",
+        stopped_by="a lock around each check and what it allows; a charge names the ledger's head",
+        run=shared_books,
+    ),
+)

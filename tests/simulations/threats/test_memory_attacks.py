@@ -1,0 +1,130 @@
+"""Attacks on what clients and servers remember: what they report, and each defence taken away."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+from dp import Ledger
+from protocol import ClientHistory, RoundClient, StoredHistory
+from protocol.records import Records
+from secagg import ClientSession, storage
+from secagg.storage import TokenFolder
+from simulations.threats.catalogue import goals, old_copies, shared_books
+from simulations.threats.catalogue.base import Effort
+
+SEED = 1
+
+
+class TestUncountedGoal:
+    """A26."""
+
+    def test_every_history_without_the_goal_is_refused(self, quick_check):
+        check = quick_check("A26")
+        told = check.with_defence["refused_with"]
+        assert told.count("ParameterError (history)") == len(goals.UNCOUNTED)
+        assert check.with_defence["updates_when_counted"] == 1
+        assert check.without_defence["updates"] == 5
+
+    def test_a_client_that_does_not_look_is_noticed(self, monkeypatch):
+        make = RoundClient.__init__
+
+        def unlooking(self, identity, registry, policy, history=None, **others):
+            make(self, identity, registry, policy, **others)
+            self._history = history or self._history
+
+        monkeypatch.setattr(RoundClient, "__init__", unlooking)
+        found = goals.uncounted_goal(Effort.QUICK, SEED).real
+        assert found["succeeded"] and found["successes"] == len(goals.UNCOUNTED)
+
+
+@contextmanager
+def unlocked(self):
+    yield
+
+
+class TestSharedBooks:
+    """A28."""
+
+    def test_one_racer_is_told_why(self, quick_check):
+        real, twin = quick_check("A28").with_defence, quick_check("A28").without_defence
+        for name in ("ledger", "history", "session"):
+            assert real[f"{name}_through"] == 1 and twin[f"{name}_through"] == 2
+        for told in ("LedgerError", "PolicyError", "RemoteProtocolError UNEXPECTED_MESSAGE"):
+            assert told in real["refused_with"]
+        assert real["ledger_opens"] and not twin["ledger_opens"]
+
+    @pytest.fixture(autouse=True)
+    def _patient(self, monkeypatch):
+        """Enough for the other thread to come, if nothing keeps it out."""
+        for slow in (
+            shared_books.SlowLedger,
+            shared_books.SlowHistory,
+            shared_books.SlowSession,
+        ):
+            monkeypatch.setattr(slow, "patience", 5.0)
+
+    def test_a_session_without_its_lock(self, monkeypatch):
+        monkeypatch.setattr(ClientSession, "_alone", unlocked)
+        assert shared_books.race_for_a_session(shared_books.SlowSession, SEED).is_lost
+
+    def test_a_history_without_its_lock(self, monkeypatch):
+        monkeypatch.setattr(ClientHistory, "_alone", unlocked)
+        setups, goal = shared_books.two_rounds(SEED)
+        assert shared_books.race_for_a_history(shared_books.SlowHistory, setups, goal).is_lost
+
+    def test_a_charge_that_does_not_say_what_it_was_checked_with(self, monkeypatch):
+        append = Ledger.append
+        monkeypatch.setattr(
+            Ledger, "append", lambda self, event, metadata, head=None: append(self, event, metadata)
+        )
+        monkeypatch.setattr(shared_books.SlowLedger, "patience", shared_books.SOON)
+        setups, goal = shared_books.two_rounds(SEED)
+        found = shared_books.race_for_a_ledger(shared_books.SlowLedger, Records, setups, goal)
+        # One after the other, into a file that is whole: and still beyond the goal.
+        assert found.is_lost and found.is_readable
+
+    def test_a_ledger_and_books_without_locks(self, monkeypatch):
+        make = Ledger.__init__
+
+        def unlocked_ledger(self, path, descriptor):
+            make(self, path, descriptor)
+            self._one_writer = nullcontext()
+
+        monkeypatch.setattr(Ledger, "__init__", unlocked_ledger)
+        monkeypatch.setattr(Records, "_alone", unlocked)
+        setups, goal = shared_books.two_rounds(SEED)
+        found = shared_books.race_for_a_ledger(shared_books.SlowLedger, Records, setups, goal)
+        assert found.is_lost and not found.is_readable
+
+
+class TestOldCopies:
+    """A30."""
+
+    def test_every_change_of_a_history_is_refused(self, quick_check):
+        check = quick_check("A30")
+        told = check.with_defence["refused_with"]
+        assert told.count("LedgerError") == len(old_copies.CHANGES) and "PolicyError" not in told
+        assert check.with_defence["uploads_opened"] == 0
+        assert check.with_defence["uploads_recorded"] > 0
+        assert check.without_defence["histories_let_through"] == len(old_copies.CHANGES)
+
+    def test_a_key_that_follows_from_the_identity(self, monkeypatch):
+        cipher = storage._cipher
+        monkeypatch.setattr(
+            storage, "_cipher", lambda *parts: cipher(*parts[:-1], bytes(storage.STATE_KEY_BYTES))
+        )
+        found = old_copies.old_copies(Effort.QUICK, SEED).real
+        assert found["succeeded"] and found["uploads_opened"] == found["uploads_recorded"]
+
+    def test_keys_that_are_marked_and_not_destroyed(self, monkeypatch):
+        monkeypatch.setattr(TokenFolder, "consume", lambda self, token: True)
+        found = old_copies.old_copies(Effort.QUICK, SEED).real
+        assert found["succeeded"] and found["uploads_opened"] == found["uploads_recorded"]
+
+    def test_marks_and_charges_that_nobody_compares(self, monkeypatch):
+        monkeypatch.setattr(StoredHistory, "_check_marks", lambda self: None)
+        found = old_copies.old_copies(Effort.QUICK, SEED).real
+        assert found["succeeded"]
+        assert found["histories_let_through"] == len(old_copies.CHANGES)
