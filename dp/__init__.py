@@ -15,6 +15,7 @@ from dp.accounting import (
     DominationAccountant,
     EpsilonReport,
     ExactAccountant,
+    FailingGaussian,
     FailureReserve,
     FourEpsilons,
     GaussianReference,
@@ -29,6 +30,7 @@ from dp.accounting import (
     local_epsilons,
     own_noise,
 )
+from dp.adjacency import replace_one
 from dp.budget import Budget, replay
 from dp.calibration import (
     coins_for_epsilon,
@@ -114,6 +116,7 @@ __all__ = [
     "EpsilonReport",
     "Event",
     "ExactAccountant",
+    "FailingGaussian",
     "FailureReserve",
     "FixedSizeSampled",
     "FourEpsilons",
@@ -170,6 +173,7 @@ __all__ = [
     "quantize",
     "quantized_l2_bound",
     "removed_noise",
+    "replace_one",
     "replay",
     "require_finite",
     "residual_offset",

@@ -188,15 +188,50 @@ def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float
         LedgerError: an event is malformed.
         UnsupportedEventError: an event that this route has no theorem for.
     """
+    failure, mu = replayed_gaussian(events, delta)
+    return gaussian_epsilon(mu, delta - failure) if mu > 0.0 else 0.0
+
+
+def replayed_gaussian(events: Iterable[Mapping[str, Any]], delta: float) -> tuple[float, float]:
+    """Return (failure, mu) of the open failure, else Gaussian, that dominates written events.
+
+    Args and Raises: as for ``replayed_epsilon``; delta0 is the best for this delta. ``mu`` is
+    infinite where something was released without noise.
+    """
+    simple = [leaf for event in events for leaf in flattened(event)]
+    failing = sum(leaf["tag"] in _INTEGER_TAGS for leaf in simple)
+    if not failing or any(leaf["tag"] == "non-private" for leaf in simple):
+        return 0.0, composed_mu(simple, delta)
+    top = math.floor(-math.log2(delta / failing)) + 1
+    grid = [2.0**-bits for bits in range(top, top + 14)]
+    best = min(grid, key=lambda each: _composed(simple, each, delta - failing * each))
+    return failing * best, composed_mu(simple, best)
+
+
+def composed_mu(events: Iterable[Mapping[str, Any]], delta0: float) -> float:
+    """Return the mu of written events together, with this delta0 for each of them."""
     simple = [leaf for event in events for leaf in flattened(event)]
     if any(leaf["tag"] == "non-private" for leaf in simple):
         return math.inf
-    if not simple:
-        return 0.0
-    failing = sum(leaf["tag"] in _INTEGER_TAGS for leaf in simple)
-    top = math.floor(-math.log2(delta / max(failing, 1))) + 1
-    grid = [2.0**-bits for bits in range(top, top + 14)]
-    return min(_composed(simple, each, delta - failing * each) for each in grid)
+    return math.sqrt(math.fsum(release_mu(leaf, delta0) ** 2 for leaf in simple))
+
+
+def replaced(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a written event with the sensitivities of replace-one adjacency: twice its own.
+
+    Raises:
+        LedgerError: it is not an event.
+    """
+    twice = [
+        {
+            name: 2 * value
+            if name in ("l2_sensitivity", "linf_sensitivity") and isinstance(value, int | float)
+            else value
+            for name, value in leaf.items()
+        }
+        for leaf in flattened(event)
+    ]
+    return twice[0] if len(twice) == 1 else {"tag": "composition", "parts": twice}
 
 
 def composed_epsilon(
@@ -221,8 +256,83 @@ def _composed(simple: Sequence[Mapping[str, Any]], delta0: float, remaining: flo
     """Add up the mus of all releases and convert once."""
     if not remaining > 0.0:
         return math.inf
-    squares = [release_mu(leaf, delta0) ** 2 for leaf in simple]
-    return gaussian_epsilon(math.sqrt(math.fsum(squares)), remaining)
+    return gaussian_epsilon(composed_mu(simple, delta0), remaining)
+
+
+def composed_moments(
+    events: Iterable[Mapping[str, Any]],
+    delta: float,
+    cut: float,
+    releases: int,
+    aggregation: float = 0.0,
+    *,
+    order: float,
+) -> float:
+    """Return epsilon by truncated moments of one order, fixed beforehand like ``cut``.
+
+    Args:
+        events: as in a ledger.
+        delta: of the whole run, in (0, 1).
+        cut: what the truncation of every release may cost.
+        releases: the most there may be; all of their cuts are spent.
+        aggregation: probability that secure aggregation fails in one of them; spent as well.
+        order: a, above 1.
+    """
+    simple = [leaf for event in events for leaf in flattened(event)]
+    remaining = delta - releases * (cut + aggregation)
+    if len(simple) > releases or any(leaf["tag"] == "non-private" for leaf in simple):
+        return math.inf
+    if not simple:
+        return 0.0
+    tau = math.fsum(release_moment(leaf, cut, order) for leaf in simple)
+    if not (remaining > 0.0 and tau < math.inf):
+        return math.inf
+    return max(0.0, tau + math.log1p(-1.0 / order) - math.log(order * remaining) / (order - 1.0))
+
+
+def release_moment(event: Mapping[str, Any], cut: float, order: float) -> float:
+    """Return tau_a of one written release, by its definition at every shift.
+
+    Raises:
+        LedgerError: a field is missing or has no such value.
+        UnsupportedEventError: the tag has no theorem on this route.
+    """
+    try:
+        return _moment(json.dumps(event, sort_keys=True), cut, order)
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+        raise LedgerError(f"the ledger holds a malformed event: {dict(event)!r}") from error
+
+
+@lru_cache(maxsize=4096)
+def _moment(written: str, cut: float, order: float) -> float:
+    """Return tau_a of the event that ``written`` is the JSON of."""
+    event = _known(written)
+    l2 = float(event["l2_sensitivity"])
+    if event["tag"] == "gaussian":
+        return 0.5 * order * _gaussian_mu(event) ** 2
+    largest = min(int(event["linf_sensitivity"]), int(l2))
+    if largest == 0:
+        return 0.0
+    upper = _tails(event, 2 * largest)
+    if upper is None:
+        return math.inf
+    reach = upper.size // 2 - 1  # upper[i] = P[Z >= i - reach]
+    # Both halves from the smaller tail, which has no cancellation.
+    masses = upper[:-1] - upper[1:]
+    masses[:reach] = masses[:reach:-1]
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(masses)
+    worst = 0.0
+    for k in range(1, largest + 1):
+        # The least z with P[Z > z] <= cut k^2 / D2^2, as an index.
+        small = np.flatnonzero(upper[1:] <= cut * (k / l2) ** 2)
+        last = int(small[0]) if small.size else masses.size
+        if last + k >= masses.size or not np.isfinite(log_mass[last + k]):
+            return math.inf
+        z = np.flatnonzero(masses[: last + 1])
+        moment = special.logsumexp(order * log_mass[z] + (1.0 - order) * log_mass[z + k])
+        worst = max(worst, float(moment) / ((order - 1.0) * k * k))
+    return l2 * l2 * worst
 
 
 def release_mu(event: Mapping[str, Any], delta0: float) -> float:
@@ -241,16 +351,10 @@ def release_mu(event: Mapping[str, Any], delta0: float) -> float:
 @lru_cache(maxsize=4096)
 def _mu(written: str, delta0: float) -> float:
     """Return D2 / sigma_eff of the event that ``written`` is the JSON of."""
-    event = json.loads(written)
-    tag = event["tag"]
-    if tag not in _EVENTS:
-        raise UnsupportedEventError(f"the replay has no theorem for an event {tag!r}")
-    _check_fields(event)
+    event = _known(written)
     l2 = float(event["l2_sensitivity"])
-    if tag == "gaussian":
-        if l2 == 0.0:
-            return 0.0
-        return l2 / float(event["sigma"]) if event["sigma"] > 0.0 else math.inf
+    if event["tag"] == "gaussian":
+        return _gaussian_mu(event)
     largest = min(int(event["linf_sensitivity"]), int(l2))
     if largest == 0:
         return 0.0
@@ -259,6 +363,22 @@ def _mu(written: str, delta0: float) -> float:
         return math.inf
     ratios = (_shift_mu(upper, k, delta0 * (k / l2) ** 2) / k for k in range(1, largest + 1))
     return l2 * max(ratios)
+
+
+def _known(written: str) -> dict[str, Any]:
+    """Return an event from its JSON, if there is a theorem for it and its fields are sound."""
+    event: dict[str, Any] = json.loads(written)
+    if event["tag"] not in _EVENTS:
+        raise UnsupportedEventError(f"the replay has no theorem for an event {event['tag']!r}")
+    _check_fields(event)
+    return event
+
+
+def _gaussian_mu(event: Mapping[str, Any]) -> float:
+    """Return the shift of a Gaussian release in standard deviations."""
+    if event["l2_sensitivity"] == 0.0:
+        return 0.0
+    return event["l2_sensitivity"] / event["sigma"] if event["sigma"] > 0.0 else math.inf
 
 
 def _check_fields(event: Mapping[str, Any]) -> None:

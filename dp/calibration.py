@@ -7,10 +7,12 @@ from collections.abc import Callable
 from functools import cache
 
 from dp.accounting.accountant import DominationAccountant, FailureReserve
+from dp.accounting.base import noise_variance
 from dp.accounting.gaussian import gaussian_mu
 from dp.accounting.laws import MAX_TOTAL_COINS, MAX_VARIANCE
+from dp.accounting.moments import MomentsAccountant, reserved_accountant
 from dp.checks import require_between_0_and_1, require_positive
-from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
+from dp.events import BinomialRelease, DiscreteGaussianRelease, IntegerRelease, SkellamRelease
 
 _GROWTH = 1.125
 _VARIANCE_TOLERANCE = 1e-6
@@ -18,6 +20,10 @@ _VARIANCE_TOLERANCE = 1e-6
 _SLOPE_STEPS = 4
 _FAR = 2.0
 """Largest factor of epsilon that one step follows."""
+
+MOMENTS_UP_TO = 256.0
+"""Largest variance at which truncated moments are asked as well, in squared integer units. Above it
+(sigma = 16) they are the better bound for no epsilon below 500, and their sums grow long."""
 
 
 def noise_multiplier_for_epsilon(epsilon: float, delta: float, rounds: int = 1) -> float:
@@ -48,6 +54,9 @@ def coins_for_epsilon(
 ) -> int:
     """Return the smallest even number of coins N that meets (epsilon, delta) over all rounds.
 
+    Without a reserve the parameters are fixed in advance, so the smaller of domination and
+    truncated moments counts; with one, the bound that it was made for.
+
     The search starts at the Gaussian of equal variance, follows the slope of epsilon, brackets the
     answer and bisects. The answer is checked, so it always meets the target; that it is the
     smallest rests on epsilon falling as N grows.
@@ -59,7 +68,7 @@ def coins_for_epsilon(
         linf_sensitivity: integer units, >= 1.
         rounds: adaptive releases, each with N coins, >= 1.
         reserve: what the run's accountant sets aside, if later parameters depend on earlier
-            releases; see ``DominationAccountant``.
+            releases; see ``reserved_accountant``.
 
     Raises:
         ValueError: an argument is out of range, or no N up to 2^32 is enough.
@@ -74,9 +83,7 @@ def coins_for_epsilon(
         if half < 1:
             return math.inf
         event = BinomialRelease(2 * half, float(l2_sensitivity), linf_sensitivity, 1)
-        accountant = DominationAccountant(reserve)
-        accountant.compose(event, rounds)
-        return accountant.epsilon(delta)
+        return _spent(event, rounds, delta, reserve)
 
     # N/4 = sigma^2 and N = 2 half.
     largest = MAX_TOTAL_COINS // 2
@@ -86,6 +93,21 @@ def coins_for_epsilon(
         coins = f"{MAX_TOTAL_COINS} coins"
         raise ValueError(_infeasible(epsilon, delta, rounds, l2_sensitivity, coins))
     return 2 * half
+
+
+def _spent(
+    event: IntegerRelease, rounds: int, delta: float, reserve: FailureReserve | None
+) -> float:
+    """Return epsilon of ``rounds`` such releases: by the reserve's bound, or the smaller of two."""
+    if reserve is not None:
+        kinds = [reserved_accountant(reserve)]
+    elif noise_variance(event) <= MOMENTS_UP_TO:
+        kinds = [DominationAccountant(), MomentsAccountant()]
+    else:
+        kinds = [DominationAccountant()]
+    for accountant in kinds:
+        accountant.compose(event, rounds)
+    return min(accountant.epsilon(delta) for accountant in kinds)
 
 
 def _smallest_enough(
@@ -157,9 +179,7 @@ def variance_for_epsilon(
             if skellam
             else DiscreteGaussianRelease(variance / n, n, *vector)
         )
-        accountant = DominationAccountant(reserve)
-        accountant.compose(event, rounds)
-        return accountant.epsilon(delta) <= epsilon
+        return _spent(event, rounds, delta, reserve) <= epsilon
 
     sigma = l2_sensitivity * noise_multiplier_for_epsilon(epsilon, delta, rounds)
     high = min(sigma**2, MAX_VARIANCE)

@@ -24,6 +24,7 @@ class Adjacency(enum.Enum):
     """Which two inputs must be hard to tell apart. The text is printed next to every epsilon."""
 
     ZERO_OUT = "zero-out: one client's contribution replaced by the zero vector"
+    REPLACE_ONE = "replace-one: one client's contribution replaced by any other within its bounds"
     ANY_INPUT = "any input: any input of one client replaced by any other"
 
     def __str__(self) -> str:

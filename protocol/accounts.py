@@ -11,18 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dp import (
     Budget,
     DominationAccountant,
     Event,
+    FailingGaussian,
     FailureReserve,
     FourEpsilons,
+    MomentsAccountant,
     RoundsUsedUpError,
 )
+from dp.accounting import reserved_accountant
 from protocol.setup import RoundEvents
 
 LABEL_BYTES = 8
+
+_Account: TypeAlias = DominationAccountant | MomentsAccountant
 
 
 def label(identity_key: bytes) -> str:
@@ -34,9 +40,9 @@ def label(identity_key: bytes) -> str:
 class _History:
     """What all clients with the same rounds behind them have spent, against each adversary."""
 
-    server: DominationAccountant
-    outsider: DominationAccountant
-    sybil: DominationAccountant
+    server: _Account
+    outsider: _Account
+    sybil: _Account
 
     def then(self, events: RoundEvents) -> _History:
         """The same history and one more round."""
@@ -56,7 +62,7 @@ class ClientAccounts:
     """
 
     def __init__(self, reserve: FailureReserve) -> None:
-        self._fresh = _History(*(DominationAccountant(reserve) for _ in range(3)))
+        self._fresh = _History(*(reserved_accountant(reserve) for _ in range(3)))
         self._histories: dict[str, _History] = {}
         self._most_releases = reserve.releases
 
@@ -103,7 +109,7 @@ class ClientAccounts:
         """
         histories = [*self._distinct(list(self._histories)), self._fresh]
 
-        def most(account: Callable[[_History], DominationAccountant]) -> float:
+        def most(account: Callable[[_History], _Account]) -> float:
             return max(account(history).epsilon(delta) for history in histories)
 
         return FourEpsilons(
@@ -115,6 +121,7 @@ class ClientAccounts:
             colluders=colluders,
             amplified=False,
             goal=goal,
+            gaussian=_widest([history.server for history in histories], delta),
         )
 
     def _of(self, client: str) -> _History:
@@ -122,3 +129,16 @@ class ClientAccounts:
 
     def _distinct(self, cohort: Sequence[str]) -> list[_History]:
         return list({id(self._of(client)): self._of(client) for client in cohort}.values())
+
+
+def _widest(accounts: Sequence[_Account], delta: float) -> FailingGaussian | None:
+    """What dominates the account that spent most; None if any has no such pair.
+
+    All have one reserve, so the pair with the largest mu dominates the others.
+    """
+    pairs = [
+        account.gaussian(delta) if isinstance(account, DominationAccountant) else None
+        for account in accounts
+    ]
+    known = [pair for pair in pairs if pair is not None]
+    return max(known, key=lambda pair: pair.mu) if len(known) == len(pairs) else None

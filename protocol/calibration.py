@@ -10,11 +10,21 @@ the goal with the fewest honest survivors the round tolerates, and the field tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dp import FailureReserve, coins_for_epsilon, noise_multiplier_for_epsilon, quantized_l2_bound
+from dp import (
+    BinomialRelease,
+    FailureReserve,
+    MomentsAccountant,
+    coins_for_epsilon,
+    noise_multiplier_for_epsilon,
+    quantized_l2_bound,
+)
+from dp.accounting import renyi_to_epsilon
 from dp.accounting.gaussian import LARGEST_EPSILON
+from dp.accounting.laws import MAX_TOTAL_COINS
+from dp.calibration import MOMENTS_UP_TO
 from dp.coins import MAX_COINS
 from protocol.checks import require_int, require_number
 from protocol.parameters import RoundParameters
@@ -44,11 +54,19 @@ _LATTICE_COST = 4.0
 """Variance, in squared integer units, by which coins must exceed the Gaussian they replace: the
 relative loss (3 z^2 - 1) / (24 sigma^2) of variance at z = 5.7."""
 
+_WORTH_MOMENTS = 0.02
+"""Part of the scale, about a thirtieth of a bit, from which on moments are worth another bound."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrivacyGoal:
     """(epsilon, delta) of any one client over the `rounds` rounds it takes part in, against the
     server.
+
+    Args:
+        moment_order: None to count by Gaussian domination, the better bound in all but weak noise;
+            or the order of the truncated moments to count by. One bound counts a whole run, by
+            everybody: it is part of the goal, and of every entry of a ledger. `sharpest` chooses.
 
     Raises:
         ParameterError: a figure is out of range.
@@ -57,6 +75,7 @@ class PrivacyGoal:
     epsilon: float
     delta: float
     rounds: int
+    moment_order: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
@@ -66,13 +85,16 @@ class PrivacyGoal:
             raise ParameterError("epsilon", self.epsilon, "positive and finite")
         if not 0.0 < self.delta < 1.0:
             raise ParameterError("delta", self.delta, "strictly between 0 and 1")
+        order = self.moment_order
+        if order is not None and not 1.0 < order < math.inf:
+            raise ParameterError("moment_order", order, "left out, or finite and above 1")
 
     @property
     def reserve(self) -> FailureReserve:
         """The part of delta set aside beforehand, for noise and for secure aggregation: the
         controller sizes later rounds from earlier releases, so the split of delta must not be
         chosen afterwards (docs/accounting.md)."""
-        return FailureReserve.from_delta(self.delta, self.rounds)
+        return FailureReserve.from_delta(self.delta, self.rounds, moment_order=self.moment_order)
 
     @property
     def noise_multiplier(self) -> float:
@@ -144,7 +166,7 @@ def _integers(
     gaussian = goal.noise_multiplier * bound
     scale = _predicted_scale(goal, fewest_honest, bound, length, error_share)
     for _ in range(_MOST_STEPS):
-        linf_bound = math.ceil(scale * flat_bound(bound, length, COORDINATE_CLIP_PROBABILITY))
+        linf_bound = _linf_bound(bound, scale, length)
         l2_bound = quantized_l2_bound(bound, scale, length)
         try:
             total = coins_for_epsilon(
@@ -159,6 +181,69 @@ def _integers(
             return scale, linf_bound, coins
         scale *= _STEP
     raise ParameterError("error_share", error_share, "larger: no scale brings the noise so close")
+
+
+def sharpest(
+    goal: PrivacyGoal, *, fewest_honest: int, bound: float, length: int, error_share: float
+) -> PrivacyGoal:
+    """The goal with the bound that meets it at the smaller scale; domination unless moments gain.
+
+    Each bound holds for a whole run by itself; which one counts has to be settled before the first
+    round and from public figures, as here. A later round of another length is calibrated with the
+    bound that was chosen.
+
+    Args:
+        goal: what it says of the bound is ignored.
+        fewest_honest: as for `calibrate`.
+        bound: B, on the sketch of an update.
+        length: of the sketch of the first round.
+        error_share: as for `calibrate`.
+    """
+    plain = replace(goal, moment_order=None)
+    figures = (fewest_honest, bound, length, error_share)
+    event = _likely_release(plain, *figures)
+    if event.coins / 4.0 > MOMENTS_UP_TO:
+        return plain
+    moments = MomentsAccountant()
+    moments.compose(event, goal.rounds)
+    excess = moments.best_order(goal.delta) - 1.0
+    # The best order for the likely release, and some for others near it.
+    counted = [replace(goal, moment_order=1.0 + excess * factor) for factor in (1.0, 0.7, 1.4)]
+    best = min(counted, key=lambda each: _least_scale(each, *figures))
+    gains = _least_scale(best, *figures) < (1.0 - _WORTH_MOMENTS) * _least_scale(plain, *figures)
+    return best if gains else plain
+
+
+def _least_scale(
+    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int, error_share: float
+) -> float:
+    """The scale of a calibrated round; infinite where there is none."""
+    try:
+        return _integers(goal, fewest_honest, bound, length, error_share)[0]
+    except ParameterError:
+        return math.inf
+
+
+def _likely_release(
+    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int, error_share: float
+) -> BinomialRelease:
+    """What a round calibrated by domination releases; or nearly, where it has no such round."""
+    figures = (fewest_honest, bound, length, error_share)
+    try:
+        scale, linf_bound, coins = _integers(goal, *figures)
+    except ParameterError:
+        scale = _predicted_scale(goal, *figures)
+        linf_bound = _linf_bound(bound, scale, length)
+        sigma = goal.noise_multiplier * bound * scale
+        coins = math.ceil(4.0 * (1.0 + error_share) * sigma**2 / fewest_honest)
+    l2_bound = quantized_l2_bound(bound, scale, length)
+    return BinomialRelease(
+        min(fewest_honest * coins, MAX_TOTAL_COINS), l2_bound, linf_bound, length
+    )
+
+
+def _linf_bound(bound: float, scale: float, length: int) -> int:
+    return math.ceil(scale * flat_bound(bound, length, COORDINATE_CLIP_PROBABILITY))
 
 
 def _check_coins(coins: int, fewest_honest: int) -> None:
@@ -180,14 +265,17 @@ def _predicted_scale(
     """
     gaussian = goal.noise_multiplier * bound
     # What is left of delta once the part for failures is set aside.
-    multiplier = noise_multiplier_for_epsilon(
-        goal.epsilon, goal.delta - goal.reserve.total, goal.rounds
-    )
+    left = goal.delta - goal.reserve.total
+    if goal.moment_order is None:
+        multiplier = noise_multiplier_for_epsilon(goal.epsilon, left, goal.rounds)
+        lattice_cost = _LATTICE_COST
+    else:
+        multiplier, lattice_cost = _moments_multiplier(goal, goal.moment_order, left), 0.0
 
     def variance(scale: float) -> float:
         needed = (multiplier * quantized_l2_bound(bound, scale, length)) ** 2
         # Coins are fewer standard deviations wide than a Gaussian; half a coin each is rounded up.
-        return needed + _LATTICE_COST + fewest_honest * (0.125 + ROUNDING_VARIANCE)
+        return needed + lattice_cost + fewest_honest * (0.125 + ROUNDING_VARIANCE)
 
     low, high = _SCALES
     for _ in range(80):
@@ -195,3 +283,14 @@ def _predicted_scale(
         enough = variance(scale / bound) <= (1.0 + error_share) * (gaussian * scale / bound) ** 2
         low, high = (low, scale) if enough else (scale, high)
     return high / bound
+
+
+def _moments_multiplier(goal: PrivacyGoal, order: float, delta: float) -> float:
+    """The noise multiplier at which Gaussian noise meets a goal by its moment of one order.
+
+    That of order a is a rounds / (2 multiplier^2); see `dp.accounting.moments.renyi_to_epsilon`.
+    """
+    most = goal.epsilon - renyi_to_epsilon(order, 0.0, delta)
+    if not most > 0.0:
+        raise ParameterError("moment_order", order, "larger: no noise meets the goal at this order")
+    return math.sqrt(0.5 * order * goal.rounds / most)

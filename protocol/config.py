@@ -85,6 +85,12 @@ class Privacy(Section):
     wrap_probability: float = Field(
         default=WRAP_PROBABILITY, ge=0, description="of a sum that does not fit its field"
     )
+    moment_order: float | None = Field(
+        default=None,
+        gt=1,
+        allow_inf_nan=False,
+        description="count by truncated moments of this order, for weak noise, not by domination",
+    )
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -99,7 +105,7 @@ class Privacy(Section):
             epsilon = gaussian_epsilon(math.sqrt(rounds) / self.noise_multiplier, self.delta)
         if epsilon is None:
             raise TypeError("no target")
-        return PrivacyGoal(epsilon, self.delta, rounds)
+        return PrivacyGoal(epsilon, self.delta, rounds, self.moment_order)
 
 
 class Cohort(Section):

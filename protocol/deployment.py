@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dp import CoinSchedule, DominationAccountant, FourEpsilons
+from dp import CoinSchedule, FourEpsilons, replace_one
+from dp.accounting import reserved_accountant
 from protocol.calibration import ROUNDING_VARIANCE
 from protocol.capacity import bits_for
 from protocol.parameters import DIGEST_BYTES, RoundParameters, release_event
@@ -61,6 +62,8 @@ class DeploymentPlan:
         survivors: how many the error is predicted for.
         error: of the mean update of one round.
         epsilons: of all rounds, with the fewest survivors.
+        replace_one: epsilon against the server under replace-one adjacency, by the goal's bound
+            and with its reserve.
     """
 
     parameters: RoundParameters
@@ -71,6 +74,7 @@ class DeploymentPlan:
     survivors: int
     error: PredictedError
     epsilons: FourEpsilons
+    replace_one: float
 
     @property
     def bytes_per_client(self) -> int:
@@ -130,6 +134,7 @@ def plan_deployment(
             plan.cohort - lost,
         ),
         epsilons=_epsilons(plan, parameters, schedule),
+        replace_one=_replace_one(plan, parameters),
     )
 
 
@@ -159,7 +164,7 @@ def _epsilons(
     goal, fewest = plan.goal, plan.minimum_survivors
 
     def run(coins: int) -> float:
-        accountant = DominationAccountant(goal.reserve)
+        accountant = reserved_accountant(goal.reserve)
         accountant.compose(release_event(parameters, coins), goal.rounds)
         return accountant.epsilon(goal.delta)
 
@@ -172,3 +177,11 @@ def _epsilons(
         colluders=plan.tolerated_colluders,
         amplified=False,
     )
+
+
+def _replace_one(plan: TrainingPlan, parameters: RoundParameters) -> float:
+    """All rounds against the server, if a contribution is replaced by any other."""
+    accountant = reserved_accountant(plan.goal.reserve)
+    event = release_event(parameters, plan.fewest_honest * parameters.coins)
+    accountant.compose(replace_one(event), plan.goal.rounds)
+    return accountant.epsilon(plan.goal.delta)

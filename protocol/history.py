@@ -26,6 +26,7 @@ from dp import (
     LedgerError,
     UnsupportedEventError,
 )
+from dp.accounting import reserved_accountant
 from protocol.calibration import PrivacyGoal
 from protocol.errors import PolicyError
 from protocol.setup import RoundSetup
@@ -52,7 +53,7 @@ class ClientHistory:
     def __init__(self, goal: PrivacyGoal | None = None) -> None:
         self._answered: set[tuple[bytes, int]] = set()
         self._goal = goal
-        self._spent = DominationAccountant(goal.reserve if goal else None)
+        self._spent = reserved_accountant(goal.reserve) if goal else DominationAccountant()
         # Exact: as many rounds as the goal has, each with its whole share, must fit.
         self._rings = Fraction(0)
         # Rounds may overlap, and each must see what the others have spent.
@@ -175,7 +176,7 @@ class ClientHistory:
 
 def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:
     """Worst-case epsilon of `goal.rounds` rounds like this one; infinite if there is no theorem."""
-    accountant = DominationAccountant(goal.reserve)
+    accountant = reserved_accountant(goal.reserve)
     try:
         accountant.compose(_worst_case(setup), goal.rounds)
     except UnsupportedEventError:

@@ -302,14 +302,17 @@ def listed_cohort(metadata: Mapping[str, Any]) -> list[str] | None:
 
 
 def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
-    """A goal as it is written down, with the part of delta that it sets aside."""
-    return {
+    """A goal as it is written down: with the part of delta that it sets aside, and, where moments
+    count it in place of domination, their order."""
+    entry = {
         "epsilon": goal.epsilon,
         "delta": goal.delta,
         "rounds": goal.rounds,
         "delta0": goal.reserve.delta0,
         "aggregation": goal.reserve.aggregation,
     }
+    order = goal.moment_order
+    return entry if order is None else {**entry, "moment_order": order}
 
 
 def check_goal(metadata: Mapping[str, Any], goal: PrivacyGoal | None) -> None:

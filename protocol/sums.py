@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dp import DominationAccountant, FourEpsilons, Ledger
+from dp import FourEpsilons, Ledger
+from dp.accounting import reserved_accountant
 from protocol.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.calibration import PrivacyGoal
 from protocol.conduct import NOBODY, Dropouts, RoundOutcome, check_dropouts
@@ -62,7 +63,7 @@ class ChargedSums:
         self._plan = plan
         self._aggregator = aggregator
         self._records = Records(ledger, plan.goal, together)
-        self._released = DominationAccountant(plan.goal.reserve)
+        self._released = reserved_accountant(plan.goal.reserve)
         self._session_id = session_id
         self._attempts = attempts
         self._rand = rand

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp import CoinSchedule
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate
+from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate, sharpest
 from protocol.capacity import WRAP_PROBABILITY, bits_for
 from protocol.checks import require_int, require_number
 from protocol.client import ClientPolicy
@@ -166,6 +166,24 @@ class TrainingPlan:
     def fewest_honest(self) -> int:
         """Survivors whose coins count: colluders take off their own."""
         return self.minimum_survivors - self.tolerated_colluders
+
+    def sharpened(self, sketch: SketchSpec) -> TrainingPlan:
+        """This plan with the better of the two bounds for its rounds; see `calibration.sharpest`.
+
+        Call it before the first round: the bound is part of the goal that policies, histories and
+        ledgers agree on.
+
+        Args:
+            sketch: of the first round.
+        """
+        goal = sharpest(
+            self.goal,
+            fewest_honest=self.fewest_honest,
+            bound=self.clip_l2,
+            length=sketch.size,
+            error_share=self.error_share,
+        )
+        return replace(self, goal=goal)
 
     def schedule(self, coins: int) -> CoinSchedule | None:
         """The batches of so many coins of a client; None if there is nothing to take off."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,32 +20,45 @@ from dp import (
     Adjacency,
     BinomialRelease,
     DiscreteGaussianRelease,
+    DominationAccountant,
     Event,
+    FailingGaussian,
     LocalAccountant,
     SkellamRelease,
     UnsupportedEventError,
     coins_for_epsilon,
     epsilons,
+    replace_one,
     variance_for_epsilon,
 )
 from dp.accounting.report import json_number
 from dp.audit import (
     ReplayedEntry,
     composed_epsilon,
+    composed_moments,
+    composed_mu,
     flattened,
     read_ledger,
+    release_moment,
     release_mu,
+    replaced,
     replayed_epsilon,
+    replayed_gaussian,
     without_peers,
 )
 from dp.clipping import MAX_L2_BOUND
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.records import listed_cohort
+from simulations.account_export import gaussian_figures
 
 MECHANISMS = ("binomial", "skellam", "discrete_gaussian")
 EVERYBODY = "every client"
 REPLAY_ROUTE = "independent replay: SciPy tails, the definition at every vertex"
+MOMENTS_ROUTE = "independent replay: SciPy tails, truncated moments at every shift"
+ADJACENCIES = {"zero-out": Adjacency.ZERO_OUT, "replace-one": Adjacency.REPLACE_ONE}
+"""What epsilons may be about, by the names of the command line."""
+
 _REPLAY_ROOM = 1.0 + 1e-5
 """Relative room for a replay, which rounds to the nearest, at the goal itself."""
 LOCAL_ROUTE = "pure epsilons of one client's reports, composed at delta"
@@ -63,6 +76,7 @@ class Question:
         l2, linf, dim: sensitivities in integer units, and coordinates.
         delta, rounds: of the whole run, and its releases.
         target_epsilon: solve for coins or variance instead.
+        adjacency: zero-out, or replace-one.
     """
 
     mechanism: str
@@ -75,6 +89,7 @@ class Question:
     delta: float
     rounds: int
     target_epsilon: float | None
+    adjacency: Adjacency = Adjacency.ZERO_OUT
 
 
 def account_mechanism(question: Question) -> dict[str, Any]:
@@ -87,7 +102,8 @@ def account_mechanism(question: Question) -> dict[str, Any]:
     try:
         noise, per = _noise(question)
         event = _event(question, noise)
-        report = epsilons([(event, question.rounds)], question.delta)
+        report = epsilons([(event, question.rounds)], question.delta, question.adjacency)
+        pair = _dominating(event, question)
     except ValueError as error:
         raise ConfigurationError(question.mechanism, str(error), "see --help") from error
     name = "coins" if question.mechanism == "binomial" else "variance"
@@ -97,8 +113,30 @@ def account_mechanism(question: Question) -> dict[str, Any]:
         name: noise,
         f"{name}_are" if name == "coins" else f"{name}_is": per,
         "rounds": question.rounds,
+        **gaussian_figures(pair),
         **({} if question.clients is None else {"clients": question.clients}),
     }
+
+
+def _dominating(event: Event, question: Question) -> FailingGaussian | None:
+    """The open failure, else Gaussian, that dominates all rounds; None if there is none."""
+    accountant = DominationAccountant()
+    asked = replace_one(event) if question.adjacency is Adjacency.REPLACE_ONE else event
+    if not accountant.supports(asked):
+        return None
+    accountant.compose(asked, question.rounds)
+    return accountant.gaussian(question.delta)
+
+
+def adjacency_of(name: str) -> Adjacency:
+    """The adjacency of a name on the command line.
+
+    Raises:
+        ConfigurationError: there is none of that name.
+    """
+    if name not in ADJACENCIES:
+        raise ConfigurationError("adjacency", f"value {name!r}", ", ".join(ADJACENCIES))
+    return ADJACENCIES[name]
 
 
 def _check(question: Question) -> None:
@@ -158,7 +196,8 @@ def _noise(question: Question) -> tuple[float, str]:
 def _solved(question: Question) -> float:
     """The least coins or variance that meets the target."""
     target = math.nan if question.target_epsilon is None else question.target_epsilon
-    shape = (question.delta, question.l2, question.linf, question.rounds)
+    factor = 2 if question.adjacency is Adjacency.REPLACE_ONE else 1
+    shape = (question.delta, factor * question.l2, factor * question.linf, question.rounds)
     if question.mechanism == "binomial":
         return coins_for_epsilon(target, *shape)
     return variance_for_epsilon(target, *shape, contributors=question.clients)
@@ -175,7 +214,9 @@ def _event(
     return DiscreteGaussianRelease(noise, question.clients or 0, *vector)
 
 
-def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
+def account_ledger(
+    path: Path, delta: float | None, adjacency: Adjacency = Adjacency.ZERO_OUT
+) -> dict[str, Any]:
     """What a ledger adds up to, by an independent reader and, but for local reports, route.
 
     Where entries name their cohort, a client pays for its own rounds only, and the client that
@@ -197,27 +238,41 @@ def account_ledger(path: Path, delta: float | None) -> dict[str, Any]:
         raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
     check_delta(chosen)
     local = _is_local(entries)
+    order = goal.get("moment_order")
+    if not local and adjacency is Adjacency.REPLACE_ONE:
+        entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
     rank = partial(_local_epsilon, delta=chosen)
     if not local:
-        rank = partial(_spent, delta0=goal.get("delta0", chosen / 64.0))
+        rank = partial(_spent, delta0=goal.get("delta0", chosen / 64.0), order=order)
     client, events = _busiest(entries, rank)
     epsilon = sybil = rank(events)
+    pair = None
     if not local:
         epsilon = _epsilon(events, goal, chosen)
         sybil = _epsilon(_busiest(entries, rank, without_peers)[1], goal, chosen)
+        pair = _replayed_pair(events, goal, chosen) if math.isfinite(epsilon) else None
+    # A goal is about zero-out.
+    promised = goal and not local and adjacency is Adjacency.ZERO_OUT
     return {
         "epsilon": json_number(epsilon),
         "delta": chosen,
-        **({} if local or not goal else {"guaranteed": _guaranteed(events, goal)}),
+        **({"guaranteed": _guaranteed(events, goal)} if promised else {}),
         "sybil": json_number(sybil),
         "client": client,
         "releases": len(events),
         "entries": len(entries),
         "clients": len(_labels(entries)),
         **({"goal": goal} if goal else {}),
-        "adjacency": str(Adjacency.ANY_INPUT if local else Adjacency.ZERO_OUT),
-        "route": LOCAL_ROUTE if local else REPLAY_ROUTE,
+        **gaussian_figures(pair),
+        "adjacency": str(Adjacency.ANY_INPUT if local else adjacency),
+        "route": _route(local, order),
     }
+
+
+def _route(local: bool, order: float | None) -> str:
+    if local:
+        return LOCAL_ROUTE
+    return REPLAY_ROUTE if order is None else MOMENTS_ROUTE
 
 
 def _is_local(entries: Sequence[ReplayedEntry]) -> bool:
@@ -242,6 +297,9 @@ def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
     delta, delta0 = first.get("delta"), first.get("delta0")
     if not (isinstance(delta, float) and isinstance(delta0, float) and isinstance(rounds, int)):
         return {}
+    order = first.get("moment_order")
+    if order is not None and not (isinstance(order, float) and 1.0 < order < math.inf):
+        return {}
     aggregation = first.get("aggregation", 0.0)
     if not (isinstance(aggregation, float) and 0.0 <= aggregation < delta):
         return {}
@@ -254,9 +312,27 @@ def _epsilon(events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any], delta
     """Of a client's releases, with what the goal sets aside for failures if there is one."""
     if goal:
         # Ledgers of earlier versions set nothing aside for secure aggregation.
-        aggregation = goal.get("aggregation", 0.0)
-        return composed_epsilon(events, delta, goal["delta0"], goal["rounds"], aggregation)
+        aside = goal["delta0"], goal["rounds"], goal.get("aggregation", 0.0)
+        if goal.get("moment_order") is not None:
+            return composed_moments(events, delta, *aside, order=goal["moment_order"])
+        return composed_epsilon(events, delta, *aside)
     return replayed_epsilon(events, delta)
+
+
+def _replayed_pair(
+    events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any], delta: float
+) -> FailingGaussian | None:
+    """The open failure, else Gaussian, that dominates a client's releases; None if there is none.
+
+    With a goal all that it sets aside may fail.
+    """
+    if goal.get("moment_order") is not None:
+        return None
+    failure, mu = replayed_gaussian(events, delta)
+    if goal:
+        failure = goal["rounds"] * (goal["delta0"] + goal.get("aggregation", 0.0))
+        mu = composed_mu(events, goal["delta0"])
+    return FailingGaussian(failure, mu) if mu < math.inf else None
 
 
 def _guaranteed(events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any]) -> float | str:
@@ -299,10 +375,12 @@ def _busiest(
     return client, [*common, *mine[client]]
 
 
-def _spent(events: Sequence[Mapping[str, Any]], delta0: float) -> float:
-    """The sum of the squared mus of releases."""
+def _spent(events: Sequence[Mapping[str, Any]], delta0: float, order: float | None = None) -> float:
+    """The sum of the squared mus of releases, or of their moments if an order is given."""
     if any(event["tag"] == "non-private" for event in events):
         return math.inf
+    if order is not None:
+        return math.fsum(release_moment(event, delta0, order) for event in events)
     return math.fsum(release_mu(event, delta0) ** 2 for event in events)
 
 
@@ -336,6 +414,14 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
     console.print(table)
     skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner"}
     skipped |= {"epsilon", "sybil", "guaranteed"} if "route" in figures else set()
+    if pair := figures.get("gaussian"):
+        skipped |= {"gaussian", "zcdp"}
+        console.print(
+            f"dominated by an open failure of probability {pair['failure']:.6g}, else by "
+            f"{pair['mu']:.6g}-GDP: {pair['failure']:.3g}-approximate "
+            f"{figures['zcdp']['rho']:.6g}-zCDP",
+            highlight=False,
+        )
     for name, value in figures.items():
         if name not in skipped:
             console.print(f"{name.replace('_', ' ')}: {_readable(value)}", highlight=False)

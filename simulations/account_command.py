@@ -47,15 +47,33 @@ def account_command(
     ledger: Annotated[
         Path | None, typer.Option(help="Replay a ledger instead, by independent code.")
     ] = None,
+    adjacency: Annotated[
+        str,
+        typer.Option(
+            help="zero-out (a contribution replaced by zeros) or replace-one (by any other)."
+        ),
+    ] = "zero-out",
+    export: Annotated[
+        Path | None,
+        typer.Option(help="New JSON file: also the trade-off curve and the privacy losses."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Epsilon of a mechanism by every accountant; the noise for a target; or a ledger's total."""
-    from simulations.account import Question, account_ledger, account_mechanism, print_account
+    from simulations.account import (
+        Question,
+        account_ledger,
+        account_mechanism,
+        adjacency_of,
+        print_account,
+    )
+    from simulations.account_export import export_account
 
+    about = adjacency_of(adjacency)
     if ledger is not None:
         if (coins, variance, clients, target_epsilon) != (None, None, None, None):
             raise ConfigurationError("ledger", "given with a mechanism's options", "either one")
-        figures = account_ledger(ledger, delta)
+        figures = account_ledger(ledger, delta, about)
     else:
         question = Question(
             mechanism=mechanism,
@@ -68,8 +86,11 @@ def account_command(
             delta=1e-5 if delta is None else delta,
             rounds=rounds,
             target_epsilon=target_epsilon,
+            adjacency=about,
         )
         figures = account_mechanism(question)
+    if export is not None:
+        export_account(figures, export)
     if as_json:
         typer.echo(json.dumps(figures))
     else:

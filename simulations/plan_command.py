@@ -186,6 +186,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
         ConfigurationError: options contradict one another.
         ParameterError: infeasible; says what to change.
     """
+    from dp.accounting.report import json_number
     from protocol.deployment import plan_deployment
     from sketch import SketchSpec, spec_for_size
 
@@ -196,7 +197,9 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     sketch = (
         SketchSpec.identity(wish.dim) if wish.compression == 1.0 else spec_for_size(wish.dim, size)
     )
-    plan = plan_deployment(training_plan(wish, epsilon), sketch)
+    chosen = training_plan(wish, epsilon).sharpened(sketch)
+    plan = plan_deployment(chosen, sketch)
+    order = chosen.goal.moment_order
     parameters, graph, error = plan.parameters, plan.graph, plan.error
     return {
         "clients": wish.clients,
@@ -224,6 +227,8 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
             "noise_excess": error.excess,
         },
         **before,
+        "bound": "domination" if order is None else {"moment_order": order},
+        "epsilon_replace_one": json_number(plan.replace_one),
         "epsilons": plan.epsilons.as_json(),
     }
 

@@ -8,10 +8,15 @@ from dp.accounting.cpsgd import Theorem1Accountant
 from dp.accounting.discrete_gaussian import DiscreteGaussianSum
 from dp.accounting.domination import effective_sigma
 from dp.accounting.exact import ExactAccountant
+from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dp.accounting.laws import BinomialNoise, NoiseLaw, SkellamNoise
 from dp.accounting.local import LocalAccountant
-from dp.accounting.moments import MomentsAccountant
+from dp.accounting.moments import (
+    MomentsAccountant,
+    renyi_to_epsilon,
+    reserved_accountant,
+)
 from dp.accounting.outsider import OutsiderAccountant
 from dp.accounting.protection import (
     FourEpsilons,
@@ -35,6 +40,7 @@ __all__ = [
     "DominationAccountant",
     "EpsilonReport",
     "ExactAccountant",
+    "FailingGaussian",
     "FailureReserve",
     "FourEpsilons",
     "GaussianReference",
@@ -55,6 +61,8 @@ __all__ = [
     "gaussian_mu",
     "local_epsilons",
     "own_noise",
+    "renyi_to_epsilon",
+    "reserved_accountant",
     "theorem1",
     "theorem1_epsilon",
 ]

@@ -8,7 +8,9 @@ from typing import ClassVar, Final, Self
 
 from dp.accounting.base import EventCounter, Release, law_of, nominal_mu_squared
 from dp.accounting.domination import MAX_DELTA0, effective_sigma
+from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.gaussian import gaussian_epsilon
+from dp.checks import require_between_0_and_1
 from dp.events import GaussianRelease, IntegerRelease
 
 _GRID_BITS: Final = 14
@@ -26,15 +28,19 @@ class FailureReserve:
     """A part of delta set aside for open failures before the first release.
 
     Attributes:
-        delta0: failure probability of every release, in (0, 1/2).
+        delta0: failure probability of every release, in (0, 1/2); where moments count, the
+            probability that the truncation of every release may cost.
         releases: the most releases that may ever happen; beyond it, epsilon is infinite.
         aggregation: probability, for every release, that the secure aggregation in front of the
             noise fails and shows everything, in [0, 1/2). Whoever runs it sees that it is no more.
+        moment_order: None to count by Gaussian domination; an order above 1 to count by truncated
+            moments of this one order. See ``reserved_accountant``.
     """
 
     delta0: float
     releases: int
     aggregation: float = 0.0
+    moment_order: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` naming the figure that is out of range."""
@@ -44,16 +50,26 @@ class FailureReserve:
             raise ValueError(f"releases must be at least 1, got {self.releases}")
         if not 0.0 <= self.aggregation < MAX_DELTA0:
             raise ValueError(f"aggregation must lie in [0, {MAX_DELTA0}), got {self.aggregation!r}")
+        order = self.moment_order
+        if order is not None and not 1.0 < order < math.inf:
+            raise ValueError(f"moment_order must be None, or finite and above 1, got {order!r}")
 
     @classmethod
-    def from_delta(cls, delta: float, releases: int, share: float = 1 / 32) -> FailureReserve:
+    def from_delta(
+        cls,
+        delta: float,
+        releases: int,
+        share: float = 1 / 32,
+        moment_order: float | None = None,
+    ) -> FailureReserve:
         """Set aside ``share`` of ``delta`` for noise, and a hundredth for secure aggregation.
 
         Both are split evenly over ``releases``, and move epsilon by a few parts in a thousand.
         """
         if releases < 1:
             raise ValueError(f"releases must be at least 1, got {releases}")
-        return cls(delta * share / releases, releases, delta * AGGREGATION_SHARE / releases)
+        aggregation = delta * AGGREGATION_SHARE / releases
+        return cls(delta * share / releases, releases, aggregation, moment_order)
 
     @property
     def total(self) -> float:
@@ -81,8 +97,16 @@ class DominationAccountant(EventCounter):
     name: ClassVar[str] = "domination"
 
     def __init__(self, reserve: FailureReserve | None = None) -> None:
-        """Start with no events, and with a fixed reserve if parameters will be adaptive."""
+        """Start with no events, and with a fixed reserve if parameters will be adaptive.
+
+        Raises:
+            ValueError: the reserve is for moments.
+        """
         super().__init__()
+        if reserve is not None and reserve.moment_order is not None:
+            raise ValueError(
+                f"reserve must be for domination, got moment_order {reserve.moment_order!r}"
+            )
         self._reserve = reserve
 
     def copy(self) -> Self:
@@ -90,6 +114,39 @@ class DominationAccountant(EventCounter):
         twin = super().copy()
         twin._reserve = self._reserve
         return twin
+
+    def gaussian(self, delta: float) -> FailingGaussian | None:
+        """Return what dominates all events so far: an open failure, else a Gaussian.
+
+        Unlike epsilon it says everything at once: see ``FailingGaussian``.
+
+        Args:
+            delta: where the pair is to be tightest, if no reserve fixes it; it holds at every
+                other delta as well.
+
+        Returns:
+            None where there is no such pair: something was released without noise, with noise that
+            hides too little, or with bounded losses (Laplace noise), which no Gaussian dominates.
+
+        Raises:
+            ValueError: ``delta`` is not strictly between 0 and 1.
+        """
+        require_between_0_and_1("delta", delta)
+        if self._non_private or self._pure:
+            return None
+        if not self._counts:
+            return FailingGaussian(0.0, 0.0)
+        if self._reserve is not None:
+            if self.releases > self._reserve.releases:
+                return None
+            delta0, failure = self._reserve.delta0, self._reserve.total
+        elif self._failures() == 0:
+            delta0, failure = MAX_DELTA0, 0.0
+        else:
+            delta0 = math.ldexp(1.0, -self._best_exponent(delta))
+            failure = self._failures() * delta0
+        mu = self._mu(delta0)
+        return FailingGaussian(failure, mu) if mu < math.inf and failure < 1.0 else None
 
     def _epsilon_of_releases(self, delta: float) -> float:
         """Use the reserve if there is one; else search delta0 on its grid."""
@@ -105,13 +162,18 @@ class DominationAccountant(EventCounter):
         return sum(n for event, n in self._counts.items() if not isinstance(event, GaussianRelease))
 
     def _searched(self, delta: float) -> float:
-        """Search the grid coarsely, then the neighbours of the best point."""
+        """Return the bound at the best delta0 of the grid."""
         if self._failures() == 0:
             return gaussian_epsilon(self._mu(MAX_DELTA0), delta)
+        return self._at(self._best_exponent(delta), delta)
+
+    def _best_exponent(self, delta: float) -> int:
+        """Search the grid of delta0 = 2^-exponent coarsely, then the neighbours of the best."""
         first = math.floor(-math.log2(delta / self._failures())) + 1
         coarse = {e: self._at(e, delta) for e in range(first, first + _GRID_BITS, _GRID_STRIDE)}
         best = min(coarse, key=lambda exponent: coarse[exponent])
-        return min(coarse[best], self._at(best - 1, delta), self._at(best + 1, delta))
+        found = {e: self._at(e, delta) for e in (best, best - 1, best + 1)}
+        return min(found, key=lambda exponent: found[exponent])
 
     def _at(self, exponent: int, delta: float) -> float:
         """Return the bound with ``delta0 = 2^-exponent``; ``inf`` if that leaves no delta."""

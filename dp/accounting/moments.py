@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import numpy as np
 
 from dp.accounting._kernels import log_moments
+from dp.accounting.accountant import DominationAccountant, FailureReserve
 from dp.accounting.base import EventCounter, Release, law_of, nominal_mu_squared
 from dp.accounting.laws import NoiseLaw
 from dp.accounting.tails import log_remainder, tails_of
@@ -119,17 +120,58 @@ class MomentsAccountant(EventCounter):
 
     The orders and delta_c tried depend on the events and on delta, never on results; each is a
     bound for the whole run, so the smallest is one.
+
+    That is for releases whose parameters do not depend on earlier results. Where they do, pass a
+    ``FailureReserve`` with one order: then order, delta_c and the most releases are fixed before
+    the first release, and a ``dp.budget.Budget`` checked before every release is a valid stop.
     """
 
     name: ClassVar[str] = "truncated moments"
 
+    def __init__(self, reserve: FailureReserve | None = None) -> None:
+        """Start with no events, and with a fixed reserve if parameters will be adaptive.
+
+        Raises:
+            ValueError: the reserve names no order.
+        """
+        super().__init__()
+        if reserve is not None and reserve.moment_order is None:
+            raise ValueError("reserve must name a moment_order, got None")
+        self._reserve = reserve
+
+    def copy(self) -> Self:
+        """Return an independent accountant with the same events and reserve."""
+        twin = super().copy()
+        twin._reserve = self._reserve
+        return twin
+
+    def best_order(self, delta: float) -> float:
+        """Return the order at which the bound for these events is smallest; a choice, no promise.
+
+        Args:
+            delta: of the whole run, in (0, 1).
+        """
+        centre = self._best_index(delta)
+        indices = range(centre - _ORDERS // 2, centre + _ORDERS // 2 + 1)
+        return _order(min(indices, key=lambda i: self._at(_EXPONENTS[1], range(i, i + 1), delta)))
+
     def _epsilon_of_releases(self, delta: float) -> float:
-        """Return the smallest bound over a few orders and cuts."""
+        """Use the reserve if there is one; else the smallest bound over a few orders and cuts."""
+        if self._reserve is not None:
+            return self._reserved(self._reserve, delta)
         if all(_is_silent(event) for event in self._counts):
             return 0.0
         centre = self._best_index(delta)
         indices = range(centre - _ORDERS // 2, centre + _ORDERS // 2 + 1)
         return min(self._at(exponent, indices, delta) for exponent in _EXPONENTS)
+
+    def _reserved(self, reserve: FailureReserve, delta: float) -> float:
+        """Return the bound at the order and cut that were fixed beforehand."""
+        remaining = delta - reserve.total
+        order = reserve.moment_order
+        if order is None or self.releases > reserve.releases or not remaining > 0.0:
+            return math.inf
+        return renyi_to_epsilon(order, self._tau(reserve.delta0, order), remaining)
 
     def _at(self, exponent: int, indices: range, delta: float) -> float:
         """Return the bound with delta_c = 2^-exponent delta / T or a little less."""
@@ -157,6 +199,18 @@ class MomentsAccountant(EventCounter):
         wanted = math.sqrt(2.0 * math.log(1.0 / delta) / mu_squared)
         index = round(_ORDERS_PER_OCTAVE * math.log2(wanted)) if wanted > 0.0 else 0
         return max(-_LARGEST_ORDER_EXPONENT, min(_LARGEST_ORDER_EXPONENT, index))
+
+
+def reserved_accountant(reserve: FailureReserve) -> DominationAccountant | MomentsAccountant:
+    """Return a fresh accountant by the one bound that a run chose before its first release.
+
+    One bound counts a whole run. Both are valid filters each by itself, but a run that may go on
+    while *either* allows it is stopped by no theorem of ours: which bound let it pass would depend
+    on its results (docs/accounting.md, "Which bound counts a run").
+    """
+    if reserve.moment_order is None:
+        return DominationAccountant(reserve)
+    return MomentsAccountant(reserve)
 
 
 def _is_silent(event: Release) -> bool:

@@ -22,9 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
-from dp.accounting.report import Counted, epsilons, json_number, with_counts
+from dp.accounting.report import Counted, epsilons, json_number, under, with_counts
 from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.events import (
@@ -58,6 +59,8 @@ class FourEpsilons:
         goal: epsilon against the server that the run never goes beyond, fixed before its first
             release; the four are then readings of what is spent so far. None if everything was
             fixed beforehand, the end as well.
+        gaussian: what dominates the run for the server, which says more than an epsilon: see
+            ``FailingGaussian``; None where that is unknown, or there is no such pair.
     """
 
     server: float
@@ -69,6 +72,7 @@ class FourEpsilons:
     amplified: bool
     adjacency: Adjacency = Adjacency.ZERO_OUT
     goal: float | None = None
+    gaussian: FailingGaussian | None = None
 
     @property
     def guaranteed(self) -> float:
@@ -83,6 +87,8 @@ class FourEpsilons:
 
     def as_json(self) -> dict[str, Any]:
         """Return JSON values; infinity is the string "inf"."""
+        pair = self.gaussian
+        known = {} if pair is None else {"gaussian": {"failure": pair.failure, "mu": pair.mu}}
         return {
             "server": json_number(self.server),
             "outsider": json_number(self.outsider),
@@ -93,6 +99,7 @@ class FourEpsilons:
             "amplified": self.amplified,
             "adjacency": str(self.adjacency),
             **({} if self.goal is None else {"guaranteed": json_number(self.guaranteed)}),
+            **known,
         }
 
     def rows(self) -> list[tuple[str, float]]:
@@ -132,6 +139,7 @@ def four_epsilons(
     sybil: Sequence[Event | Counted],
     delta: float,
     colluders: int = 0,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
 ) -> FourEpsilons:
     """State the four epsilons of a run, each from the events as its adversary meets them.
 
@@ -142,14 +150,15 @@ def four_epsilons(
         sybil: with one client's own noise; see ``own_noise``.
         delta: in (0, 1).
         colluders: T_C, how many colluding clients ``server`` leaves out.
+        adjacency: zero-out, or replace-one, under which nothing sampled has a theorem.
 
     Raises:
-        ValueError: delta or a count is out of range.
+        ValueError: delta, a count or the adjacency is out of range.
         UnsupportedEventError: an event has no theorem for its adversary.
     """
     require_between_0_and_1("delta", delta)
     accountant = OutsiderAccountant()
-    counted = with_counts(outsider)
+    counted = under(adjacency, outsider)
     for event, count in counted:
         accountant.compose(event, count)
     sampled = (
@@ -158,13 +167,14 @@ def four_epsilons(
         for leaf in leaves(event)
     )
     return FourEpsilons(
-        server=epsilons(server, delta).epsilon,
+        server=epsilons(server, delta, adjacency).epsilon,
         outsider=accountant.epsilon(delta),
-        sybil=epsilons(sybil, delta).epsilon,
+        sybil=epsilons(sybil, delta, adjacency).epsilon,
         secagg_alone=math.inf,
         delta=delta,
         colluders=colluders,
         amplified=any(sampled),
+        adjacency=adjacency,
     )
 
 

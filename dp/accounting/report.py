@@ -19,6 +19,7 @@ from dp.accounting.exact import ExactAccountant
 from dp.accounting.local import LocalAccountant
 from dp.accounting.moments import MAX_TERMS, MomentsAccountant
 from dp.accounting.published import PublishedAccountant
+from dp.adjacency import replace_one
 from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.events import (
@@ -82,19 +83,23 @@ def json_number(value: float) -> float | str:
     return "inf" if math.isinf(value) else value
 
 
-def epsilons(events: Sequence[Event | Counted], delta: float) -> EpsilonReport:
+def epsilons(
+    events: Sequence[Event | Counted], delta: float, adjacency: Adjacency = Adjacency.ZERO_OUT
+) -> EpsilonReport:
     """Account for a run against the server by every accountant that has a theorem for it.
 
     Args:
         events: what was released, in order; a pair (event, count) stands for repetitions.
         delta: in (0, 1).
+        adjacency: zero-out or replace-one. Local reports are private for any two inputs, which is
+            more than either, and say so.
 
     Raises:
-        ValueError: delta or a count is out of range.
+        ValueError: delta, a count or the adjacency is out of range.
         UnsupportedEventError: no accountant at all has a theorem for an event.
     """
     require_between_0_and_1("delta", delta)
-    counted = with_counts(events)
+    counted = under(adjacency, events)
     found: dict[str, float] = {}
     reasons: dict[str, str] = {}
     local = is_local(counted)
@@ -108,7 +113,7 @@ def epsilons(events: Sequence[Event | Counted], delta: float) -> EpsilonReport:
     bounds = {name: eps for name, eps in found.items() if chosen[name].is_bound}
     winner = min(bounds, key=lambda name: bounds[name])
     best = bounds[winner]
-    adjacency = Adjacency.ANY_INPUT if local else Adjacency.ZERO_OUT
+    adjacency = Adjacency.ANY_INPUT if local else adjacency
     name = "" if math.isinf(best) else winner
     return EpsilonReport(best, name, delta, found, reasons, adjacency)
 
@@ -116,6 +121,21 @@ def epsilons(events: Sequence[Event | Counted], delta: float) -> EpsilonReport:
 def with_counts(events: Iterable[Event | Counted]) -> list[Counted]:
     """Return every event with the number of its runs, 1 where none is given."""
     return [event if isinstance(event, tuple) else (event, 1) for event in events]
+
+
+def under(adjacency: Adjacency, events: Iterable[Event | Counted]) -> list[Counted]:
+    """Return counted events whose zero-out epsilon is that under ``adjacency``.
+
+    Raises:
+        ValueError: another adjacency than zero-out or replace-one.
+        UnsupportedEventError: an event has no theorem under it.
+    """
+    counted = with_counts(events)
+    if adjacency is Adjacency.ZERO_OUT:
+        return counted
+    if adjacency is Adjacency.REPLACE_ONE:
+        return [(replace_one(event), count) for event, count in counted]
+    raise ValueError(f"adjacency must be ZERO_OUT or REPLACE_ONE, got {adjacency.name}")
 
 
 def is_local(counted: Sequence[Counted]) -> bool:

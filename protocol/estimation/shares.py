@@ -20,7 +20,15 @@ _ROUNDING = 1e-9
 
 
 def largest_mu(goal: PrivacyGoal) -> float:
-    """The shift of all releases together: what is left of delta behind the failure reserve."""
+    """The shift of all releases together: what is left of delta behind the failure reserve.
+
+    Raises:
+        ParameterError: the goal is counted by moments, which have no shift.
+    """
+    if goal.moment_order is not None:
+        raise ParameterError(
+            "goal.moment_order", goal.moment_order, "left out: shares are those of a Gaussian shift"
+        )
     return gaussian_mu(goal.epsilon, goal.delta - goal.reserve.total) * (1.0 - _ROUNDING)
 
 

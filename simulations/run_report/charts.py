@@ -11,6 +11,7 @@ from simulations.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
 from simulations.pages.svg import INK, Chart, Table
 from simulations.run_report.folders import Record, Run
 from simulations.run_report.plots import Layer, Line, RoundPlot
+from simulations.run_report.trade_off import trade_off_chart
 from simulations.tables import readable
 
 ADVERSARIES: Final = {
@@ -51,13 +52,17 @@ def charts_of(run: Run, number: int) -> list[Chart]:
     makers: tuple[Callable[[Run, str], Chart | None], ...] = (
         accuracy_chart,
         epsilon_chart,
+        trade_off_chart,
         sketch_chart,
         bytes_chart,
         clients_chart,
         error_chart,
         time_chart,
     )
-    drawn = (make(run, f"{prefix}-{make.__name__.removesuffix('_chart')}") for make in makers)
+    drawn = (
+        make(run, f"{prefix}-{make.__name__.removesuffix('_chart').replace('_', '-')}")
+        for make in makers
+    )
     return [chart for chart in drawn if chart is not None]
 
 

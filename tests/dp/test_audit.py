@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from dp.accounting import DominationAccountant, FailureReserve
+from dp.accounting import DominationAccountant, FailureReserve, MomentsAccountant
 from dp.audit import (
     composed_epsilon,
+    composed_moments,
     flattened,
     read_ledger,
+    release_moment,
     release_mu,
     replayed_epsilon,
     without_peers,
@@ -102,6 +104,49 @@ def test_a_reserve_counts_in_full() -> None:
     assert composed_epsilon(written * 4, DELTA, reserve.delta0, 10) == math.inf
     assert composed_epsilon(written, DELTA, DELTA, 10) == math.inf
     assert composed_epsilon([], DELTA, 1e-8, 10) == 0.0
+
+
+WEAK: list[Event] = [
+    BinomialRelease(28, 1.0, 1, 9),
+    BinomialRelease(36, 3.0, 2, 9),
+    BinomialRelease(257, 8.0, 8, 9),
+    BinomialRelease(1024, 16.0, 16, 9),
+    SkellamRelease(9.0, 2.0, 2, 9),
+    SkellamRelease(200.0, 8.5, 6, 9),
+    DiscreteGaussianRelease(3.0, 9, 4.0, 4, 9),
+    GaussianRelease(3.0, 2.0),
+]
+
+
+@pytest.mark.parametrize("event", WEAK)
+@pytest.mark.parametrize("order", [1.6, 3.0, 9.0])
+def test_moments_by_two_routes(event: Event, order: float) -> None:
+    """The accountant is the one that rounds up."""
+    reserve = FailureReserve.from_delta(1e-3, 4, moment_order=order)
+    written = [encode_event(event)] * 3
+    found = composed_moments(written, 1e-3, reserve.delta0, 4, reserve.aggregation, order=order)
+    running = replay([event] * 3, MomentsAccountant(reserve)).epsilon(1e-3)
+    assert running * (1 - 3e-6) - 1e-7 < found <= running < math.inf
+
+
+def test_moments_at_the_edges() -> None:
+    written = [encode_event(BinomialRelease(4, 4.0, 4, 9))]
+    assert composed_moments(written, 1e-3, 1e-6, 4, order=3.0) == math.inf
+    some = [encode_event(BinomialRelease(64, 2.0, 2, 9))]
+    assert composed_moments(some * 5, 1e-3, 1e-6, 4, order=3.0) == math.inf
+    assert composed_moments(some, 1e-3, 1e-3, 4, order=3.0) == math.inf
+    assert composed_moments([], 1e-3, 1e-6, 4, order=3.0) == 0.0
+    assert (
+        composed_moments([encode_event(NonPrivateRelease())], 1e-3, 1e-6, 4, order=3.0) == math.inf
+    )
+    silent = [encode_event(BinomialRelease(64, 0.5, 1, 9))]
+    assert composed_moments(silent, 1e-3, 1e-6, 4, order=9.0) < composed_moments(
+        some, 1e-3, 1e-6, 4, order=9.0
+    )
+    with pytest.raises(LedgerError, match="malformed"):
+        release_moment({"tag": "gaussian", "sigma": -1.0, "l2_sensitivity": 1.0}, 1e-6, 3.0)
+    with pytest.raises(UnsupportedEventError):
+        release_moment({"tag": "level"}, 1e-6, 3.0)
 
 
 def test_extremes() -> None:

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
 from dp import calibration
-from dp.accounting import DominationAccountant, FailureReserve, gaussian_epsilon
+from dp.accounting import (
+    DominationAccountant,
+    FailureReserve,
+    MomentsAccountant,
+    gaussian_epsilon,
+)
 from dp.calibration import (
     coins_for_epsilon,
     noise_multiplier_for_epsilon,
     variance_for_epsilon,
 )
-from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
+from dp.events import BinomialRelease, DiscreteGaussianRelease, Event, SkellamRelease
 
 
 def _epsilon(coins: int, l2: float, linf: int, rounds: int, delta: float) -> float:
-    accountant = DominationAccountant()
-    accountant.compose(BinomialRelease(coins, l2, linf, 1), rounds)
-    return accountant.epsilon(delta)
+    return _smaller(BinomialRelease(coins, l2, linf, 1), rounds, delta)
+
+
+def _smaller(event: Event, rounds: int, delta: float) -> float:
+    """Epsilon by the better of the two bounds."""
+    accountants = DominationAccountant(), MomentsAccountant()
+    for accountant in accountants:
+        accountant.compose(event, rounds)
+    return min(accountant.epsilon(delta) for accountant in accountants)
 
 
 @pytest.mark.parametrize(
@@ -113,14 +126,12 @@ def test_smallest_variance(contributors: int | None, epsilon: float, rounds: int
     found = variance_for_epsilon(epsilon, 1e-5, 8.0, 4, rounds, contributors)
 
     def reached(variance: float) -> float:
-        accountant = DominationAccountant()
         event = (
             SkellamRelease(variance, 8.0, 4, 1)
             if contributors is None
             else DiscreteGaussianRelease(variance, contributors, 8.0, 4, 1)
         )
-        accountant.compose(event, rounds)
-        return accountant.epsilon(1e-5)
+        return _smaller(event, rounds, 1e-5)
 
     assert reached(found) <= epsilon < reached(found * 0.999)
 
@@ -139,3 +150,42 @@ def test_smallest_variance(contributors: int | None, epsilon: float, rounds: int
 def test_bad_variance_targets(arguments: tuple[float, ...], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         variance_for_epsilon(*arguments)  # type: ignore[arg-type]
+
+
+def test_weak_noise_is_calibrated_by_the_better_bound() -> None:
+    """At sigma near 3 truncated moments ask for fewer coins; from 16 on they are not asked."""
+    figures = (20.0, 1e-5, 4.0, 4, 10)
+    coins = coins_for_epsilon(*figures)
+    by_domination = FailureReserve.from_delta(1e-5, 10, 1e-6)
+    assert 1.05 * coins < coins_for_epsilon(*figures, by_domination)
+    assert coins / 4.0 < calibration.MOMENTS_UP_TO
+
+
+def test_a_reserve_names_the_one_bound_that_counts() -> None:
+    """Where parameters depend on results, the smaller of two bounds is no bound."""
+    by_moments = FailureReserve.from_delta(1e-5, 10, moment_order=2.4)
+    by_domination = FailureReserve.from_delta(1e-5, 10)
+    for reserve, kind in ((by_moments, MomentsAccountant), (by_domination, DominationAccountant)):
+        coins = coins_for_epsilon(20.0, 1e-5, 4.0, 4, 10, reserve)
+        accountant = kind(reserve)
+        accountant.compose(BinomialRelease(coins, 4.0, 4, 1), 10)
+        assert accountant.epsilon(1e-5) <= 20.0
+        fewer = kind(reserve)
+        fewer.compose(BinomialRelease(coins - 2, 4.0, 4, 1), 10)
+        assert fewer.epsilon(1e-5) > 20.0
+
+
+def test_the_page_has_both_bounds_as_they_are() -> None:
+    """The table of docs/accounting.md, "Which bound counts a run"."""
+    page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text()
+    rows = re.findall(r"^\| (\d+) \|((?: [\d.inf]+ / [\d.inf]+ \|){6})$", page, re.MULTILINE)
+    assert [int(sigma) for sigma, _ in rows] == [2, 3, 4, 6, 8, 12, 16]
+    columns = [(l2, linf, t) for l2, linf in ((2.0, 1), (4.0, 4)) for t in (1, 10, 100)]
+    for sigma, cells in rows:
+        for cell, (l2, linf, rounds) in zip(cells.split("|"), columns, strict=False):
+            found = []
+            for kind in (DominationAccountant, MomentsAccountant):
+                accountant = kind()
+                accountant.compose(BinomialRelease(4 * int(sigma) ** 2, l2, linf, 1), rounds)
+                found.append(f"{accountant.epsilon(1e-5):.4g}")
+            assert cell.strip() == " / ".join(found)

@@ -6,7 +6,14 @@ import math
 
 import pytest
 
-from dp import BinomialRelease, Budget, BudgetExceededError, DominationAccountant, FailureReserve
+from dp import (
+    BinomialRelease,
+    Budget,
+    BudgetExceededError,
+    DominationAccountant,
+    FailureReserve,
+    MomentsAccountant,
+)
 from protocol.accounts import ClientAccounts
 from protocol.setup import RoundEvents
 
@@ -58,3 +65,24 @@ def test_an_entry_without_a_cohort_is_charged_to_everybody():
     assert accounts.epsilons(1e-5, 1).server == epsilon_of(EVENT, EVENT)
     accounts.record(["new"], EVENTS)
     assert accounts.epsilons(1e-5, 1).server == epsilon_of(EVENT, EVENT)
+
+
+def test_the_pair_of_the_busiest_client_is_stated():
+    accounts = ClientAccounts(RESERVE)
+    accounts.record(["a", "b"], EVENTS)
+    accounts.record(["b", "c"], EVENTS)
+    spent = accounts.epsilons(1e-5, 1)
+    assert spent.gaussian.failure == RESERVE.total
+    assert spent.gaussian.epsilon(1e-5) == spent.server
+    assert spent.as_json()["gaussian"] == {"failure": RESERVE.total, "mu": spent.gaussian.mu}
+
+
+def test_a_reserve_for_moments_is_counted_by_moments():
+    reserve = FailureReserve.from_delta(1e-5, 4, moment_order=4.0)
+    accounts = ClientAccounts(reserve)
+    accounts.record(["a", "b"], EVENTS)
+    one = MomentsAccountant(reserve)
+    one.compose(EVENT)
+    spent = accounts.epsilons(1e-5, 1)
+    assert spent.server == one.epsilon(1e-5)
+    assert spent.gaussian is None and "gaussian" not in spent.as_json()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp import BinomialRelease, DominationAccountant, NonFiniteUpdateError
+from dp import BinomialRelease, DominationAccountant, MomentsAccountant, NonFiniteUpdateError
 from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy, RoundClient, noise_multiplier
 from protocol.errors import PolicyError
@@ -193,6 +193,16 @@ class TestPolicy:
         bounds = setup.parameters.l2_bound, setup.parameters.linf_bound
         accountant.compose(BinomialRelease(3 * 20_000, *bounds, 200), 2)
         assert epsilon_of_rounds(setup, goal) == accountant.epsilon(1e-5)
+
+    def test_a_goal_may_be_counted_by_moments(self, make_setup):
+        setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(13.0, 1e-5, 2, 6.0)
+        accountant = MomentsAccountant(goal.reserve)
+        accountant.compose(setup.events(setup.context.minimum_survivors).server, 2)
+        assert epsilon_of_rounds(setup, goal) == accountant.epsilon(1e-5) < 13.0
+        history = ClientHistory(goal)
+        history.answer(setup)
+        history.charge(setup)
+        assert 0.0 < history.epsilon < accountant.epsilon(1e-5)
 
     def test_coarse_noise_passes_the_multiplier_and_fails_the_goal(self, make_setup):
         """Noise of a few units, and coordinates that can stand out of it."""

@@ -133,7 +133,13 @@ class TestCohort:
 
 class TestGoal:
     @pytest.mark.parametrize(
-        "other", [PrivacyGoal(8.1, 1e-5, 2), PrivacyGoal(8.0, 2e-5, 2), PrivacyGoal(8.0, 1e-5, 3)]
+        "other",
+        [
+            PrivacyGoal(8.1, 1e-5, 2),
+            PrivacyGoal(8.0, 2e-5, 2),
+            PrivacyGoal(8.0, 1e-5, 3),
+            PrivacyGoal(8.0, 1e-5, 2, 3.0),
+        ],
     )
     def test_a_ledger_is_continued_with_its_own_goal_only(self, ledger, setup, other):
         Records(ledger, GOAL).prepare(setup, 0, None)(range(6))

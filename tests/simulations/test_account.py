@@ -14,13 +14,16 @@ from dp import (
     BinomialRelease,
     Composition,
     DominationAccountant,
+    FailingGaussian,
     FailureReserve,
     Ledger,
     LocalRelease,
+    MomentsAccountant,
     NonPrivateRelease,
     PoissonSampled,
     UnsupportedEventError,
     epsilons,
+    replace_one,
 )
 from simulations import cli
 from simulations.__main__ import main
@@ -319,3 +322,98 @@ def test_a_plan_has_no_room_for_local_reports(reports):
 def test_no_noise_is_infinite():
     assert account("--coins", "0")["epsilon"] == "inf"
     assert math.isinf(float(account("--coins", "2")["epsilon"]))
+
+
+def test_the_pair_that_dominates_is_stated_and_gives_the_same_epsilon():
+    figures = account("--coins", "1024", "--rounds", "3")
+    pair = FailingGaussian(**figures["gaussian"])
+    assert pair.epsilon(1e-5) == figures["by_accountant"]["domination"]
+    assert figures["zcdp"] == {"rho": pair.mu**2 / 2, "delta": pair.failure}
+    shown = runner.invoke(cli.app, ["account", "--coins", "1024", "--rounds", "3"]).stdout
+    assert f"{pair.mu:.6g}-GDP" in shown and "approximate" in shown
+
+
+def test_a_ledger_states_the_same_pair(path):
+    figures = account("--ledger", str(path))
+    accountant = DominationAccountant(FailureReserve(GOAL["delta0"], GOAL["rounds"]))
+    for event in (FIRST, SECOND, FIRST):
+        accountant.compose(event)
+    pair = accountant.gaussian(1e-5)
+    assert figures["gaussian"]["failure"] == pytest.approx(pair.failure, rel=1e-12)
+    assert figures["gaussian"]["mu"] == pytest.approx(pair.mu, rel=3e-6)
+
+
+def test_replace_one_is_zero_out_with_twice_the_sensitivities():
+    figures = account("--coins", "4096", "--adjacency", "replace-one")
+    twice = account(*"--coins 4096 --l2 32 --linf 32".split())
+    assert figures["adjacency"] == str(Adjacency.REPLACE_ONE)
+    # Theorem 1 is given the sensitivity in l1 by way of that in l2.
+    assert figures["by_accountant"]["domination"] == twice["by_accountant"]["domination"]
+    assert figures["epsilon"] == twice["epsilon"] > account("--coins", "4096")["epsilon"]
+    solved = account("--target-epsilon", "2", "--adjacency", "replace-one")
+    assert solved["epsilon"] <= 2.0 and solved["coins"] > account("--target-epsilon", "2")["coins"]
+
+
+def test_a_ledger_under_replace_one(path):
+    figures = account("--ledger", str(path), "--adjacency", "replace-one")
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    events = [replace_one(event) for event in (FIRST, SECOND, FIRST)]
+    assert figures["epsilon"] == pytest.approx(running(events, reserve), rel=3e-6)
+    assert figures["adjacency"] == str(Adjacency.REPLACE_ONE)
+
+
+def test_compositions_are_replaced_part_by_part(tmp_path):
+    location = tmp_path / "pairs.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(Composition((FIRST, SECOND)))
+    figures = account("--ledger", str(location), "--delta", "1e-5", "--adjacency", "replace-one")
+    events = [replace_one(event) for event in (FIRST, SECOND)]
+    assert figures["epsilon"] == pytest.approx(running(events), rel=3e-6)
+
+
+def test_a_ledger_counted_by_moments_is_replayed_by_its_order(tmp_path):
+    location = tmp_path / "moments.jsonl"
+    weak = [BinomialRelease(36, 3.0, 2, 9), BinomialRelease(64, 4.0, 4, 9)]
+    with Ledger.open(location) as ledger:
+        for event in weak:
+            ledger.append(event, {"goal": {**GOAL, "moment_order": 2.5}})
+    figures = account("--ledger", str(location))
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], moment_order=2.5)
+    running_total = MomentsAccountant(reserve)
+    for event in weak:
+        running_total.compose(event)
+    assert figures["epsilon"] == pytest.approx(running_total.epsilon(1e-5), rel=3e-6)
+    assert "moments" in figures["route"] and "gaussian" not in figures
+
+
+@pytest.mark.parametrize("order", [1.0, "2", True, -3.0])
+def test_an_order_that_is_none_makes_no_goal(tmp_path, monkeypatch, capsys, order):
+    location = tmp_path / "odd.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": {**GOAL, "moment_order": order}})
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+
+
+def test_an_export_is_read_by_dp_accounting(tmp_path):
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    location = tmp_path / "account.json"
+    figures = account("--coins", "1024", "--export", str(location))
+    written = json.loads(location.read_text())
+    assert {name: written[name] for name in figures} == figures
+    losses = written["privacy_loss"]
+    distribution = PrivacyLossDistribution.create_from_rounded_probability(
+        dict(enumerate(losses["masses"], losses["first"])), losses["infinite"], losses["interval"]
+    )
+    assert distribution.get_epsilon_for_delta(1e-5) == pytest.approx(figures["epsilon"], rel=1e-5)
+    curve = written["trade_off"]
+    pair = FailingGaussian(**figures["gaussian"])
+    assert curve["type_two_error"] == pair.type_two_error(curve["type_one_error"]).tolist()
+
+
+def test_exports_that_cannot_be(tmp_path, monkeypatch, capsys):
+    location = str(tmp_path / "account.json")
+    assert "export" in fails(monkeypatch, capsys, "--coins", "0", "--export", location)
+    account("--coins", "1024", "--export", location)
+    assert "exists" in fails(monkeypatch, capsys, "--coins", "1024", "--export", location)
+    assert "zero-out, replace-one" in fails(monkeypatch, capsys, "--coins", "4", "--adjacency", "x")

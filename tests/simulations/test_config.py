@@ -30,7 +30,8 @@ def test_a_configuration_survives_its_file(tmp_path):
     [
         (
             "privacy.epsilom",
-            "clip_l2, delta, epsilon, error_share, noise_multiplier, wrap_probability",
+            "clip_l2, delta, epsilon, error_share, moment_order, noise_multiplier, "
+            "wrap_probability",
         ),
         (
             "colour",

@@ -57,6 +57,19 @@ def test_a_deployment_states_everything():
     assert "zero-out" in epsilons["adjacency"]
 
 
+def test_replacing_a_contribution_costs_about_twice_as_much_or_more():
+    figures = plan("--clients", "50", *GOAL)
+    assert figures["bound"] == "domination"
+    assert 2.0 * 5.9 < figures["epsilon_replace_one"] < 3.0 * 6.0
+
+
+def test_weak_noise_is_planned_with_the_better_bound():
+    weak = ("--clients", "5", "--epsilon", "20", "--rounds", "10", "--error-share", "1")
+    figures = plan(*weak, "--dim", "4", "--corrupt", "0", "--dropout", "0.2")
+    assert figures["bound"]["moment_order"] > 1.0
+    assert figures["epsilons"]["server"] <= 20.0
+
+
 def test_large_cohorts_get_a_sparse_graph_and_exactness_costs_bits():
     sparse = plan("--clients", "300", *GOAL)
     complete = plan("--clients", "300", *GOAL, "--graph", "complete", "--wrap-probability", "0")

@@ -29,6 +29,7 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         epsilon=plan.goal.epsilon,
         delta=plan.goal.delta,
         rounds=plan.goal.rounds,
+        moment_order=plan.goal.moment_order,
         clip_l2=plan.clip_l2,
         minimum_survivors=plan.minimum_survivors,
         tolerated_colluders=plan.tolerated_colluders,

@@ -26,7 +26,8 @@ from typing import Any
 from flwr.app import Context
 from pydantic import Field
 
-from protocol.adapters.flower.settings import SIMULATION_KEY, values_of
+from protocol.adapters.flower.remedy import SIMULATION_KEY
+from protocol.adapters.flower.settings import values_of
 from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy
 from protocol.config import Section, load
@@ -71,6 +72,9 @@ class ClientRules(Section):
         default=None, ge=1, description="longest that a round may live; if left out, even for ever"
     )
     allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
+    moment_order: float | None = Field(
+        default=None, gt=1, allow_inf_nan=False, description="as in a run's configuration"
+    )
     allow_evaluation_in_the_clear: bool = Field(
         default=False,
         description="answers to evaluations leave as they are",
@@ -82,7 +86,7 @@ class ClientRules(Section):
 
     def policy(self) -> ClientPolicy:
         """What is held against every announcement."""
-        goal = PrivacyGoal(self.epsilon, self.delta, self.rounds)
+        goal = PrivacyGoal(self.epsilon, self.delta, self.rounds, self.moment_order)
         return ClientPolicy(
             minimum_noise_multiplier=goal.noise_multiplier,
             goal=goal,

@@ -287,3 +287,8 @@ def test_doubling_never_asks_for_one_sketch_twice():
     specs = Doubling(first_size=1)._specs(task_of(np.zeros((5, 500))))
     assert len(set(specs)) == len(specs)
     assert [spec.size for spec in specs[:3]] == [15, 30, 60]
+
+
+def test_shares_are_of_a_goal_counted_by_domination():
+    with pytest.raises(ParameterError, match="moment_order"):
+        round_goal(PrivacyGoal(2.0, DELTA, 5, 4.0), 0.5)

@@ -67,7 +67,7 @@ def test_the_page_loads_nothing_and_leads_somewhere(page, pair_page):
 
 def test_every_plot_has_words_and_a_table(page):
     elements = Elements(page)
-    assert len(elements.named("svg")) == 7
+    assert len(elements.named("svg")) == 8
     words = elements.words_of_plots()
     assert words["run1-accuracy-desc"].startswith("After round 3, 72.0% of the test examples")
     assert "The estimated norm asks for this size" in words["run1-sketch-desc"]
@@ -75,7 +75,7 @@ def test_every_plot_has_words_and_a_table(page):
     assert "noise 0.2, sketch 0.02" in words["run1-error-desc"]
     assert "training 1.5 s, aggregation 3.75 s" in words["run1-time-desc"]
     figures = [text for text in elements.named("summary") if text[1] == "Figures of this plot"]
-    assert len(figures) == len(elements.named("table")) == 7
+    assert len(figures) == len(elements.named("table")) == 8
 
 
 def test_the_page_is_for_every_reader(page):
@@ -84,8 +84,8 @@ def test_the_page_is_for_every_reader(page):
     links = [(a.get("class"), a["href"]) for a, _ in Elements(page).named("a")]
     assert links[0] == ("skip", "#main")
     # What scrolls can be reached without a mouse.
-    assert page.count('<div class="wide') == 14
-    assert page.count('tabindex="0"') == 15
+    assert page.count('<div class="wide') == 16
+    assert page.count('tabindex="0"') == 17
 
 
 def test_the_page_says_what_was_run_and_on_what(page):

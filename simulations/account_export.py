@@ -1,0 +1,63 @@
+"""What an account tells other tools: the pair that dominates a run, its curve and its losses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dp import FailingGaussian
+from protocol.errors import ConfigurationError
+
+EXPORT_FORMAT: Final = "veilsum-account/1"
+_CURVE_POINTS: Final = 201
+_FINEST_INTERVAL: Final = 1e-3
+_MOST_MASSES: Final = 1 << 16
+
+
+def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
+    """The pair as (open failure, mu-GDP) and as approximate zCDP; nothing if there is none."""
+    if pair is None:
+        return {}
+    return {
+        "gaussian": {"failure": pair.failure, "mu": pair.mu},
+        "zcdp": {"rho": pair.rho, "delta": pair.failure},
+    }
+
+
+def export_account(figures: Mapping[str, Any], path: Path) -> None:
+    """Write the figures, the trade-off curve and a privacy loss distribution to a JSON file.
+
+    Raises:
+        ConfigurationError: no pair dominates the run, or the file exists.
+    """
+    given = figures.get("gaussian")
+    if given is None:
+        raise ConfigurationError(
+            "export", "a run that no open failure and Gaussian dominate", "left out"
+        )
+    pair = FailingGaussian(given["failure"], given["mu"])
+    # Losses lie within ten deviations of their mean, and a file has an end.
+    widest = 2.0 * (pair.rho + 10.0 * pair.mu)
+    losses = pair.losses(max(_FINEST_INTERVAL, widest / _MOST_MASSES))
+    errors = [i / (_CURVE_POINTS - 1) for i in range(_CURVE_POINTS)]
+    written = {
+        "format": EXPORT_FORMAT,
+        **figures,
+        "trade_off": {
+            "type_one_error": errors,
+            "type_two_error": pair.type_two_error(errors).tolist(),
+        },
+        "privacy_loss": {
+            "interval": losses.step,
+            "first": losses.first,
+            "masses": losses.masses.tolist(),
+            "infinite": losses.infinite,
+        },
+    }
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            json.dump(written, file)
+    except FileExistsError:
+        raise ConfigurationError("export", f"{path} exists", "a new file") from None
