@@ -145,7 +145,7 @@ def test_a_stored_round_is_used_up_by_the_end(make_client, setup, tmp_path):
     watch, tokens = Watch(), TokenFolder(tmp_path)
     client = make_client(clock=watch)
     client.join(setup.announce(), MODEL)
-    stored = client.suspend()
+    stored = client.suspend(tokens)
     watch.seconds = HOUR + 1
     late = make_client(clock=watch)
     with pytest.raises(PolicyError, match="opened_at"):
@@ -160,7 +160,8 @@ def test_a_stored_round_goes_on_in_time(make_client, setup, tmp_path):
     client = make_client(clock=Watch())
     client.join(setup.announce(), MODEL)
     again = make_client(clock=Watch(HOUR))
-    again.resume(client.suspend(), TokenFolder(tmp_path))
+    keys = TokenFolder(tmp_path)
+    again.resume(client.suspend(keys), keys)
     assert again.phase is ClientPhase.ADVERTISED
 
 
