@@ -273,7 +273,7 @@ def test_a_size_that_cannot_be_had_is_found_before_anything_is_paid(tmp_path):
     vector = np.full(20_000, 1e-4)
     task = MeanTask(dimension=20_000, clients=12, clip_l2=1.0, updates=lambda _: vector)
     algorithm = AdaptNorm(sampling_constant=0.0)
-    plan = plan_for(task, algorithm, 0.5, tolerated_dropouts=1, tolerated_colluders=1)
+    plan = plan_for(task, algorithm, 0.55, tolerated_dropouts=1, tolerated_colluders=1)
     with Ledger.open(tmp_path / "ledger") as ledger:
         means = DistributedMeans(task, plan, keys(12), IdealAggregator(), ledger)
         with pytest.raises(ParameterError, match="coins"):
