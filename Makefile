@@ -16,7 +16,8 @@ FLOWER_STAMP := $(FLOWER_VENV)/.installed
 NVFLARE_VENV := .venv-nvflare
 NVFLARE_STAMP := $(NVFLARE_VENV)/.installed
 
-.PHONY: demo pictures test test-flower test-nvflare test-pfl lint types unit format clean
+.PHONY: demo pictures docs dist format lint types unit clean
+.PHONY: test test-adapters test-flower test-nvflare test-pfl test-release
 
 demo: $(STAMP)
 	$(BIN)/veilsum demo --out demo-report
@@ -44,6 +45,9 @@ docs: $(STAMP)
 dist: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
+
+# Each adapter with its framework, in an environment of its own that is made when it is missing.
+test-adapters: test-flower test-nvflare test-pfl
 
 # The wheel in an environment of its own, with everything that it depends on, and the whole demo.
 test-release: $(STAMP)

@@ -43,9 +43,11 @@ from dp.coins import Coins, add_coins, noise_limit, residual_offset, sample_bino
 from dp.dropouts import add_batches, batch_noise, removed_noise
 from dp.errors import (
     BudgetExceededError,
+    CopiedSecretError,
     LedgerError,
     NonFiniteUpdateError,
     PrivacyError,
+    RoundsUsedUpError,
     SensitivityExceededError,
     UnsupportedEventError,
 )
@@ -105,6 +107,7 @@ __all__ = [
     "CoinSchedule",
     "Coins",
     "Composition",
+    "CopiedSecretError",
     "DiscreteGaussianLaw",
     "DiscreteGaussianMechanism",
     "DiscreteGaussianRelease",
@@ -143,6 +146,7 @@ __all__ = [
     "PublishedAccountant",
     "Quantized",
     "RoundedGaussianLaw",
+    "RoundsUsedUpError",
     "Sensitivities",
     "SensitivityExceededError",
     "SkellamLaw",

@@ -7,6 +7,8 @@ not be shown to keep, a promise of privacy.
 
 from __future__ import annotations
 
+import math
+
 
 class PrivacyError(Exception):
     """Base of every refusal made for the sake of privacy."""
@@ -18,6 +20,10 @@ class NonFiniteUpdateError(PrivacyError):
 
 class SensitivityExceededError(PrivacyError):
     """A vector is larger than the bound that its type claims."""
+
+
+class CopiedSecretError(PrivacyError, TypeError):
+    """A secret seed was to be pickled or copied, and would have left its process unnoticed."""
 
 
 class UnsupportedEventError(PrivacyError):
@@ -50,3 +56,25 @@ class BudgetExceededError(PrivacyError):
     def __reduce__(self) -> tuple[type[BudgetExceededError], tuple[float, float, float]]:
         """Rebuild from the three figures, so that the error survives process boundaries."""
         return type(self), (self.spent, self.requested, self.budget)
+
+
+class RoundsUsedUpError(BudgetExceededError):
+    """A client has taken part as often as its goal says: delta was split for so many releases.
+
+    Attributes:
+        rounds: releases of the goal, all of them made.
+    """
+
+    def __init__(self, spent: float, budget: float, rounds: int) -> None:
+        """Store the figures; no epsilon can be stated for one release more."""
+        super().__init__(spent, math.inf, budget)
+        self.args = (
+            f"a client of this cohort has taken part {rounds} times, as often as its goal says "
+            f"(epsilon {spent:.6g} of {budget:.6g} is spent): invite others, or begin a new "
+            "run with more rounds in its goal",
+        )
+        self.rounds = rounds
+
+    def __reduce__(self) -> tuple[type[RoundsUsedUpError], tuple[float, float, int]]:
+        """Rebuild from the figures that it was made of."""
+        return type(self), (self.spent, self.budget, self.rounds)

@@ -18,13 +18,15 @@ import hmac
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn, SupportsIndex
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
+
+from dp.errors import CopiedSecretError
 
 SEED_BYTES: Final = 32
 CHUNK_BYTES: Final = 1 << 16
@@ -105,6 +107,14 @@ class NoiseSeed:
             # No usage's value contains a slash, so nothing else has this label.
             info += b"/" + index.to_bytes(8, "big")
         return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self.material)
+
+    def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
+        """Refuse to be pickled or copied: whoever gets a seed can subtract its noise.
+
+        Raises:
+            CopiedSecretError: always; hand over ``material`` where a seed must leave its process.
+        """
+        raise CopiedSecretError("a NoiseSeed is secret: it is neither pickled nor copied")
 
     def __repr__(self) -> str:
         """Hide the bytes."""

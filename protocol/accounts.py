@@ -21,6 +21,7 @@ from dp import (
     FailureReserve,
     FourEpsilons,
     MomentsAccountant,
+    RoundsUsedUpError,
 )
 from dp.accounting import reserved_accountant
 from protocol.setup import RoundEvents
@@ -63,14 +64,19 @@ class ClientAccounts:
     def __init__(self, reserve: FailureReserve) -> None:
         self._fresh = _History(*(reserved_accountant(reserve) for _ in range(3)))
         self._histories: dict[str, _History] = {}
+        self._most_releases = reserve.releases
 
     def check(self, cohort: Sequence[str], event: Event, budget: Budget) -> None:
         """See that no client of a cohort would exceed the budget with one more event.
 
         Raises:
+            RoundsUsedUpError: somebody has taken part as often as was planned.
             BudgetExceededError: somebody would; nothing is recorded.
         """
         for history in self._distinct(cohort):
+            if history.server.releases >= self._most_releases:
+                spent = history.server.epsilon(budget.delta)
+                raise RoundsUsedUpError(spent, budget.epsilon, self._most_releases)
             budget.check(history.server, event)
 
     def record(self, cohort: Sequence[str], events: RoundEvents) -> None:

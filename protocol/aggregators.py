@@ -25,6 +25,7 @@ from protocol.conduct import (
     ReleaseHook,
     RoundOutcome,
     Stage,
+    check_dropouts,
     explained,
     left_after,
     no_hook,
@@ -103,6 +104,7 @@ class Aggregator(Protocol):
                 indices, before any client learns that they are and gives up what opens the sum.
 
         Raises:
+            ParameterError: ``dropouts`` names no stage, or nobody of the cohort.
             TooFewSurvivorsError: too few parties are left at some stage. If `before_release` was
                 not called, nothing can have been learned; if it was, a party that deviates may
                 know the sum.
@@ -139,6 +141,7 @@ class IdealAggregator:
     ) -> RoundOutcome:
         """See `Aggregator.run`; it fails exactly where the real protocol would."""
         context = setup.context
+        check_dropouts(dropouts, context.size)
         stages = stages_of(context.mode)
         released = stages.index(Stage.INPUT) + 1
         for stage in stages[: released - 1]:
@@ -251,6 +254,7 @@ class RealAggregator:
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """See `Aggregator.run`."""
+        check_dropouts(dropouts, setup.context.size)
         announcement = setup.announce()
         peers = {
             index: _Peer(

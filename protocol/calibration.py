@@ -22,9 +22,11 @@ from dp import (
     quantized_l2_bound,
 )
 from dp.accounting import renyi_to_epsilon
+from dp.accounting.gaussian import LARGEST_EPSILON
 from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.calibration import MOMENTS_UP_TO
 from dp.coins import MAX_COINS
+from protocol.checks import require_int, require_number
 from protocol.parameters import RoundParameters
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, flat_bound
@@ -76,13 +78,16 @@ class PrivacyGoal:
     moment_order: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            require_number(name, getattr(self, name))
+        require_int("rounds", self.rounds, 1)
         if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
             raise ParameterError("epsilon", self.epsilon, "positive and finite")
         if not 0.0 < self.delta < 1.0:
             raise ParameterError("delta", self.delta, "strictly between 0 and 1")
-        if self.rounds < 1:
-            raise ParameterError("rounds", self.rounds, "at least 1")
         order = self.moment_order
+        if order is not None:
+            require_number("moment_order", order)
         if order is not None and not 1.0 < order < math.inf:
             raise ParameterError("moment_order", order, "left out, or finite and above 1")
 
@@ -95,7 +100,14 @@ class PrivacyGoal:
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal."""
+        """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal.
+
+        Raises:
+            ParameterError: epsilon is so large that there is none: such a goal only counts.
+        """
+        if not self.epsilon < LARGEST_EPSILON:
+            valid = f"below {LARGEST_EPSILON:g} to choose noise by: accounting ends there"
+            raise ParameterError("epsilon", self.epsilon, valid)
         return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
 
 

@@ -22,6 +22,7 @@ from protocol.errors import PolicyError
 from secagg import (
     FieldSum,
     Mode,
+    ParameterError,
     ProtocolError,
     RemoteProtocolError,
     ServerSession,
@@ -59,6 +60,26 @@ Dropouts = Mapping[int, Stage]
 
 NOBODY: Dropouts = MappingProxyType({})
 """Nobody gets lost."""
+
+
+def check_dropouts(dropouts: Dropouts, size: int) -> None:
+    """See that a schedule of losses is one, before anybody is asked for anything.
+
+    Args:
+        size: n of the cohort.
+
+    Raises:
+        ParameterError: no mapping, an index that is not in the cohort, or what is no `Stage`.
+    """
+    if not isinstance(dropouts, Mapping):
+        valid = "a mapping from indices in the cohort to stages"
+        raise ParameterError("dropouts", f"of type {type(dropouts).__name__}", valid)
+    for index, stage in dropouts.items():
+        if not isinstance(stage, Stage):
+            valid = ", ".join(f"Stage.{each.name}" for each in Stage)
+            raise ParameterError(f"dropouts[{index!r}]", stage, valid)
+        if index not in range(size):
+            raise ParameterError("dropouts", index, f"indices in the cohort, 0 .. {size - 1}")
 
 
 def left_after(size: int, dropouts: Dropouts, stage: Stage) -> tuple[int, ...]:

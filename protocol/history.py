@@ -126,6 +126,12 @@ class ClientHistory:
     def _check(self, setup: RoundSetup) -> None:
         if self._goal is None:
             return
+        if self._spent.releases >= self._goal.rounds:
+            raise PolicyError(
+                "epsilon",
+                f"unbounded: all rounds of this client's goal are used up ({self._goal.rounds})",
+                f"at most {self._goal.epsilon:.6g} in all",
+            )
         budget = Budget(self._goal.epsilon, self._goal.delta)
         try:
             budget.check(self._spent, _worst_case(setup))

@@ -59,10 +59,13 @@ class Clip:
 
     def client(self, update: NDArray[Any]) -> Bounded:
         """float32|float64[d] to a vector of norm at most `l2_bound`."""
-        if getattr(update, "shape", None) != (self.dimension,):
-            raise ParameterError(
-                "update", f"shape {getattr(update, 'shape', None)}", f"shape ({self.dimension},)"
-            )
+        valid = f"a NumPy array of float32 or float64, shape ({self.dimension},)"
+        if not isinstance(update, np.ndarray):
+            raise ParameterError("update", f"of type {type(update).__name__}", valid)
+        if update.dtype not in (np.float32, np.float64):
+            raise ParameterError("update", f"an array of {update.dtype}", valid)
+        if update.shape != (self.dimension,):
+            raise ParameterError("update", f"shape {update.shape}", valid)
         return clip_l2(update, self.l2_bound)
 
 

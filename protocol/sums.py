@@ -14,7 +14,7 @@ from dp import FourEpsilons, Ledger
 from dp.accounting import reserved_accountant
 from protocol.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.calibration import PrivacyGoal
-from protocol.conduct import NOBODY, Dropouts, RoundOutcome
+from protocol.conduct import NOBODY, Dropouts, RoundOutcome, check_dropouts
 from protocol.records import Notes, Records
 from protocol.rings import UnixClock
 from protocol.setup import RoundSetup
@@ -156,6 +156,10 @@ class ChargedSums:
         if turn != (self._session_id, self._attempts):
             valid = f"that of the next round, number {self._attempts} of this session"
             raise ParameterError("setup", f"round number {turn[1]}", valid)
+        check_dropouts(dropouts, setup.context.size)
+        if not callable(updates):
+            valid = "a function that gives a party's update by its index in the cohort"
+            raise ParameterError("updates", f"of type {type(updates).__name__}", valid)
         charge = self._records.prepare(setup, number, notes)
         # A number that was announced is used up, or a client would answer one round twice.
         self._attempts += 1

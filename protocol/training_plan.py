@@ -9,6 +9,7 @@ from dp import CoinSchedule
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate, sharpest
 from protocol.capacity import WRAP_PROBABILITY, bits_for
+from protocol.checks import require_int, require_number
 from protocol.client import ClientPolicy
 from protocol.parameters import RoundParameters
 from protocol.plan import COMPLETE_UP_TO, default_graph
@@ -74,12 +75,22 @@ class TrainingPlan:
     lifetime_seconds: int = 0
 
     def __post_init__(self) -> None:
-        if self.tolerated_dropouts < 0 or self.tolerated_colluders < 0:
+        if not isinstance(self.goal, PrivacyGoal):
+            raise ParameterError("goal", self.goal, "a PrivacyGoal")
+        if not isinstance(self.mode, Mode):
             raise ParameterError(
-                "tolerated_dropouts, tolerated_colluders",
-                (self.tolerated_dropouts, self.tolerated_colluders),
-                "at least 0",
+                "mode", self.mode, " or ".join(f"Mode.{each.name}" for each in Mode)
             )
+        require_int("cohort", self.cohort, 2)
+        require_int("tolerated_dropouts", self.tolerated_dropouts, 0)
+        require_int("tolerated_colluders", self.tolerated_colluders, 0)
+        for name in ("degree", "threshold"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), 0)
+        if not isinstance(self.exact_noise, bool):
+            raise ParameterError("exact_noise", self.exact_noise, "a bool")
+        for name in ("clip_l2", "error_share", "wrap_probability"):
+            require_number(name, getattr(self, name))
         # Written so that NaN fails the test.
         if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
             valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"

@@ -12,6 +12,7 @@ from secagg.errors import (
     RemoteProtocolError,
     SessionAbortedError,
     TooFewSurvivorsError,
+    WrongSharesError,
 )
 from secagg.field import FieldVector, PrimeField, centre, lift, required_bits
 from secagg.keys import Identity
@@ -35,6 +36,7 @@ __all__ = [
     "SessionAbortedError",
     "SessionContext",
     "TooFewSurvivorsError",
+    "WrongSharesError",
     "centre",
     "fewest_survivors",
     "lift",

@@ -14,6 +14,7 @@ from secagg.committee import CommitteeParameters, choose_committee, full_quorum
 from secagg.errors import ParameterError
 from secagg.field import PrimeField
 from secagg.graph_parameters import (
+    CORRECTNESS_BITS,
     SECURITY_BITS,
     most_corrupt_neighbours,
     require_security_bits,
@@ -156,6 +157,17 @@ class SessionContext:
         return ring_failure(
             self.size, self.security_bits, lifetime, active=self.mode is Mode.ACTIVE
         )
+
+    def corrupt_holders(self, members: int) -> int:
+        """How many holders of one client's shares may lie together, with so many in the roster.
+
+        On a sparse graph anybody has more with a probability of 2^-21 at most: what rests on it is
+        who is named, not what is secret, and no client knows the ring when it advertises.
+        """
+        if self.degree == 0 or members <= self.degree + 1:
+            return self.tolerated_colluders
+        colluders = min(self.tolerated_colluders, members)
+        return most_corrupt_neighbours(members, colluders, self.degree, CORRECTNESS_BITS)
 
     @property
     def seeds(self) -> int:

@@ -37,7 +37,6 @@ class Reason(enum.Enum):
     NOT_IN_TREE = "our own entry is not in the roster that the server commits to"
     BAD_LENGTH = "a list or vector has another length than the round demands"
     NOT_IN_FIELD = "a vector element is not below the prime"
-    WRONG_REBUILT = "shares do not rebuild the secret that was committed to"
     WRONG_SEED = "a seed that was given up is not the one committed to"
     MISSING_SIGNATURES = "too few signatures on the announced survivor set"
 
@@ -86,6 +85,30 @@ class TooFewSurvivorsError(LocalProtocolError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.stage, self.survivors, self.needed)
+
+
+class WrongSharesError(LocalProtocolError):
+    """The shares of one client's secret are too wrong to tell who lied; the round releases nothing.
+
+    Attributes:
+        owner: whose secret it is: it dealt wrong shares, or too many of its holders lied.
+        answered: m, how many of its holders answered.
+        threshold: t; up to (m - t) / 2 wrong shares would have been found.
+    """
+
+    def __init__(self, owner: int, answered: int, threshold: int) -> None:
+        found = (answered - threshold) // 2
+        super().__init__(
+            f"stage unmask: {answered} shares do not rebuild the secret that client {owner} "
+            f"committed to: either it dealt wrong ones, or more than {found} of those that "
+            "answered lied, and nobody can tell who; the round releases nothing"
+        )
+        self.owner = owner
+        self.answered = answered
+        self.threshold = threshold
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.owner, self.answered, self.threshold)
 
 
 class RemoteProtocolError(ProtocolError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from dataclasses import dataclass
+from typing import NoReturn, SupportsIndex
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import (
     X25519PublicKey,
 )
 
-from secagg.errors import ParameterError
+from secagg.errors import LocalProtocolError, ParameterError
 from secagg.shamir import Rand
 from secagg.tags import Usage, tagged
 
@@ -28,11 +29,48 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 NONCE_BYTES = 16
 
+_PRIME = 2**255 - 19
+# Two points of order 8 on the curve; the others are plain to see. The list is Bernstein's,
+# https://cr.yp.to/ecdh.html, less the second encodings.
+_ORDER_8 = (
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+_SMALL_ORDER = frozenset(u.to_bytes(32, "little") for u in (0, 1, _PRIME - 1, *_ORDER_8))
+
 os_random: Rand = secrets.token_bytes
 """The one default source of secrets: the operating system's generator."""
 
 
-class _Secret:
+def check_public_key(public: bytes) -> None:
+    """Refuse an X25519 public key that no honest party sends.
+
+    X25519 ignores the highest bit and reduces modulo p, so that one key has several encodings
+    (RFC 7748, section 5): keys are only known to differ if each has one. With a key of small order
+    everybody agrees on zero.
+
+    Raises:
+        ValueError: another length, a number that is not below 2^255 - 19, or small order.
+    """
+    if len(public) != KEY_BYTES:
+        raise ValueError(f"public key of {len(public)} bytes, {KEY_BYTES} expected")
+    if int.from_bytes(public, "little") >= _PRIME:
+        raise ValueError("public key is not below 2^255 - 19")
+    if public in _SMALL_ORDER:
+        raise ValueError("public key is of small order")
+
+
+class NeverCopied:
+    """Cannot be pickled or copied: a secret leaves its process by an explicit call only."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
+        name = type(self).__name__
+        raise LocalProtocolError(f"a secret is neither pickled nor copied: {name}")
+
+
+class _Secret(NeverCopied):
     """32 secret bytes with a redacted repr and constant-time equality."""
 
     __slots__ = ("_value",)
@@ -76,13 +114,14 @@ class AgreementKey(_Secret):
         """The shared secret with a peer, to be fed to a key derivation only.
 
         Raises:
-            ValueError: the peer's key is malformed or of low order.
+            ValueError: `check_public_key` refuses the peer's key.
         """
+        check_public_key(peer_public)
         return self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NeverCopied):
     """A long-lived Ed25519 signing key; its public half is registered with every party."""
 
     _private: Ed25519PrivateKey

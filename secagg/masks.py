@@ -16,7 +16,7 @@ def pairwise_key(own: AgreementKey, peer_public: bytes, round_hash: bytes, u: in
     """Mask key of the pair {u, v}; the same from either side.
 
     Raises:
-        ValueError: the peer's key is malformed or of low order.
+        ValueError: the peer's key is refused: see `keys.check_public_key`.
     """
     low, high = min(u, v), max(u, v)
     shared = own.agree(peer_public)

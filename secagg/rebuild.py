@@ -2,28 +2,37 @@
 
 Every secret can be checked once it is rebuilt: a seed against its commitment, a private key against
 its public half. So a wrong share can never become a wrong sum. When the first t shares of a secret
-fail the check and there are more, other choices of t shares are tried. One that passes gives the
-secret, and the round goes on. It also fixes the polynomials; if at least (m + t)/2 of the m answers
-lie on them, no other polynomials can have as many (two that share t points are one), so whoever is
-off them gave a wrong share and is named. It lied, or the owner dealt it that share: the two cannot
-be told apart, so an owner that lies can get a holder named. With more liars than that, t of them
-could pass the check with polynomials of their own making, and nobody is named. When no choice
-passes, the owner is blamed: it dealt bad shares, or so many holders lie that nothing distinguishes
-the two.
+fail the check, the wrong ones among all m are found by decoding them as a Reed-Solomon code, up to
+(m - t) / 2 of them whatever they are, and the rest rebuild the secret. Holders that were found out
+are asked last for the secrets that follow.
+
+*Who is named.* What was found is right if the secret passes the check, but that alone does not show
+that those d holders lied whose shares are off: m - t + 1 - d of the others, or more, can have moved
+to polynomials of their own that keep the secret and t - 1 honest shares. Nobody can tell the two
+apart, as either group could have said what it said. So the d are named if they are fewer, and if
+more than all corrupt clients of a context would be needed to frame them:
+d + max(c, d) <= m - t. A holder that the owner dealt a wrong share is named as well: the two cannot
+be told apart either, so a client that lies about its own secret can get a holder named.
+
+With more liars the check is all there is. Where there are few choices of t holders each is tried,
+so in small cohorts any t right shares will do. When nothing passes the check, the owner dealt wrong
+shares, or more than (m - t) / 2 holders lie. Again nobody can tell, and nobody is named.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg.errors import Reason, RemoteProtocolError, TooFewSurvivorsError
-from secagg.shamir import combine, interpolate
+from secagg.decoding import wrong_shares
+from secagg.errors import TooFewSurvivorsError, WrongSharesError
+from secagg.shamir import combine
 
 Share = NDArray[np.uint32]
 """One holder's share of one secret: uint32[LIMBS]."""
@@ -32,16 +41,22 @@ Check = Callable[[int, bytes], bool]
 """Whether a rebuilt secret is the one that its owner committed to."""
 
 MAX_CHOICES = 500
-"""Choices of t shares to try for one secret. With m answers, the first m choices leave out every
-single liar and every run of m - t neighbours; with more liars the search may give up."""
+"""Choices of t shares to try for one secret when decoding fails; enough for any t of 11 answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """Checked secrets by owner, and the holders whose shares were wrong, by owner."""
+    """Checked secrets, and what their shares say about the holders.
+
+    Attributes:
+        secrets: by owner.
+        culprits: for each owner whose shares had to be decoded the holders that are named.
+        suspects: all holders with a wrong share of any secret, named or not: better asked last.
+    """
 
     secrets: dict[int, bytes]
     culprits: dict[int, tuple[int, ...]]
+    suspects: frozenset[int] = frozenset()
 
     def __repr__(self) -> str:
         return f"Rebuilt({len(self.secrets)} secrets, culprits={self.culprits})"
@@ -52,6 +67,9 @@ def rebuild(
     shares: Mapping[int, Mapping[int, Share]],
     threshold: int,
     check: Check,
+    *,
+    corrupt: int,
+    suspects: Collection[int] = frozenset(),
 ) -> Rebuilt:
     """Rebuild one secret for each owner and check it.
 
@@ -60,10 +78,12 @@ def rebuild(
         shares: shares[holder][owner], for the holders that answered.
         threshold: t.
         check: the owner's commitment.
+        corrupt: c, the most holders of one owner that may lie together.
+        suspects: holders found out before.
 
     Raises:
         TooFewSurvivorsError: too few holders answered for an owner.
-        RemoteProtocolError: no choice of shares rebuilds an owner's secret; names the owner.
+        WrongSharesError: an owner's shares are too wrong to be decoded; names nobody.
     """
     answered = {
         owner: tuple(holder for holder in holders if holder in shares)
@@ -73,65 +93,102 @@ def rebuild(
     if fewest < threshold:
         raise TooFewSurvivorsError("unmask", fewest, threshold)
     secrets: dict[int, bytes] = {}
-    culprits: dict[int, tuple[int, ...]] = {}
-    for owner, secret in _first_choice(answered, shares, threshold):
-        if secret is None or not check(owner, secret):
-            secret, liars = _search(owner, answered[owner], shares, threshold, check)
-            culprits[owner] = liars
-        secrets[owner] = secret
-    return Rebuilt(secrets, culprits)
+    repair = _Repair(threshold, corrupt, check, suspects)
+    wrong = []
+    for owner, secret in _first_choice(answered, shares, threshold, repair.suspects):
+        if secret is not None and check(owner, secret):
+            secrets[owner] = secret
+        else:
+            wrong.append(owner)
+    for owner in wrong:
+        own = {holder: shares[holder][owner] for holder in answered[owner]}
+        secrets[owner] = repair.secret(owner, own)
+    return Rebuilt(secrets, repair.culprits, frozenset(repair.suspects))
 
 
 def _first_choice(
     answered: Mapping[int, tuple[int, ...]],
     shares: Mapping[int, Mapping[int, Share]],
     threshold: int,
+    suspects: Collection[int],
 ) -> Iterator[tuple[int, bytes | None]]:
     """Combine the first t shares of every owner; owners with the same holders all at once."""
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for owner, holders in answered.items():
-        groups[holders[:threshold]].append(owner)
+        groups[_trusted_first(holders, suspects)[:threshold]].append(owner)
     for holders, owners in groups.items():
         stacked = np.array([[shares[holder][owner] for owner in owners] for holder in holders])
         yield from zip(owners, combine(stacked, holders), strict=True)
 
 
-def _search(
-    owner: int,
-    holders: tuple[int, ...],
-    shares: Mapping[int, Mapping[int, Share]],
-    threshold: int,
-    check: Check,
-) -> tuple[bytes, tuple[int, ...]]:
-    """Find t shares that rebuild the owner's secret, and the holders that must have lied."""
-    own = {holder: shares[holder][owner] for holder in holders}
-    found: bytes | None = None
-    for chosen in islice(_choices(holders, threshold), MAX_CHOICES):
-        stacked = np.array([[own[holder]] for holder in chosen])
-        (secret,) = combine(stacked, chosen)
-        if secret is None or not check(owner, secret):
-            continue
-        found = secret
-        expected = interpolate(stacked[:, 0], chosen, holders)
-        off = tuple(
-            holder
-            for holder, right in zip(holders, expected, strict=True)
-            if not np.array_equal(own[holder], right)
-        )
-        if 2 * (len(holders) - len(off)) >= len(holders) + threshold:
-            return secret, off
-    if found is None:
-        raise RemoteProtocolError(owner, Reason.WRONG_REBUILT)
-    return found, ()
+def _all_choices(holders: tuple[int, ...], threshold: int) -> Iterator[tuple[int, ...]]:
+    """Every choice of t holders, or none at all if they are too many to try."""
+    if comb(len(holders), threshold) <= MAX_CHOICES:
+        yield from combinations(holders, threshold)
 
 
-def _choices(holders: tuple[int, ...], threshold: int) -> Iterator[tuple[int, ...]]:
-    """Choices of t holders: first those that leave out a run of neighbours, then all of them.
+def _trusted_first(holders: tuple[int, ...], suspects: Collection[int]) -> tuple[int, ...]:
+    if not suspects:
+        return holders
+    return tuple(sorted(holders, key=lambda holder: holder in suspects))
 
-    Sliding over the circle of holders leaves out every single holder after a few steps, which
-    finds one liar, and every run of m - t neighbouring ones.
+
+class _Repair:
+    """Secrets whose first shares do not rebuild them, one after the other.
+
+    Attributes:
+        suspects: holders with a wrong share so far.
+        culprits: the named ones, by owner.
     """
-    circle = holders + holders
-    for start in range(len(holders)):
-        yield tuple(sorted(circle[start : start + threshold]))
-    yield from combinations(holders, threshold)
+
+    def __init__(
+        self, threshold: int, corrupt: int, check: Check, suspects: Collection[int]
+    ) -> None:
+        self.suspects = set(suspects)
+        self.culprits: dict[int, tuple[int, ...]] = {}
+        self._threshold = threshold
+        self._corrupt = corrupt
+        self._check = check
+
+    def secret(self, owner: int, own: Mapping[int, Share]) -> bytes:
+        """Find an owner's secret in the shares of all holders that answered."""
+        everybody = tuple(own)
+        trusted = tuple(holder for holder in everybody if holder not in self.suspects)
+        # Cheap, and mostly enough once the liars are known.
+        first = _trusted_first(everybody, self.suspects)[: self._threshold]
+        if (secret := self._combined(owner, own, first)) is not None:
+            return secret
+        # Without known liars as many new ones can be found; but a dealer may have framed them.
+        for holders in dict.fromkeys((trusted, everybody)):
+            if (secret := self._decoded(owner, own, holders)) is not None:
+                return secret
+        for chosen in _all_choices(everybody, self._threshold):
+            if (secret := self._combined(owner, own, chosen)) is not None:
+                self.culprits[owner] = ()
+                return secret
+        raise WrongSharesError(owner, len(everybody), self._threshold)
+
+    def _decoded(
+        self, owner: int, own: Mapping[int, Share], holders: tuple[int, ...]
+    ) -> bytes | None:
+        spare = len(holders) - self._threshold
+        if spare < 1:
+            return None
+        stacked = np.array([own[holder] for holder in holders])
+        off = wrong_shares(stacked, holders, self._threshold)
+        if off is None or len(off) > spare:
+            return None
+        right = tuple(holder for holder in holders if holder not in off)[: self._threshold]
+        secret = self._combined(owner, own, right)
+        if secret is not None:
+            self.suspects.update(off)
+            certain = len(off) + max(len(off), self._corrupt) <= spare
+            self.culprits[owner] = off if certain else ()
+        return secret
+
+    def _combined(
+        self, owner: int, own: Mapping[int, Share], holders: tuple[int, ...]
+    ) -> bytes | None:
+        """The secret that exactly t shares rebuild, if it is the owner's."""
+        (secret,) = combine(np.array([[own[holder]] for holder in holders]), holders)
+        return secret if secret is not None and self._check(owner, secret) else None

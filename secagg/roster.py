@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from secagg.context import SessionContext
 from secagg.errors import SERVER, Reason, RemoteProtocolError, blaming
 from secagg.graph import Graph, build_graph, random_order
-from secagg.keys import SecretSeed, signature_is_valid
+from secagg.keys import SecretSeed, check_public_key, signature_is_valid
 from secagg.merkle import HashTree, proof_is_valid
 from secagg.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
@@ -150,10 +150,10 @@ def advertisement_parts(
 
 
 def check_advertisement(context: SessionContext, advertisement: Advertisement) -> None:
-    """Verify one signature under the identity registered for the sender.
+    """Verify one signature under the identity registered for the sender, and look at the keys.
 
     Raises:
-        RemoteProtocolError: it does not verify in this context.
+        RemoteProtocolError: it does not verify in this context, or signs a key that is refused.
     """
     sender = advertisement.sender
     parts = advertisement_parts(
@@ -166,6 +166,9 @@ def check_advertisement(context: SessionContext, advertisement: Advertisement) -
     public = context.cohort[sender]
     if not signature_is_valid(public, advertisement.signature, Usage.ADVERTISE, *parts):
         raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, "advertisement")
+    with blaming(sender, Reason.BAD_KEY):
+        check_public_key(advertisement.sealing_key)
+        check_public_key(advertisement.masking_key)
 
 
 def check_distinct_keys(advertisements: Mapping[int, Advertisement]) -> None:

@@ -26,7 +26,7 @@ from secagg.errors import (
 )
 from secagg.field import FieldVector, add_into, unpack
 from secagg.graph import held_by
-from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed, os_random, signature_is_valid
+from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed, signature_is_valid
 from secagg.messages import (
     COMMITMENT_BYTES,
     Advertisement,
@@ -48,7 +48,7 @@ from secagg.messages import (
     sealed_share_bytes,
     split_items,
 )
-from secagg.rebuild import Share, rebuild
+from secagg.rebuild import Rebuilt, Share, rebuild
 from secagg.roster import (
     RoundRoster,
     check_advertisement,
@@ -76,7 +76,8 @@ class FieldSum:
         vector: the exact sum in GF(p) over the inputs of the survivors.
         survivors: U3, ascending.
         culprits: clients that answered with a wrong share, ascending; the sum is right all the
-            same. A lying dealer can have sealed it to them: a lead, not a proof.
+            same. Not even all corrupt clients together can have framed them, but a lying dealer
+            can have sealed wrong shares to them: a lead, not a proof.
         removed: removable seeds that survivors gave up, by survivor, in the order of
             `SessionContext.removed_seeds`; checked against their commitments.
     """
@@ -99,8 +100,6 @@ class ServerSession:
         self._phase = ServerPhase.ADVERTISING
         self._limit = largest_message_bytes(context)
         self._tag = context_tag(context)
-        # Refuses low-order keys early: agreeing with them fails for every honest client.
-        self._probe = AgreementKey(os_random(32))
         self._advertisements: dict[int, Advertisement] = {}
         self._roster: RoundRoster | None = None
         self._public_keys: set[bytes] = set()
@@ -201,7 +200,7 @@ class ServerSession:
 
         Raises:
             TooFewSurvivorsError: fewer than t holders answered for some secret.
-            RemoteProtocolError: no choice of shares rebuilds what an owner committed to.
+            WrongSharesError: shares are too wrong to rebuild what an owner committed to.
         """
         self._check_open()
         if self._phase is ServerPhase.UNMASKING and not self._checked_surplus().missing:
@@ -215,11 +214,6 @@ class ServerSession:
     def _on_advertisement(self, message: Advertisement) -> None:
         sender = self._first(message.sender, self._advertisements, range(self._context.size))
         check_advertisement(self._context, message)
-        for key in (message.sealing_key, message.masking_key):
-            try:
-                self._probe.agree(key)
-            except ValueError:
-                raise RemoteProtocolError(sender, Reason.BAD_KEY) from None
         keys = {message.sealing_key, message.masking_key}
         if len(keys) < 2 or keys & self._public_keys:
             raise RemoteProtocolError(sender, Reason.DUPLICATE_KEY)
@@ -364,13 +358,23 @@ class ServerSession:
         roster = self._checked_roster()
         surplus = self._checked_surplus()
         surplus.rebuild_missing()
-        holders_of = {owner: roster.graph.holders(owner) for owner in self._participants}
-        rebuilt = rebuild(holders_of, self._shares, roster.threshold, self._is_committed)
+        rebuilt = self._rebuild(roster, surplus)
         removal = plan_removal(roster, self._survivors, rebuilt.secrets, executor)
         total = remove_masks(self._total, self._context.field, removal, executor)
         self._move(Local.UNMASK, ServerPhase.FINISHED)
         culprits = surplus.culprits.union(*rebuilt.culprits.values())
         return FieldSum(total, self._survivors, tuple(sorted(culprits)), surplus.given)
+
+    def _rebuild(self, roster: RoundRoster, surplus: SurplusSeeds) -> Rebuilt:
+        """The secrets of all masks that may be on the sum."""
+        return rebuild(
+            {owner: roster.graph.holders(owner) for owner in self._participants},
+            self._shares,
+            roster.threshold,
+            self._is_committed,
+            corrupt=surplus.corrupt,
+            suspects=surplus.suspects,
+        )
 
     def _is_committed(self, owner: int, secret: bytes) -> bool:
         """Whether a rebuilt secret is the self-mask seed or masking key that its owner shared."""

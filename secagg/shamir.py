@@ -43,7 +43,7 @@ def split(
     Raises:
         ParameterError: a secret of another length, infeasible threshold, bad holders.
     """
-    points = _points(holders)
+    points = points_of(holders)
     if not 1 <= threshold <= len(holders):
         raise ParameterError("threshold", threshold, f"in 1 .. {len(holders)}, the holders")
     if any(len(secret) != SECRET_BYTES for secret in secrets):
@@ -73,36 +73,13 @@ def combine(shares: NDArray[np.uint32], holders: Sequence[int]) -> list[bytes | 
     if shares.ndim != 3 or shares.shape[0] != len(holders) or shares.shape[2] != LIMBS:
         raise ParameterError("shares", shares.shape, f"({len(holders)}, secrets, {LIMBS})")
     weights = np.empty(len(holders), np.uint64)
-    _shamir_kernels.lagrange_weights(_points(holders), np.uint64(0), weights)
+    _shamir_kernels.lagrange_weights(points_of(holders), np.uint64(0), weights)
     count = shares.shape[1]
     limbs = np.empty(count * LIMBS, np.uint64)
     _shamir_kernels.weighted_sums(
         weights, shares.reshape(len(holders), -1).astype(np.uint64), limbs
     )
     return [from_limbs(limbs[i * LIMBS : (i + 1) * LIMBS]) for i in range(count)]
-
-
-def interpolate(
-    shares: NDArray[np.uint32], holders: Sequence[int], others: Sequence[int]
-) -> NDArray[np.uint32]:
-    """The shares that other holders must have, if these are right.
-
-    Args:
-        shares: uint32[threshold, LIMBS], of one secret.
-        holders: whose they are.
-        others: indices to compute shares for.
-
-    Returns:
-        uint32[others, LIMBS].
-    """
-    points = _points(holders)
-    wide = shares.astype(np.uint64)
-    weights = np.empty(len(holders), np.uint64)
-    expected = np.empty((len(others), shares.shape[1]), np.uint64)
-    for row, point in enumerate(_points(others)):
-        _shamir_kernels.lagrange_weights(points, point, weights)
-        _shamir_kernels.weighted_sums(weights, wide, expected[row])
-    return expected.astype(np.uint32)
 
 
 def to_limbs(secret: bytes) -> NDArray[np.uint64]:
@@ -150,7 +127,12 @@ def _words_31(raw: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(raw, "<u4").astype(np.uint64) & np.uint64(PRIME)
 
 
-def _points(holders: Sequence[int]) -> NDArray[np.uint64]:
+def points_of(holders: Sequence[int]) -> NDArray[np.uint64]:
+    """Where each holder's shares are values: uint64[holders].
+
+    Raises:
+        ParameterError: no holders, or bad ones.
+    """
     if not holders or len(set(holders)) != len(holders):
         raise ParameterError("holders", list(holders), "at least one, all distinct")
     if min(holders) < 0 or max(holders) >= PRIME - 1:

@@ -37,12 +37,14 @@ class SurplusSeeds:
         survivors: tuple[int, ...],
     ) -> None:
         self._roster = roster
+        self.corrupt = context.corrupt_holders(len(roster.members))
         self._commitments = commitments
         self._survivors = survivors
         self.which = context.removed_seeds(len(survivors))
         self.given: dict[int, tuple[bytes, ...]] = {}
         self.shares: dict[int, dict[int, NDArray[np.uint32]]] = {}
         self.culprits: set[int] = set()
+        self.suspects: frozenset[int] = frozenset()
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -71,10 +73,10 @@ class SurplusSeeds:
         }
 
     def rebuild_missing(self) -> None:
-        """Rebuild what is missing; names of liars go to `culprits`.
+        """Rebuild what is missing; liars go to `culprits` if they are named, and to `suspects`.
 
         Raises:
-            TooFewSurvivorsError, RemoteProtocolError: as `rebuild.rebuild` does.
+            TooFewSurvivorsError, WrongSharesError: as `rebuild.rebuild` does.
         """
         holders_of = {owner: self._roster.graph.holders(owner) for owner in self.missing}
         found: dict[int, list[bytes]] = {owner: [] for owner in holders_of}
@@ -84,7 +86,15 @@ class SurplusSeeds:
                 for holder, held in self.shares.items()
             }
             check = partial(self._is_committed, which)
-            rebuilt = rebuild(holders_of, shares, self._roster.threshold, check)
+            rebuilt = rebuild(
+                holders_of,
+                shares,
+                self._roster.threshold,
+                check,
+                corrupt=self.corrupt,
+                suspects=self.suspects,
+            )
+            self.suspects = rebuilt.suspects
             self.culprits.update(*rebuilt.culprits.values())
             for owner, secret in rebuilt.secrets.items():
                 found[owner].append(secret)

@@ -46,6 +46,7 @@ from dp.audit import (
     replayed_gaussian,
     without_peers,
 )
+from dp.clipping import MAX_L2_BOUND
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.records import listed_cohort
@@ -145,6 +146,9 @@ def _check(question: Question) -> None:
             "mechanism", f"value {question.mechanism!r}", ", ".join(MECHANISMS)
         )
     check_delta(question.delta)
+    # Noise is solved for up to what a vector may have; written so that NaN fails the test.
+    if question.target_epsilon is not None and not 0.0 <= question.l2 <= MAX_L2_BOUND:
+        raise ConfigurationError("l2", f"value {question.l2}", f"in 0 .. {MAX_L2_BOUND:g}")
     if question.rounds < 1:
         raise ConfigurationError("rounds", f"value {question.rounds}", "at least 1")
     discrete = question.mechanism == "discrete_gaussian"

@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from simulations.failures import kept_so_far
+from simulations.files import write_whole
 from simulations.tables import JsonFlag
 
 if TYPE_CHECKING:
@@ -60,12 +62,12 @@ def audit_command(
     with contextlib.redirect_stdout(sys.stderr):
         outcomes = _run(units, memory, console)
     report = _report(units, outcomes, seed, effort.value, left_out=len(planned) - len(units))
-    if out is not None:
-        _write(report, out, console)
     if as_json:
         typer.echo(json.dumps(report.as_json()))
     elif not quiet:
         _show(report)
+    if out is not None:
+        _write(report, out, console)
     if not report.passed:
         raise typer.Exit(1)
 
@@ -126,8 +128,9 @@ def _report(
 def _write(report: AuditReport, out: Path, console: Console) -> None:
     from simulations.audit_report.page import render_page
 
-    (out / PAGE).write_text(render_page(report), encoding="utf-8")
-    (out / RESULT).write_text(json.dumps(report.as_json(), indent=1) + "\n")
+    with kept_so_far():
+        write_whole(out / PAGE, render_page(report))
+        write_whole(out / RESULT, json.dumps(report.as_json(), indent=1) + "\n")
     console.print(Text(f"Report: {out / PAGE}"), soft_wrap=True)
 
 

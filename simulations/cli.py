@@ -1,18 +1,14 @@
 """The `veilsum` command: puts its subcommands together. With `--json` they print one object on
-standard output; progress and prose go to standard error.
+standard output; progress and prose go to standard error. `simulations.__main__` runs it.
 """
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from protocol.errors import ConfigurationError
 from simulations.account_command import account_command
 from simulations.audit_command import audit_command
 from simulations.bench.commands import bench_app
@@ -55,18 +51,3 @@ def options(
     ] = False,
 ) -> None:
     """Private sums from an untrusted server, for federated learning."""
-
-
-def main() -> None:
-    """Entry point: typed errors become one line on standard error and exit status 2."""
-    from dp import PrivacyError
-    from protocol.errors import PolicyError
-    from secagg import ProtocolError
-
-    try:
-        app()
-    except (ConfigurationError, PolicyError, PrivacyError, ProtocolError) as error:
-        reasons = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-        text = escape(f"{error}{reasons}")
-        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {text}", highlight=False)
-        sys.exit(2)

@@ -13,6 +13,7 @@ from pydantic import Field
 from protocol.adaptive_clip import VOTE_SHARE
 from protocol.config import Cohort, Privacy, Section, Sketch, parse
 from protocol.errors import ConfigurationError
+from simulations.files import write_whole
 from simulations.local_dp.config import LocalDp
 from simulations.training.batches import LocalTraining
 
@@ -256,5 +257,5 @@ def demo_config() -> RunConfig:
 
 def write_config(config: RunConfig, path: Path) -> Path:
     """Write a configuration as TOML that `protocol.config.load` reads back."""
-    path.write_text(tomli_w.dumps(config.model_dump(exclude_none=True)))
+    write_whole(path, tomli_w.dumps(config.model_dump(exclude_none=True)))
     return path

@@ -29,6 +29,7 @@ from secagg import Identity
 from simulations.config import RunConfig, write_config
 from simulations.data import load_digits_dataset
 from simulations.federated import Federation
+from simulations.files import named, write_whole
 from simulations.run.experiment import Record, record_of
 from simulations.run.folder import write_environment
 from simulations.run.overrides import changed
@@ -114,7 +115,7 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
     summary = _summarise(
         private, records, baseline[-1]["accuracy"], source.last.epsilons, seconds, page
     )
-    (out / "summary.json").write_text(json.dumps(summary.as_json(), indent=1) + "\n")
+    write_whole(out / "summary.json", json.dumps(summary.as_json(), indent=1) + "\n")
     return summary
 
 
@@ -135,13 +136,15 @@ def _rounds(
     folder.mkdir(parents=True, exist_ok=True)
     write_config(config, folder / "config.toml")
     write_environment(folder)
-    with (folder / "rounds.jsonl").open("w") as file:
+    records = folder / "rounds.jsonl"
+    with records.open("w") as file:
         before, start = federation.initial(), time.perf_counter()
         for trained in federation.run(source, before):
             seconds = time.perf_counter() - start
             record = record_of(config, source, trained, before, seconds)
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+            with named(records):
+                file.write(json.dumps(record) + "\n")
+                file.flush()
             yield record
             before, start = trained.state, time.perf_counter()
 

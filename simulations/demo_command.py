@@ -44,7 +44,8 @@ def demo_command(
         f"{chosen.task.population} clients, {chosen.cohort.size} of them in each of "
         f"{chosen.rounds} rounds; mode {chosen.cohort.mode}: {SERVER_IN[chosen.cohort.mode]}, "
         f"with {chosen.cohort.tolerated_colluders} colluders; "
-        f"{chosen.lost_per_round} clients are lost in every round. One core, about a minute.",
+        f"{chosen.lost_per_round} clients are lost in every round."
+        + ("" if config else " One core, about a minute."),
         soft_wrap=True,
     )
     summary = run_demo(chosen, out, console)

@@ -27,7 +27,8 @@ from protocol.conduct import NOBODY, Dropouts, Stage, stages_of
 from protocol.errors import ConfigurationError
 from secagg import Mode
 from simulations.config import RunConfig, Server
-from simulations.data import Dataset, Split, load_dataset
+from simulations.data import DATASETS, Dataset, Split, load_dataset
+from simulations.failures import DivergedError
 from simulations.models import DataShape, Evaluation, ModelOptions, Vector, build_task
 from simulations.partition import (
     Partition,
@@ -38,7 +39,7 @@ from simulations.partition import (
     partition_shards,
 )
 from simulations.server_optimizer import ModelState, optimize
-from simulations.training import local_updates
+from simulations.training import local_updates, require_device
 
 
 class Purpose(IntEnum):
@@ -50,17 +51,6 @@ class Purpose(IntEnum):
     BATCHES = 3
     CENTRAL = 4
     TEST = 5
-
-
-class DivergedError(RuntimeError):
-    """The model left the range of numbers: nothing that follows would mean anything."""
-
-    def __init__(self, number: int, loss: float) -> None:
-        super().__init__(
-            f"round {number + 1}: the loss is {loss}: lower local.learning_rate or "
-            "server.learning_rate; what was recorded before this round is in order"
-        )
-        self.number = number
 
 
 class CohortUpdates:
@@ -187,6 +177,7 @@ class Federation:
 
     def __init__(self, config: RunConfig, data: Dataset, executor: Executor | None = None) -> None:
         config.check()
+        require_device(config.engine.device)
         self._config = config
         self._data = data
         self._executor = executor
@@ -314,6 +305,10 @@ def load_data(config: RunConfig, data_dir: Path | None = None) -> Dataset:
     Raises:
         ConfigurationError, DataError: see `simulations.data.load_dataset`.
     """
+    if config.task.data not in DATASETS:
+        raise ConfigurationError(
+            "task.data", f"no data set {config.task.data!r}", ", ".join(DATASETS)
+        )
     options: dict[str, Any] = dict(config.task.data_options)
     if config.task.clients == "natural" and config.task.data == "mnist":
         options.setdefault("writers", True)

@@ -11,17 +11,21 @@ import typer
 from rich.console import Console
 
 from protocol.errors import ConfigurationError
+from secagg.context import MAX_COHORT
 from secagg.graph_parameters import SECURITY_BITS, Adversary
 from simulations.tables import JsonFlag, figures_table
 
 if TYPE_CHECKING:
     from protocol.plan import GraphPlan
 
+MAX_DIMENSION = 1 << 62
+"""Far beyond any model, and within what figures of 64 bits can say."""
+
 GRAPHS = {"auto": None, "sparse": True, "complete": False}
 
 
 def plan_command(
-    clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2)],
+    clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2, max=MAX_COHORT)],
     corrupt: Annotated[float, typer.Option(help="Share that may work for the server.")] = 0.05,
     dropout: Annotated[float, typer.Option(help="Share that may vanish.")] = 0.05,
     adversary: Annotated[
@@ -34,7 +38,9 @@ def plan_command(
             "--epsilon auto."
         ),
     ] = None,
-    dim: Annotated[int, typer.Option(help="Elements of an update.", min=1)] = 100_000,
+    dim: Annotated[
+        int, typer.Option(help="Elements of an update.", min=1, max=MAX_DIMENSION)
+    ] = 100_000,
     bits: Annotated[
         int | None,
         typer.Option(help="Of a field element; worked out with --epsilon."),
@@ -92,7 +98,11 @@ def plan_command(
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The options, as given."""
+    """The options, as given.
+
+    Raises:
+        ConfigurationError: a share is none.
+    """
 
     clients: int
     corrupt: float
@@ -110,6 +120,14 @@ class Wish:
     wrap_probability: float
     security_bits: int | None
     lifetime: int
+
+    def __post_init__(self) -> None:
+        for name in ("corrupt", "dropout"):
+            # Written so that NaN fails the test.
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigurationError(
+                    name, f"value {getattr(self, name)}", "a share, at least 0 and below 1"
+                )
 
     def sparse(self, default: str) -> bool | None:
         """The kind of graph: True, False, or None for the cohort's own.

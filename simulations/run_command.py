@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from simulations.failures import kept_so_far
+from simulations.files import write_whole
 from simulations.tables import JsonFlag, figures_table, readable
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ def sweep_command(
             summary = _run(chosen, folder / name, data_dir, console).summary()
         summaries.append({**dict(point), **summary})
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sweep.json").write_text(json.dumps(summaries, indent=1) + "\n")
+    write_whole(folder / "sweep.json", json.dumps(summaries, indent=1) + "\n")
     if as_json:
         typer.echo(json.dumps(summaries))
     elif not quiet:
@@ -109,9 +111,9 @@ def _run(config: RunConfig, out: Path, data_dir: Path | None, console: Console) 
     from simulations.run.view import LiveView
 
     data = load_data(config, data_dir)
-    if not console.quiet:
-        console.print(figures_table("what this run takes", _forecast(config, data)))
-    with RunFolder(out, config) as folder, LiveView(config, console) as view:
+    # Made even if nobody sees it: what cannot run here is refused before there is a folder.
+    console.print(figures_table("what this run takes", _forecast(config, data)))
+    with RunFolder(out, config) as folder, LiveView(config, console) as view, kept_so_far():
         return run_experiment(config, data, folder, view.add)
 
 

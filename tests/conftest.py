@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+NO_DATA = "no data sets"
+VARIABLE = "VEILSUM_DATA_DIR"
+BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 # Shared machines stall: a deadline would make timing, not behaviour, the subject of a test.
 settings.register_profile(
@@ -18,8 +23,26 @@ settings.load_profile("suite")
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder with the real data sets, or a skip that says how to get one."""
-    candidates = [os.environ.get("VEILSUM_DATA_DIR"), Path(__file__).parents[2] / "shared" / "data"]
-    for candidate in candidates:
-        if candidate and Path(candidate).is_dir():
-            return Path(candidate)
-    pytest.skip("no data sets: set VEILSUM_DATA_DIR to the folder that holds them")
+    named = os.environ.get(VARIABLE)
+    folder = Path(named) if named else BESIDE
+    if not folder.is_dir():
+        pytest.skip(f"{NO_DATA} in {folder}: {VARIABLE} names another folder")
+    return folder
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say last, in one line, what a run without data sets has left out."""
+    line = left_out(terminalreporter.stats.get("skipped", ()))
+    if line:
+        terminalreporter.write_line(line)
+
+
+def left_out(reports: Iterable[pytest.TestReport]) -> str:
+    """How many of the skipped tests want data sets, and how to run them; empty if none does."""
+    wanting = sum(f"Skipped: {NO_DATA}" in str(report.longrepr) for report in reports)
+    if not wanting:
+        return ""
+    return (
+        f"{wanting} skipped for want of data sets, which nothing else here needs: "
+        f"{VARIABLE}=FOLDER make test runs them as well (docs/simulations.md)"
+    )

@@ -139,4 +139,8 @@ def test_a_clean_environment_runs_the_demo(wheel, tmp_path):
     summary = json.loads(run(tmp_path, bin_ / "veilsum", "demo", "--out", "demo", "--json"))
     assert summary["accuracy"] > 0.8
     assert summary["epsilons"]["server"] <= 5.0
+    lines = (tmp_path / "demo" / "rounds.jsonl").read_text().splitlines()
+    sizes = [json.loads(line)["sketch_size"] for line in lines]
+    # What docs/tutorial/1-demo.md says of them; noise moves the last by some tens.
+    assert sizes[0] == 4810 and max(sizes[-6:]) < 800
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000

@@ -71,7 +71,6 @@ SIDES = {
     "NOT_IN_TREE": {"client"},
     "BAD_LENGTH": BOTH,
     "NOT_IN_FIELD": {"server"},
-    "WRONG_REBUILT": {"server"},
     "WRONG_SEED": {"server"},
     "MISSING_SIGNATURES": {"client"},
 }

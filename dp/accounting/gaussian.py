@@ -20,7 +20,8 @@ from dp.checks import require_between_0_and_1
 
 _ROUNDING: Final = 1e-15
 _SMALLEST: Final = 1e-307
-_LARGEST_EPSILON: Final = 1e6
+LARGEST_EPSILON: Final = 1e6
+"""No target is this large, and no epsilon from here on is told apart from infinity."""
 _MU_RANGE: Final = (1e-12, 1e4)
 
 
@@ -51,7 +52,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     Returns ``inf`` if no epsilon up to 1e6 is enough, or if delta is not positive.
     """
-    if not delta > 0.0 or math.isnan(mu) or gaussian_delta(_LARGEST_EPSILON, mu) > delta:
+    if not delta > 0.0 or math.isnan(mu) or gaussian_delta(LARGEST_EPSILON, mu) > delta:
         return math.inf
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
@@ -74,8 +75,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         ValueError: epsilon is negative, delta is outside (0, 1), or no mu in range is small
             enough.
     """
-    if not 0.0 <= epsilon < _LARGEST_EPSILON:
-        raise ValueError(f"epsilon must lie in [0, {_LARGEST_EPSILON:g}), got {epsilon!r}")
+    if not 0.0 <= epsilon < LARGEST_EPSILON:
+        raise ValueError(f"epsilon must lie in [0, {LARGEST_EPSILON:g}), got {epsilon!r}")
     require_between_0_and_1("delta", delta)
     low, high = _MU_RANGE
     if gaussian_delta(epsilon, low) > delta:

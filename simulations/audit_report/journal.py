@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from simulations.audit_report.results import Outcome
 from simulations.audits.base import Check, Exhibit
+from simulations.failures import kept_so_far
+from simulations.files import append_durably, write_whole
 
 
 class Memory(Protocol):
@@ -60,7 +61,7 @@ class Journal:
                 outcome = _outcome(entry)
                 self._found[outcome.unit] = outcome
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, b"".join(line + b"\n" for line in whole))
+        write_whole(path, b"".join(line + b"\n" for line in whole))
 
     def find(self, unit: str) -> Outcome | None:
         """Return what a unit came to in an earlier run of this audit; None if it has to run."""
@@ -71,10 +72,8 @@ class Journal:
         if outcome.error is not None or not outcome.checks:
             return
         line = json.dumps(_line(self._key, outcome), allow_nan=False).encode() + b"\n"
-        with self._path.open("ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        with kept_so_far():
+            append_durably(self._path, line)
 
 
 def _whole_lines(path: Path) -> list[bytes]:
@@ -91,12 +90,6 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def _replace(path: Path, content: bytes) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(content)
-    fresh.replace(path)
 
 
 def _line(key: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:

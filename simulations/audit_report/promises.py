@@ -50,8 +50,8 @@ PROMISES: Final = (
         "P2",
         "Nobody speaks for another, and nothing counts twice",
         "Every message is signed for one session, round, context and roster by a registered key. "
-        "Substituted keys and messages of other rounds are refused.",
-        ("A5", "A7"),
+        "Substituted keys, keys in two encodings and messages of other rounds are refused.",
+        ("A5", "A7", "A32"),
     ),
     Promise(
         "P3",
@@ -90,7 +90,7 @@ PROMISES: Final = (
         "The exact sum or a typed error",
         "Wrong shares, malformed messages and values too large for the field end in a typed error "
         "or in the loss of the client that sent them, never in a wrong sum.",
-        ("A17", "A18", "A19"),
+        ("A17", "A18", "A19", "A31"),
     ),
     Promise(
         "P8",
@@ -152,6 +152,8 @@ ATTACKS: Final = {
     "A28": "two rounds at once",
     "A29": "ring ground offline",
     "A30": "old copies of a client's files",
+    "A31": "lying holders",
+    "A32": "key encodings",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -20,8 +20,8 @@ from secagg.field import Words
 from secagg.keys import AgreementKey, SecretSeed
 from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
 from secagg.prg import accumulate_masks, expand_mask
-from secagg.rebuild import Share, rebuild
-from secagg.shamir import split
+from secagg.rebuild import Rebuilt, Share, rebuild
+from secagg.shamir import LIMBS, random_elements, split
 from secagg.unmask import MaskRemoval, plan_removal, remove_masks
 from simulations.bench.flower import open_peer
 from simulations.bench.limits import bare_keystream
@@ -75,11 +75,11 @@ class _ServerState:
     masked: Words
     plain: Words
 
-    def rebuilt(self) -> dict[int, bytes]:
-        """Every client's secret from its first shares, checked."""
+    def rebuilt(self) -> Rebuilt:
+        """Every client's secret from its first shares, checked; liars, and who they are."""
         everyone = range(len(self.digests))
         holders_of = dict.fromkeys(everyone, everyone)
-        return rebuild(holders_of, self.shares, self.threshold, self._is_right).secrets
+        return rebuild(holders_of, self.shares, self.threshold, self._is_right, corrupt=0)
 
     def removal(
         self, secrets: Mapping[int, bytes], executor: Executor | None = None
@@ -102,6 +102,8 @@ def bench_unmask(
     repeats: int,
     peer: Peer | None = None,
     report: Callable[[str], None] = lambda _: None,
+    *,
+    liars: int = 0,
 ) -> Figures:
     """Rebuild all secrets, check them, derive the mask keys, take off all masks.
 
@@ -110,24 +112,32 @@ def bench_unmask(
     limit is the AES-CTR keystream of exactly the masks removed, by one process. A peer does its own
     step for a round of the same size and losses, once, in the same run.
 
+    Liars lie in the dearest way: each begins some owners after the one before, and goes on to the
+    last, so that none is found together with another and each costs a decoding of its own.
+
     Args:
         report: told what a peer is at: that may take minutes.
+        liars: survivors that answer with wrong shares.
 
     Returns:
         `seconds` is the whole step and `rebuild_seconds` its part up to the checked secrets;
         `limit_seconds` and `ratio_to_limit` are about the whole step. With more than one worker
         `seconds_one_process` and `speedup` are measured in the same run. `peak_rss_bytes` is this
-        process's own. `ratio_to_peer` is the quotient of the peer's whole step and ours.
+        process's own. `ratio_to_peer` is the quotient of the peer's whole step and ours. `named`
+        counts the liars that were named; `correct` says that they all were, and nobody else.
 
     Raises:
         ConfigurationError: the peer is not installed.
-        ParameterError: too few survivors to rebuild a secret.
+        ParameterError: too few survivors to rebuild a secret, or to find so many liars.
     """
     threshold = lowest_threshold(clients, 0, Mode.ACTIVE)
     if clients - dropped < threshold:
         raise ParameterError("dropped", dropped, f"at most {clients - threshold}")
+    most = (clients - dropped - threshold) // 2
+    if not 0 <= liars <= most:
+        raise ParameterError("liars", liars, f"in 0 .. {most}, half of the shares to spare")
     system = None if peer is None else open_peer(peer)
-    figures = _our_figures(clients, dim, dropped, bits, workers, repeats, threshold)
+    figures = _our_figures(clients, dim, dropped, bits, workers, repeats, threshold, liars)
     if system is not None:
         report("the peer: its clients share their secrets and mask (not counted)")
         theirs = system.unmasking(clients, dim, dropped, threshold)
@@ -136,22 +146,32 @@ def bench_unmask(
 
 
 def _our_figures(
-    clients: int, dim: int, dropped: int, bits: int, workers: int, repeats: int, threshold: int
+    clients: int,
+    dim: int,
+    dropped: int,
+    bits: int,
+    workers: int,
+    repeats: int,
+    threshold: int,
+    liars: int,
 ) -> Figures:
     state = _build(clients, dim, dropped, PrimeField(bits), threshold)
+    lying = _lie(state, liars)
     rebuild_seconds: list[float] = []
 
     def unmask(executor: Executor | None) -> FieldVector:
         start = time.perf_counter()
-        secrets = state.rebuilt()
+        secrets = state.rebuilt().secrets
         rebuild_seconds.append(time.perf_counter() - start)
         removal = state.removal(secrets, executor)
         return remove_masks(state.masked.copy(), state.field, removal, executor)
 
-    masks = state.removal(state.rebuilt()).keys
+    rebuilt = state.rebuilt()
+    masks = state.removal(rebuilt.secrets).keys
+    named = set().union(*rebuilt.culprits.values())
     mask_bytes = dim * state.field.dtype.itemsize
     with _pool(workers) as executor:
-        correct = np.array_equal(unmask(executor).elements, state.plain)
+        correct = np.array_equal(unmask(executor).elements, state.plain) and named == lying
         candidates = {
             "unmask": lambda: unmask(executor),
             "limit": lambda: bare_keystream(masks, mask_bytes),
@@ -167,6 +187,8 @@ def _our_figures(
         "threshold": threshold,
         "workers": workers,
         "masks_removed": len(masks),
+        "liars": liars,
+        "named": len(named),
         "seconds": taken["unmask"],
         "rebuild_seconds": statistics.median(rebuild_seconds),
         "limit_seconds": taken["limit"],
@@ -220,6 +242,16 @@ def _build(clients: int, dim: int, dropped: int, field: PrimeField, threshold: i
         masked=masked,
         plain=plain,
     )
+
+
+def _lie(state: _ServerState, count: int) -> set[int]:
+    """Spoil the shares of so many of the holders that would be asked first."""
+    liars = [state.threshold * place // count for place in range(count)]
+    owners = len(state.digests)
+    for place, liar in enumerate(liars):
+        for owner in range(owners * place // count, owners):
+            state.shares[liar][owner][:] = random_elements(LIMBS, os.urandom)
+    return set(liars)
 
 
 def _mask(

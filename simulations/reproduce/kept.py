@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from simulations.failures import kept_so_far
+from simulations.files import write_whole
+
 
 class Kept:
     """Results by name, one JSON file each, with all that they depend on.
@@ -38,10 +41,8 @@ class Kept:
         """Keep a result, whole or not at all; return it as `find` will."""
         plain = _plain(result)
         path = self._folder / f"{name}.json"
-        partial = path.with_suffix(".partial")
-        text = json.dumps({"key": _plain(key), "result": plain}, indent=1)
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(path)
+        with kept_so_far():
+            write_whole(path, json.dumps({"key": _plain(key), "result": plain}, indent=1) + "\n")
         return plain
 
 

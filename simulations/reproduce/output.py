@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
+
+from simulations.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,17 +45,14 @@ class Report:
         folder.mkdir(parents=True, exist_ok=True)
         stem = self.stem.format_map(figures)
         paths = {"figures": folder / f"{stem}.json"}
-        paths["figures"].write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_whole(paths["figures"], json.dumps(figures, indent=1) + "\n")
         for name, (ending, make) in self.parts.items():
             made, paths[name] = make(figures), folder / f"{stem}{ending}"
-            if isinstance(made, str):
-                paths[name].write_text(made, encoding="utf-8")
-            else:
-                made.savefig(paths[name], format="png", metadata={"Software": None})
+            write_whole(paths[name], made if isinstance(made, str) else _png(made))
         return paths
 
-    def show(self, figures: Figures, paths: Mapping[str, Path], console: Console) -> None:
-        """Print the summary and where the files are."""
+    def show(self, figures: Figures, console: Console) -> None:
+        """Print the summary."""
         for part in self.summary(figures):
             if isinstance(part, str):
                 console.print(escape(part))
@@ -62,16 +62,28 @@ class Report:
             for row in rows:
                 table.add_row(*map(escape, row))
             console.print(table)
-        for name, path in paths.items():
-            console.print(f"{name}: {escape(str(path))}", soft_wrap=True)
 
     def finish(self, figures: Figures, folder: Path, as_json: bool) -> None:
-        """Write everything; print the figures as JSON, or the summary."""
-        paths = self.write(figures, folder)
+        """Print the figures as JSON, or the summary; then write everything, and say where it is.
+
+        In this order, so that a folder that cannot be written to does not cost the figures.
+        """
+        console = Console()
         if as_json:
             typer.echo(json.dumps(figures))
         else:
-            self.show(figures, paths, Console())
+            self.show(figures, console)
+        paths = self.write(figures, folder)
+        if as_json:
+            return
+        for name, path in paths.items():
+            console.print(f"{name}: {escape(str(path))}", soft_wrap=True)
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
 from protocol.training import TrainingState
+from simulations.files import write_whole
 from simulations.server_optimizer import ModelState
 from simulations.sources import Arrays
 from sketch import SketchSpec
@@ -106,21 +106,6 @@ class Checkpoint:
                 f"damaged ({error})",
                 "a checkpoint; begin the run anew in another folder",
             ) from None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file by another in one step, durably."""
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _array(training: TrainingState | None) -> NDArray[np.float64]:

@@ -22,8 +22,9 @@ import torch
 from simulations.config import RunConfig
 from simulations.data import Dataset
 from simulations.federated import Federation, Trained
+from simulations.files import write_whole
 from simulations.run.assembly import source_of
-from simulations.run.checkpoint import Checkpoint, write_whole
+from simulations.run.checkpoint import Checkpoint
 from simulations.run.folder import RunFolder
 from simulations.server_optimizer import ModelState
 from simulations.sources import RecordedSource

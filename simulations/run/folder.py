@@ -16,13 +16,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from protocol.config import load
 from protocol.errors import ConfigurationError
 from simulations.config import RunConfig, write_config
+from simulations.files import append_durably, write_whole
 from simulations.provenance import provenance
-from simulations.run.checkpoint import write_whole
+
+ENVIRONMENT: Final = "environment.json"
 
 
 class RunFolder:
@@ -41,11 +43,8 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take()
             self._claim(config)
-        except OSError:
-            self.close()
-            raise ConfigurationError(str(path), "in use by another process", "wait") from None
         except BaseException:
             self.close()
             raise
@@ -97,10 +96,7 @@ class RunFolder:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a finished round, durably."""
-        with self.rounds.open("ab") as file:
-            file.write(_line(record))
-            file.flush()
-            os.fsync(file.fileno())
+        append_durably(self.rounds, _line(record))
 
     def close(self) -> None:
         """Let others use the folder. Closing twice is allowed."""
@@ -114,17 +110,25 @@ class RunFolder:
     def __exit__(self, *details: object) -> None:
         self.close()
 
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            valid = "wait"
+            raise ConfigurationError(str(self.path), "in use by another process", valid) from None
+
     def _claim(self, config: RunConfig) -> None:
         path = self.path / "config.toml"
         if not path.exists():
-            strangers = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
+            # What the lines below leave, if the disk was full between them, is no stranger.
+            ours = (".", ENVIRONMENT, path.name)
+            strangers = sorted(p.name for p in self.path.iterdir() if not p.name.startswith(ours))
             if strangers:
                 raise ConfigurationError(
                     str(self.path), f"holds {strangers[0]} and no config.toml", "an empty folder"
                 )
             write_environment(self.path)
-            fresh = write_config(config, self.path / "config.toml.new")
-            fresh.replace(path)
+            write_config(config, path)
         elif load(path, RunConfig) != config:
             raise ConfigurationError(
                 str(self.path), "made by another configuration", "another --out, or that one"
@@ -146,4 +150,4 @@ def write_environment(folder: Path) -> None:
         "commit": made.commit,
         "source": made.source,
     }
-    write_whole(folder / "environment.json", json.dumps(found, indent=1).encode() + b"\n")
+    write_whole(folder / ENVIRONMENT, json.dumps(found, indent=1).encode() + b"\n")

@@ -9,7 +9,6 @@ Whoever has it can take the noise off: keep the folder of a run on private data 
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,12 +18,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from dp import NoiseSeed
 from secagg import Identity
+from secagg.keys import NeverCopied
+from simulations.files import write_whole
 
 KEY_BYTES = 32
 _DOMAIN = b"veilsum/simulated run/v1/"
 
 
-class RunSecrets:
+class RunSecrets(NeverCopied):
     """Derives what a round needs. Call `begin` before every round.
 
     Args:
@@ -48,13 +49,7 @@ class RunSecrets:
             ValueError: the file has another length.
         """
         if not path.exists():
-            fresh = path.with_suffix(".new")
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
+            write_whole(path, secrets.token_bytes(KEY_BYTES), mode=0o600)
         return cls(path.read_bytes())
 
     def begin(self, attempt: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import tomli_w
 
 from protocol.config import CONTROLLERS
+from simulations.files import write_whole
 from simulations.pages import Chart, render
 from simulations.run_report.charts import charts_of
 from simulations.run_report.comparison import (
@@ -72,7 +73,7 @@ def render_runs(runs: Sequence[Run], title: str) -> str:
 def write_page(runs: Sequence[Run], title: str, path: Path) -> Path:
     """Write the page to a file; folders are made as needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render_runs(runs, title), encoding="utf-8")
+    write_whole(path, render_runs(runs, title))
     return path
 
 

@@ -29,7 +29,7 @@ Integers = NDArray[Any]
 Members = tuple[int, ...]
 
 LARGEST = 11
-"""Most clients of a random round: few enough that the search for wrong shares tries all choices."""
+"""Most clients of a random round: few enough that every choice of t shares is tried."""
 MOST_LOST = 3
 """Most clients that a random round may lose: rounds are small."""
 

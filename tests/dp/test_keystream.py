@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import hmac
+import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from dp import CopiedSecretError
 from dp.keystream import CHUNK_BYTES, SEED_BYTES, Keystream, NoiseSeed, Usage
 
 
@@ -31,6 +35,17 @@ def test_repr_and_str_hide_the_bytes() -> None:
     for text in (repr(seed), str(seed), f"{seed}", repr([seed])):
         assert "s3cr3t" not in text
         assert "<secret>" in text
+
+
+@pytest.mark.parametrize("leak", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_seeds_are_neither_pickled_nor_copied(leak: Callable[[object], object]) -> None:
+    seed = NoiseSeed(b"s3cr3t-bytes-that-must-not-show!")
+    with pytest.raises(CopiedSecretError, match="neither pickled nor copied") as raised:
+        leak(seed)
+    assert "s3cr3t" not in str(raised.value)
+    if leak is not copy.copy:
+        with pytest.raises(CopiedSecretError):
+            leak([{"inside": seed}])
 
 
 def test_fresh_seeds_differ_and_have_the_right_length() -> None:

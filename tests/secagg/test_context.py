@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scipy.stats import hypergeom
 
 from secagg import (
     SERVER,
@@ -22,6 +23,7 @@ from secagg import (
     SessionAbortedError,
     SessionContext,
     TooFewSurvivorsError,
+    WrongSharesError,
     lowest_threshold,
 )
 from secagg.context import MAX_COHORT, MAX_LENGTH
@@ -244,6 +246,26 @@ def test_client_with_another_identity(secagg_kit: SimpleNamespace) -> None:
     assert raised.value.value is not identity
 
 
+def test_corrupt_holders(secagg_kit: SimpleNamespace) -> None:
+    """All colluders on the complete graph; on a ring of 200 fewer than that, and fewer than the
+    secrets are protected against."""
+    assert secagg_kit.context(9, tolerated_colluders=3).corrupt_holders(7) == 3
+    ring = secagg_kit.context(
+        200,
+        Mode.SEMI_HONEST,
+        degree=40,
+        threshold=21,
+        minimum_survivors=180,
+        tolerated_colluders=20,
+    )
+    assert ring.corrupt_holders(41) == 20
+    holders = ring.corrupt_holders(200)
+    assert 0 < holders < 20
+    # By hand: of 200 clients 20 are corrupt, and 40 hold shares of each.
+    more = hypergeom.sf([holders - 1, holders], 200, 20, 40)
+    assert more[1] <= 2.0**-21 / 200 < more[0]
+
+
 ERRORS = [
     LocalProtocolError("misuse"),
     ParameterError("bits", 7, "at least 8"),
@@ -252,6 +274,7 @@ ERRORS = [
     RemoteProtocolError(3, Reason.BAD_SEAL, "detail"),
     RemoteProtocolError(SERVER, Reason.MALFORMED),
     CapacityError(20, 16),
+    WrongSharesError(4, 9, 5),
 ]
 
 
@@ -267,6 +290,7 @@ def test_error_texts() -> None:
     assert str(ERRORS[4]) == "client 3: a sealed message does not open (detail)"
     assert str(ERRORS[5]).startswith("server: ")
     assert "3 missing" in str(ERRORS[3])
+    assert "client 4 committed to: either it dealt wrong ones, or more than 2 of" in str(ERRORS[7])
     assert isinstance(ERRORS[1], ValueError)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import hmac
+import pickle
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secagg import Identity, ParameterError
-from secagg.keys import AgreementKey, SecretSeed, signature_is_valid
+from secagg import Identity, LocalProtocolError, ParameterError, keys
+from secagg.keys import AgreementKey, SecretSeed, check_public_key, signature_is_valid
 from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
 from secagg.reference import Stage
 from secagg.sealing import SEAL_OVERHEAD_BYTES, seal, unseal
@@ -20,6 +25,7 @@ from secagg.tags import Usage, derive, digest, encode_index, encode_parts, tagge
 
 SECRET = bytes(range(100, 132))
 ROUND = bytes(32)
+P = 2**255 - 19
 # Points of small order, and encodings of them that are not reduced.
 LOW_ORDER = [
     bytes(32),
@@ -74,7 +80,82 @@ def test_agreement_is_symmetric() -> None:
 @pytest.mark.parametrize("public", [*LOW_ORDER, bytes(31), bytes(33), b""])
 def test_agreement_refuses_low_order_and_malformed_keys(public: bytes) -> None:
     with pytest.raises(ValueError):
+        check_public_key(public)
+    with pytest.raises(ValueError):
         AgreementKey(SECRET).agree(public)
+
+
+def agreed(public: bytes) -> bytes | None:
+    """What X25519 itself makes of a key; None for zero, which it refuses."""
+    try:
+        key = X25519PublicKey.from_public_bytes(public)
+        return X25519PrivateKey.from_private_bytes(SECRET).exchange(key)
+    except ValueError:
+        return None
+
+
+def roots_of(square: int) -> list[int]:
+    """Square roots modulo P, which is 5 modulo 8."""
+    root = pow(square, (P + 3) // 8, P)
+    candidates = {root, -root % P, root * pow(2, (P - 1) // 4, P) % P}
+    candidates |= {-each % P for each in candidates}
+    return [each for each in candidates if (each * each - square) % P == 0]
+
+
+def halves_of(double: int) -> set[int]:
+    """All u whose double is +1 or -1: (u^2 - 1)^2 = +-4 u (u^2 + A u + 1), A = 486662.
+
+    With w = u + 1/u this is w^2 -+ 4 w - 4 -+ 4 A = 0, that is w = +-2 +- 2 sqrt(2 +- A).
+    """
+    found = set()
+    for root in roots_of(2 + double * 486662):
+        w = 2 * double + 2 * root
+        found |= {(w + other) * pow(2, -1, P) % P for other in roots_of(w * w - 4)}
+    return found
+
+
+def test_all_keys_of_small_order_are_refused() -> None:
+    """Order 2: u = 0. Order 4: its halves, +1 and -1. Order 8: their halves; the curve has no
+    point of order 16, and its twist none of order 8."""
+    small = {0, 1, P - 1} | halves_of(1) | halves_of(-1)
+    assert {u.to_bytes(32, "little") for u in small} == keys._SMALL_ORDER
+    for public in keys._SMALL_ORDER:
+        assert agreed(public) is None
+
+
+@pytest.mark.parametrize("number", [2, 3, 9, 18, P // 3])
+def test_keys_have_one_encoding(number: int) -> None:
+    """X25519 itself takes a key with its top bit set, or not reduced, for the same key."""
+    key = number.to_bytes(32, "little")
+    others = [(number + (1 << 255)).to_bytes(32, "little")]
+    if number + P < 1 << 255:
+        others += [(number + each).to_bytes(32, "little") for each in (P, P + (1 << 255))]
+    check_public_key(key)
+    for other in others:
+        assert agreed(other) == agreed(key) == AgreementKey(SECRET).agree(key)
+        with pytest.raises(ValueError, match="not below"):
+            check_public_key(other)
+        with pytest.raises(ValueError, match="not below"):
+            AgreementKey(SECRET).agree(other)
+
+
+SECRETS = [SecretSeed(SECRET), AgreementKey(SECRET), Identity.from_private_bytes(SECRET)]
+
+
+@pytest.mark.parametrize("secret", SECRETS, ids=lambda secret: type(secret).__name__)
+@pytest.mark.parametrize(
+    "leak",
+    [*(partial(pickle.dumps, protocol=number) for number in range(6)), copy.copy, copy.deepcopy],
+)
+def test_secrets_are_neither_pickled_nor_copied(
+    secret: SecretSeed, leak: Callable[[object], object]
+) -> None:
+    with pytest.raises(LocalProtocolError, match="neither pickled nor copied") as raised:
+        leak(secret)
+    assert SECRET.hex() not in str(raised.value)
+    if leak is not copy.copy:
+        with pytest.raises(LocalProtocolError):
+            leak({"inside": [secret]})
 
 
 def test_identity_prints_only_its_public_half() -> None:

@@ -18,6 +18,8 @@ from secagg import (
     RemoteProtocolError,
     SessionAbortedError,
     TooFewSurvivorsError,
+    WrongSharesError,
+    rebuild,
 )
 from secagg.keys import SecretSeed
 from secagg.messages import (
@@ -282,7 +284,7 @@ def test_seeds_in_another_order_or_of_another_client_are_refused(
     assert cohort.server.unmask().removed == {u: given_up(cohort, u, 0) for u in range(N)}
 
 
-def test_a_client_that_commits_to_other_seeds_and_leaves_is_named(
+def test_a_client_that_commits_to_other_seeds_and_leaves_ends_the_round(
     secagg_kit: SimpleNamespace,
 ) -> None:
     """What its holders rebuild is not what it committed to; no sum is released."""
@@ -297,9 +299,9 @@ def test_a_client_that_commits_to_other_seeds_and_leaves_is_named(
     cohort = secagg_kit.Cohort(
         context_of(secagg_kit), {4: Stage.UNMASK}, secagg_kit.on_up(Stage.SHARE, lie)
     )
-    with pytest.raises(RemoteProtocolError) as raised:
+    with pytest.raises(WrongSharesError) as raised:
         cohort.run()
-    assert (raised.value.party, raised.value.reason) == (4, Reason.WRONG_REBUILT)
+    assert raised.value.owner == 4
     assert cohort.server.phase is ServerPhase.ABORTED
 
 
@@ -469,6 +471,37 @@ def test_garbage_seed_shares_are_blamed(secagg_kit: SimpleNamespace, liar: int, 
     assert total.vector.elements.tolist() == cohort.expected(range(N))
 
 
+def test_a_liar_is_remembered_from_one_secret_to_the_next(
+    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Client 0 lies about both seeds of client 4, and about every mask: it is found once."""
+
+    def lie(u: int, message: Any) -> AnyMessage:
+        shares = message.shares
+        for at in range(5, len(shares) if u == 0 else 0, SHARE_BYTES):
+            shares = flipped(shares, at)
+        return cohort.resigned(replace(message, shares=shares))
+
+    decoded: list[int] = []
+    original = rebuild.wrong_shares
+
+    def counting(shares: Any, *rest: Any) -> Any:
+        decoded.append(len(shares))
+        return original(shares, *rest)
+
+    monkeypatch.setattr(rebuild, "wrong_shares", counting)
+    context = context_of(secagg_kit, Mode.SEMI_HONEST, threshold=2, minimum_survivors=3)
+    tampers = {
+        **secagg_kit.on_up(Stage.UNMASK, lie),
+        **secagg_kit.on_up(Stage.RECOVER, lie),
+    }
+    cohort = secagg_kit.Cohort(context, {4: Stage.UNMASK}, tampers)
+    total = cohort.run()
+    assert total.culprits == (0,)
+    assert total.vector.elements.tolist() == cohort.expected(range(N))
+    assert decoded == [4]
+
+
 def test_too_many_lies_about_seeds_end_the_round(secagg_kit: SimpleNamespace) -> None:
     def lie(u: int, message: Any) -> AnyMessage:
         changed = flipped(message.shares, 4 + 4 * u) if u < 2 else message.shares
@@ -477,9 +510,9 @@ def test_too_many_lies_about_seeds_end_the_round(secagg_kit: SimpleNamespace) ->
     cohort = secagg_kit.Cohort(
         context_of(secagg_kit), {4: Stage.UNMASK}, secagg_kit.on_up(Stage.RECOVER, lie)
     )
-    with pytest.raises(RemoteProtocolError) as raised:
+    with pytest.raises(WrongSharesError) as raised:
         cohort.run()
-    assert (raised.value.party, raised.value.reason) == (4, Reason.WRONG_REBUILT)
+    assert raised.value.owner == 4
     assert cohort.server.phase is ServerPhase.ABORTED
 
 

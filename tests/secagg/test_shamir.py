@@ -20,7 +20,6 @@ from secagg.shamir import (
     decode_share,
     encode_share,
     from_limbs,
-    interpolate,
     random_elements,
     split,
     to_limbs,
@@ -139,12 +138,6 @@ def test_lagrange_weights_equal_galois(gf: type[galois.FieldArray]) -> None:
         for i, x in enumerate(points):
             unit = gf([int(i == j) for j in range(len(points))])
             assert int(weights[i]) == int(galois.lagrange_poly(gf(points), unit)(target)), x
-
-
-def test_interpolation_gives_the_shares_of_the_others(secagg_kit: SimpleNamespace) -> None:
-    shares = split(SECRETS[:1], range(9), 4, secagg_kit.rand(b"interpolate"))[:, 0]
-    chosen = [7, 2, 5, 0]
-    assert np.array_equal(interpolate(shares[chosen], chosen, range(9)), shares)
 
 
 def test_share_encoding_round_trip(secagg_kit: SimpleNamespace) -> None:

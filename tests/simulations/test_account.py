@@ -26,6 +26,7 @@ from dp import (
     replace_one,
 )
 from simulations import cli
+from simulations.__main__ import main
 from simulations.plan_command import spent_before
 
 runner = CliRunner()
@@ -41,7 +42,7 @@ def fails(monkeypatch, capsys, *arguments):
     """Standard error of a run that ends with status 2 and no traceback."""
     monkeypatch.setattr(sys, "argv", ["veilsum", "account", *arguments])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert caught.value.code == 2
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err

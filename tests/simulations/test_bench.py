@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from command_line import invoke, run_json
 
-from secagg import ParameterError
+from secagg import ParameterError, rebuild
 from secagg.unmask import MIN_RANGE
 from simulations.bench import unmask
 from simulations.bench.limits import bare_keystream, modular_product
@@ -55,11 +55,40 @@ def test_unmasking_is_right_and_counts_its_masks(clients, dropped, bits):
 
 def test_the_rebuilt_secrets_are_checked():
     state = unmask._build(8, 10, 3, unmask.PrimeField(16), 5)
-    right = state.rebuilt()
+    right = state.rebuilt().secrets
     assert set(right) == set(range(8))
     for owner, secret in right.items():
         assert state._is_right(owner, secret)
         assert not state._is_right(owner, right[(owner + 1) % 8])
+
+
+def test_liars_cost_a_decoding_each_and_are_all_named(monkeypatch):
+    decoded = []
+    original = rebuild.wrong_shares
+
+    def counting(shares, *rest):
+        decoded.append(len(shares))
+        return original(shares, *rest)
+
+    monkeypatch.setattr(rebuild, "wrong_shares", counting)
+    figures = run_json(
+        *("bench", "unmask", "--clients", "30", "--dropped", "2", "--liars", "6"),
+        *("--dim", "50", "--repeats", "1"),
+    )
+    assert figures["correct"] is True
+    assert (figures["liars"], figures["named"]) == (6, 6)
+    assert decoded[:6] == [28, 27, 26, 25, 24, 23]
+
+
+def test_a_liar_that_is_not_named_is_status_1(monkeypatch):
+    monkeypatch.setattr(unmask, "_lie", lambda state, count: {0, 1})
+    result = invoke("bench", "unmask", "--clients", "8", "--dim", "50", "--dropped", "0")
+    assert result.exit_code == 1
+
+
+def test_more_liars_than_can_be_found_are_refused():
+    with pytest.raises(ParameterError, match=r"liars = 2: must be in 0 \.\. 1"):
+        bench_unmask(8, 10, 0, 16, 1, 1, liars=2)
 
 
 def test_a_wrong_sum_is_seen_and_is_status_1(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import invoke, run_json
@@ -13,7 +14,10 @@ from protocol.config import load
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.training_plan import TrainingPlan
 from simulations import cli
+from simulations.__main__ import main
 from simulations.config import PowerSgd, RunConfig, demo_config, write_config
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "1-demo.md"
 
 
 @pytest.mark.parametrize("bits", [8, 16, 24, 31, 32, 61])
@@ -58,7 +62,7 @@ def test_people_get_a_table():
 def test_a_field_that_does_not_exist_is_one_line_and_status_2(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["veilsum", "bench", "mask", "--bits", "63"])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert caught.value.code == 2
     assert "bits = 63: must be an integer in 8 .. 62" in capsys.readouterr().err
 
@@ -100,6 +104,12 @@ def test_the_demo_from_end_to_end(tmp_path):
     assert plain[-1]["accuracy"] == summary["accuracy_baseline"]
     first = (out / "ledger.jsonl").read_text()
     assert len(first.splitlines()) == 3
+    left = {"config.toml", "environment.json", "rounds.jsonl"}
+    assert {path.name for path in (out / "plain").iterdir()} == left
+    left |= {"plain", "ledger.jsonl", "summary.json", "report.html"}
+    assert {path.name for path in out.iterdir()} == left
+    told = TUTORIAL.read_text()
+    assert all(name in told for name in left) and "It has no ledger" in told
 
     run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
     run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
@@ -146,7 +156,7 @@ def test_clients_that_refuse_are_one_line_and_status_2(tmp_path, monkeypatch, ca
     arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report"), "--quiet"]
     monkeypatch.setattr(sys, "argv", ["veilsum", *arguments])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert caught.value.code == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "TooFewSurvivorsError" in error and "noise_multiplier" in error
@@ -162,7 +172,7 @@ def test_a_refusal_by_policy_is_one_line_and_status_2(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "app", refuse)
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert caught.value.code == 2
     assert "at least [some]" in capsys.readouterr().err
 
@@ -172,16 +182,18 @@ def test_an_unknown_key_is_one_line_and_status_2(tmp_path, monkeypatch, capsys):
     path.write_text("colour = 1\n")
     monkeypatch.setattr(sys, "argv", ["veilsum", "demo", "--config", str(path)])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert caught.value.code == 2
     assert "colour" in capsys.readouterr().err
 
 
-def test_a_missing_extra_says_what_to_install(monkeypatch):
-    from simulations.__main__ import main
-
+def test_a_missing_extra_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "typer", None)
     monkeypatch.delitem(sys.modules, "simulations.cli", raising=False)
     monkeypatch.delattr("simulations.cli", raising=False)
-    with pytest.raises(SystemExit, match=r"typer.*veilsum\[sim\]"):
+    with pytest.raises(SystemExit) as caught:
         main()
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert "needs typer" in error and 'pip install "veilsum[sim]"' in error
+    assert error.count("\n") == 1

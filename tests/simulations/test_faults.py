@@ -82,7 +82,7 @@ def test_hostile_parties_break_no_promise(family: str) -> None:
     assert found.failures == {}
     assert set(found.behaviours) == set(FAMILIES[family])
     # Both good ends occur: a campaign in which nothing ever succeeds would test little.
-    good = {"client": ("exact sum", "RemoteProtocolError"), "server": ("one set answered",)}
+    good = {"client": ("exact sum", "WrongSharesError"), "server": ("one set answered",)}
     assert all(found.outcomes[end] > 3 for end in good[family])
 
 
@@ -137,15 +137,9 @@ def counts_no_shares(patch: Patch) -> None:
     )
 
 
-def agrees_with_anything(patch: Patch) -> None:
-    """The server's probe does not notice keys of small order."""
-
-    class Session(ServerSession):
-        def __init__(self, context: Any) -> None:
-            super().__init__(context)
-            self._probe = type("Probe", (), {"agree": no_check})()  # type: ignore[assignment]
-
-    patch.setattr("simulations.threats.faults.rounds.ServerSession", Session)
+def takes_any_key(patch: Patch) -> None:
+    """Nobody notices keys of small order until an agreement fails."""
+    patch.setattr(roster, "check_public_key", no_check)
 
 
 def takes_repeated_keys(patch: Patch) -> None:
@@ -300,6 +294,7 @@ def agrees_on_constants(patch: Patch) -> None:
             return bytes(32)
 
     patch.setattr(AgreementKey, "agree", careless)
+    takes_any_key(patch)
     patch.setattr(roster, "check_distinct_keys", lambda _: None)
 
 
@@ -329,7 +324,7 @@ def forgets_to_remove(patch: Patch) -> None:
 CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
     WIRE: (believes_signatures(server), "wrong sum"),
     ENCODED: (forgets_to_remove, "wrong integers"),
-    "client: advertises a key of small order": (agrees_with_anything, "one liar ended"),
+    "client: advertises a key of small order": (takes_any_key, "one liar ended"),
     "client: advertises a repeated key": (takes_repeated_keys, "one liar ended"),
     "client: shares another self-mask seed": (believes_rebuilt, "wrong sum"),
     "client: shares another masking key": (believes_rebuilt, "wrong sum"),

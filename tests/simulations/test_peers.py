@@ -13,7 +13,7 @@ import pytest
 from command_line import invoke, run_json
 
 from protocol.errors import ConfigurationError
-from simulations import cli
+from simulations.__main__ import main
 from simulations.bench import flower
 from simulations.bench.flower import open_peer
 from simulations.bench.mask import bench_mask
@@ -184,7 +184,7 @@ def test_a_peer_that_is_not_installed_is_status_2(fake, monkeypatch, capsys, com
     monkeypatch.setitem(sys.modules, flower.SERVER, None)
     monkeypatch.setattr(sys, "argv", ["veilsum", "bench", *SMALL[command], "--peer", "flower"])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert caught.value.code == 2
     assert "veilsum[flower]" in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,11 +20,14 @@ from dp import Ledger
 from protocol.config import load, parse
 from protocol.errors import ConfigurationError
 from protocol.training import TrainingState
+from secagg import LocalProtocolError
 from simulations.config import RunConfig
-from simulations.federated import DivergedError, load_data
+from simulations.failures import DivergedError
+from simulations.federated import load_data
+from simulations.files import write_whole
 from simulations.provenance import provenance
 from simulations.run import experiment
-from simulations.run.checkpoint import Checkpoint, write_whole
+from simulations.run.checkpoint import Checkpoint
 from simulations.run.experiment import run_experiment
 from simulations.run.folder import RunFolder
 from simulations.run.overrides import changed, grid, point_name, read_change, read_choices
@@ -321,6 +325,8 @@ def test_secrets_differ_by_purpose_client_and_round():
     drawn |= {identity.private_bytes() for identity in secrets.identities(3)}
     assert len(drawn) == 2 * (1 + 2 * 5) + 3
     assert "secret" in repr(secrets) and "0000" not in repr(secrets)
+    with pytest.raises(LocalProtocolError, match="neither pickled nor copied: RunSecrets"):
+        pickle.dumps(secrets)
     assert len(secrets.rand_of(0)(20_000)) == 20_000
 
 

@@ -141,14 +141,14 @@ def client_roster() -> Iterator[Made]:
         forged({1: ACTIVE.entry(2), 2: ACTIVE.entry(1)}),
         bad_signature,
     )
-    yield client_refuses(
-        "bad-key-sealing",
-        "Client 1 signed a sealing key of small order.",
-        at,
-        forged({1: ACTIVE.entry(1, sealing=wire.LOW_ORDER_KEY)}),
-        remote(1, "BAD_KEY"),
-    )
-    yield low_order_masking_key()
+    for name, description, changes in wire.bad_keys(ACTIVE.entry(1)):
+        yield client_refuses(
+            name,
+            f"Client 1 signed {description}",
+            at,
+            forged({1: ACTIVE.entry(1, **changes)}),
+            remote(1, "BAD_KEY"),
+        )
     duplicate = remote(SERVER, "DUPLICATE_KEY")
     yield client_refuses(
         "duplicate-key",
@@ -185,30 +185,6 @@ def client_roster() -> Iterator[Made]:
         forged({0: ACTIVE.entry(0, masking=own_key)}),
         not_in_tree,
     )
-
-
-def low_order_masking_key() -> Made:
-    """Found when the mask is made."""
-    round_ = replace(ACTIVE, forged={1: ACTIVE.entry(1, masking=wire.LOW_ORDER_KEY)})
-    messages = {
-        "changed roster": round_.roster(0),
-        "changed bundle": round_.bundle(0),
-        "changed delivery": round_.delivered(0),
-    }
-    roster, bundle, delivery = messages
-    return "client-bad-key-masking", {
-        "description": "Client 1 signed a masking key of small order: no mask can be made.",
-        "base": "active",
-        "party": 0,
-        "steps": position(ACTIVE, "roster 0"),
-        "messages": {name: data.hex() for name, data in messages.items()},
-        "operations": [
-            {"op": "client_receive", "client": 0, "data": roster, "expect": bundle},
-            {"op": "client_receive", "client": 0, "data": delivery, "expect": None},
-            {"op": "client_submit", "client": 0, "error": remote(1, "BAD_KEY")},
-        ],
-        "success": False,
-    }
 
 
 def client_sets() -> Iterator[Made]:

@@ -16,7 +16,7 @@ from . import wire
 from .bases import ACTIVE
 from .handmade import Round
 from .schema import Error, RoundVector
-from .script import Script, remote, too_few
+from .script import Script, too_few, wrong_shares
 
 SHORT = replace(ACTIVE, length=1, seed="rounds without a sum")
 RECOVERY = replace(SHORT, removal=(0b1, 0), drops={2: Stage.UNMASK})
@@ -58,7 +58,7 @@ def server_rebuilding() -> Iterator[Made]:
         "wrong-rebuilt-seed",
         "Client 1 committed to another seed than the one it shared.",
         promised,
-        remote(1, "WRONG_REBUILT"),
+        wrong_shares(1, 3, 2),
     )
     lost = replace(SHORT, drops={1: Stage.MASK})
     lies = dict(other_secret(lost, 1, wire.KEY))
@@ -66,7 +66,7 @@ def server_rebuilding() -> Iterator[Made]:
         "wrong-rebuilt-key",
         "Client 1 shared another masking key than its own, and left.",
         replace(lost, lies=lies),
-        remote(1, "WRONG_REBUILT"),
+        wrong_shares(1, 2, 2),
     )
     shares = bytearray(SHORT.unmask_parts(0)[0])
     shares[0] ^= 1
@@ -74,9 +74,9 @@ def server_rebuilding() -> Iterator[Made]:
     yield server_ends(
         "wrong-rebuilt-holder",
         "Client 0 gives up a wrong share of its own seed, and with t answers nobody can tell who "
-        "lied: the owner is named.",
+        "lied: nobody is named.",
         only_two,
-        remote(0, "WRONG_REBUILT"),
+        wrong_shares(0, 2, 2),
         {"unmask 0": only_two.unmask_shares(0, bytes(shares))},
     )
     wrong = bytearray(RECOVERY.share(2, 1)[72:108])
@@ -85,7 +85,7 @@ def server_rebuilding() -> Iterator[Made]:
         "wrong-rebuilt-recovery",
         "A share of client 2's removable seed is wrong.",
         RECOVERY,
-        remote(2, "WRONG_REBUILT"),
+        wrong_shares(2, 2, 2),
         {"seeds 1": RECOVERY.seed_shares(1, bytes(wrong))},
     )
 

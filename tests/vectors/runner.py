@@ -23,6 +23,7 @@ from secagg import (
     ServerSession,
     SessionContext,
     TooFewSurvivorsError,
+    WrongSharesError,
 )
 from secagg.committee import choose_committee
 from secagg.field import pack, unpack
@@ -114,6 +115,12 @@ def error_of(error: ProtocolError) -> Error:
         described |= {"party": error.party, "reason": error.reason.name}
     if isinstance(error, TooFewSurvivorsError):
         described |= {"stage": error.stage, "survivors": error.survivors, "needed": error.needed}
+    if isinstance(error, WrongSharesError):
+        described |= {
+            "owner": error.owner,
+            "answered": error.answered,
+            "threshold": error.threshold,
+        }
     return described
 
 

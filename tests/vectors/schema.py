@@ -36,7 +36,9 @@ class Context(TypedDict):
 class Error(TypedDict):
     """What an operation must raise."""
 
-    type: Literal["RemoteProtocolError", "TooFewSurvivorsError", "SessionAbortedError"]
+    type: Literal[
+        "RemoteProtocolError", "TooFewSurvivorsError", "WrongSharesError", "SessionAbortedError"
+    ]
     party: NotRequired[int]
     """RemoteProtocolError: who is to blame, -1 for the server."""
     reason: NotRequired[str]
@@ -45,6 +47,10 @@ class Error(TypedDict):
     """TooFewSurvivorsError: the stage that ended short."""
     survivors: NotRequired[int]
     needed: NotRequired[int]
+    owner: NotRequired[int]
+    """WrongSharesError: whose secret does not rebuild."""
+    answered: NotRequired[int]
+    threshold: NotRequired[int]
 
 
 class Result(TypedDict):

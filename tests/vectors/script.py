@@ -96,3 +96,13 @@ def too_few(stage: str, survivors: int, needed: int) -> Error:
         "survivors": survivors,
         "needed": needed,
     }
+
+
+def wrong_shares(owner: int, answered: int, threshold: int) -> Error:
+    """Shares that rebuild no secret that their owner committed to."""
+    return {
+        "type": "WrongSharesError",
+        "owner": owner,
+        "answered": answered,
+        "threshold": threshold,
+    }

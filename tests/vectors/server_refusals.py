@@ -268,10 +268,12 @@ def server_signatures() -> Iterator[Made]:
 def server_keys() -> Iterator[Made]:
     """Public keys."""
     at = "advertisement 1"
-    low, first = wire.LOW_ORDER_KEY, ACTIVE.entry(0)
+    first = ACTIVE.entry(0)
     for name, description, changes, reason in (
-        ("bad-key-sealing", "A sealing key of small order.", {"sealing": low}, "BAD_KEY"),
-        ("bad-key-masking", "A masking key of small order.", {"masking": low}, "BAD_KEY"),
+        *(
+            (name, f"{description[0].upper()}{description[1:]}", changes, "BAD_KEY")
+            for name, description, changes in wire.bad_keys(first)
+        ),
         ("duplicate-key", "Client 0's sealing key.", {"sealing": first[:32]}, "DUPLICATE_KEY"),
         (
             "duplicate-key-kinds",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
@@ -32,6 +32,19 @@ SEED, KEY, FIRST_REMOVABLE = 0, 1, 2
 """Order of the secrets inside a share."""
 LOW_ORDER_KEY = bytes(32)
 """An X25519 public key of small order: the agreed secret is zero with everybody."""
+UNREDUCED_KEY = (2**255 - 19 + 9).to_bytes(32, "little")
+"""Another encoding of the public key 9, not reduced."""
+
+
+def bad_keys(entry: bytes) -> Iterator[tuple[str, str, dict[str, bytes]]]:
+    """Names, descriptions and keys that are not acceptable, some made of those of an entry."""
+    for kind, own in (("sealing", entry[:32]), ("masking", entry[32:64])):
+        for name, what, key in (
+            ("", "of small order", LOW_ORDER_KEY),
+            ("-high-bit", "with the highest bit set", own[:31] + bytes([own[31] | 0x80])),
+            ("-unreduced", "that is not below 2^255 - 19", UNREDUCED_KEY),
+        ):
+            yield f"bad-key-{kind}{name}", f"a {kind} key {what}.", {kind: key}
 
 
 def counter_rand(seed: bytes) -> Rand:

@@ -47,6 +47,7 @@ def unmask_command(
     clients: Annotated[int, typer.Option(help="Clients that shared their secrets.", min=2)] = 100,
     dim: Annotated[int, typer.Option(help="Elements of the vector.", min=1)] = 1_000_000,
     dropped: Annotated[int, typer.Option(help="Clients that never uploaded.", min=0)] = 10,
+    liars: Annotated[int, typer.Option(help="Survivors that give wrong shares.", min=0)] = 0,
     bits: Bits = 24,
     workers: Annotated[int, typer.Option(help="Processes; 1 for none but this.", min=1)] = 1,
     repeats: Repeats = 5,
@@ -56,7 +57,9 @@ def unmask_command(
     """The server's last step, beside the bare keystream of its masks; status 1 if it is wrong."""
     from simulations.bench.unmask import bench_unmask
 
-    figures = bench_unmask(clients, dim, dropped, bits, workers, repeats, peer, prose.print)
+    figures = bench_unmask(
+        clients, dim, dropped, bits, workers, repeats, peer, prose.print, liars=liars
+    )
     show("unmask", figures, as_json)
     exit_if_wrong(figures)
 

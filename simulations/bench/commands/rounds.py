@@ -73,16 +73,17 @@ def growth_command(
         ),
     )
     figures = {str(each["clients"]): each for each in results}
-    if plot is not None:
-        plot_growth(results, plot)
     if as_json:
         typer.echo(json.dumps(figures))
-        return
-    columns = ("degree", "threshold", "server_seconds", "server_seconds_per_client", "correct")
-    table = Table("clients", *columns, title="growth")
-    for each in results:
-        table.add_row(str(each["clients"]), *(readable(each[column]) for column in columns))
-    Console().print(table)
+    else:
+        columns = ("degree", "threshold", "server_seconds", "server_seconds_per_client", "correct")
+        table = Table("clients", *columns, title="growth")
+        for each in results:
+            table.add_row(str(each["clients"]), *(readable(each[column]) for column in columns))
+        Console().print(table)
+    # Last, so that a file that cannot be written does not cost minutes of figures.
+    if plot is not None:
+        plot_growth(results, plot)
 
 
 def controller_command(

@@ -23,6 +23,8 @@ def cpsgd_command(
     from simulations.reproduce.cpsgd.campaign import Plan, reproduce
     from simulations.reproduce.cpsgd.report import REPORT
 
+    # Seen to before the figures are made, which takes a while.
+    out.mkdir(parents=True, exist_ok=True)
     plan = Plan.chosen(quick)
     with progress_bar("cpSGD", plan.steps) as bar:
         figures = reproduce(plan, seed, bar.advance)

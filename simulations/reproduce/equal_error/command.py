@@ -36,6 +36,8 @@ def equal_error_command(
     from simulations.reproduce.equal_error.systems import Task, compared
     from simulations.reproduce.origin import facts
 
+    # Seen to before the figures are made, which takes a while.
+    out.mkdir(parents=True, exist_ok=True)
     task = Task(clients=clients, dimension=1 << 10 if quick else 1 << 20)
     points = []
     noises = sorted(set(noise or NOISES))

@@ -18,7 +18,7 @@ from typing import Any
 
 from simulations.config import RunConfig
 from simulations.data import Dataset
-from simulations.federated import DivergedError
+from simulations.failures import DivergedError
 from simulations.models import DataShape, ModelOptions, build_task
 from simulations.reproduce import origin
 from simulations.reproduce.autotune.campaign import final_accuracy

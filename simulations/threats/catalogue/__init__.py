@@ -1,4 +1,4 @@
-"""The attack catalogue, A1 to A29: each with its defence and without.
+"""The attack catalogue, A1 to A32: each with its defence and without.
 
 Source: the attacks that papers on secure aggregation and private federated learning describe; which
 ones, and what stops them, is in docs/threat-model.md.
@@ -9,6 +9,7 @@ from simulations.threats.catalogue import (
     capacity,
     cohorts,
     goals,
+    holders,
     inversion,
     keys,
     lies,
@@ -34,7 +35,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
             for topic in (
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
                 *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
-                *(goals, old_copies, shared_books),
+                *(goals, holders, old_copies, shared_books),
             )
             for attack in topic.ATTACKS
         ),

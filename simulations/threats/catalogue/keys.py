@@ -1,25 +1,38 @@
-"""A5: the server puts its own keys in the place of others'."""
+"""A5 and A32: the server puts its own keys in the place of others', or one key in two places."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from contextlib import nullcontext
+from typing import Final
 
 import msgspec
 import numpy as np
 
-from secagg import ClientSession, Identity, SessionContext
+from secagg import ClientSession, Identity, RemoteProtocolError, ServerSession, SessionContext
 from secagg.keys import AgreementKey
 from secagg.messages import Advertisement, shared_secrets
 from secagg.roster import RoundRoster, advertisement_parts
 from secagg.sealing import seal, unseal
 from secagg.shamir import LIMBS, Rand, encode_share
 from secagg.tags import Usage
+from simulations.audits.base import Figures
 from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings, play_exact
+from simulations.threats.catalogue.base import (
+    Attack,
+    Effort,
+    Findings,
+    play_exact,
+    rate,
+    refusal,
+    refused_with,
+)
+from simulations.threats.contexts import random_inputs
 from simulations.threats.games import Setting
 from simulations.threats.knowledge import MASKING_KEY
-from simulations.threats.victims import Victims
-from simulations.threats.weak_clients import weakened
+from simulations.threats.victims import SessionMaker, Victims
+from simulations.threats.weak_clients import TakesAnyEncoding, any_encoding, weakened
 
 
 def forged_identity(u: int) -> Identity:
@@ -89,11 +102,97 @@ def _man_in_the_middle(effort: Effort, seed: int) -> Findings:
     return play_exact(ManInTheMiddle, Setting(), effort.choose(20, 500), seed, no_registry)
 
 
+NINE: Final = (5 * (2**252 + 27742317777372353535851937790883648493) - 1).to_bytes(32, "little")
+"""The private key to the base point, 9: -1 modulo the order of the group, in the range of keys."""
+_UNREDUCED: Final = (2**255 - 19 + 9).to_bytes(32, "little")
+"""The other number below 2^255 that X25519 takes for 9."""
+
+
+class TwoEncodings(Adversary):
+    """A colluder signs a key that is in the roster already, written in another way."""
+
+    def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
+        super().__init__(victims, rng)
+        self._liar = min(self.colluders)
+
+    def advertise(self) -> None:
+        """The target's masking key with its highest bit set, or a key of its own twice."""
+        super().advertise()
+        entry, copied = self.advertised[self._liar], self.advertised[self.target].masking_key
+        keys = entry.sealing_key, copied[:31] + bytes([copied[31] | 0x80])
+        if self.rng.random() < 0.5:
+            keys = AgreementKey(NINE).public, _UNREDUCED
+        parts = advertisement_parts(self.context, self._liar, *keys, entry.nonce)
+        self.advertised[self._liar] = msgspec.structs.replace(
+            entry,
+            sealing_key=keys[0],
+            masking_key=keys[1],
+            signature=self.victims.identity(self._liar).sign(Usage.ADVERTISE, *parts),
+        )
+
+    def taken_by_a_server(self) -> bool:
+        """Whether an honest server takes the advertisement, after all others."""
+        server = ServerSession(self.context)
+        try:
+            for u in sorted(self.advertised, key=lambda u: u == self._liar):
+                server.receive(self.advertised[u])
+        except RemoteProtocolError:
+            return False
+        return True
+
+    def taken_by_clients(self) -> bool:
+        """Whether an honest client takes the roster, and shares its secrets."""
+        self.collect_bundles()
+        return bool(self.bundles.keys() - self.colluders)
+
+
+def _two_encodings(trials: int, seed: int, session: SessionMaker, careless: bool) -> Figures:
+    """Rounds in which a roster with one key in two places is taken, by whom, and by whom not."""
+    servers, clients = 0, 0
+    refusals: Counter[str] = Counter()
+    for number in range(trials):
+        rng = np.random.default_rng([seed, number])
+        context = Setting().context(number)
+        victims = Victims(
+            context,
+            random_inputs(rng, context),
+            {int(rng.integers(context.size))},
+            rng.bytes(4),
+            session,
+            lambda error: refusals.update([refusal(error)]),
+        )
+        attack = TwoEncodings(victims, rng)
+        attack.advertise()
+        with any_encoding() if careless else nullcontext():
+            servers += attack.taken_by_a_server()
+        clients += attack.taken_by_clients()
+    return {
+        **rate(min(servers, clients) if careless else max(servers, clients), trials),
+        **({} if careless else refused_with(refusals)),
+        "taken_by_a_server": servers,
+        "taken_by_clients": clients,
+    }
+
+
+def _key_encodings(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(20, 500)
+    return Findings(
+        _two_encodings(trials, seed, ClientSession, careless=False),
+        _two_encodings(trials, seed, TakesAnyEncoding, careless=True),
+    )
+
+
 ATTACKS = (
     Attack(
         id="A5",
         title="A server cannot put itself in the place of other clients",
         stopped_by="advertisements signed under registered identities",
         run=_man_in_the_middle,
+    ),
+    Attack(
+        id="A32",
+        title="No two public keys in a roster are one key, however they are written",
+        stopped_by="public keys are refused unless they are reduced, with the highest bit clear",
+        run=_key_encodings,
     ),
 )

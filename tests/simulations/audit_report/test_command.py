@@ -10,6 +10,7 @@ from audit_units import attack, rated, unit, unit_of
 from typer.testing import CliRunner
 
 from simulations import cli
+from simulations.__main__ import main
 from simulations.audit_report import runner as units_runner
 from simulations.audit_report import units as suite
 from simulations.audit_report.units import FLOWER
@@ -137,7 +138,7 @@ def test_an_unknown_id_is_one_clear_line(suite_of, monkeypatch, capsys):
     suite_of(unit(attack("A1"), calls), unit(attack("A2"), calls))
     monkeypatch.setattr(sys, "argv", ["veilsum", "audit", "--only", "A1", "--only", "A99"])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert caught.value.code == 2
     text = " ".join(capsys.readouterr().err.split())
     assert "only: there is no check 'a99'; valid: A1, A2" in text

@@ -41,11 +41,10 @@ def test_every_method_ran_in_both_forms_within_its_budget(quick):
                 assert row["error"] > 0 and row["sent"] >= 5
 
 
-def test_a_summary_names_the_files(quick, capsys):
-    figures, folder = quick
-    report.REPORT.show(figures, {"plot": folder / "adaptive-mean.png"}, Console(width=300))
-    printed = capsys.readouterr().out
-    assert "Adapt Tail" in printed and "adaptive-mean.png" in printed
+def test_a_summary_has_every_method(quick, capsys):
+    figures, _ = quick
+    report.REPORT.show(figures, Console(width=300))
+    assert "Adapt Tail" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("family", ["norm", "tail"])

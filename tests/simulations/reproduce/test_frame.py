@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from simulations.reproduce.intervals import half_width
 from simulations.reproduce.kept import Kept
@@ -68,10 +67,21 @@ def test_a_report_writes_and_shows_everything(
     assert json.loads(paths["figures"].read_text()) == figures
     assert paths["page"].read_text() == "words\n"
     assert paths["plot"].read_bytes().startswith(b"\x89PNG")
-    report.show(figures, paths, Console(width=300))
+    report.finish(figures, tmp_path / "new", as_json=False)
     printed = capsys.readouterr().out
     for words in ("a title", "[none]", "a line with [brackets]", f"plot: {paths['plot']}"):
         assert words in printed
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_folder_that_cannot_be_written_to_does_not_cost_the_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    (tmp_path / "file").touch()
+    report = Report("made-up", {}, lambda figures: [f"accuracy {figures['accuracy']}"])
+    with pytest.raises(OSError, match="file"):
+        report.finish({"accuracy": 0.25}, tmp_path / "file" / "new", as_json)
+    assert "0.25" in capsys.readouterr().out
 
 
 def test_words() -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from protocol.config import build_plan
 from protocol.deployment import plan_deployment
 from simulations.data import load_dataset
-from simulations.federated import DivergedError
+from simulations.failures import DivergedError
 from simulations.reproduce.secure_compression import campaign as campaigns
 from simulations.reproduce.secure_compression import claims
 from simulations.reproduce.secure_compression.bytes import (
@@ -328,10 +328,9 @@ def test_the_command_writes_everything(
     assert (out / "secure-compression.md").read_text() == page(figures)
 
 
-def test_the_summary(ended: Ended, tmp_path: Path) -> None:
+def test_the_summary(ended: Ended) -> None:
     console = Console(file=io.StringIO(), width=300)
-    REPORT.show(ended[0], {"page": tmp_path / "page.md"}, console)
+    REPORT.show(ended[0], console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "page.md" in shown
     for question, word in ended[0]["conclusions"]["verdicts"].items():
         assert f"{question[1:]}: **{word}**" in shown

@@ -18,12 +18,12 @@ REFUSALS = {
     "A7": "RemoteProtocolError BAD_SIGNATURE",
     "A8": "SessionAbortedError",
     "A13": "RemoteProtocolError SET_TOO_SMALL",
+    "A32": "RemoteProtocolError BAD_KEY",
 }
 
 
 def test_the_catalogue_is_whole_and_in_order():
-    numbers = range(1, 31)
-    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in numbers]
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 33)]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 

@@ -1,0 +1,121 @@
+"""Compiled loops that find wrong shares over GF(2^31 - 1). Callers check arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from secagg._shamir_kernels import _MERSENNE_31, _reduce_31, power_31
+
+
+@njit(cache=True, nogil=True)
+def syndromes(
+    points: NDArray[np.uint64], words: NDArray[np.uint64], sums: NDArray[np.uint64]
+) -> None:
+    """sums[h, j] = sum_i v_i words[h, i] points[i]^j, with v_i = 1 / prod_{k != i} (x_i - x_k).
+
+    They vanish for the values of a polynomial of degree below m - N: each is the divided difference
+    of its product with x^j, the coefficient of x^(m - 1) in a polynomial of lower degree.
+
+    Args:
+        points: uint64[m], distinct, in 1 .. p - 1.
+        words: uint64[limbs, m], below p.
+        sums: uint64[limbs, N], output.
+    """
+    p = np.uint64(_MERSENNE_31)
+    m = points.size
+    limbs, count = sums.shape
+    scaled = np.empty((limbs, m), np.uint64)
+    for i in range(m):
+        product = np.uint64(1)
+        for k in range(m):
+            if k != i:
+                product = _reduce_31(product * _reduce_31(points[i] + p - points[k]))
+        # Fermat: 1/a = a^(p-2).
+        multiplier = power_31(product, _MERSENNE_31 - 2)
+        for h in range(limbs):
+            scaled[h, i] = _reduce_31(words[h, i] * multiplier)
+    powers = np.ones(m, np.uint64)
+    for j in range(count):
+        for h in range(limbs):
+            total = np.uint64(0)
+            for i in range(m):
+                value = scaled[h, i] * powers[i]
+                # Below 2^32: more than 2^31 of them fit.
+                total += (value & p) + (value >> np.uint64(31))
+            sums[h, j] = _reduce_31(total)
+        for i in range(m):
+            powers[i] = _reduce_31(powers[i] * points[i])
+
+
+@njit(cache=True, nogil=True)
+def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64]) -> int:
+    """The shortest linear recurrence that all sequences obey.
+
+    sum_{j = 0 .. length} locator[j] sequences[h, n - j] = 0 for every h and length <= n < N, with
+    locator[0] = 1.
+
+    Source: Feng and Tzeng 1991, IEEE Trans. Inf. Theory 37(5); Berlekamp-Massey for one sequence.
+
+    Args:
+        sequences: uint64[limbs, N], below p.
+        locator: uint64[N + 1], output.
+
+    Returns:
+        The length.
+    """
+    p = np.uint64(_MERSENNE_31)
+    limbs, count = sequences.shape
+    locator[:] = np.uint64(0)
+    locator[0] = np.uint64(1)
+    length = 0
+    # For each sequence what the recurrence was before this sequence last made it longer, where
+    # that was, and by how much it was wrong there.
+    before = np.zeros((limbs, count + 1), np.uint64)
+    lengths = np.zeros(limbs, np.int64)
+    places = np.full(limbs, -1, np.int64)
+    inverses = np.ones(limbs, np.uint64)
+    shorter = np.empty(count + 1, np.uint64)
+    for n in range(count):
+        for h in range(limbs):
+            total = np.uint64(0)
+            for j in range(min(length, n) + 1):
+                value = locator[j] * sequences[h, n - j]
+                total += (value & p) + (value >> np.uint64(31))
+            wrong = _reduce_31(total)
+            if wrong == np.uint64(0):
+                continue
+            shift = n - places[h]
+            grows = shift + lengths[h] > length
+            if grows:
+                shorter[:] = locator
+            # Subtract: add p - factor times.
+            factor = p - _reduce_31(wrong * inverses[h])
+            for j in range(shift, min(count, shift + lengths[h]) + 1):
+                locator[j] = _reduce_31(locator[j] + factor * before[h, j - shift])
+            if grows:
+                before[h] = shorter
+                inverses[h] = power_31(wrong, _MERSENNE_31 - 2)
+                places[h] = n
+                length, lengths[h] = shift + lengths[h], length
+    return length
+
+
+@njit(cache=True, nogil=True)
+def mark_roots(
+    locator: NDArray[np.uint64], points: NDArray[np.uint64], marked: NDArray[np.bool_]
+) -> None:
+    """marked[i]: whether 1 / points[i] is a root.
+
+    Args:
+        locator: uint64[length + 1], constant term first.
+        points: uint64[m], in 1 .. p - 1.
+        marked: bool[m], output.
+    """
+    for i in range(points.size):
+        # Horner's rule for the reversed polynomial at x has the same roots.
+        value = np.uint64(0)
+        for j in range(locator.size):
+            value = _reduce_31(value * points[i] + locator[j])
+        marked[i] = value == np.uint64(0)

@@ -1,0 +1,115 @@
+"""What ends a command without being a mistake in the program: one line each, and no traceback.
+
+A wrong option or a spent budget has a typed error of ours. What the machine refuses (a disk, a
+folder, a package that is not installed) is put into words here. Everything else is a mistake in
+the program, and keeps its traceback. Nothing is imported that an installation without extras may
+lack: this module has to say just that.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+EXTRAS: Final[Mapping[str, str]] = {
+    "jinja2": "sim",
+    "matplotlib": "sim",
+    "rich": "sim",
+    "sklearn": "sim",
+    "tomli_w": "sim",
+    "torch": "sim",
+    "typer": "sim",
+    "flwr": "flower",
+    "nvflare": "nvflare",
+    "pfl": "pfl",
+}
+"""For each package that a plain installation lacks, as it is imported: the extra that has it."""
+
+_CURES: Final[Mapping[int, str]] = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EFBIG: "raise the limit on the size of a file",
+    errno.EROFS: "choose a folder that can be written to",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.EEXIST: "a file is in the place of a folder; choose another folder",
+    errno.ENOTDIR: "a file is in the place of a folder; choose another folder",
+    errno.EISDIR: "a folder is in the place of a file; choose another file",
+}
+
+KEPT: Final = "what was finished is kept: the same command goes on from there"
+
+
+class DivergedError(RuntimeError):
+    """The model left the range of numbers: nothing that follows would mean anything."""
+
+    def __init__(self, number: int, loss: float) -> None:
+        super().__init__(
+            f"round {number + 1}: the loss is {loss}: lower local.learning_rate or "
+            "server.learning_rate; what was recorded before this round is in order"
+        )
+        self.number = number
+
+
+@contextmanager
+def kept_so_far() -> Iterator[None]:
+    """Say of what the machine refuses inside that the same command goes on from what is there."""
+    try:
+        yield
+    except Exception as error:
+        # A ledger that cannot be written to is an error of ours, because of one of the system.
+        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+            error.add_note(KEPT)
+        raise
+
+
+def one_line(error: Exception) -> str | None:
+    """What to tell whoever gave a command that ended in an error.
+
+    Returns:
+        One line that says what is wrong and what to do, or None for a mistake in the program.
+    """
+    if isinstance(error, ImportError):
+        text = _missing(error)
+    elif isinstance(error, OSError):
+        text = _refused(error)
+    else:
+        text = str(error) if _is_told(error) else None
+    if text is None:
+        return None
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    return " ".join(f"{type(error).__name__}: {text}{notes}".split())
+
+
+def _missing(error: ImportError) -> str | None:
+    """Which extra has what is missing; None for a module of our own, say."""
+    package = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(package)
+    if extra is None:
+        return None
+    found = "" if isinstance(error, ModuleNotFoundError) else f" ({error})"
+    return (
+        f"this command needs {package}{found}, which comes with the extra {extra}: "
+        f'pip install "veilsum[{extra}]"'
+    )
+
+
+def _refused(error: OSError) -> str:
+    """What the system refused, of which file, and what helps."""
+    if error.errno is None:
+        return str(error)
+    what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    cure = _CURES.get(error.errno)
+    return what if cure is None else f"{what}; {cure}"
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether an error was written for whoever gave the command."""
+    from dp import PrivacyError
+    from protocol.errors import ConfigurationError, PolicyError
+    from secagg import ProtocolError
+
+    told = (ConfigurationError, DivergedError, PolicyError, PrivacyError, ProtocolError)
+    return isinstance(error, told)

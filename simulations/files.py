@@ -1,0 +1,67 @@
+"""Files that are replaced whole or not at all, so that a full disk never costs what was there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Name the file in errors of the system that do not: a full disk says only that it is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
+    """Replace a file by another in one step, durably.
+
+    Args:
+        path: in a folder that exists.
+        data: text is written as UTF-8.
+        mode: who may read and write it, less what the system's mask forbids.
+
+    Raises:
+        OSError: names the file; what was there before is untouched.
+    """
+    fresh = path.with_name(path.name + ".new")
+    try:
+        # Made anew, or a file that is there would keep its mode.
+        fresh.unlink(missing_ok=True)
+        with named(path), open(_made(fresh, mode), "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        # What was written of it is in the way of a full disk, and of nothing else.
+        fresh.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _made(path: Path, mode: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+
+
+def append_durably(path: Path, data: bytes) -> None:
+    """Add to the end of a file, durably; it is made if it does not exist.
+
+    Raises:
+        OSError: names the file. Its end may then be a part of ``data``: who reads it leaves out a
+            last line that does not end.
+    """
+    with named(path), path.open("ab") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

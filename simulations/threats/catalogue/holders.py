@@ -1,0 +1,235 @@
+"""A31: holders that lie about the shares of others, alone and together.
+
+Rounds of 15 clients, so many that not every choice of t shares is tried. Of 15 answers with t = 9,
+three wrong ones are within half of the distance. What liars do:
+
+* each says something of its own; or all agree on shares of another secret, for every owner;
+* each lies about some owners only, so that one that is caught says nothing about the others;
+* they move to polynomials that keep the secret and pass through most honest shares, so that two
+  honest holders look like the liars: four can do that where t = 11, and the round tolerates five;
+* more than half of the distance agree on another secret: nobody can tell, and nobody is named;
+* their shares are no field elements, or too few: refused at once.
+
+The attack succeeds if an honest client is named or blamed, if a sum is wrong, or if liars whom the
+shares give away end the round or stay unnamed. One twin takes the first t shares and blames the
+owner of what they do not rebuild. The other names whoever is off, however many could have lied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from secagg import Reason, RemoteProtocolError, ServerSession, SessionContext
+from secagg.messages import UnmaskShares
+from secagg.rebuild import Rebuilt
+from secagg.roster import RoundRoster
+from secagg.shamir import LIMBS, PRIME, combine, decode_share, encode_share
+from secagg.surplus import SurplusSeeds
+from simulations.audits.base import Figures
+from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.contexts import random_inputs
+from simulations.threats.faults.liars import Liar, Lie
+from simulations.threats.faults.rounds import Round, ServerMaker, honest_parties
+from simulations.threats.faults.tally import Tally
+from simulations.threats.faults.wire import Wire
+from simulations.threats.games import Setting
+from simulations.threats.weak_clients import weakened
+
+_SIZE: Final = 15
+_SETTING: Final = Setting(size=_SIZE, colluders=2)
+_FRAMING: Final = Setting(size=_SIZE, colluders=5)
+
+Falsify = Callable[[Liar, UnmaskShares], bytes]
+"""What a liar sends in place of its shares."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Story:
+    """One way to lie.
+
+    Attributes:
+        setting: the round.
+        liars: how many of those that are asked first.
+        plan: what they agree on beforehand, with the liars and the round's randomness.
+        outcome: how the product's round ends.
+        named: whether the product names the liars.
+    """
+
+    setting: Setting = _SETTING
+    liars: int = 3
+    plan: Callable[[np.random.Generator, SessionContext, Sequence[int]], Falsify]
+    outcome: str = "exact sum"
+    named: bool = True
+
+
+def _shifted(shift: Callable[[int, int], np.ndarray | None]) -> Falsify:
+    """Adds something to a liar's share of an owner: shift(liar, owner) is uint64[LIMBS] or None."""
+
+    def falsify(liar: Liar, message: UnmaskShares) -> bytes:
+        owners = sorted(liar.held)
+        shares = decode_share(message.shares, len(owners)).astype(np.uint64)
+        for place, owner in enumerate(owners):
+            added = shift(liar.index, owner)
+            if added is not None:
+                shares[place] = (shares[place] + added) % PRIME
+        return encode_share(shares.astype(np.uint32))
+
+    return falsify
+
+
+def _elements(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(1, PRIME, LIMBS, np.uint64)
+
+
+def _alone(rng: np.random.Generator, context: SessionContext, liars: Sequence[int]) -> Falsify:
+    return _shifted(lambda liar, owner: _elements(rng))
+
+
+def _together(rng: np.random.Generator, context: SessionContext, liars: Sequence[int]) -> Falsify:
+    """Shares of another secret for each owner."""
+    other = [_elements(rng) for _ in range(context.size)]
+    return _shifted(lambda liar, owner: other[owner])
+
+
+def _about_some(rng: np.random.Generator, context: SessionContext, liars: Sequence[int]) -> Falsify:
+    """Each about its part of the owners."""
+    part = {liar: place for place, liar in enumerate(liars)}
+    return _shifted(
+        lambda liar, owner: _elements(rng) if owner % len(liars) == part[liar] else None
+    )
+
+
+def _framing(rng: np.random.Generator, context: SessionContext, liars: Sequence[int]) -> Falsify:
+    """Polynomials that vanish at 0 and at all honest holders but the first two."""
+    honest = [u for u in range(context.size) if u not in liars]
+    agreeing = honest[len(honest) - (context.threshold - 2) :]
+    scale = [_elements(rng) for _ in range(context.size)]
+
+    def shift(liar: int, owner: int) -> np.ndarray:
+        value = liar + 1
+        for holder in agreeing:
+            value = value * (liar - holder) % PRIME
+        return scale[owner] * np.uint64(value) % PRIME
+
+    return _shifted(shift)
+
+
+def _no_elements(
+    rng: np.random.Generator, context: SessionContext, liars: Sequence[int]
+) -> Falsify:
+    return lambda liar, message: b"\xff" * len(message.shares)
+
+
+def _too_few(rng: np.random.Generator, context: SessionContext, liars: Sequence[int]) -> Falsify:
+    return lambda liar, message: message.shares[: int(rng.integers(len(message.shares)))]
+
+
+_STORIES: Final[Mapping[str, _Story]] = {
+    "alone": _Story(plan=_alone),
+    "together": _Story(plan=_together),
+    "about_some_owners": _Story(plan=_about_some),
+    "framing": _Story(setting=_FRAMING, liars=4, plan=_framing, named=False),
+    "too_many": _Story(liars=5, plan=_together, outcome="WrongSharesError", named=False),
+    "outside_the_field": _Story(plan=_no_elements, named=False),
+    "of_another_length": _Story(plan=_too_few, named=False),
+}
+
+
+class FirstSharesServer(ServerSession):
+    """Rebuilds from the first t shares, and blames the owner of what does not fit."""
+
+    def _rebuild(self, roster: RoundRoster, surplus: SurplusSeeds) -> Rebuilt:
+        """No wrong share is looked for."""
+        secrets = {}
+        for owner in self._participants:
+            holders = [h for h in roster.graph.holders(owner) if h in self._shares]
+            first = holders[: roster.threshold]
+            shares = np.array([[self._shares[holder][owner]] for holder in first])
+            (secret,) = combine(shares, first)
+            if secret is None or not self._is_committed(owner, secret):
+                raise RemoteProtocolError(owner, Reason.BAD_SHARE)
+            secrets[owner] = secret
+        return Rebuilt(secrets, {})
+
+
+def no_margin(context: SessionContext) -> ServerSession:
+    """A server that names liars as if no client could work together with another."""
+    return ServerSession(weakened(context, tolerated_colluders=0))
+
+
+def _went_wrong(story: _Story, number: int, rng: np.random.Generator, server: ServerMaker) -> bool:
+    """Play a round; whether it ended otherwise than the product promises."""
+    context = story.setting.context(number)
+    # Of those that are asked first, so that every lie is met; the framed two come before the rest.
+    first = range(2 if story.plan is _framing else 0, context.threshold)
+    liars = sorted(int(u) for u in rng.choice(first, story.liars, replace=False))
+    falsify = story.plan(rng, context, liars)
+
+    def edit(liar: Liar, message: UnmaskShares) -> list[tuple[int, UnmaskShares]]:
+        changed = msgspec.structs.replace(message, shares=falsify(liar, message))
+        return [(liar.index, liar.signed(changed))]  # type: ignore[list-item]
+
+    inputs, salt = random_inputs(rng, context), rng.bytes(4)
+    indices = [u for u in range(context.size) if u not in liars]
+    lie = Lie(edits={UnmaskShares: edit})
+    tally = Tally()
+    played = Round(
+        context,
+        honest_parties(context, inputs, indices, salt),
+        {u: inputs[u] for u in indices},
+        {u: Liar(context, u, lie, inputs[u], salt, rng) for u in liars},
+        Wire(rng, 0.0, tally),
+        tally,
+        server,
+    )
+    verdict = played.verdict()
+    named = set() if played.total is None else set(played.total.culprits)
+    expected = set(liars) if story.named else set()
+    return verdict.problem is not None or (verdict.outcome, named) != (story.outcome, expected)
+
+
+def _wrong(name: str, trials: int, seed: int, server: ServerMaker) -> int:
+    """In how many rounds of one story the attack came through."""
+    place = list(_STORIES).index(name)
+    return sum(
+        _went_wrong(_STORIES[name], number, np.random.default_rng([seed, place, number]), server)
+        for number in range(trials)
+    )
+
+
+def _played(trials: int, seed: int, server: ServerMaker) -> Figures:
+    """So many rounds of each story."""
+    wrong = {name: _wrong(name, trials, seed, server) for name in _STORIES}
+    return {**rate(sum(wrong.values()), trials * len(_STORIES)), **wrong}
+
+
+def _lying_holders(effort: Effort, seed: int) -> Findings:
+    """A31."""
+    trials = effort.choose(1, 40)
+    twin = _played(trials, seed, FirstSharesServer)
+    framed = _wrong("framing", trials, seed, no_margin)
+    # Each twin must be beaten in all that its defence is there for.
+    beaten = [twin["alone"], twin["together"], twin["about_some_owners"], framed]
+    return Findings(
+        _played(trials, seed, ServerSession),
+        {
+            **twin,
+            "framing_without_margin": framed,
+            "succeeded": bool(twin["succeeded"]) and beaten == [trials] * len(beaten),
+        },
+    )
+
+
+ATTACKS = (
+    Attack(
+        id="A31",
+        title="Holders that lie end no round that their shares can save, and get nobody else named",
+        stopped_by="shares decoded as the code they are; names only where nobody can be framed",
+        run=_lying_holders,
+    ),
+)
