@@ -86,6 +86,8 @@ class PrivacyGoal:
         if not 0.0 < self.delta < 1.0:
             raise ParameterError("delta", self.delta, "strictly between 0 and 1")
         order = self.moment_order
+        if order is not None:
+            require_number("moment_order", order)
         if order is not None and not 1.0 < order < math.inf:
             raise ParameterError("moment_order", order, "left out, or finite and above 1")
 
