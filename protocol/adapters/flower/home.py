@@ -26,7 +26,7 @@ from typing import Any
 from flwr.app import Context
 from pydantic import Field
 
-from protocol.adapters.flower.remedy import SIMULATION_KEY
+from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import values_of
 from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy
@@ -157,7 +157,10 @@ def home_of(context: Context) -> ClientHome:
         named = _simulated(context.run_config, context.node_config, context.run_id)
     folder = _absolute(HOME_KEY, named)
     if not folder.is_dir():
-        raise ConfigurationError(HOME_KEY, f"no folder {folder}", "a folder that was provisioned")
+        valid = (
+            "a folder that was provisioned; in a simulation, simulated-clients as num-supernodes"
+        )
+        raise ConfigurationError(HOME_KEY, f"no folder {folder}", valid)
     return ClientHome(folder)
 
 
@@ -193,9 +196,9 @@ def _simulated(run: Mapping[str, Any], node: Mapping[str, Any], run_id: int) -> 
             HOME_KEY,
             "missing from the node's configuration",
             "the client's folder, as in --node-config 'veilsum.home=\"/srv/veilsum\"', or, in a "
-            f"simulation, veilsum.{SIMULATION_KEY} in the run's",
+            f"simulation, veilsum.{hyphened(SIMULATION_KEY)} in the run's",
         )
-    root_folder = _absolute(f"veilsum.{SIMULATION_KEY}", root)
+    root_folder = _absolute(f"veilsum.{hyphened(SIMULATION_KEY)}", root)
     return str(client_folder(simulated_network(root_folder, run_id), partition))
 
 

@@ -720,6 +720,7 @@ def test_a_node_without_a_folder_says_so(make_world, parts, caplog):
     with caplog.at_level(logging.WARNING, "veilsum"):
         report = run(world, parts)
     assert list(report.lost) == [parts.FIRST_NODE + 6] and "veilsum.home" in caplog.text
+    assert "simulated-clients as num-supernodes" in caplog.text
 
 
 def test_a_node_that_is_not_simulated_takes_no_folder_from_a_run(
