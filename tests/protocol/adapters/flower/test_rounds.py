@@ -275,7 +275,7 @@ def test_a_sum_that_cannot_be_opened_names_a_node(make_world, parts, monkeypatch
 
     def run_setup(training, setup, notes):
         blamed.append(setup.context.cohort[party])
-        raise RemoteProtocolError(party, Reason.WRONG_REBUILT)
+        raise RemoteProtocolError(party, Reason.BAD_SHARE)
 
     monkeypatch.setattr("protocol.training.PrivateTraining.run_setup", run_setup)
     strategy = FedAvg(fraction_evaluate=0.0)
