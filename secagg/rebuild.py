@@ -165,6 +165,8 @@ class _Repair:
         for chosen in _all_choices(everybody, self._threshold):
             if (secret := self._combined(owner, own, chosen)) is not None:
                 self.culprits[owner] = ()
+                # Whether they lied or were in the way of nobody: they are asked last from now on.
+                self.suspects.update(set(everybody) - set(chosen))
                 return secret
         raise WrongSharesError(owner, len(everybody), self._threshold)
 

@@ -96,10 +96,10 @@ def _missing(error: ImportError) -> str | None:
     )
 
 
-def _refused(error: OSError) -> str:
-    """What the system refused, of which file, and what helps."""
+def _refused(error: OSError) -> str | None:
+    """What the system refused, of which file, and what helps; None if it says nothing."""
     if error.errno is None:
-        return str(error)
+        return str(error) or None
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
     cure = _CURES.get(error.errno)
     return what if cure is None else f"{what}; {cure}"

@@ -22,6 +22,8 @@ def named(path: Path) -> Iterator[None]:
 def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
     """Replace a file by another in one step, durably.
 
+    A link is followed. What is no regular file, a pipe or a terminal, is written to as it is.
+
     Args:
         path: in a folder that exists.
         data: text is written as UTF-8.
@@ -30,6 +32,11 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
     Raises:
         OSError: names the file; what was there before is untouched.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with named(path):
+            path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return
     fresh = path.with_name(path.name + ".new")
     try:
         # Made anew, or a file that is there would keep its mode.

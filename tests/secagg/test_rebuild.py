@@ -195,6 +195,30 @@ def test_in_small_cohorts_any_right_shares_will_do(secagg_kit: SimpleNamespace) 
     assert found.culprits == {0: ()}
 
 
+def test_a_liar_found_by_trying_is_asked_last(
+    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One share to spare decodes nothing: the choices are tried once, not for every secret."""
+    n, t = 40, 39
+    shares = dealt(secagg_kit, t, n)
+    for owner in range(n):
+        spoil(shares, 0, owner)
+    calls = []
+    original = secagg.rebuild.combine
+
+    def counting(*arguments: Any) -> list[bytes | None]:
+        calls.append(arguments)
+        return original(*arguments)
+
+    monkeypatch.setattr(secagg.rebuild, "combine", counting)
+    found = rebuilt(shares, t, n)
+    assert found.secrets == secrets_of(n)
+    assert found.suspects == {0}
+    assert set(found.culprits.values()) <= {()}
+    # All owners at once, the choices for the first one, and once for each of the others.
+    assert len(calls) <= 1 + n + 2 * n
+
+
 def test_liars_who_lie_about_some_owners_only(
     secagg_kit: SimpleNamespace, decodings: list[int]
 ) -> None:

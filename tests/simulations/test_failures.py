@@ -10,6 +10,7 @@ import resource
 import sys
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -131,6 +132,26 @@ def test_a_system_error_without_a_number_keeps_its_words() -> None:
     assert one_line(OSError("the browser wrote\nno picture")) == (
         "OSError: the browser wrote no picture"
     )
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError()])
+def test_a_system_error_that_says_nothing_keeps_its_traceback(error) -> None:
+    assert one_line(error) is None
+
+
+def test_a_link_is_followed_and_a_pipe_written_to(tmp_path) -> None:
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(target)
+    write_whole(link, "first")
+    write_whole(link, "second")
+    assert link.is_symlink()
+    assert target.read_text() == "second"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_bytes)
+        write_whole(pipe, "through")
+        assert read.result(60) == b"through"
+    assert pipe.is_fifo()
 
 
 def test_a_run_that_diverges_is_told() -> None:
