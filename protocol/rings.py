@@ -69,7 +69,7 @@ def fitting_security_bits(
     With room for rounds that come to nothing, unless it takes more bits than there are.
 
     Raises:
-        ParameterError: not even 128 are; says what would be.
+        ParameterError: not even 160 are; says what would be.
     """
     failure = 1.0
     for bits in range(SECURITY_BITS, LARGEST_SECURITY_BITS + 1, STEP_BITS):

@@ -25,8 +25,9 @@ from secagg.errors import ParameterError
 
 SECURITY_BITS = 80
 """sigma of a graph and of its committee, unless told otherwise."""
-LARGEST_SECURITY_BITS = 128
-"""The order on the ring follows from a key of so many bits: more could not be claimed of it."""
+LARGEST_SECURITY_BITS = 160
+"""Enough for a delta of 1e-16 over a thousand rounds. The orders of ring and committee follow from
+keys of 256 bits; a key of 128 could be hit on purpose, so it would keep no promise beyond that."""
 CORRECTNESS_BITS = 20
 
 MAX_CORRUPT_AND_DROPPED = 0.9

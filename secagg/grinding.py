@@ -11,10 +11,10 @@ Source: docs/security.md, "Grinding the ring".
 
 from __future__ import annotations
 
-TRIES_PER_SECOND = 2.0**30
-"""What a server is taken to be capable of. A try draws 16 bytes of keystream for every member: two
-microseconds for a thousand of them, before they are put in order. So this takes some thousand
-cores."""
+TRIES_PER_SECOND = 2.0**40
+"""What a server is taken to be capable of: half a million cores. A try does not compute the ring,
+only where the colluders stand on it, until it is clear that they stand badly: some twenty AES
+blocks and ten SHA-256 compressions, half a microsecond, however many the clients."""
 
 CLOCK_SKEW_SECONDS = 300
 """By how much a server's clock may be ahead of a client's; it lengthens the time to try."""
@@ -22,7 +22,7 @@ CLOCK_SKEW_SECONDS = 300
 LARGEST_LIFETIME_SECONDS = 7 * 24 * 3600
 """A week. A round that is to live longer has no expiry to speak of."""
 
-MOST_TRIES = 2.0**50
+MOST_TRIES = 2.0**60
 """What is counted where nothing expires: twelve days at that rate."""
 
 

@@ -322,7 +322,7 @@ def _bitmap(members: Sequence[int], size: int) -> bytes:
 
 def _random_order(members: Sequence[int], round_hash: bytes, usage: Usage) -> list[int]:
     """By the first words of a keystream, ties by index."""
-    key = derive(round_hash, usage, 16)
+    key = derive(round_hash, usage, 32)
 
     def rank(u: int) -> tuple[int, int]:
         block = Cipher(AES(key), CTR(u.to_bytes(16, "big"))).encryptor().update(bytes(16))

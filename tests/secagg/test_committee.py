@@ -76,7 +76,7 @@ def test_no_smaller_committee_would_do(members: int, data: st.DataObject) -> Non
     """That doubles pass over sizes in advance changes nothing."""
     corrupt = data.draw(st.integers(0, members // 2))
     alive = data.draw(st.integers(0, members))
-    bits = data.draw(st.sampled_from([1, 40, 80, 128]))
+    bits = data.draw(st.sampled_from([1, 40, 80, 128, 160]))
     chosen = choose_committee(members, corrupt, alive, bits)
     assert (chosen.size, chosen.quorum) == smallest(members, corrupt, alive, bits)
 

@@ -70,7 +70,7 @@ def test_order_of_the_ring_vector() -> None:
 @pytest.mark.parametrize("seed", [SEED, bytes(32)])
 def test_order_of_the_ring_by_hand(members: tuple[int, ...], seed: bytes) -> None:
     """AES in counter mode is AES of the counter; a member's key does not depend on the others."""
-    block = Cipher(AES(derive(seed, Usage.GRAPH, 16)), ECB())  # noqa: S305 - one block at a time
+    block = Cipher(AES(derive(seed, Usage.GRAPH, 32)), ECB())  # noqa: S305 - one block at a time
 
     def key(u: int) -> int:
         return int.from_bytes(block.encryptor().update(u.to_bytes(16, "big"))[:8], "little")

@@ -84,7 +84,7 @@ EXACT = [case for case in PUBLISHED if case[0] <= 1_000 and case[4] < 100] + [
 ]
 
 
-@pytest.mark.parametrize("bits", [40, 80, 128])
+@pytest.mark.parametrize("bits", [40, 80, 128, 160])
 @pytest.mark.parametrize(("n", "gamma", "delta", "adversary"), [case[:4] for case in EXACT])
 def test_the_conditions_hold_exactly_and_for_no_smaller_degree(
     n: int, gamma: float, delta: float, adversary: Adversary, bits: int
@@ -99,7 +99,7 @@ def test_the_conditions_hold_exactly_and_for_no_smaller_degree(
         assert not feasible(n, gamma, delta, adversary, smaller, bits)[0]
 
 
-@pytest.mark.parametrize("bits", [1, 40, 80, 128])
+@pytest.mark.parametrize("bits", [1, 40, 80, 128, 160])
 @pytest.mark.parametrize("n", [10, 100, 1_000])
 def test_corrupt_neighbours_by_exact_counting(n: int, bits: int) -> None:
     for corrupt in (0, 1, n // 20, n // 3):
@@ -110,7 +110,7 @@ def test_corrupt_neighbours_by_exact_counting(n: int, bits: int) -> None:
             assert c <= min(corrupt, k)
 
 
-@pytest.mark.parametrize("bits", [1, 40, 80, 128])
+@pytest.mark.parametrize("bits", [1, 40, 80, 128, 160])
 @pytest.mark.parametrize("n", [10, 100, 1_000])
 def test_connected_by_exact_counting(n: int, bits: int) -> None:
     for lost in {0, 1, n // 20, n // 3, n // 2, n - 1}:

@@ -33,7 +33,7 @@ def test_the_longer_a_round_lives_the_more_rings_are_tried() -> None:
 
 
 @pytest.mark.parametrize("clients", [10, 1000, 1 << 20])
-@pytest.mark.parametrize("bits", [40, 80, 128])
+@pytest.mark.parametrize("bits", [40, 80, 160])
 def test_the_failure_is_the_sum_of_its_terms(clients: int, bits: int) -> None:
     """Corrupt neighbours, connectivity, two stretches, committee; each for every ring tried."""
     one = Fraction(2, 2 ** (bits + 1)) + Fraction(clients, 2 ** (bits + 2)) + Fraction(1, 2**bits)
@@ -45,7 +45,8 @@ def test_the_failure_is_the_sum_of_its_terms(clients: int, bits: int) -> None:
 
 def test_forty_bits_are_nothing_to_a_server_that_tries() -> None:
     assert ring_failure(1000, 40, 3600, active=True) == 1.0
-    assert ring_failure(1000, 80, 3600, active=True) < 1e-9
+    assert 1e-7 < ring_failure(1000, 80, 3600, active=True) < 1e-6
+    assert ring_failure(1000, 104, 3600, active=True) < 1e-13
 
 
 @pytest.mark.parametrize(
@@ -57,9 +58,9 @@ def test_what_eighty_bits_cost(corrupt: float, dropout: float, degrees: tuple[in
     assert choose_graph(*shares).degree == degrees[1]
 
 
-@pytest.mark.parametrize("bits", [0, -1, 129, 80.0, True])
+@pytest.mark.parametrize("bits", [0, -1, 161, 80.0, True])
 def test_bits_that_no_graph_has(secagg_kit: SimpleNamespace, bits: Any) -> None:
-    with pytest.raises(ParameterError, match=r"security_bits.*1 \.\. 128"):
+    with pytest.raises(ParameterError, match=r"security_bits.*1 \.\. 160"):
         choose_graph(1000, 0.1, 0.1, Adversary.SEMI_HONEST, security_bits=bits)
     with pytest.raises(ParameterError) as raised:
         secagg_kit.context(6, security_bits=bits)

@@ -217,7 +217,7 @@ def tree_proof(entries: Sequence[bytes], place: int) -> bytes:
 
 def random_order(members: Sequence[int], round_hash: bytes, usage: str) -> list[int]:
     """Members in the order of the ring, or in that of the committee."""
-    key = derive(round_hash, usage, 16)
+    key = derive(round_hash, usage, 32)
 
     def rank(u: int) -> tuple[int, int]:
         counter = u.to_bytes(16, "big")
