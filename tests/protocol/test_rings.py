@@ -82,7 +82,7 @@ class TestPlan:
         with pytest.raises(ParameterError) as refused:
             plan(STRICT, security_bits=40)
         assert refused.value.argument == "security_bits"
-        for cure in ("larger, up to 128", "a lifetime", "the complete graph", "a larger delta"):
+        for cure in ("larger, up to 160", "a lifetime", "the complete graph", "a larger delta"):
             assert cure in refused.value.valid
 
     def test_an_expiry_saves_neighbours(self):
@@ -91,19 +91,20 @@ class TestPlan:
         assert hour.graph[0] < forever.graph[0]
 
     def test_the_fewest_bits_that_fit(self):
-        for goal, lifetime in ((GOAL, 0), (GOAL, HOUR), (STRICT, HOUR)):
+        for goal, lifetime in ((GOAL, 0), (GOAL, HOUR), (STRICT, 0), (STRICT, HOUR)):
             bits = fitting_security_bits(goal, COHORT, Mode.ACTIVE, lifetime)
             assert bits % 8 == 0
             failures = [
                 ring_failure(COHORT, each, lifetime, active=True) for each in (bits, bits - 8)
             ]
             assert SPARE_ROUNDS * failures[0] <= goal.reserve.aggregation
-            assert bits == 80 or SPARE_ROUNDS * failures[1] > goal.reserve.aggregation
+            assert SPARE_ROUNDS * failures[1] > goal.reserve.aggregation
 
     def test_the_last_bits_need_no_room_to_spare(self):
-        failure = ring_failure(COHORT, 128, 0, active=True)
-        assert failure <= STRICT.reserve.aggregation < SPARE_ROUNDS * failure
-        assert fitting_security_bits(STRICT, COHORT, Mode.ACTIVE, 0) == 128
+        strictest = PrivacyGoal(8.0, 2e-23, 1000)
+        failure = ring_failure(COHORT, 160, 0, active=True)
+        assert failure <= strictest.reserve.aggregation < SPARE_ROUNDS * failure
+        assert fitting_security_bits(strictest, COHORT, Mode.ACTIVE, 0) == 160
 
     def test_a_curious_server_needs_no_more_than_eighty(self):
         assert plan(STRICT, mode=Mode.SEMI_HONEST).ring_bits == 80
@@ -125,20 +126,20 @@ class TestPlan:
         degree, threshold = made.graph
         assert plan(GOAL, degree=degree, security_bits=128).graph == (degree, threshold)
 
-    @pytest.mark.parametrize("bits", [0, 129, 80.0])
+    @pytest.mark.parametrize("bits", [0, 161, 80.0])
     def test_bits_that_no_graph_has(self, bits):
-        with pytest.raises(ParameterError, match=r"1 \.\. 128"):
+        with pytest.raises(ParameterError, match=r"1 \.\. 160"):
             plan(GOAL, security_bits=bits)
 
     def test_the_deployment_says_what_it_is_for(self):
         deployment = plan_deployment(plan(GOAL), SketchSpec.identity(DIMENSION))
-        assert deployment.graph.security_bits == plan(GOAL).ring_bits == 88
+        assert deployment.graph.security_bits == plan(GOAL).ring_bits == 96
 
     def test_rounds_carry_it(self, make_setup):
         setup = make_setup(plan(GOAL, lifetime_seconds=HOUR))
         context = RoundSetup.from_announcement(setup.announce(), bytes(32)).context
         assert context == setup.context
-        assert (context.security_bits, context.lifetime_seconds) == (80, HOUR)
+        assert (context.security_bits, context.lifetime_seconds) == (88, HOUR)
         assert is_safe(context, GOAL)
         assert not is_safe(context, GOAL, keeps_time=False)
 
@@ -147,12 +148,12 @@ class TestRecords:
     def test_a_ring_that_fails_too_often_is_not_run(self, ledger, make_setup):
         records = Records(ledger, GOAL)
         with pytest.raises(ParameterError, match="aside for it in each"):
-            records.prepare(make_setup(plan(GOAL), security_bits=80), 0, None)
+            records.prepare(make_setup(plan(GOAL), security_bits=88), 0, None)
         assert ledger.entries() == ()
         assert records.prepare(make_setup(plan(GOAL)), 0, None)
 
     def test_an_expiry_counts(self, ledger, make_setup):
-        times = {"opened_at": OPENED, "lifetime_seconds": HOUR, "security_bits": 80}
+        times = {"opened_at": OPENED, "lifetime_seconds": HOUR, "security_bits": 88}
         assert Records(ledger, GOAL).prepare(make_setup(plan(GOAL), **times), 0, None)
 
     def test_a_ledger_without_a_part_for_rings_is_not_continued(self, tmp_path, make_setup):
@@ -230,6 +231,31 @@ class TestClient:
             history = reopened(history, tmp_path)
         error = self.refused(people, rounds[fitting], policy, history=history)
         assert "all rounds joined" in str(error)
+
+    @pytest.mark.parametrize("clock", [None, lambda: OPENED + 1.0])
+    def test_the_end_of_a_round_counts_for_a_client_with_a_clock_only(
+        self, people, make_setup, clock
+    ):
+        """By how many rings a server could try before the client left."""
+        setup = make_setup(plan(GOAL), opened_at=OPENED, lifetime_seconds=HOUR)
+        history, failure = ClientHistory(GOAL), setup.context.ring_failure
+        assert failure(keeps_time=True) < failure(keeps_time=False) / 100
+        self.join(people, setup, self.policy(), clock=clock, history=history)
+        assert history._rings == Fraction(failure(keeps_time=clock is not None))
+
+    @pytest.mark.parametrize("charged", [False, True])
+    def test_a_ring_is_still_counted_after_a_restart(self, make_setup, tmp_path, charged):
+        """Neither forgotten nor counted as a whole share when its round is charged."""
+        setup = make_setup(plan(GOAL))
+        failure = setup.context.ring_failure()
+        assert 0.0 < failure < GOAL.reserve.aggregation
+        with StoredHistory(tmp_path, GOAL) as history:
+            history.answer(setup)
+            if charged:
+                history.charge(setup)
+        with StoredHistory(tmp_path, GOAL) as history:
+            assert history._rings == Fraction(failure)
+            assert (history.epsilon > 0.0) == charged
 
     def test_as_many_rounds_as_the_goal_has_fit_exactly(self, make_setup):
         setup = make_setup(plan(GOAL))

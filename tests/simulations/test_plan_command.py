@@ -85,7 +85,7 @@ def test_an_expiry_costs_fewer_neighbours_and_delta_more():
     )
     bits = [figures["security_bits"] for figures in (hour, forever, strict)]
     degrees = [figures["degree"] for figures in (hour, forever, strict)]
-    assert bits == [80, 88, 128]
+    assert bits == [96, 104, 144]
     assert degrees == sorted(set(degrees))
     assert plan(*arguments, "--graph", "sparse")["graph"] == forever
 
