@@ -113,7 +113,7 @@ def random_order(members: Sequence[int], seed: bytes, usage: Usage) -> tuple[int
     """A random order of the members: by 64-bit keys from a keystream, ties by index.
 
     Member i's key is the first 8 bytes, little-endian, of block i of AES-256-CTR under a key
-    derived from the seed: as long as the seed, so that one bad order is no easier to hit by its key.
+    derived from the seed: as long as the seed, so that a bad order is not hit by its key either.
     """
     cipher = Cipher(AES(derive(seed, usage, 32)), CTR(bytes(16))).encryptor()
     blocks = np.frombuffer(cipher.update(bytes(16 * (members[-1] + 1))), "<u8")
