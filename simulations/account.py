@@ -242,7 +242,7 @@ def account_ledger(
     if chosen is None:
         raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
     check_delta(chosen)
-    local = _is_local(entries)
+    local = is_local(entries)
     order = goal.get("moment_order")
     if not local and adjacency is Adjacency.REPLACE_ONE:
         entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
@@ -282,7 +282,7 @@ def _route(local: bool, order: float | None) -> str:
     return REPLAY_ROUTE if order is None else MOMENTS_ROUTE
 
 
-def _is_local(entries: Sequence[ReplayedEntry]) -> bool:
+def is_local(entries: Sequence[ReplayedEntry]) -> bool:
     """Whether a ledger is one of local reports; nothing without noise makes it another."""
     tags = {event["tag"] for entry in entries for event in flattened(entry.event)}
     others = sorted(tags - {"local", "non-private"})

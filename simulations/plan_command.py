@@ -194,8 +194,8 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
 
     goal, begun, before = PrivacyGoal(epsilon, wish.delta, wish.rounds), False, {}
     if ledger is not None:
-        before = {"epsilon_spent": spent_before(ledger, epsilon, wish.delta)}
         goal, begun = goal_of_ledger(ledger, goal)
+        before = {"epsilon_spent": spent_before(ledger, goal)}
     if wish.bits is not None:
         raise ConfigurationError("bits", "given with epsilon", "left out: they are worked out")
     size = max(1, int(wish.dim / wish.compression))
@@ -240,23 +240,19 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     }
 
 
-def spent_before(ledger: Path, epsilon: float, delta: float) -> float:
+def spent_before(ledger: Path, goal: PrivacyGoal) -> float:
     """What the client that spent most has spent.
 
     Raises:
         BudgetExceededError: all of it.
         LedgerError: the file cannot be trusted.
-        UnsupportedEventError: it is one of local reports, which add up by other rules.
     """
-    from dp import Adjacency, BudgetExceededError, UnsupportedEventError
+    from dp import BudgetExceededError
     from simulations.account import account_ledger
 
-    figures = account_ledger(ledger, delta)
-    if figures["adjacency"] != str(Adjacency.ZERO_OUT):
-        raise UnsupportedEventError("the ledger holds local reports, which a plan has no room for")
-    spent = float(figures["epsilon"])
-    if spent >= epsilon:
-        raise BudgetExceededError(spent, spent, epsilon)
+    spent = float(account_ledger(ledger, goal.delta)["epsilon"])
+    if spent >= goal.epsilon:
+        raise BudgetExceededError(spent, spent, goal.epsilon)
     return spent
 
 
@@ -267,11 +263,16 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
         LedgerError: the file cannot be trusted.
         ParameterError: the ledger has another goal, or none: no run with this one could go on with
             it.
+        UnsupportedEventError: it is one of local reports, which add up by other rules.
     """
+    from dp import UnsupportedEventError
     from dp.audit import read_ledger
     from protocol.records import check_goal
+    from simulations.account import is_local
 
     entries = read_ledger(ledger)
+    if is_local(entries):
+        raise UnsupportedEventError("the ledger holds local reports, which a plan has no room for")
     if entries:
         recorded = entries[0].metadata.get("goal")
         order = recorded.get("moment_order") if isinstance(recorded, dict) else None

@@ -29,7 +29,6 @@ from dp import (
 from dp.accounting.losses import LossDistribution
 from simulations import cli
 from simulations.__main__ import main
-from simulations.plan_command import spent_before
 
 runner = CliRunner()
 
@@ -379,8 +378,9 @@ def test_local_reports_beside_sums_have_no_epsilon(reports, monkeypatch, capsys)
 
 
 def test_a_plan_has_no_room_for_local_reports(reports):
-    with pytest.raises(UnsupportedEventError, match="local reports"):
-        spent_before(reports, 8.0, 1e-5)
+    arguments = ("--clients", "50", "--epsilon", "8", "--ledger", str(reports))
+    refusal = runner.invoke(cli.app, ["plan", *arguments]).exception
+    assert isinstance(refusal, UnsupportedEventError) and "local reports" in str(refusal)
 
 
 def test_no_noise_is_infinite():

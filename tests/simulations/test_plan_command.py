@@ -157,6 +157,7 @@ def test_a_spent_budget_plans_nothing(tmp_path):
     [
         PrivacyGoal(7, 1e-5, 4),
         PrivacyGoal(6, 2e-5, 4),
+        PrivacyGoal(6, 1e-2, 4),  # it sets more aside than all of the plan's delta
         PrivacyGoal(6, 1e-5, 5),
         PrivacyGoal(6, 2e-5, 4, moment_order=9.0),
     ],
