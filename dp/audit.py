@@ -400,12 +400,25 @@ def _shift_mu(upper: FloatArray, k: int, failure: float) -> float:
 
     ``upper`` is U(x) for x = -reach .. reach + 1, so that L(y) = 1 - U(y) = U(1 - y).
     """
-    first = upper[k:] / (1.0 - failure)
-    second = upper[::-1][: upper.size - k] / (1.0 - failure)
-    inside = (first < 1.0) & (second < 1.0)
+    lower = upper[::-1]
+    u, below = upper[k:], lower[k:]
+    other, above = lower[: lower.size - k], upper[: upper.size - k]
+    # U(x) < 1 - delta, from the tail that has no cancellation.
+    inside = (below > failure) & (above > failure)
     if not inside.any():
         return 0.0
-    return max(0.0, float(np.max(-special.ndtri(first[inside]) - special.ndtri(second[inside]))))
+    first = _far_quantile(u[inside], below[inside], failure)
+    second = _far_quantile(other[inside], above[inside], failure)
+    return max(0.0, float(np.max(first + second)))
+
+
+def _far_quantile(tail: FloatArray, rest: FloatArray, failure: float) -> FloatArray:
+    """Return the z with P[N(0, 1) >= z] = tail / (1 - failure); ``rest`` is 1 - tail."""
+    kept = 1.0 - failure
+    found: FloatArray = np.where(
+        tail <= rest, -special.ndtri(tail / kept), special.ndtri((rest - failure) / kept)
+    )
+    return found
 
 
 def _tails(event: Mapping[str, Any], largest: int) -> FloatArray | None:

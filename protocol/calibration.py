@@ -78,16 +78,22 @@ class PrivacyGoal:
     moment_order: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "delta"):
-            require_number(name, getattr(self, name))
+        for name in ("epsilon", "delta", "moment_order"):
+            value = getattr(self, name)
+            if name == "moment_order" and value is None:
+                continue
+            require_number(name, value)
+            try:
+                # A ledger has them as they are here, and its readers expect floats.
+                object.__setattr__(self, name, float(value))
+            except OverflowError:
+                raise ParameterError(name, value, "a finite number") from None
         require_int("rounds", self.rounds, 1)
         if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
             raise ParameterError("epsilon", self.epsilon, "positive and finite")
         if not 0.0 < self.delta < 1.0:
             raise ParameterError("delta", self.delta, "strictly between 0 and 1")
         order = self.moment_order
-        if order is not None:
-            require_number("moment_order", order)
         if order is not None and not 1.0 < order < math.inf:
             raise ParameterError("moment_order", order, "left out, or finite and above 1")
 

@@ -59,8 +59,12 @@ MOMENTS_ROUTE = "independent replay: SciPy tails, truncated moments at every shi
 ADJACENCIES = {"zero-out": Adjacency.ZERO_OUT, "replace-one": Adjacency.REPLACE_ONE}
 """What epsilons may be about, by the names of the command line."""
 
-_REPLAY_ROOM = 1.0 + 1e-5
-"""Relative room for a replay, which rounds to the nearest, at the goal itself."""
+REPLAY_ROOM = 1.0 + 1e-5
+"""Relative room for a replay, which rounds to the nearest: at the goal itself, and in an export."""
+
+RING_FAILURES = "failures of secure aggregation"
+"""What a guarantee leaves out where the goal set nothing aside for it, as those of version 0.1."""
+
 LOCAL_ROUTE = "pure epsilons of one client's reports, composed at delta"
 
 
@@ -222,7 +226,8 @@ def account_ledger(
     Where entries name their cohort, a client pays for its own rounds only, and the client that
     has spent most is reported. Where they state the goal of the run, delta0, the number of
     releases and the part for secure aggregation were fixed by it, and what is guaranteed is the
-    goal: what was spent so far is a reading (docs/accounting.md, "What a stop may look at"). A
+    goal, at its own delta: what was spent so far is a reading (docs/accounting.md, "What a stop
+    may look at"), at the ``delta`` that is asked for. A
     ledger of local reports is about any two inputs of a client, all others about zero-out.
 
     Raises:
@@ -237,26 +242,28 @@ def account_ledger(
     if chosen is None:
         raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
     check_delta(chosen)
-    local = _is_local(entries)
+    local = is_local(entries)
     order = goal.get("moment_order")
     if not local and adjacency is Adjacency.REPLACE_ONE:
         entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
     rank = partial(_local_epsilon, delta=chosen)
+    most: float = math.inf
     if not local:
         rank = partial(_spent, delta0=goal.get("delta0", chosen / 64.0), order=order)
-    client, events = _busiest(entries, rank)
+        most = goal.get("rounds", math.inf)
+    client, events = _busiest(entries, rank, most)
     epsilon = sybil = rank(events)
     pair = None
     if not local:
         epsilon = _epsilon(events, goal, chosen)
-        sybil = _epsilon(_busiest(entries, rank, without_peers)[1], goal, chosen)
+        sybil = _epsilon(_busiest(entries, rank, most, without_peers)[1], goal, chosen)
         pair = _replayed_pair(events, goal, chosen) if math.isfinite(epsilon) else None
     # A goal is about zero-out.
     promised = goal and not local and adjacency is Adjacency.ZERO_OUT
     return {
         "epsilon": json_number(epsilon),
         "delta": chosen,
-        **({"guaranteed": _guaranteed(events, goal)} if promised else {}),
+        **(_guarantee(events, goal) if promised else {}),
         "sybil": json_number(sybil),
         "client": client,
         "releases": len(events),
@@ -275,7 +282,7 @@ def _route(local: bool, order: float | None) -> str:
     return REPLAY_ROUTE if order is None else MOMENTS_ROUTE
 
 
-def _is_local(entries: Sequence[ReplayedEntry]) -> bool:
+def is_local(entries: Sequence[ReplayedEntry]) -> bool:
     """Whether a ledger is one of local reports; nothing without noise makes it another."""
     tags = {event["tag"] for entry in entries for event in flattened(entry.event)}
     others = sorted(tags - {"local", "non-private"})
@@ -295,15 +302,16 @@ def _goal(entries: Sequence[ReplayedEntry]) -> dict[str, Any]:
         return {}
     epsilon, rounds = first.get("epsilon"), first.get("rounds")
     delta, delta0 = first.get("delta"), first.get("delta0")
-    if not (isinstance(delta, float) and isinstance(delta0, float) and isinstance(rounds, int)):
+    if not (isinstance(delta, float) and isinstance(delta0, float) and type(rounds) is int):
         return {}
     order = first.get("moment_order")
-    if order is not None and not (isinstance(order, float) and 1.0 < order < math.inf):
+    # An int for a whole number is what some ledgers have; True is none.
+    if order is not None and not (type(order) in (int, float) and 1.0 < order < math.inf):
         return {}
     aggregation = first.get("aggregation", 0.0)
     if not (isinstance(aggregation, float) and 0.0 <= aggregation < delta):
         return {}
-    if not isinstance(epsilon, int | float):
+    if type(epsilon) not in (int, float):
         return {}
     return first if 0.0 < delta0 < delta < 1.0 and rounds >= 1 else {}
 
@@ -335,10 +343,19 @@ def _replayed_pair(
     return FailingGaussian(failure, mu) if mu < math.inf else None
 
 
-def _guaranteed(events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any]) -> float | str:
-    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it."""
+def _guarantee(events: Sequence[Mapping[str, Any]], goal: Mapping[str, Any]) -> dict[str, Any]:
+    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it.
+
+    Args:
+        events: of the client that was charged most.
+    """
     spent = _epsilon(events, goal, goal["delta"])
-    return json_number(goal["epsilon"] if spent <= goal["epsilon"] * _REPLAY_ROOM else math.inf)
+    kept = spent <= goal["epsilon"] * REPLAY_ROOM
+    return {
+        "guaranteed": json_number(goal["epsilon"] if kept else math.inf),
+        "guaranteed_at_delta": goal["delta"],
+        **({} if "aggregation" in goal else {"guaranteed_but_for": RING_FAILURES}),
+    }
 
 
 def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
@@ -353,11 +370,13 @@ def _written(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
 def _busiest(
     entries: Sequence[ReplayedEntry],
     rank: Callable[[Sequence[Mapping[str, Any]]], float],
+    most: float,
     releases: Callable[[ReplayedEntry], Sequence[Mapping[str, Any]]] = _written,
 ) -> tuple[str, list[Mapping[str, Any]]]:
     """The client that has spent most, as ``rank`` has it, and what it took part in.
 
-    Entries without a list of clients are charged to everybody.
+    Entries without a list of clients are charged to everybody. Whoever took part in more than
+    ``most`` releases has spent everything: the goal has set nothing aside for them.
     """
     mine: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     common: list[Mapping[str, Any]] = []
@@ -370,7 +389,10 @@ def _busiest(
             mine[name].extend(simple)
     if not mine:
         return EVERYBODY, common
-    spent = {name: rank(events) for name, events in mine.items()}
+    left = most - len(common)
+    spent = {
+        name: math.inf if len(events) > left else rank(events) for name, events in mine.items()
+    }
     client = max(spent, key=lambda name: (spent[name], name))
     return client, [*common, *mine[client]]
 
@@ -413,7 +435,8 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
             table.add_row(name, _readable(epsilon), remark)
     console.print(table)
     skipped = {"by_accountant", "reasons", "route", "adjacency", "delta", "winner"}
-    skipped |= {"epsilon", "sybil", "guaranteed"} if "route" in figures else set()
+    if "route" in figures:
+        skipped |= {"epsilon", "sybil", "guaranteed", "guaranteed_at_delta", "guaranteed_but_for"}
     if pair := figures.get("gaussian"):
         skipped |= {"gaussian", "zcdp"}
         console.print(
@@ -437,10 +460,16 @@ def _ledger_rows(figures: Mapping[str, Any], local: bool) -> Iterator[tuple[str,
     if local:
         yield "local", figures["epsilon"], figures["route"]
         return
+    spent = "no goal: if all was fixed beforehand"
     if "guaranteed" in figures:
-        words = "guaranteed against the server, whenever the run stops"
+        delta = figures["guaranteed_at_delta"]
+        words = f"guaranteed at delta {delta:g} against the server, whenever the run stops"
+        if "guaranteed_but_for" in figures:
+            words += f", but for {figures['guaranteed_but_for']}"
         yield "goal", figures["guaranteed"], words
-    spent = "spent so far" if "guaranteed" in figures else "no goal: if all was fixed beforehand"
+        spent = f"spent so far, at delta {figures['delta']:g}"
+    elif "goal" in figures:
+        spent = "a reading, since the goal is about zero-out"
     yield "replay", figures["epsilon"], f"{spent}; {figures['route']}"
     words = "against a server that made up all other clients (own noise only)"
     yield "replay", figures["sybil"], f"{spent}; {words}"

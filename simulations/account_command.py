@@ -61,6 +61,7 @@ def account_command(
 ) -> None:
     """Epsilon of a mechanism by every accountant; the noise for a target; or a ledger's total."""
     from simulations.account import (
+        REPLAY_ROOM,
         Question,
         account_ledger,
         account_mechanism,
@@ -90,7 +91,7 @@ def account_command(
         )
         figures = account_mechanism(question)
     if export is not None:
-        export_account(figures, export)
+        export_account(figures, export, 1.0 if ledger is None else REPLAY_ROOM)
     if as_json:
         typer.echo(json.dumps(figures))
     else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from dp import FailingGaussian
+from dp.accounting.report import json_number
 from protocol.errors import ConfigurationError
 
 EXPORT_FORMAT: Final = "veilsum-account/1"
@@ -26,8 +28,12 @@ def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
     }
 
 
-def export_account(figures: Mapping[str, Any], path: Path) -> None:
+def export_account(figures: Mapping[str, Any], path: Path, room: float = 1.0) -> None:
     """Write the figures, the trade-off curve and a privacy loss distribution to a JSON file.
+
+    Args:
+        room: what mu is raised by, relative. Above 1 for figures that were rounded to the nearest,
+            those of a ledger's second reader: others compose on what is written, so it is a bound.
 
     Raises:
         ConfigurationError: no pair dominates the run, or the file exists.
@@ -38,6 +44,11 @@ def export_account(figures: Mapping[str, Any], path: Path) -> None:
             "export", "a run that no open failure and Gaussian dominate", "left out"
         )
     pair = FailingGaussian(given["failure"], given["mu"])
+    if room > 1.0:
+        failure = math.nextafter(pair.failure, math.inf) if pair.failure > 0.0 else 0.0
+        pair = FailingGaussian(failure, pair.mu * room)
+        raised = json_number(pair.epsilon(figures["delta"]))
+        figures = {**figures, "epsilon": raised, **gaussian_figures(pair)}
     # Losses lie within ten deviations of their mean, and a file has an end.
     widest = 2.0 * (pair.rho + 10.0 * pair.mu)
     losses = pair.losses(max(_FINEST_INTERVAL, widest / _MOST_MASSES))

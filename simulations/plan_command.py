@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from secagg.graph_parameters import SECURITY_BITS, Adversary
 from simulations.tables import JsonFlag, figures_table
 
 if TYPE_CHECKING:
+    from protocol.calibration import PrivacyGoal
     from protocol.plan import GraphPlan
 
 MAX_DIMENSION = 1 << 62
@@ -77,7 +78,7 @@ def plan_command(
     ] = 0,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="Ledger of the run so far: refuses a goal that is spent already."),
+        typer.Option(help="Ledger of the run so far: refuses another goal, or a spent one."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -184,20 +185,26 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     Raises:
         BudgetExceededError: the ledger shows that the goal is spent.
         ConfigurationError: options contradict one another.
-        ParameterError: infeasible; says what to change.
+        ParameterError: infeasible, or the ledger has another goal; says what to change.
     """
     from dp.accounting.report import json_number
+    from protocol.calibration import PrivacyGoal
     from protocol.deployment import plan_deployment
     from sketch import SketchSpec, spec_for_size
 
-    before = {} if ledger is None else {"epsilon_spent": spent_before(ledger, epsilon, wish.delta)}
+    goal, begun, before = PrivacyGoal(epsilon, wish.delta, wish.rounds), False, {}
+    if ledger is not None:
+        goal, begun = goal_of_ledger(ledger, goal)
+        before = {"epsilon_spent": spent_before(ledger, goal)}
     if wish.bits is not None:
         raise ConfigurationError("bits", "given with epsilon", "left out: they are worked out")
     size = max(1, int(wish.dim / wish.compression))
     sketch = (
         SketchSpec.identity(wish.dim) if wish.compression == 1.0 else spec_for_size(wish.dim, size)
     )
-    chosen = training_plan(wish, epsilon).sharpened(sketch)
+    chosen = training_plan(wish, goal)
+    # A run goes on with the bound that it was begun with.
+    chosen = chosen if begun else chosen.sharpened(sketch)
     plan = plan_deployment(chosen, sketch)
     order = chosen.goal.moment_order
     parameters, graph, error = plan.parameters, plan.graph, plan.error
@@ -233,29 +240,50 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     }
 
 
-def spent_before(ledger: Path, epsilon: float, delta: float) -> float:
+def spent_before(ledger: Path, goal: PrivacyGoal) -> float:
     """What the client that spent most has spent.
 
     Raises:
         BudgetExceededError: all of it.
         LedgerError: the file cannot be trusted.
-        UnsupportedEventError: it is one of local reports, which add up by other rules.
     """
-    from dp import Adjacency, BudgetExceededError, UnsupportedEventError
+    from dp import BudgetExceededError
     from simulations.account import account_ledger
 
-    figures = account_ledger(ledger, delta)
-    if figures["adjacency"] != str(Adjacency.ZERO_OUT):
-        raise UnsupportedEventError("the ledger holds local reports, which a plan has no room for")
-    spent = float(figures["epsilon"])
-    if spent >= epsilon:
-        raise BudgetExceededError(spent, spent, epsilon)
+    spent = float(account_ledger(ledger, goal.delta)["epsilon"])
+    if spent >= goal.epsilon:
+        raise BudgetExceededError(spent, spent, goal.epsilon)
     return spent
 
 
-def training_plan(wish: Wish, epsilon: float) -> Any:
+def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
+    """The goal with the bound that the ledger was begun with, and whether it has been begun.
+
+    Raises:
+        LedgerError: the file cannot be trusted.
+        ParameterError: the ledger has another goal, or none: no run with this one could go on with
+            it.
+        UnsupportedEventError: it is one of local reports, which add up by other rules.
+    """
+    from dp import UnsupportedEventError
+    from dp.audit import read_ledger
+    from protocol.records import check_goal
+    from simulations.account import is_local
+
+    entries = read_ledger(ledger)
+    if is_local(entries):
+        raise UnsupportedEventError("the ledger holds local reports, which a plan has no room for")
+    if entries:
+        recorded = entries[0].metadata.get("goal")
+        order = recorded.get("moment_order") if isinstance(recorded, dict) else None
+        goal = replace(goal, moment_order=order)
+    for entry in entries:
+        check_goal(entry.metadata, goal)
+    return goal, bool(entries)
+
+
+def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
     """The plan of every round."""
-    from protocol.calibration import PrivacyGoal
     from protocol.plan import plan_graph
     from protocol.rings import fitting_security_bits
     from protocol.training_plan import TrainingPlan
@@ -263,7 +291,6 @@ def training_plan(wish: Wish, epsilon: float) -> Any:
     from secagg.graph_parameters import share_of
 
     mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
-    goal = PrivacyGoal(epsilon, wish.delta, wish.rounds)
     sparse, bits = wish.sparse("auto"), wish.security_bits
     chosen = {}
     if sparse is not None:

@@ -67,16 +67,24 @@ class LossDistribution:
     def curve(self, first: int, size: int) -> FloatArray:
         """Return H at the losses of grid points first .. first + size - 1.
 
-        With S(j) the mass above grid point j and E(j) the sum of mass e^-loss above it,
-        H = S - e^eps E; both are sums from the far end.
+        With S(j) the mass above grid point j and r = e^-step, H(j - 1) = r H(j) + (1 - r) S(j - 1):
+        from the far end all terms are positive and at most 1, so nothing cancels or overflows,
+        however large the losses. Below the masses H = S - e^eps E with a constant E.
         """
-        index = self.first + np.arange(self.masses.size)
-        above = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
-        other = np.append(np.cumsum((self.masses * np.exp(-self.step * index))[::-1])[::-1], 0.0)
+        # Loading it takes a moment, and only grids need it.
+        from scipy import signal
+
+        above = np.cumsum(self.masses[::-1])
+        falls = signal.lfilter([-math.expm1(-self.step)], [1.0, -math.exp(-self.step)], above)
+        # At every grid point from the one below the lowest mass to the highest one.
+        inside = np.append(falls[::-1], 0.0)
         wanted = first + np.arange(size)
-        start = np.clip(wanted + 1 - self.first, 0, self.masses.size)
-        curve = above[start] - np.exp(self.step * wanted) * other[start]
-        result: FloatArray = np.maximum(curve, 0.0) + self.infinite
+        place = np.clip(wanted - (self.first - 1), 0, self.masses.size)
+        lower = np.minimum(self.step * (wanted - (self.first - 1)), 0.0)
+        # S - e^eps E, from S and from H at the grid point below the lowest mass.
+        beyond = above[-1] * -np.expm1(lower) + np.exp(lower) * inside[0]
+        curve = np.where(lower < 0.0, beyond, inside[place])
+        result: FloatArray = curve + self.infinite
         return result
 
     def and_then(self, other: LossDistribution, cut: float) -> LossDistribution:

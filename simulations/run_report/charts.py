@@ -106,7 +106,7 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
     )
     text = (
         f"Guaranteed wherever the run stops: epsilon {words_of(goal)}, its goal. Spent so far by "
-        f"the client that took part most often, a reading: {said}."
+        f"the client that has spent most, a reading: {said}."
     )
     names = [key for key in last if is_epsilon(last[key]) and key not in ("delta", "colluders")]
     rows = [

@@ -128,7 +128,7 @@ def _notes(run: Run) -> Iterable[str]:
         )
     if run.records and (adjacency := run.records[-1]["epsilons"].get("adjacency")):
         yield (
-            "What is spent is a reading about the client that took part most often; what is "
+            "What is spent is a reading about the client that has spent most; what is "
             f"guaranteed holds for every client. Neighbours: {adjacency}."
         )
 

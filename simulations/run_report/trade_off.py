@@ -21,6 +21,9 @@ TITLE: Final = "What the server could tell of one client"
 SHOWN: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 """False alarms of the table."""
 
+_SAID: Final = 2
+"""Which of them is put into words."""
+
 _POINTS: Final = 201
 
 
@@ -53,19 +56,26 @@ def trade_off_chart(run: Run, name: str) -> Chart | None:
     legend(figure, handles, 2)
     shown = np.array(SHOWN)
     found = least_misses(last, shown)
-    text = (
-        "Whoever tests, from all that the server saw, whether the client that took part most often "
-        "gave its updates or zeros: at most "
-        f"{SHOWN[2]:.0%} false alarms mean at least {found[2]:.2%} misses."
-    )
     columns = ["false alarms", "misses, at least"]
     cells = [[f"{alarm:.3g}" for alarm in SHOWN], [f"{miss:.4g}" for miss in found]]
+    said = ""
     if goal is not None:
         columns.append("by the goal")
         promised = promised_misses(goal, run.config.privacy.delta, last, shown)
         cells.append([f"{miss:.4g}" for miss in promised])
+        said = f"Guaranteed for every client, wherever the run stops: {_at_least(promised)}. "
+    text = (
+        "Whoever tests, from all that the server saw, whether a client gave its updates or zeros. "
+        f"{said}A reading, by what the client that has spent most has spent so far: "
+        f"{_at_least(found)}."
+    )
     rows = tuple(zip(*cells, strict=True))
     return Chart(TITLE, text, write_svg(name, TITLE, text, figure), Table(tuple(columns), rows))
+
+
+def _at_least(misses: NDArray[np.float64]) -> str:
+    """What a chart says of the misses at the false alarms that are shown."""
+    return f"at most {SHOWN[_SAID]:.0%} false alarms mean at least {misses[_SAID]:.2%} misses"
 
 
 def least_misses(epsilons: Mapping[str, Any], alarms: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Filters against the best adversary that chooses every release from the results before it."""
+"""Filters against the best adversary of a menu: it chooses every release from earlier results."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ MENU = (Move(16, 1), Move(36, 1), Move(36, 2), Move(64, 2))
 GOALS = [(None, 2.0), (None, 3.0), (4.0, 3.0), (6.0, 2.0), (3.0, 4.0)]
 """Order of the moments, None for domination, and the epsilon of the goal."""
 
+FAR = (Move(12, 1), Move(16, 1), Move(20, 2))
+CUT = 1.0002 * 2.0**-12
+"""Just enough to cut off the last outcome of 12 coins, which the shifted noise cannot have."""
+
+FAR_DELTA = 1.002 * RELEASES * CUT
+"""Nearly all of it is for what is cut off: hardly anything is left for the rest."""
+
+FAR_GOALS = [(None, 5.0), (None, 6.0), (4.0, 4.5), (4.0, 6.0), (6.0, 5.0)]
+
 
 def _event(move: Move) -> BinomialRelease:
     return BinomialRelease(move.coins, float(move.shift), move.shift, 1)
@@ -31,9 +40,9 @@ def _event(move: Move) -> BinomialRelease:
 class _Filter:
     """What ``Budget`` lets happen under a reserve; remembers what it refused."""
 
-    def __init__(self, order: float | None, epsilon: float) -> None:
-        self._reserve = FailureReserve.from_delta(DELTA, RELEASES, 1 / 8, moment_order=order)
-        self._budget = Budget(epsilon, DELTA)
+    def __init__(self, reserve: FailureReserve, budget: Budget) -> None:
+        self._reserve = reserve
+        self._budget = budget
         self.refused = self.passed = 0
         self._allows = cache(self._ask)
 
@@ -54,9 +63,14 @@ class _Filter:
         return True
 
 
+def _filter(order: float | None, epsilon: float) -> _Filter:
+    reserve = FailureReserve.from_delta(DELTA, RELEASES, 1 / 8, moment_order=order)
+    return _Filter(reserve, Budget(epsilon, DELTA))
+
+
 @pytest.mark.parametrize(("order", "epsilon"), GOALS)
 def test_no_adaptive_strategy_gains_more_than_delta(order: float | None, epsilon: float) -> None:
-    allowed = _Filter(order, epsilon)
+    allowed = _filter(order, epsilon)
     gain = best_gain(epsilon, MENU, allowed, RELEASES)
     assert 0.0 < gain <= DELTA
     assert allowed.refused and allowed.passed > len(MENU)
@@ -67,12 +81,29 @@ def test_a_filter_that_stops_one_release_too_late_is_caught(
     order: float | None, epsilon: float
 ) -> None:
     """The twin: the release that would exceed the budget still happens."""
-    allowed = _Filter(order, epsilon)
+    allowed = _filter(order, epsilon)
 
     def late(moves: Sequence[Move]) -> bool:
         return len(moves) == 1 or allowed(moves[:-1])
 
     assert best_gain(epsilon, MENU, late, RELEASES) > 1.5 * DELTA
+
+
+@pytest.mark.parametrize(("order", "epsilon"), FAR_GOALS)
+def test_what_is_cut_off_is_paid_for(order: float | None, epsilon: float) -> None:
+    """Where the adversary gains by the far tails, which are cut off and cost what they can show."""
+    allowed = _Filter(FailureReserve(CUT, RELEASES, moment_order=order), Budget(epsilon, FAR_DELTA))
+    gain = best_gain(epsilon, FAR, allowed, RELEASES)
+    assert 0.0 < gain <= FAR_DELTA
+    assert allowed.refused and allowed.passed
+
+
+@pytest.mark.parametrize(("order", "epsilon"), FAR_GOALS)
+def test_a_filter_that_cuts_off_for_nothing_is_caught(order: float | None, epsilon: float) -> None:
+    """The twin: the same cut, and all of delta left for the rest."""
+    reserve = FailureReserve(CUT, RELEASES, moment_order=order)
+    allowed = _Filter(reserve, Budget(epsilon, FAR_DELTA + reserve.total))
+    assert best_gain(epsilon, FAR, allowed, RELEASES) > 1.005 * FAR_DELTA
 
 
 def test_one_reserve_is_for_one_bound() -> None:

@@ -118,6 +118,20 @@ WEAK: list[Event] = [
 ]
 
 
+@pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-9, 1e-12])
+@pytest.mark.parametrize(
+    "event", [BinomialRelease(40_000, 16.0, 4, 9), SkellamRelease(64.0, 4.0, 4, 9)]
+)
+def test_a_small_delta_by_two_routes(event: Event, delta: float) -> None:
+    """Tails of the size of a rounding error of 1 are taken from the side that has no 1."""
+    reserve = FailureReserve.from_delta(delta, 100)
+    accountant = DominationAccountant(reserve)
+    accountant.compose(event, 100)
+    written = [encode_event(event)] * 100
+    found = composed_epsilon(written, delta, reserve.delta0, 100, reserve.aggregation)
+    assert found <= accountant.epsilon(delta) <= found * (1.0 + 3e-6)
+
+
 @pytest.mark.parametrize("event", WEAK)
 @pytest.mark.parametrize("order", [1.6, 3.0, 9.0])
 def test_moments_by_two_routes(event: Event, order: float) -> None:

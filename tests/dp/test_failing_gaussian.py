@@ -110,6 +110,22 @@ def test_losses_are_above_and_near(failure: float, mu: float, interval: float) -
     assert losses.infinite >= failure
 
 
+@pytest.mark.parametrize("mu", [20.0, 36.0, 50.0])
+def test_losses_of_a_large_mu_are_a_distribution(mu: float) -> None:
+    """e^loss is beyond float64 from a loss of 710 on, which is reached at mu = 29."""
+    pair = FailingGaussian(1e-7, mu)
+    losses = pair.losses(0.02)
+    assert np.all(np.isfinite(losses.masses)) and np.all(losses.masses >= 0.0)
+    assert losses.masses.sum() + losses.infinite == pytest.approx(1.0, rel=1e-6)
+    for epsilon in pair.rho + mu * np.array([-2.0, 0.0, 2.0]) + 0.007:
+        exact = pair.delta(float(epsilon))
+        assert exact * (1.0 - 1e-12) <= losses.delta(float(epsilon)) <= exact * (1.0 + 1e-5)
+    bound = pair.epsilon(DELTA)
+    assert bound * (1.0 - 1e-9) <= losses.epsilon(DELTA) <= bound * (1.0 + 1e-5)
+    # Their sums of e^-loss end there, so they stop at a grid point above.
+    assert bound <= pair.to_pld(0.1).get_epsilon_for_delta(DELTA) <= bound + 2.0
+
+
 def test_dp_accounting_composes_it_with_others() -> None:
     """Twice the run and a sampled release of the same kind, all of it theirs to compose."""
     pair = _accountant().gaussian(DELTA)

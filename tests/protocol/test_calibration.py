@@ -6,6 +6,7 @@ import pytest
 
 from dp import BinomialRelease, DominationAccountant, MomentsAccountant
 from protocol.calibration import PrivacyGoal, calibrate, sharpest
+from protocol.records import goal_entry
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, spec_for_size
 
@@ -20,11 +21,22 @@ from sketch import PublicSeed, SketchSpec, spec_for_size
         (1.0, 1e-5, 0),
         (1.0, 1e-5, 1, 1.0),
         (1.0, 1e-5, 1, float("nan")),
+        (1.0, 1e-5, 1, True),
+        (True, 1e-5, 1),
+        (10**400, 1e-5, 1),
+        (1.0, 1e-5, True),
     ],
 )
 def test_impossible_goals_are_refused(arguments):
     with pytest.raises(ParameterError):
         PrivacyGoal(*arguments)
+
+
+def test_a_goal_holds_floats():
+    """As its readers expect them: whole numbers of a caller are written like all others."""
+    entry = goal_entry(PrivacyGoal(20, 1e-5, 10, moment_order=3))
+    assert entry == goal_entry(PrivacyGoal(20.0, 1e-5, 10, moment_order=3.0))
+    assert {name for name, value in entry.items() if type(value) is not float} == {"rounds"}
 
 
 def calibrated(sketch, fewest_honest=8, epsilon=4.0, **options):

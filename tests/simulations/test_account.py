@@ -6,6 +6,7 @@ import json
 import math
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -25,9 +26,9 @@ from dp import (
     epsilons,
     replace_one,
 )
+from dp.accounting.losses import LossDistribution
 from simulations import cli
 from simulations.__main__ import main
-from simulations.plan_command import spent_before
 
 runner = CliRunner()
 
@@ -36,6 +37,15 @@ def account(*arguments):
     result = runner.invoke(cli.app, ["account", *arguments, "--json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+def shown(ledger, *arguments):
+    """What is printed for people, on one line."""
+    result = runner.invoke(
+        cli.app, ["account", "--ledger", str(ledger), *arguments], env={"COLUMNS": "240"}
+    )
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.replace("│", " ").split())
 
 
 def fails(monkeypatch, capsys, *arguments):
@@ -200,6 +210,59 @@ def test_a_goal_is_the_guarantee_until_it_is_overrun(path):
     assert account("--ledger", str(path))["guaranteed"] == "inf"
 
 
+def test_nobody_is_left_out_who_took_part_too_often(path):
+    """Six weak releases of a goal of five are infinite, whatever one client with more noise less
+    has spent; a release that everybody pays for counts as one of them."""
+    weak = BinomialRelease(10**6, 1.0, 1, 9)
+    with Ledger.open(path) as ledger:
+        for _ in range(4):
+            ledger.append(weak, {"cohort": [ANNA], "goal": GOAL, "coins_own": 10**6})
+    figures = account("--ledger", str(path))
+    assert (figures["client"], figures["releases"]) == (ANNA, 6)
+    assert figures["epsilon"] == figures["guaranteed"] == figures["sybil"] == "inf"
+
+
+def test_common_releases_are_among_those_of_a_client(tmp_path):
+    location = tmp_path / "common.jsonl"
+    weak = BinomialRelease(10**6, 1.0, 1, 9)
+    with Ledger.open(location) as ledger:
+        ledger.append(SECOND, {"cohort": [BERTA], "goal": GOAL})
+        for _ in range(4):
+            ledger.append(weak, {"cohort": [ANNA], "goal": GOAL})
+    assert account("--ledger", str(location))["client"] == BERTA
+    with Ledger.open(location) as ledger:
+        ledger.append(weak, {"goal": GOAL})
+        ledger.append(weak, {"goal": GOAL})
+    figures = account("--ledger", str(location))
+    assert (figures["client"], figures["guaranteed"]) == (ANNA, "inf")
+
+
+def test_a_guarantee_is_at_the_delta_of_the_goal(path):
+    """Whatever delta is asked for: that is the delta of the reading."""
+    figures = account("--ledger", str(path), "--delta", "1e-6")
+    assert (figures["guaranteed"], figures["guaranteed_at_delta"]) == (GOAL["epsilon"], 1e-5)
+    assert figures["delta"] == 1e-6
+    text = shown(path, "--delta", "1e-6")
+    assert "guaranteed at delta 1e-05" in text and "spent so far, at delta 1e-06" in text
+
+
+def test_a_goal_is_no_guarantee_for_another_adjacency(path):
+    text = shown(path, "--adjacency", "replace-one")
+    assert "goal is about zero-out" in text
+    assert "guaranteed" not in text and "no goal" not in text
+
+
+def test_a_goal_of_an_old_ledger_does_not_count_rings(path, tmp_path):
+    """Those of version 0.1 set nothing aside for failures of secure aggregation."""
+    assert account("--ledger", str(path))["guaranteed_but_for"] == "failures of secure aggregation"
+    assert "but for failures of secure aggregation" in shown(path)
+    location = tmp_path / "rings.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": {**GOAL, "aggregation": 1e-8}})
+    assert "guaranteed_but_for" not in account("--ledger", str(location))
+    assert "but for" not in shown(location)
+
+
 def test_entries_without_a_cohort_are_charged_to_everybody(path):
     with Ledger.open(path) as ledger:
         ledger.append(SECOND, {"goal": GOAL, "cohort": {"clients": 9, "sha256": "00"}})
@@ -315,8 +378,9 @@ def test_local_reports_beside_sums_have_no_epsilon(reports, monkeypatch, capsys)
 
 
 def test_a_plan_has_no_room_for_local_reports(reports):
-    with pytest.raises(UnsupportedEventError, match="local reports"):
-        spent_before(reports, 8.0, 1e-5)
+    arguments = ("--clients", "50", "--epsilon", "8", "--ledger", str(reports))
+    refusal = runner.invoke(cli.app, ["plan", *arguments]).exception
+    assert isinstance(refusal, UnsupportedEventError) and "local reports" in str(refusal)
 
 
 def test_no_noise_is_infinite():
@@ -386,6 +450,19 @@ def test_a_ledger_counted_by_moments_is_replayed_by_its_order(tmp_path):
     assert "moments" in figures["route"] and "gaussian" not in figures
 
 
+def test_a_whole_order_is_a_number(tmp_path):
+    """Ledgers of goals that were given an int have one."""
+    location = tmp_path / "whole.jsonl"
+    weak = BinomialRelease(64, 4.0, 4, 9)
+    found = []
+    for order in (3, 3.0):
+        location = tmp_path / f"{order}.jsonl"
+        with Ledger.open(location) as ledger:
+            ledger.append(weak, {"goal": {**GOAL, "moment_order": order}})
+        found.append(account("--ledger", str(location)))
+    assert found[0] == found[1] and "moments" in found[0]["route"]
+
+
 @pytest.mark.parametrize("order", [1.0, "2", True, -3.0])
 def test_an_order_that_is_none_makes_no_goal(tmp_path, monkeypatch, capsys, order):
     location = tmp_path / "odd.jsonl"
@@ -409,6 +486,37 @@ def test_an_export_is_read_by_dp_accounting(tmp_path):
     curve = written["trade_off"]
     pair = FailingGaussian(**figures["gaussian"])
     assert curve["type_two_error"] == pair.type_two_error(curve["type_one_error"]).tolist()
+
+
+@pytest.mark.parametrize("goal", [{**GOAL, "aggregation": 1e-8}, None])
+def test_an_exported_ledger_is_on_the_safe_side(tmp_path, goal):
+    """The second reader rounds to the nearest; what others compose on is a bound all the same."""
+    location = tmp_path / "ledger.jsonl"
+    with Ledger.open(location) as ledger:
+        for event in (FIRST, SECOND, FIRST):
+            ledger.append(event, {} if goal is None else {"goal": goal})
+    exported = tmp_path / "account.json"
+    read = account("--ledger", str(location), "--delta", "1e-5", "--export", str(exported))
+    written = json.loads(exported.read_text())
+    reserve = goal and FailureReserve(goal["delta0"], goal["rounds"], goal["aggregation"])
+    accountant = DominationAccountant(reserve)
+    for event in (FIRST, SECOND, FIRST):
+        accountant.compose(event)
+    bound = accountant.gaussian(1e-5)
+    pair = FailingGaussian(**written["gaussian"])
+    assert pair.mu >= bound.mu > read["gaussian"]["mu"]
+    assert pair.failure >= bound.failure >= read["gaussian"]["failure"]
+    assert pair.mu <= bound.mu * (1 + 2e-5)
+    assert written["zcdp"] == {"rho": pair.rho, "delta": pair.failure}
+    assert written["epsilon"] == pair.epsilon(1e-5) >= accountant.epsilon(1e-5)
+    curve = written["trade_off"]
+    least = bound.type_two_error(curve["type_one_error"])
+    assert all(found <= true for found, true in zip(curve["type_two_error"], least, strict=True))
+    losses = written["privacy_loss"]
+    grid = LossDistribution(
+        losses["interval"], losses["first"], np.array(losses["masses"]), losses["infinite"]
+    )
+    assert all(grid.delta(epsilon) >= bound.delta(epsilon) for epsilon in (0.0, 0.5, 1.0, 2.0))
 
 
 def test_exports_that_cannot_be(tmp_path, monkeypatch, capsys):

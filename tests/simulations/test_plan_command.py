@@ -8,7 +8,9 @@ import pytest
 from command_line import invoke, run_json
 
 from dp import BinomialRelease, BudgetExceededError, Ledger
+from protocol.calibration import PrivacyGoal
 from protocol.errors import ConfigurationError
+from protocol.records import goal_entry
 from secagg import ParameterError
 
 GOAL = ("--epsilon", "6", "--rounds", "4", "--dim", "2000")
@@ -132,11 +134,67 @@ def test_what_cannot_be_planned_says_what_to_change(arguments, error, says):
     assert says in refused(error, *arguments)
 
 
+def begun(path, goal, event=None):
+    """A ledger of a run with this goal."""
+    with Ledger.open(path) as ledger:
+        ledger.append(event or BinomialRelease(1024, 16.0, 16, 10), {"goal": goal_entry(goal)})
+    return str(path)
+
+
 def test_a_spent_budget_plans_nothing(tmp_path):
+    def arguments(epsilon):
+        path = begun(tmp_path / f"{epsilon}.jsonl", PrivacyGoal(epsilon, 1e-5, 4))
+        return ("--clients", "50", "--rounds", "4", "--dim", "2000", "--ledger", path)
+
+    found = plan("--epsilon", "6", *arguments(6))["epsilon_spent"]
+    assert math.isclose(found, 4.43, abs_tol=0.03)
+    message = refused(BudgetExceededError, "--epsilon", "4", *arguments(4))
+    assert "4.4" in message
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        PrivacyGoal(7, 1e-5, 4),
+        PrivacyGoal(6, 2e-5, 4),
+        PrivacyGoal(6, 1e-2, 4),  # it sets more aside than all of the plan's delta
+        PrivacyGoal(6, 1e-5, 5),
+        PrivacyGoal(6, 2e-5, 4, moment_order=9.0),
+    ],
+)
+def test_a_ledger_of_another_goal_is_not_planned_on(tmp_path, goal):
+    """A run with the goal of the plan could not go on with it."""
+    path = begun(tmp_path / "ledger.jsonl", goal, BinomialRelease(10**6, 16.0, 16, 10))
+    message = refused(ParameterError, "--clients", "50", *GOAL, "--ledger", path)
+    assert str(goal.epsilon) in message and "'epsilon': 6.0" in message
+
+
+def test_a_ledger_without_a_goal_is_not_planned_on(tmp_path):
     path = tmp_path / "ledger.jsonl"
     with Ledger.open(path) as ledger:
-        ledger.append(BinomialRelease(1024, 16.0, 16, 10))
-    arguments = ("--clients", "50", "--rounds", "4", "--dim", "2000", "--ledger", str(path))
-    assert math.isclose(plan("--epsilon", "6", *arguments)["epsilon_spent"], 4.41, abs_tol=0.03)
-    message = refused(BudgetExceededError, "--epsilon", "4", *arguments)
-    assert "4.4" in message
+        ledger.append(BinomialRelease(10**6, 16.0, 16, 10))
+    message = refused(ParameterError, "--clients", "50", *GOAL, "--ledger", str(path))
+    assert "that of the ledger, None" in message
+
+
+WEAK = (
+    *("--clients", "5", "--epsilon", "20", "--rounds", "10", "--error-share", "1"),
+    *("--dim", "4", "--corrupt", "0", "--dropout", "0.2"),
+)
+
+
+@pytest.mark.parametrize("order", [None, 3.0])
+def test_a_run_that_was_begun_keeps_its_bound(tmp_path, order):
+    """Without a ledger the plan would be by moments, of another order."""
+    assert plan(*WEAK)["bound"]["moment_order"] not in (None, order)
+    goal = PrivacyGoal(20, 1e-5, 10, moment_order=order)
+    path = begun(tmp_path / "ledger.jsonl", goal, BinomialRelease(10**6, 1.0, 1, 4))
+    figures = plan(*WEAK, "--ledger", path)
+    assert figures["bound"] == ("domination" if order is None else {"moment_order": order})
+    assert figures["epsilons"]["server"] <= 20.0
+
+
+def test_an_empty_ledger_leaves_the_choice(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    Ledger.open(path).close()
+    assert plan(*WEAK, "--ledger", str(path))["bound"] == plan(*WEAK)["bound"]
