@@ -58,7 +58,8 @@ class ClientPolicy:
             default: 0.0 accepts rounds without any privacy beyond the sum, and has to be said.
         goal: rounds like this one, `goal.rounds` of them together, must stay within the goal. The
             multiplier alone does not notice noise that is too coarse; this does. None looks at the
-            multiplier only. `ClientHistory` adds up the rounds that really take place.
+            multiplier only. The rounds that really take place are added up by the `ClientHistory`
+            with this goal that every client with a goal must have.
         minimum_survivors: smallest sum it will be part of.
         largest_clip_l2: largest clip bound, in the units of the update.
         smallest_cohort: fewest clients that a round invites.
@@ -244,9 +245,9 @@ class RoundClient:
             colluders is about them.
         policy: what we insist on.
         history: what we have done before, counted against the policy's goal. Pass the same object
-            to every round of an identity: a fresh one, the default, remembers nothing and is right
-            for a single round only; where rounds are not equal it alone keeps the goal, so there is
-            no default.
+            to every round of an identity. With a goal there is no default: a fresh history for
+            every client would count each round as the first. Without one, a client that is given
+            none remembers nothing.
         rand: source of secrets; leave it alone except to simulate the same round twice.
         clock: tells unix seconds. With it the client leaves a round that has expired, at whatever
             stage, for good; without it no round ever does.
@@ -267,21 +268,20 @@ class RoundClient:
     ) -> None:
         if policy.largest_lifetime_seconds is not None and clock is None:
             raise ParameterError("clock", None, "one: the policy wants rounds that expire")
-        if history is None and (policy.goal is None or policy.equal_rounds):
-            history = ClientHistory(policy.goal)
         # A policy looks at one round at a time: without a count its goal would bound nothing.
-        if history is None or policy.goal not in (None, history.goal):
+        if policy.goal is not None and (history is None or history.goal != policy.goal):
             raise ParameterError(
                 "history",
-                "none" if history is None else f"one that counts against {history.goal}",
-                f"one that counts against the policy's goal, {policy.goal}",
+                None if history is None else f"one that counts against {history.goal}",
+                f"one that counts against the policy's goal, {policy.goal}: a ClientHistory or "
+                "StoredHistory made with it, the same for all rounds of this identity",
             )
         self._rand = rand
         self._clock = clock
         self._identity = identity
         self._registry = registry
         self._policy = policy
-        self._history = history
+        self._history = ClientHistory() if history is None else history
         self._joined_round: tuple[ClientSession, Pipeline, RoundSetup] | None = None
 
     def join(self, announcement: bytes, model_digest: bytes) -> bytes:

@@ -70,7 +70,8 @@ class TestClient:
 
     def client(self, identities, registry, **policy):
         values = {"minimum_noise_multiplier": 0.0, **policy}
-        return RoundClient(identities[0], registry, ClientPolicy(**values))
+        history = ClientHistory(values.get("goal"))
+        return RoundClient(identities[0], registry, ClientPolicy(**values), history)
 
     @pytest.mark.parametrize(
         ("policy", "parameter"),
@@ -358,7 +359,8 @@ class TestHostileAnnouncements:
         )
         raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         try:
-            RoundClient(identities[0], registry, policy).join(raw, bytes(32))
+            history = ClientHistory(policy.goal)
+            RoundClient(identities[0], registry, policy, history).join(raw, bytes(32))
         except (RemoteProtocolError, PolicyError):
             pass
 

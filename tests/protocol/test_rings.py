@@ -171,6 +171,7 @@ class TestRecords:
 class TestClient:
     def join(self, people, setup, policy, clock=None, history=None):
         registry = frozenset(setup.context.cohort)
+        history = ClientHistory(policy.goal) if history is None else history
         client = RoundClient(people[0], registry, policy, history, clock=clock)
         return client.join(setup.announce(), bytes(32))
 

@@ -66,32 +66,31 @@ class TestRows:
         assert 15 < ClientPolicy(minimum_noise_multiplier=0.0).largest_rows < MAX_SKETCH_ROWS
 
 
-class TestUnequalRounds:
-    """Without a policy for equal rounds, the history alone keeps the goal."""
+class TestWhoCounts:
+    """A policy looks at one round at a time: the history alone keeps a goal over all of them."""
 
     POLICY = ClientPolicy(minimum_noise_multiplier=0.0, goal=GOAL, equal_rounds=False)
 
+    @pytest.mark.parametrize("equal", [True, False])
     @pytest.mark.parametrize(
         "history",
         [None, ClientHistory(), ClientHistory(dataclasses.replace(GOAL, epsilon=50.0))],
         ids=["none", "counts nothing", "another goal"],
     )
-    def test_somebody_must_count(self, identities, registry, history):
-        with pytest.raises(ParameterError, match="history"):
-            RoundClient(identities[0], registry, self.POLICY, history)
+    def test_somebody_must_count(self, identities, registry, history, equal):
+        policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
+        with pytest.raises(ParameterError, match=r"history = .*ClientHistory or Stored") as caught:
+            RoundClient(identities[0], registry, policy, history)
+        assert caught.value.argument == "history"
 
     def test_who_counts_is_taken(self, identities, registry):
         RoundClient(identities[0], registry, self.POLICY, ClientHistory(GOAL))
-
-    def test_equal_rounds_need_no_history(self, identities, registry):
-        policy = dataclasses.replace(self.POLICY, equal_rounds=True)
-        RoundClient(identities[0], registry, policy)
 
 
 class TestUncountedGoal:
     """A goal that nothing counts against bounds nothing, however alike the rounds are."""
 
-    POLICY = dataclasses.replace(TestUnequalRounds.POLICY, equal_rounds=True)
+    POLICY = dataclasses.replace(TestWhoCounts.POLICY, equal_rounds=True)
 
     @pytest.mark.parametrize("equal", [True, False])
     @pytest.mark.parametrize(

@@ -29,8 +29,10 @@ MODEL: Final = bytes(32)
 COINS: Final = 4000
 DELTA: Final = 1e-6
 
-HistoryMaker = Callable[[ExitStack, PrivacyGoal], ClientHistory]
-ClientMaker = Callable[[Identity, tuple[bytes, ...], ClientPolicy, ClientHistory], RoundClient]
+HistoryMaker = Callable[[ExitStack, PrivacyGoal], ClientHistory | None]
+ClientMaker = Callable[
+    [Identity, tuple[bytes, ...], ClientPolicy, ClientHistory | None], RoundClient
+]
 
 
 def _on_disk(stack: ExitStack, goal: PrivacyGoal | None) -> ClientHistory:
@@ -43,6 +45,7 @@ def _larger(goal: PrivacyGoal) -> PrivacyGoal:
 
 
 UNCOUNTED: Final[dict[str, HistoryMaker]] = {
+    "none at all": lambda _, goal: None,
     "memory without a goal": lambda _, goal: ClientHistory(),
     "disk without a goal": lambda stack, goal: _on_disk(stack, None),
     "memory with another goal": lambda _, goal: ClientHistory(_larger(goal)),
@@ -52,15 +55,19 @@ UNCOUNTED: Final[dict[str, HistoryMaker]] = {
 
 
 def unlooking(
-    identity: Identity, registry: tuple[bytes, ...], policy: ClientPolicy, history: ClientHistory
+    identity: Identity,
+    registry: tuple[bytes, ...],
+    policy: ClientPolicy,
+    history: ClientHistory | None,
 ) -> RoundClient:
-    """A client that does not look whether its history counts for its policy."""
-    client = RoundClient(identity, registry, policy)
-    client._history = history
+    """A client that does not look whether its history counts for its policy, or is there at all."""
+    client = RoundClient(identity, registry, policy, ClientHistory(policy.goal))
+    if history is not None:
+        client._history = history
     return client
 
 
-def _updates(make: ClientMaker, history: ClientHistory, goal: PrivacyGoal, seed: int) -> int:
+def _updates(make: ClientMaker, history: ClientHistory | None, goal: PrivacyGoal, seed: int) -> int:
     """In how many of five rounds, each at the price of the goal, the target's update leaves.
 
     Raises:
@@ -125,7 +132,7 @@ ATTACKS: Final = (
     Attack(
         id="A26",
         title="A client whose policy has a goal counts every round against that very goal",
-        stopped_by="a client is not made of a policy with a goal and a history without it",
+        stopped_by="no client is made of a goal unless its history counts against it",
         run=uncounted_goal,
     ),
 )

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from dp import NoiseSeed
 from dp.rounding import MAX_LINF_BOUND
-from protocol import ClientPolicy, Dropouts, MemoryRound, Pipeline, RoundClient, RoundSetup
+from protocol import (
+    ClientHistory,
+    ClientPolicy,
+    Dropouts,
+    MemoryRound,
+    Pipeline,
+    RoundClient,
+    RoundSetup,
+)
 from protocol.adapters.memory import Peer
 from protocol.conduct import PEER_ERRORS
 from protocol.setup import ANNOUNCEMENT_VERSION, Announcement
@@ -125,7 +133,7 @@ def real_client(
     rand: Rand = os_random,
 ) -> RoundClient:
     """A client of the product for one round; its secrets are fresh unless `rand` repeats."""
-    return RoundClient(identity, registry, policy, rand=rand)
+    return RoundClient(identity, registry, policy, ClientHistory(policy.goal), rand=rand)
 
 
 def trusting_participant(

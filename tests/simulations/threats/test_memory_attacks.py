@@ -31,7 +31,7 @@ class TestUncountedGoal:
         make = RoundClient.__init__
 
         def unlooking(self, identity, registry, policy, history=None, **others):
-            make(self, identity, registry, policy, **others)
+            make(self, identity, registry, policy, ClientHistory(policy.goal), **others)
             self._history = history or self._history
 
         monkeypatch.setattr(RoundClient, "__init__", unlooking)
