@@ -118,11 +118,21 @@ def _parse_entry(line: Mapping[str, Any]) -> Entry:
 class Ledger:
     """An open ledger file, locked for this process. Use ``Ledger.open``, then ``append``.
 
-    Any failure to write closes the ledger: what the disk then holds is not known, and the next
-    ``open`` will find out. Threads may share it; it is neither copied nor pickled.
+    Any failure or interruption while it writes closes the ledger: what the disk then holds is not
+    known, and the next ``open`` will find out. Threads may share it; it is neither copied nor
+    pickled.
     """
 
-    __slots__ = ("_descriptor", "_entries", "_head", "_lines", "_one_writer", "_process", "path")
+    __slots__ = (
+        "_descriptor",
+        "_entries",
+        "_head",
+        "_is_writing",
+        "_lines",
+        "_one_writer",
+        "_process",
+        "path",
+    )
 
     def __init__(self, path: Path, descriptor: int) -> None:
         """Wrap an open descriptor; callers use ``Ledger.open``."""
@@ -131,6 +141,7 @@ class Ledger:
         self._entries: list[Entry] = []
         self._head = GENESIS
         self._lines = 0
+        self._is_writing = False
         self._process = os.getpid()
         # A line carries the hash of the one before it: two at once would both follow the same.
         self._one_writer = RLock()
@@ -209,8 +220,9 @@ class Ledger:
                 step, whoever else writes. None writes in any case.
 
         Raises:
-            LedgerError: the head is another one by now, the ledger is closed or was opened before
-                this process was forked, the line is too long, or writing failed.
+            LedgerError: the head is another one by now, the ledger is closed, being written by
+                this very thread, or was opened before this process was forked, the line is too
+                long, or writing failed.
             UnsupportedEventError: the event has no tag.
             TypeError, ValueError: the metadata are not JSON.
         """
@@ -258,9 +270,9 @@ class Ledger:
 
     def _close_descriptor(self) -> None:
         """Close the file, if it is open."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def _open_descriptor(self) -> int:
         """Return the descriptor, or raise ``LedgerError`` if the ledger is closed."""
@@ -327,15 +339,26 @@ class Ledger:
         os.ftruncate(self._open_descriptor(), keep_bytes)
 
     def _append_line(self, kind: str, content: Mapping[str, Any]) -> None:
-        """Write one line durably; close the ledger if that fails."""
+        """Write one line durably; close the ledger if that fails or is interrupted."""
+        if self._is_writing:
+            # By a signal handler of the thread that writes: its line would follow the same one.
+            raise LedgerError(f"ledger {self.path} is being written by this very thread")
         digest = _line_hash(self._head, self._lines, kind, content)
         fields = {"content": content, "index": self._lines, "kind": kind}
         raw = canonical_json({**fields, "hash": digest, "previous": self._head})
         if len(raw) > MAX_LINE_BYTES:
             raise LedgerError(f"a ledger line may have {MAX_LINE_BYTES} bytes, got {len(raw)}")
-        self._write(raw + b"\n")
-        # Decoded again, so that what this process sees is what a replay will see.
-        self._take_in(json.loads(raw))
+        try:
+            self._is_writing = True
+            self._write(raw + b"\n")
+            # Decoded again, so that what this process sees is what a replay will see.
+            self._take_in(json.loads(raw))
+        except BaseException:
+            # The line may be in the file, and the next one would not follow it.
+            self.close()
+            raise
+        finally:
+            self._is_writing = False
 
     def _write(self, data: bytes) -> None:
         """Write all of ``data`` and wait until it is on disk."""
@@ -345,7 +368,6 @@ class Ledger:
                 raise OSError("short write")
             os.fsync(descriptor)
         except OSError as error:
-            self.close()
             raise LedgerError(f"ledger {self.path} could not be written: {error}") from error
 
     def _sync_directory(self) -> None:

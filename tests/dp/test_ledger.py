@@ -210,6 +210,55 @@ def test_a_failed_write_closes_the_ledger(path: Path, monkeypatch: pytest.Monkey
         ledger.append(FIRST)
 
 
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("where", ["before the line is synced", "after", "before it is taken in"])
+def test_an_interrupted_write_closes_the_ledger_and_the_line_is_found_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException], where: str
+) -> None:
+    real = os.fsync
+
+    def interrupted(*arguments: int) -> None:
+        if where == "after":
+            real(*arguments)
+        raise interrupt
+
+    ledger = Ledger.open(path)
+    head = ledger.head
+    with monkeypatch.context() as patch:
+        if where == "before it is taken in":
+            patch.setattr(Ledger, "_take_in", lambda self, line: interrupted())
+        else:
+            patch.setattr(ledger_module.os, "fsync", interrupted)
+        with pytest.raises(interrupt):
+            ledger.append(FIRST)
+    with pytest.raises(LedgerError, match="closed"):
+        ledger.append(SECOND)
+    with Ledger.open(path, expected_head=head) as again:
+        assert list(again.events()) == [*EVENTS, FIRST]
+        again.append(SECOND)
+    with Ledger.open(path) as last:
+        assert list(last.events()) == [*EVENTS, FIRST, SECOND]
+
+
+def test_a_signal_handler_of_the_thread_that_writes_does_not_write(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, real = Ledger.open(path), os.fsync
+
+    def signalled(descriptor: int) -> None:
+        with pytest.raises(LedgerError, match="by this very thread"):
+            ledger.append(SECOND)
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module.os, "fsync", signalled)
+        ledger.append(FIRST)
+    ledger.append(SECOND)
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert list(again.events()) == [*EVENTS, FIRST, SECOND]
+
+
 def test_a_short_write_is_an_error_and_recoverable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
