@@ -360,6 +360,7 @@ class ClientSession:
         self._party = Party(context, index, identity, rand)
         self._state: State = Fresh()
         self._limit = largest_message_bytes(context)
+        self._ended = False
         self._lock = RLock()
         self._process = os.getpid()
 
@@ -403,14 +404,14 @@ class ClientSession:
         return state.removable
 
     def abort(self) -> None:
-        """End the session for good; what it held is forgotten."""
-        if self._process != os.getpid():
-            # Nobody answers from this copy, and a thread that is not here may hold its lock.
-            self._state = Aborted()
-            return
-        with self._lock:
-            # After a step of another thread, which would leave a state behind.
-            self._state = Aborted()
+        """End the session for good; what it held is forgotten.
+
+        A step that is under way, in another thread or in the one that a signal handler or a
+        callback calls from, gives no answer.
+        """
+        # Without the lock, which a step holds to its end; it looks at this one when it writes.
+        self._ended = True
+        self._state = Aborted()
 
     def hand_over(self) -> tuple[Party, State]:
         """Give up the state, to be stored; see `secagg.storage`. The session is aborted.
@@ -457,7 +458,7 @@ class ClientSession:
         with self._alone():
             state = self._take()
             message = decode_from_server(data, SERVER, self._limit)
-            self._state = state
+            self._put(state)
             outbound = self.receive(message)
         return None if outbound is None else encode_message(outbound)
 
@@ -467,6 +468,14 @@ class ClientSession:
             raise SessionAbortedError(f"this session is over: {self._state.phase.value}")
         state, self._state = self._state, Aborted()
         return state
+
+    def _put(self, state: State) -> None:
+        """Write a state back, unless the session was aborted since the last one was taken."""
+        self._state = state
+        # Looked at afterwards: this thread may be interrupted, and aborted, between any two lines.
+        if self._ended:
+            self._state = Aborted()
+            raise SessionAbortedError("this session was aborted while it answered")
 
     def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
         with self._alone():
@@ -479,7 +488,7 @@ class ClientSession:
             step = handler(self._party, state, payload)
             if step.state.phase not in CLIENT_MOVES[(state.phase, event)]:
                 raise LocalProtocolError(f"illegal move {state.phase} to {step.state.phase}")
-            self._state = step.state
+            self._put(step.state)
             return step.outbound
 
 

@@ -7,8 +7,9 @@ import dataclasses
 import os
 import pickle
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
 from typing import Any
@@ -598,21 +599,57 @@ class TestSharing:
         self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         handler = client_module.HANDLERS[ClientPhase.MASKED, SurvivorSet]
-        aborting: list[Future[None]] = []
 
         def aborted_meanwhile(*arguments: Any) -> Any:
-            aborting.append(pool.submit(masked.abort))
-            # It waits for this step. Without a lock it would be over by now.
-            with suppress(TimeoutError):
-                aborting[0].result(0.3)
+            pool.submit(masked.abort).result(60)
             return handler(*arguments)
 
         monkeypatch.setitem(
             client_module.HANDLERS, (ClientPhase.MASKED, SurvivorSet), aborted_meanwhile
         )
         with ThreadPoolExecutor(1) as pool:
-            masked.receive(self.story(masked, range(N)))
+            with pytest.raises(SessionAbortedError, match="while it answered"):
+                masked.receive(self.story(masked, range(N)))
         assert masked.phase is ClientPhase.ABORTED
+
+    @pytest.mark.parametrize("by", ["handler", "decoder"])
+    def test_a_step_that_is_aborted_from_within_gives_no_answer(
+        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch, by: str
+    ) -> None:
+        """By a signal handler, or a callback, of the thread that the step runs in."""
+        handler = client_module.HANDLERS[ClientPhase.MASKED, SurvivorSet]
+        decode = client_module.decode_from_server
+
+        def aborted(then: Any, *arguments: Any) -> Any:
+            masked.abort()
+            return then(*arguments)
+
+        if by == "handler":
+            handled = partial(aborted, handler)
+            monkeypatch.setitem(client_module.HANDLERS, (ClientPhase.MASKED, SurvivorSet), handled)
+        else:
+            monkeypatch.setattr(client_module, "decode_from_server", partial(aborted, decode))
+        story = self.story(masked, range(N))
+        with pytest.raises(SessionAbortedError, match="while it answered"):
+            masked.receive_bytes(encode_message(story))
+        assert masked.phase is ClientPhase.ABORTED
+        with pytest.raises(SessionAbortedError):
+            masked.receive(story)
+
+    def test_a_source_of_secrets_that_aborts_ends_the_session(
+        self, secagg_kit: SimpleNamespace
+    ) -> None:
+        cohort = secagg_kit.Cohort(secagg_kit.context(N, minimum_survivors=4))
+        party = cohort.clients[0]._party
+
+        def rand(size: int) -> bytes:
+            session.abort()
+            return bytes([1]) * size
+
+        session = ClientSession(party.context, 0, party.identity, rand)
+        with pytest.raises(SessionAbortedError):
+            session.begin_bytes()
+        assert session.phase is ClientPhase.ABORTED
 
     def test_a_forked_process_answers_nothing(
         self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
