@@ -8,12 +8,11 @@ client has done before, and the model it actually received is hashed into the co
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from numpy.typing import NDArray
 
 from dp import NoiseSeed
@@ -24,13 +23,13 @@ from protocol.history import ClientHistory, epsilon_of_rounds
 from protocol.pipeline import Pipeline
 from protocol.rings import UnixClock, is_safe
 from protocol.setup import RoundSetup
+from protocol.stored_round import StoredRound, covered, sealed_part
 from secagg import (
     ClientSession,
     Identity,
     LocalProtocolError,
     Mode,
     ParameterError,
-    RemoteProtocolError,
     SessionContext,
 )
 from secagg.context import MAX_COHORT
@@ -231,11 +230,6 @@ def _multiplier(setup: RoundSetup, coins: int) -> float:
     return math.sqrt(coins / 4.0) / setup.parameters.l2_bound
 
 
-_STORED_VERSION = 1
-_Stored = tuple[int, bytes, bytes, bytes]
-"""Version, announcement, model digest, sealed session."""
-
-
 class RoundClient:
     """Drives one client through one round; feed it bytes, send what it returns.
 
@@ -282,6 +276,7 @@ class RoundClient:
         self._registry = registry
         self._policy = policy
         self._history = ClientHistory() if history is None else history
+        self._seen: float | None = None
         self._joined_round: tuple[ClientSession, Pipeline, RoundSetup] | None = None
 
     def join(self, announcement: bytes, model_digest: bytes) -> bytes:
@@ -343,15 +338,12 @@ class RoundClient:
         """
         session, pipeline, setup = self._joined()
         self._leave_if_over(session, setup)
-        try:
+        with _or_abort(session):  # also if the disk is full or the host is interrupted
             removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
             vector = pipeline.encode(update, noise or NoiseSeed.fresh(), removable)
             masked = session.submit_bytes(vector)
             # Charged before the bytes leave, and only if there are bytes.
             self._history.charge(setup)
-        except BaseException:  # also if the disk is full or the host is interrupted
-            session.abort()
-            raise
         return masked
 
     def abort(self) -> None:
@@ -372,15 +364,19 @@ class RoundClient:
             LocalProtocolError: no round was joined, or it is over.
         """
         session, _, setup = self._joined()
-        digest = setup.parameters.model_digest
-        stored = (_STORED_VERSION, setup.announce(), digest, suspend_session(session, keys))
-        return msgspec.msgpack.encode(stored)
+        with _or_abort(session):
+            now = self._latest_time(setup.context)
+        if now is not None and not math.isnan(now):
+            self._seen = now
+        sealed = suspend_session(session, keys, covered(self._seen))
+        return StoredRound(setup, self._seen, sealed).encode()
 
     def resume(self, stored: bytes, keys: StateKeys) -> None:
         """Go on with a round that was suspended. The history is that of this object.
 
         The round was held against the policy when it was joined, and no parameter of it can have
-        changed since; a policy that has become stricter counts from the next round on.
+        changed since; a policy that has become stricter counts from the next round on. A round that
+        was joined with a clock ends by it: a clock that went back does not lengthen it.
 
         Args:
             stored: what `suspend` returned.
@@ -388,18 +384,27 @@ class RoundClient:
 
         Raises:
             LocalProtocolError: this object has a round already.
-            StoredStateError: nothing that `suspend` made for this identity, or resumed before.
+            StoredStateError: nothing that `suspend` made for this identity, or resumed before; or
+                joined with a clock, which this object lacks: another, with a clock, can resume it.
             PolicyError: the round has expired; what was stored cannot be resumed again.
         """
         if self._joined_round is not None:
             raise LocalProtocolError("this client has already joined a round; make a new one")
-        setup, sealed = _stored_round(stored)
-        context = setup.context
+        read = StoredRound.decode(stored)
+        setup, context = read.setup, read.setup.context
         if self._identity.public not in context.cohort:
             raise StoredStateError("a stored round is that of another client")
+        # Before anything is used up: with the clock that was forgotten, the host tries again.
+        if read.seen is not None and self._clock is None:
+            raise StoredStateError(
+                "a stored round was joined with a clock and ends by it, and this client has none: "
+                "make it with `clock`, and resume the same round, which is not used up"
+            )
         index = context.cohort.index(self._identity.public)
-        # The announcement is not sealed; the context hash, which it has to give, is in the seal.
-        session = resume_session(sealed, context, index, self._identity, keys, self._rand)
+        session = resume_session(
+            read.sealed, context, index, self._identity, keys, self._rand, covered(read.seen)
+        )
+        self._seen = read.seen
         # Only now: what was stored is used up first, expired or not.
         self._leave_if_over(session, setup)
         self._joined_round = session, Pipeline(setup), setup
@@ -411,20 +416,18 @@ class RoundClient:
         What `suspend` has not made has no key, and nothing happens.
         """
         with suppress(StoredStateError):
-            discard_session(_stored_parts(stored)[2], keys)
+            discard_session(sealed_part(stored), keys)
 
     def _leave_if_over(self, session: ClientSession, setup: RoundSetup) -> None:
-        try:
+        with _or_abort(session):
             self._check_time(setup.context)
-        except PolicyError:
-            session.abort()
-            raise
 
     def _check_time(self, context: SessionContext) -> None:
         """See that the round is under way by our own clock."""
-        if self._clock is None or context.lifetime_seconds == 0:
+        now = self._latest_time(context)
+        if now is None:
             return
-        age = self._clock() - context.opened_at
+        age = now - context.opened_at
         # Written so that NaN fails the test.
         if not -CLOCK_SKEW_SECONDS <= age <= context.lifetime_seconds:
             raise PolicyError(
@@ -433,6 +436,14 @@ class RoundClient:
                 f"rounds until {context.lifetime_seconds} s after they were opened, by a clock "
                 f"at most {CLOCK_SKEW_SECONDS} s ahead of ours",
             )
+        self._seen = now
+
+    def _latest_time(self, context: SessionContext) -> float | None:
+        """The latest that our clock has shown; None without a clock or an end to keep."""
+        if self._clock is None or context.lifetime_seconds == 0:
+            return None
+        now = float(self._clock())
+        return self._seen if self._seen is not None and self._seen > now else now
 
     @property
     def setup(self) -> RoundSetup:
@@ -454,21 +465,11 @@ class RoundClient:
         return self._joined_round
 
 
-def _stored_parts(stored: bytes) -> tuple[bytes, bytes, bytes]:
-    """Announcement, model digest and sealed session of a stored round."""
+@contextmanager
+def _or_abort(session: ClientSession) -> Iterator[None]:
+    """Whatever goes wrong inside, interrupts too, ends the session for good."""
     try:
-        version, announcement, digest, sealed = msgspec.msgpack.decode(stored, type=_Stored)
-    except msgspec.MsgspecError as error:
-        raise StoredStateError(f"a stored round is damaged: {error}") from None
-    if version != _STORED_VERSION:
-        raise StoredStateError("a stored round has an unknown version")
-    return announcement, digest, sealed
-
-
-def _stored_round(stored: bytes) -> tuple[RoundSetup, bytes]:
-    """The public setup and the sealed session of a stored round."""
-    announcement, digest, sealed = _stored_parts(stored)
-    try:
-        return RoundSetup.from_announcement(announcement, digest), sealed
-    except (RemoteProtocolError, ParameterError) as error:
-        raise StoredStateError(f"a stored round is damaged: {error}") from None
+        yield
+    except BaseException:
+        session.abort()
+        raise

@@ -131,12 +131,13 @@ class StoredStateError(LocalProtocolError):
     """A stored state is damaged, belongs to another session, or was resumed before."""
 
 
-def suspend(session: ClientSession, keys: StateKeys) -> bytes:
+def suspend(session: ClientSession, keys: StateKeys, beside: bytes = b"") -> bytes:
     """Take a session's state out and seal it; the session object is aborted.
 
     Args:
         session: ours, not over.
         keys: where the host keeps the keys of stored states.
+        beside: public, and not in what is returned; the seal covers it.
 
     Raises:
         SessionAbortedError: the session is over, so there is nothing to store.
@@ -144,7 +145,7 @@ def suspend(session: ClientSession, keys: StateKeys) -> bytes:
     party, state = session.hand_over()
     content = msgspec.msgpack.encode((state.phase.name, _to_plain(state)))
     token, key = secrets.token_bytes(TOKEN_BYTES), secrets.token_bytes(STATE_KEY_BYTES)
-    cipher, bound = _cipher(party.context, party.index, party.identity, token, key)
+    cipher, bound = _cipher(party.context, party.index, party.identity, token, key, beside)
     sealed = cipher.encrypt(content, [bound])
     keys.keep(token, key)
     return bytes([STORAGE_VERSION]) + token + sealed
@@ -157,6 +158,7 @@ def resume(
     identity: Identity,
     keys: StateKeys,
     rand: Rand = os_random,
+    beside: bytes = b"",
 ) -> ClientSession:
     """Make a session of a stored state, once.
 
@@ -167,6 +169,7 @@ def resume(
         identity: the same as before.
         keys: the same as before; the state's key is destroyed.
         rand: source of secrets; leave it alone except in test vectors.
+        beside: the same as before.
 
     Raises:
         StoredStateError: the state does not open, or was resumed before.
@@ -175,7 +178,7 @@ def resume(
     key = keys.key(token)
     if key is None:
         raise StoredStateError(_RESUMED)
-    cipher, bound = _cipher(context, index, identity, token, key)
+    cipher, bound = _cipher(context, index, identity, token, key, beside)
     try:
         content = cipher.decrypt(sealed, [bound])
     except (InvalidTag, ValueError):
@@ -207,9 +210,14 @@ def _parts(stored: bytes) -> tuple[bytes, bytes]:
 
 
 def _cipher(
-    context: SessionContext, index: int, identity: Identity, token: bytes, key: bytes
+    context: SessionContext,
+    index: int,
+    identity: Identity,
+    token: bytes,
+    key: bytes,
+    beside: bytes,
 ) -> tuple[AESSIV, bytes]:
-    parts = (bytes([STORAGE_VERSION]), context.hash, encode_index(index), token)
+    parts = (bytes([STORAGE_VERSION]), context.hash, encode_index(index), token, beside)
     secret = identity.private_bytes() + key
     return AESSIV(derive(secret, Usage.STORE, _KEY_BYTES, *parts)), tagged(Usage.STORE, *parts)
 

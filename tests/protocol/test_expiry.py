@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
+from protocol import stored_round
 from protocol.aggregators import RealAggregator
 from protocol.calibration import PrivacyGoal
 from protocol.client import ClientPolicy, RoundClient
@@ -19,7 +21,7 @@ from protocol.remote import RemoteClient, refuse
 from protocol.setup import RoundSetup
 from protocol.training import PrivateTraining
 from protocol.training_plan import TrainingPlan
-from secagg import ParameterError, ServerSession, SessionAbortedError
+from secagg import ParameterError, RemoteProtocolError, ServerSession, SessionAbortedError
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.storage import StoredStateError, TokenFolder
 from secagg.transitions import ClientPhase
@@ -162,6 +164,109 @@ def test_a_stored_round_goes_on_in_time(make_client, setup, tmp_path):
     again = make_client(clock=Watch(HOUR))
     again.resume(client.suspend(tokens), tokens)
     assert again.phase is ClientPhase.ADVERTISED
+
+
+class TestStoredWithAClock:
+    """A round that was joined with a clock ends by it, through restarts."""
+
+    @pytest.fixture
+    def tokens(self, tmp_path):
+        return TokenFolder(tmp_path)
+
+    @pytest.fixture
+    def stored(self, make_client, setup, tokens):
+        """Joined at the start, and stored ten minutes before the end."""
+        watch = Watch()
+        client = make_client(clock=watch)
+        client.join(setup.announce(), MODEL)
+        watch.seconds = HOUR - 600
+        return client.suspend(tokens)
+
+    def test_without_a_clock_it_is_not_resumed_and_not_used_up(self, make_client, stored, tokens):
+        for _ in range(2):
+            with pytest.raises(StoredStateError, match="make it with `clock`"):
+                make_client().resume(stored, tokens)
+        again = make_client(clock=Watch(HOUR))
+        again.resume(stored, tokens)
+        assert again.phase is ClientPhase.ADVERTISED
+
+    def test_who_writes_that_there_was_none_does_not_open_it(self, make_client, stored, tokens):
+        plain = msgspec.msgpack.decode(stored, type=stored_round.Plain)
+        assert plain[3] == OPENED + HOUR - 600
+        for seen in (None, float(OPENED)):
+            changed = msgspec.msgpack.encode((*plain[:3], seen, plain[4]))
+            for client in (make_client(), make_client(clock=Watch())):
+                with pytest.raises(StoredStateError):
+                    client.resume(changed, tokens)
+        make_client(clock=Watch()).resume(stored, tokens)
+
+    def test_a_clock_that_went_back_does_not_lengthen_it(self, make_client, stored, tokens):
+        watch = Watch(-600)
+        client = make_client(clock=watch)
+        client.resume(stored, tokens)
+        for seconds in (-600, math.nan):  # whatever it shows while the round is stored again
+            watch.seconds = seconds
+            stored = client.suspend(tokens)
+            watch.seconds = -600
+            client = make_client(clock=watch)
+            client.resume(stored, tokens)
+        plain = msgspec.msgpack.decode(client.suspend(tokens), type=stored_round.Plain)
+        assert plain[3] == OPENED + HOUR - 600
+
+    def test_one_that_was_over_when_it_was_stored_stays_over(self, make_client, setup, tokens):
+        watch = Watch()
+        client = make_client(clock=watch)
+        client.join(setup.announce(), MODEL)
+        watch.seconds = HOUR + 1
+        stored = client.suspend(tokens)
+        watch.seconds = 0
+        with pytest.raises(PolicyError, match="opened_at"):
+            make_client(clock=watch).resume(stored, tokens)
+
+    def test_also_between_two_messages(self, make_client, setup):
+        watch = Watch(HOUR)
+        client = make_client(clock=watch)
+        client.join(setup.announce(), MODEL)
+        watch.seconds = 0
+        with pytest.raises(RemoteProtocolError):
+            client.receive(b"")
+        assert client._seen == OPENED + HOUR
+
+    @pytest.mark.parametrize("joined_with", [True, False])
+    def test_a_round_without_an_end_needs_no_clock(
+        self, make_client, make_setup, tokens, joined_with
+    ):
+        client = make_client(clock=Watch() if joined_with else None)
+        client.join(make_setup().announce(), MODEL)
+        make_client().resume(client.suspend(tokens), tokens)
+
+    def test_one_joined_without_a_clock_needs_none(self, make_client, setup, tokens):
+        client = make_client()
+        client.join(setup.announce(), MODEL)
+        make_client().resume(client.suspend(tokens), tokens)
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("use", ["receive", "submit", "suspend"])
+def test_a_clock_that_fails_ends_the_round(make_client, setup, tmp_path, error, use):
+    class Broken(Watch):
+        def __call__(self):
+            if self.seconds:
+                raise error
+            return super().__call__()
+
+    watch = Broken()
+    client = make_client(clock=watch)
+    client.join(setup.announce(), MODEL)
+    watch.seconds = 1
+    uses = {
+        "receive": lambda: client.receive(b""),
+        "submit": lambda: client.submit(np.zeros(200)),
+        "suspend": lambda: client.suspend(TokenFolder(tmp_path)),
+    }
+    with pytest.raises(error):
+        uses[use]()
+    assert client.phase is ClientPhase.ABORTED
 
 
 def test_a_server_hears_that_a_policy_refused(make_client, setup):

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from protocol import stored_round
 from protocol.adapters.memory import MemoryRound
 from protocol.aggregators import IdealAggregator, _Peer
-from protocol.client import _STORED_VERSION, ClientPolicy, RoundClient, _Stored
+from protocol.client import ClientPolicy, RoundClient
 from protocol.conduct import Stage
 from protocol.history import ClientHistory
 from protocol.setup import Announcement, RoundSetup
@@ -175,12 +176,12 @@ class TestStoredRounds:
 
 
 def decoded(stored):
-    return msgspec.msgpack.decode(stored, type=_Stored)
+    return msgspec.msgpack.decode(stored, type=stored_round.Plain)
 
 
-def encoded(stored, *, version=None, announcement=None, digest=None, sealed=None):
+def encoded(stored, *, version=None, announcement=None, digest=None, seen=None, sealed=None):
     """A stored round with some parts put in the place of others."""
-    instead = (version, announcement, digest, sealed)
+    instead = (version, announcement, digest, seen, sealed)
     parts = [new if new is not None else old for new, old in zip(instead, decoded(stored))]  # noqa: B905
     return msgspec.msgpack.encode(parts)
 
@@ -251,7 +252,7 @@ class TestChangedBytes:
             make_client().resume(encoded(stored[ClientPhase.READY], sealed=sealed), tokens)
 
     def test_the_version_is_checked(self, make_client, tokens, stored):
-        changed = encoded(stored[ClientPhase.READY], version=_STORED_VERSION + 1)
+        changed = encoded(stored[ClientPhase.READY], version=stored_round.VERSION + 1)
         with pytest.raises(StoredStateError, match="version"):
             make_client().resume(changed, tokens)
 
@@ -358,7 +359,7 @@ class TestObjects:
         seals = []
         for _ in range(3):
             stored = client.suspend(tokens)
-            seals.append(decoded(stored)[3])
+            seals.append(decoded(stored)[-1])
             client = make_client()
             client.resume(stored, tokens)
         assert len({seal[1:17] for seal in seals}) == 3 == len(set(seals))

@@ -293,10 +293,22 @@ def test_a_state_needs_the_identity_and_not_its_key_alone(
 ) -> None:
     state = stored.states[ClientPhase.SHARED]
     cipher, bound = _cipher(
-        stored.context, 1, secagg_kit.identity(2), state[1:17], keys.key(state[1:17]) or b""
+        stored.context, 1, secagg_kit.identity(2), state[1:17], keys.key(state[1:17]) or b"", b""
     )
     with pytest.raises(InvalidTag):
         cipher.decrypt(state[17:], [bound])
+
+
+def test_the_seal_covers_what_is_kept_beside_it(
+    secagg_kit: SimpleNamespace, keys: TokenFolder
+) -> None:
+    cohort = secagg_kit.before(Stage.MASK)
+    party = cohort.clients[0]._party
+    state = suspend(cohort.clients[0], keys, b"public")
+    for other in (b"", b"publi", b"public\0"):
+        with pytest.raises(StoredStateError, match="does not open"):
+            resume(state, party.context, 0, party.identity, keys, beside=other)
+    assert resume(state, party.context, 0, party.identity, keys, beside=b"public")
 
 
 def test_a_discarded_state_is_not_resumed(
