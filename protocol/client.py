@@ -413,7 +413,9 @@ class RoundClient:
     def discard(stored: bytes, keys: StateKeys) -> None:
         """Give up a stored round that will not be resumed: nobody can open it any more.
 
-        What `suspend` has not made has no key, and nothing happens.
+        What `suspend` has not made names no key, and nothing happens. If a stored round may be lost
+        or damaged, its key stays: a host that is in one round at a time clears its whole
+        `TokenFolder` when it begins another.
         """
         with suppress(StoredStateError):
             discard_session(sealed_part(stored), keys)

@@ -98,11 +98,22 @@ class TokenFolder:
 
     def consume(self, token: bytes) -> bool:
         """See `StateKeys.consume`."""
+        return self._destroy(self._path(token))
+
+    def clear(self) -> None:
+        """Destroy every key: no state that was stored with this folder opens any more.
+
+        For a host that is in one round at a time and begins another. It needs no state, so a key is
+        destroyed also if its state was lost or damaged, or never written.
+        """
+        for path in sorted(self._folder.iterdir()):
+            self._destroy(path)
+
+    def _destroy(self, path: Path) -> bool:
         try:
             # What is only unlinked may still be read from the disk.
-            descriptor = os.open(self._path(token), os.O_WRONLY)
-            _write_durably(descriptor, bytes(STATE_KEY_BYTES))
-            self._path(token).unlink()
+            _write_durably(os.open(path, os.O_WRONLY), bytes(STATE_KEY_BYTES))
+            path.unlink()
         except FileNotFoundError:
             return False
         self._sync()

@@ -327,6 +327,24 @@ def test_a_discarded_state_is_not_resumed(
     assert resume(kept, stored.context, 1, stored.identity, keys)
 
 
+def test_a_cleared_folder_opens_nothing_and_was_overwritten(
+    stored: SimpleNamespace, keys: TokenFolder, tmp_path: Path
+) -> None:
+    keys.keep(b"half", b"written")
+    paths = files_of(tmp_path / "keys")
+    linked = []
+    for number, path in enumerate(paths):
+        linked.append(tmp_path / f"linked-{number}")
+        os.link(path, linked[-1])
+    keys.clear()
+    keys.clear()
+    assert files_of(tmp_path / "keys") == []
+    assert len(linked) > 3 and all(path.read_bytes() == bytes(32) for path in linked)
+    for state in stored.states.values():
+        with pytest.raises(StoredStateError, match="before"):
+            resume(state, stored.context, 1, stored.identity, keys)
+
+
 def test_keys_are_private(tmp_path: Path) -> None:
     keys = TokenFolder(tmp_path / "keys")
     keys.keep(b"\x01" * 16, bytes(32))

@@ -112,8 +112,9 @@ def _answer(
         client = RoundClient(home.identity, home.registry, policy, history, clock=Clock().unix)
         stored = _take_stored(context)
         if request.step is Step.ADVERTISE:
-            # A round that was not finished never will be.
-            RoundClient.discard(stored, home.round_keys())
+            # A round that was not finished never will be, nor can that of a run that is over, whose
+            # state Flower has dropped: a node is in one round at a time.
+            home.round_keys().clear()
             digest = request.digest
         else:
             client.resume(stored, home.round_keys())

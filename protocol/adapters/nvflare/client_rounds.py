@@ -94,25 +94,19 @@ class ClientRounds:
         self, remote: RemoteClient, client: RoundClient, stage: Stage, message: bytes
     ) -> tuple[bytes, Exception | None]:
         if stage is Stage.ADVERTISE:
-            # A new round; one that was not finished never will be.
-            RoundClient.discard(self._take() or b"", self._keys)
-        elif (stored := self._take()) is not None:
+            # A new round; one that was not finished never will be. Every key, as a state may be
+            # damaged, or gone by a process that was killed between the two.
+            self._keys.clear()
+        else:
             try:
-                client.resume(stored, self._keys)
+                client.resume(self._stored.read_bytes(), self._keys)
+            except FileNotFoundError:
+                return _refused(LocalProtocolError("no round to go on with: it is over, or lost"))
             except (LocalProtocolError, PolicyError) as error:
                 return _refused(error)
-        else:
-            return _refused(LocalProtocolError("no round to go on with: it is over, or lost"))
+        # Only after its key: what is left of a state without one opens for nobody.
+        self._stored.unlink(missing_ok=True)
         return answer_or_refuse(remote, message)
-
-    def _take(self) -> bytes | None:
-        """The stored round, which is then gone."""
-        try:
-            stored = self._stored.read_bytes()
-        except FileNotFoundError:
-            return None
-        self._stored.unlink()
-        return stored
 
     def _update(self, received: Received, setup: RoundSetup) -> NDArray[Any]:
         """Train on the model that came, if it is the one that all others announced their keys for.

@@ -73,6 +73,7 @@ from protocol.errors import ConfigurationError, PolicyError
 from protocol.pipeline import Clip, Pipeline
 from protocol.training import PrivateTraining
 from secagg import Identity, ParameterError
+from secagg.storage import TokenFolder
 
 ALPHA = 1e-6
 ROOT = Path(__file__).parents[3]
@@ -654,6 +655,30 @@ class TestClients:
         data = Shareable.from_bytes(data)
         answer = open_reply(federation.answer("site-1", task, data, message))
         assert answer == b"\1OwnReasons"
+
+    def test_no_key_outlives_the_round_after_it(self, federation, monkeypatch):
+        """Of a state that is damaged, or was lost when a process was killed."""
+        home = federation.folder("site-1") / "site-1" / "round"
+        stray = home / "keys" / bytes(16).hex()
+        there, destroy = [], TokenFolder._destroy
+
+        def noting(folder, path):
+            if path.is_relative_to(home):
+                there.append((home / "state").exists())
+            return destroy(folder, path)
+
+        def damage(name, task, data, message):
+            if name == "site-1" and not there:
+                stray.parent.mkdir(parents=True, exist_ok=True)
+                stray.write_bytes(bytes([1]) * 32)
+                (home / "state").write_bytes(b"damaged")
+
+        monkeypatch.setattr(TokenFolder, "_destroy", noting)
+        federation.on_task = damage
+        assert federation.run() == []
+        assert list(stray.parent.iterdir()) == []
+        # Every key went before the state that it opens: whoever is killed in between leaves none.
+        assert len(there) > 4 and all(there)
 
     def test_its_secrets_are_its_own(self, federation):
         self.lost(federation)

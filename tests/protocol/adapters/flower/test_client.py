@@ -262,6 +262,17 @@ def test_training_sees_the_run_s_configuration_in_one_order(make_world, parts):
     assert orders == [sorted(config)] * parts.N
 
 
+def test_a_new_round_leaves_no_key_of_an_old_one(make_world, parts):
+    """Flower drops a run's state with the run; the key of its last round would stay for ever."""
+    world = make_world()
+    keys = [world.home(i) / "state" / "keys" for i in range(parts.N)]
+    for folder in keys:
+        folder.mkdir(parents=True)
+        (folder / bytes(16).hex()).write_bytes(bytes([1]) * 32)
+    run(world, parts)
+    assert [path for folder in keys for path in folder.glob(bytes(16).hex())] == []
+
+
 def test_another_run_configuration_is_noticed(make_world, parts):
     world = make_world()
     world.node(0).run_config["lr"] = 0.2
