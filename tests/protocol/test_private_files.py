@@ -55,3 +55,21 @@ def test_missing_and_no_file_are_named(tmp_path):
         read_private(tmp_path / "none", "a key")
     with pytest.raises(ConfigurationError, match="Is a directory"):
         read_private(tmp_path, "a key")
+
+
+def test_the_file_that_is_open_is_judged_and_not_one_in_its_place(secret, monkeypatch):
+    """Exchanged after it was opened, for one that passes: what is read is what others could see."""
+    real = type(secret).open
+    fresh = secret.with_suffix(".new")
+    fresh.write_bytes(b"private")
+    fresh.chmod(0o600)
+
+    def exchanged(path, *arguments):
+        file = real(path, *arguments)
+        fresh.replace(path)
+        return file
+
+    secret.chmod(0o644)
+    monkeypatch.setattr(type(secret), "open", exchanged)
+    with pytest.raises(ConfigurationError, match="mode 644"):
+        read_private(secret, "a key")
