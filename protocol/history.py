@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from threading import Lock
 from typing import NoReturn
 
 from dp import (
@@ -30,6 +29,7 @@ from dp.accounting import reserved_accountant
 from protocol.calibration import PrivacyGoal
 from protocol.errors import PolicyError
 from protocol.setup import RoundSetup
+from protocol.turns import Turns
 
 
 class ClientHistory:
@@ -57,7 +57,7 @@ class ClientHistory:
         # Exact: as many rounds as the goal has, each with its whole share, must fit.
         self._rings = Fraction(0)
         # Rounds may overlap, and each must see what the others have spent.
-        self._lock = Lock()
+        self._lock = Turns("a client's history")
         self._process = os.getpid()
 
     def __reduce__(self) -> NoReturn:
@@ -101,7 +101,8 @@ class ClientHistory:
         Raises:
             PolicyError: it would take the client beyond its goal, and is not entered; or it was
                 answered before.
-            LedgerError: the history is that of the process that this one was forked from.
+            LedgerError: the history is that of the process that this one was forked from, or this
+                thread is at it already, and a signal handler or a callback asks.
         """
         context = setup.context
         failure = context.ring_failure(keeps_time=keeps_time)

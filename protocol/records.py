@@ -23,7 +23,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import Lock
 from typing import Any
 
 from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
@@ -31,6 +30,7 @@ from protocol.accounts import ClientAccounts, label
 from protocol.calibration import PrivacyGoal
 from protocol.rings import require_safe_ring
 from protocol.setup import RoundEvents, RoundSetup
+from protocol.turns import Turns
 from secagg import LocalProtocolError, ParameterError
 
 Notes = Mapping[str, str | int | float]
@@ -69,12 +69,12 @@ class Records:
         self._accounts = ClientAccounts(goal.reserve)
         self._seen = 0
         # Whoever takes in, checks or charges must find the accounts as the ledger has them.
-        self._lock = Lock()
+        self._lock = Turns("the books of a run")
         self._take_in()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """With no other thread in these books; `LedgerError` in a forked process."""
+        """With no other use of these books; `LedgerError` in a fork, or within a use of ours."""
         self._ledger.require_own_process()
         with self._lock:
             yield
@@ -139,8 +139,9 @@ class Records:
         """
         with self._alone():
             self._ledger.append(events.server, metadata, checked_head)
-            self._seen += 1
+            # An interrupt in between makes us read the entry again: too much, and not too little.
             self._accounts.record(labels, events)
+            self._seen += 1
 
     def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
         """The entry for this very sum among the last ones: the run was interrupted after it."""

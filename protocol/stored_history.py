@@ -9,8 +9,9 @@ mark that says so has a charge. A ledger that was deleted, cut at the end or put
 copy is noticed by the marks, marks that vanished or are old by the ledger.
 
 What this cannot stop: a host that rolls the whole folder back, or throws it away. And a mark
-without a charge may vanish unseen, and with it what the ring of its round was counted with: no
-update has left in that round, and one that leaves when it is answered again is charged.
+without a charge may vanish unseen, or the bytes of any mark be overwritten, and with them what the
+ring of its round was counted with. Where a mark vanished, no update has left in that round, and one
+that leaves when it is answered again is charged.
 """
 
 from __future__ import annotations

@@ -29,8 +29,7 @@ CLOCKED = {("protocol", "adapters", name) for name in ("flower", "nvflare", "pfl
 LOCKED = {
     ("secagg", "client.py"),
     ("dp", "ledger.py"),
-    ("protocol", "history.py"),
-    ("protocol", "records.py"),
+    ("protocol", "turns.py"),
 }
 LOCKS = {"threading.Lock", "threading.RLock"}
 EXCEPTIONS = {

@@ -224,6 +224,35 @@ class TestCharge:
         replayed = Records(ledger, GOAL).epsilons(1)
         assert reading[0].result() == records.epsilons(1) == replayed != before
 
+    def test_a_signal_handler_is_refused_while_its_thread_writes(self, ledger, setup, monkeypatch):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+        real = os.fsync
+
+        def signalled(descriptor):
+            for use in (lambda: records.epsilons(1), lambda: records.prepare(setup, 1, None)):
+                with pytest.raises(LedgerError, match="by this very thread"):
+                    use()
+            real(descriptor)
+
+        with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", signalled)
+            pool.submit(charge, range(6)).result(60)
+        assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
+
+    def test_an_interrupted_charge_counts_no_less_than_it_wrote(self, ledger, setup, monkeypatch):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+
+        def interrupted(*arguments):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(records._accounts, "record", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                charge(range(6))
+        assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
+
     def test_a_forked_process_keeps_no_books(self, ledger, setup, monkeypatch):
         records = Records(ledger, GOAL)
         charge = records.prepare(setup, 0, None)

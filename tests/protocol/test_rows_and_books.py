@@ -198,6 +198,36 @@ class TestForksAndCopies:
             monkeypatch.undo()
         history.answer(setup)
 
+    @pytest.mark.parametrize("asked", ["epsilon", "answer", "charge"])
+    def test_a_signal_handler_is_refused_while_its_thread_counts(
+        self, make_setup, tmp_path, monkeypatch, asked
+    ):
+        """It would wait for its own thread for ever; another thread waits for its turn."""
+        goal = dataclasses.replace(GOAL, epsilon=50.0)
+        setup, other = make_setup(coins=20_000), make_setup(coins=20_000, round_number=4)
+        real, told = os.fsync, []
+        with StoredHistory(tmp_path, goal) as history, ThreadPoolExecutor(2) as pool:
+            uses = {
+                "epsilon": lambda: history.epsilon,
+                "answer": lambda: history.answer(other),
+                "charge": lambda: history.charge(other),
+            }
+
+            def signalled(descriptor):
+                with pytest.raises(LedgerError, match="by this very thread"):
+                    uses[asked]()
+                if not told:
+                    told.append(pool.submit(lambda: history.epsilon))
+                real(descriptor)
+
+            history.answer(setup)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "fsync", signalled)
+                # In a thread of its own, so that a test that hangs ends.
+                pool.submit(history.charge, setup).result(60)
+            assert told[0].result(60) == history.epsilon > 0.0
+            uses[asked]()
+
     def test_a_copy_would_count_by_itself(self, tmp_path):
         with StoredHistory(tmp_path, GOAL) as stored:
             for history in (ClientHistory(GOAL), stored):

@@ -1,0 +1,43 @@
+"""One user at a time, for what counts: threads wait for each other, and a thread never for itself.
+
+A signal handler runs in the middle of what its thread does. If it asked for a lock that this thread
+holds, it would wait for ever; if it were let in, it would find things half done.
+"""
+
+from __future__ import annotations
+
+from threading import RLock
+
+from dp import LedgerError
+
+
+class Turns:
+    """A lock, for `with`, that its own holder is refused.
+
+    Args:
+        what: is counted, for the error.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = RLock()
+        self._is_taken = False
+
+    def __enter__(self) -> None:
+        """Wait for other threads.
+
+        Raises:
+            LedgerError: this very thread is at it, further up: this is a signal handler's call.
+        """
+        self._lock.acquire()
+        if self._is_taken:
+            self._lock.release()
+            raise LedgerError(
+                f"{self._what} is in use by this very thread: a signal handler or a callback must "
+                "not ask it while it reads or counts"
+            )
+        self._is_taken = True
+
+    def __exit__(self, *details: object) -> None:
+        self._is_taken = False
+        self._lock.release()
