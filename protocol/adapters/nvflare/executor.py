@@ -82,7 +82,7 @@ class MaskedTraining(Executor):
         try:
             message, digest = incoming(shareable, fl_ctx)
         except RemoteProtocolError as error:
-            self.log_error(fl_ctx, f"left the round: {error}")
+            self._note(fl_ctx, error)
             return make_reply(ReturnCode.BAD_TASK_DATA)
         self._context = fl_ctx, abort_signal
         try:
@@ -94,8 +94,16 @@ class MaskedTraining(Executor):
         finally:
             self._context = None
         if left is not None:
-            self.log_error(fl_ctx, f"left the round: {_told(left)}")
+            self._note(fl_ctx, left)
         return reply(answer)
+
+    def _note(self, fl_ctx: FLContext, error: Exception) -> None:
+        """Tell this site's log, and nothing but the log.
+
+        By default NVFlare fires an event with every error that it logs, and a job's configuration
+        alone, without any code of its own, can have such events sent to the server.
+        """
+        self.log_error(fl_ctx, f"left the round: {_told(error)}", fire_event=False)
 
     def _opened(self, fl_ctx: FLContext) -> ClientRounds:
         if self._rounds is None:

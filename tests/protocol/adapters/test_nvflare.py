@@ -117,6 +117,7 @@ class Engine:
         self.workspace, self.components = workspace, components
         self.contexts = FLContextManager(engine=self, identity_name=name, job_id="job")
         self.panics, self.clients = [], [Client(each, each) for each in NAMES]
+        self.events = []
 
     def new_context(self):
         return self.contexts.new_context()
@@ -131,6 +132,9 @@ class Engine:
         return self.clients
 
     def fire_event(self, event, context):
+        """Every event, with all that a widget of the job could send on."""
+        props = {key: context.get_prop(key) for key in context.get_prop_keys()}
+        self.events.append((event, repr(props)))
         if event == "_fatal_system_error" or "fatal" in str(event).lower():
             self.panics.append(context.get_prop(FLContextKey.EVENT_DATA))
 
@@ -519,6 +523,20 @@ class TestClients:
         assert self.lost(federation) == {"site-2": "OwnReasons"}
         assert federation.last_from("site-2") == reply(b"\1OwnReasons").to_bytes()
         assert "17" in caplog.text
+        # A job may have events sent to the server, by `ConvertToFedEvent`.
+        assert not [each for each in federation.engines["site-2"].events if "patient" in each[1]]
+
+    def test_an_event_would_show_what_was_logged(self, federation):
+        """The control: NVFlare's default, with which every error that is logged is an event."""
+        engine, executor = federation.engines["site-2"], MaskedTraining("trainer")
+        executor.log_error(engine.new_context(), "patient 17 has diabetes")
+        ((event, told),) = engine.events
+        assert event == "_error_log_available" and "patient 17 has diabetes" in told
+
+    def test_a_task_that_is_refused_fires_no_event(self, federation, caplog):
+        engine, executor = federation.engines["site-2"], MaskedTraining("trainer")
+        executor.execute(task_name(Stage.INPUT), Shareable(), engine.new_context(), Signal())
+        assert "a task without a message" in caplog.text and engine.events == []
 
     @pytest.mark.parametrize(
         "error",
