@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nvflare.apis.dxo import DataKind
 from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_constant import ReservedKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
@@ -129,7 +129,7 @@ class MaskedTraining(Executor):
         trainer = fl_ctx.get_engine().get_component(self.trainer)
         if isinstance(trainer, Executor):
             data = assignment.copy().shareable()
-            result = trainer.execute(self.train_task, data, fl_ctx, abort_signal)
+            result = trainer.execute(self.train_task, data, _local(fl_ctx), abort_signal)
             return update_of(result, assignment.weights)
         if callable(trainer):
             return difference(trainer(assignment.copy().weights), assignment.weights)
@@ -137,6 +137,19 @@ class MaskedTraining(Executor):
             f"trainer {self.trainer!r} is {type(trainer).__name__}: it must be the id of a "
             "component that is an Executor or can be called"
         )
+
+
+def _local(fl_ctx: FLContext) -> FLContext:
+    """A context for the trainer: what this site has set, and nothing of the task's delivery.
+
+    The server gives each client a context of its own with every task, and the digest does not cover
+    it. It has no manager either: what a trainer makes sticky ends with its training, and nothing
+    that it makes public is sent.
+    """
+    context = fl_ctx.get_engine().new_context()
+    context.remove_prop(ReservedKey.MANAGER, force_removal=True)
+    context.remove_prop(ReservedKey.PEER_CTX, force_removal=True)
+    return context
 
 
 def _told(error: Exception) -> str:

@@ -506,6 +506,59 @@ class TestClients:
         assert seen.pop("site-4") is None
         assert all(np.array_equal(each, pair["first"]) for each in seen.values())
 
+    @pytest.fixture
+    def steered(self, federation):
+        """The server tells one site, beside its task, something that it tells nobody else."""
+        plain = federation.context
+
+        def context(name, message):
+            context = plain(name, message)
+            rate = 0.1 if name == "site-2" else 0.0
+            sender = context.get_peer_context()
+            sender.set_prop("learning_rate", rate, private=False, sticky=False)
+            context.set_prop(FLContextKey.TASK_ID, f"{name}-{rate}", private=True, sticky=False)
+            return context
+
+        federation.context = context
+        return federation
+
+    def contexts_of_trainers(self, federation, monkeypatch):
+        """The context that each site's trainer was given."""
+        seen, plain = {}, Trainer.execute
+
+        def look(trainer, task_name, shareable, fl_ctx, abort_signal):
+            seen[NAMES[trainer.number - 1]] = fl_ctx
+            fl_ctx.set_prop("note", MARKER, private=False, sticky=True)
+            return plain(trainer, task_name, shareable, fl_ctx, abort_signal)
+
+        monkeypatch.setattr(Trainer, "execute", look)
+        assert self.lost(federation) == {}
+        return seen
+
+    def test_a_trainer_sees_nothing_of_how_its_task_was_delivered(self, steered, monkeypatch):
+        """The context of the server that comes with a task is one client's, and not in the digest:
+        by it, a server could tell one client alone to train otherwise."""
+        seen = self.contexts_of_trainers(steered, monkeypatch)
+        assert sorted(seen) == NAMES
+        for context in seen.values():
+            assert context.get_peer_context() is None
+            props = {key: context.get_prop(key) for key in context.get_prop_keys()}
+            assert "0.1" not in repr(props) and FLContextKey.TASK_ID not in props
+
+    def test_a_trainer_has_what_is_its_site_s(self, steered, monkeypatch):
+        for engine in steered.engines.values():
+            context = engine.new_context()
+            context.set_prop(FLContextKey.APP_ROOT, "here", private=True, sticky=True)
+        for name, context in self.contexts_of_trainers(steered, monkeypatch).items():
+            engine = steered.engines[name]
+            assert context.get_engine() is engine
+            assert context.get_workspace() is engine.workspace
+            assert (context.get_identity_name(), context.get_job_id()) == (name, "job")
+            assert context.get_prop(FLContextKey.APP_ROOT) == "here"
+            # What it makes public is its own: NVFlare would send it with every message.
+            assert context.get_prop("note") == MARKER
+            assert MARKER not in repr(gen_new_peer_ctx(engine.new_context()).props)
+
     @pytest.mark.parametrize(
         "error",
         [
