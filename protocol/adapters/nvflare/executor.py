@@ -37,7 +37,7 @@ from protocol.adapters.nvflare.models import Weights, difference, flat
 from protocol.adapters.nvflare.site import Site
 from protocol.conduct import PEER_ERRORS
 from protocol.errors import ConfigurationError, TrainingFailedError
-from protocol.remote import refuse
+from protocol.remote import FROM_TRAINING, refuse
 from secagg import LocalProtocolError, RemoteProtocolError
 
 TrainFunction = Callable[[Weights], Weights]
@@ -119,7 +119,7 @@ class MaskedTraining(Executor):
         """
         try:
             return self._trained(assignment)
-        except Exception as error:
+        except FROM_TRAINING as error:
             raise TrainingFailedError(f"training: {type(error).__name__}: {error}") from error
 
     def _trained(self, assignment: Assignment) -> NDArray[Any]:

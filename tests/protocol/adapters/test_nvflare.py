@@ -565,6 +565,7 @@ class TestClients:
             RuntimeError("patient 17 has diabetes"),
             FloatingPointError("overflow encountered in patient 17"),
             UnsafeJobError("patient 17"),
+            SystemExit("patient 17"),
             PolicyError("patient", 17, "diabetes"),
             LedgerError("patient 17"),
         ],
