@@ -63,14 +63,16 @@ def add_array(hasher: Any, name: str, form: str, data: bytes) -> None:
 
 
 def require_numbers(name: str, array: object) -> None:
-    """Raise unless something is an array of numbers or truth values.
+    """Raise unless something is a plain array of numbers or truth values.
+
+    A subclass may hold more than its bytes, as a mask: two that differ would have one digest.
 
     Raises:
         ParameterError: names the array and its type.
     """
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in TRAINED + KEPT:
-        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-        valid = "NumPy arrays of floats, integers or truth values"
+    if type(array) is not np.ndarray or array.dtype.kind not in TRAINED + KEPT:
+        kind = array.dtype if type(array) is np.ndarray else type(array).__name__
+        valid = "plain NumPy arrays of floats, integers or truth values"
         raise ParameterError(f"model array {name!r}", kind, valid)
 
 

@@ -31,7 +31,7 @@ from protocol.conduct import (
     no_hook,
     no_losses,
 )
-from protocol.errors import PolicyError
+from protocol.errors import PolicyError, TrainingFailedError
 from protocol.setup import RoundSetup
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
 from secagg.transitions import ClientPhase
@@ -42,6 +42,11 @@ MAX_REASON_BYTES = 200
 
 OTHER = "OwnReasons"
 """Why a client left that does not say."""
+
+FROM_TRAINING = (Exception, SystemExit)
+"""What is caught of code that sees data, and becomes a refusal. A process that ends instead of
+answering can be told apart, and that training calls `sys.exit` may depend on the data. An operator
+can still interrupt it."""
 
 UpdateMaker = Callable[[RoundSetup], NDArray[Any]]
 """Makes a client's update when it is due: float32|float64[d]."""
@@ -134,6 +139,7 @@ class RemoteClient:
             ProtocolError, PolicyError, PrivacyError: we leave the round. Send `refuse(error)`, so
                 that the server need not wait, and tell whoever runs this client. Likewise with
                 whatever else the update maker raises.
+            TrainingFailedError: the update maker raised `SystemExit`; refuse as well.
             LocalProtocolError: we left before.
         """
         if self._left:
@@ -150,7 +156,13 @@ class RemoteClient:
         if self._client.phase is ClientPhase.FRESH:
             return self._client.join(data, self._model_digest)
         reply = self._client.receive(data)
-        return self._client.submit(self._update(self._client.setup)) if reply is None else reply
+        return self._client.submit(self._made()) if reply is None else reply
+
+    def _made(self) -> NDArray[Any]:
+        try:
+            return self._update(self._client.setup)
+        except SystemExit as error:
+            raise TrainingFailedError(f"training: SystemExit: {error}") from error
 
 
 def reason_of(error: Exception) -> str:

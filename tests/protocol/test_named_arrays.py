@@ -61,6 +61,20 @@ def test_only_numbers_have_a_digest(odd):
         model_digest({"odd": odd})
 
 
+@pytest.mark.parametrize("mask", [[True, False], [False, True], False])
+def test_an_array_that_holds_more_than_its_bytes_has_no_digest(mask):
+    """Training would see the mask, and the digest would not."""
+    masked = np.ma.MaskedArray([1.0, 2.0], mask)
+    with pytest.raises(ParameterError, match=r"model array 'odd'.*MaskedArray"):
+        model_digest({"odd": masked})
+
+
+def test_masks_would_not_be_in_a_digest():
+    """The control: what would be hashed of two arrays that training can tell apart is the same."""
+    one, other = (np.ma.MaskedArray([1.0, 2.0], mask) for mask in ([1, 0], [0, 1]))
+    assert one.sum() != other.sum() and one.data.tobytes() == other.data.tobytes()
+
+
 def taken(after, before):
     pairs = list(zip(after, before, strict=True))
     return difference(lambda: pairs, sum(each.size for each in before))

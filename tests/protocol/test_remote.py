@@ -14,7 +14,7 @@ from dp import LedgerError, NonFiniteUpdateError, PrivacyError
 from protocol.aggregators import IdealAggregator, own_updates
 from protocol.client import ClientPolicy, RoundClient
 from protocol.conduct import PEER_ERRORS, Refusal, Stage
-from protocol.errors import PolicyError
+from protocol.errors import PolicyError, TrainingFailedError
 from protocol.history import ClientHistory
 from protocol.pipeline import Pipeline
 from protocol.remote import (
@@ -483,6 +483,18 @@ class TestClient:
         assert remote.is_over and client.phase is ClientPhase.ABORTED
         with pytest.raises(LocalProtocolError, match="left"):
             remote.answer(shares)
+
+    def test_an_update_that_ends_the_program_is_a_refusal(self, make_setup, identities, tmp_path):
+        """A client that ends without a word could be told apart from one that leaves."""
+
+        def fail(_):
+            raise SystemExit("patient 17")
+
+        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        answer, told = answer_or_refuse(remote, shares)
+        assert answer == b"\1OwnReasons" and isinstance(told, TrainingFailedError)
+        assert "patient 17" in str(told)
+        assert remote.is_over and client.phase is ClientPhase.ABORTED
 
     def test_an_interrupted_update_ends_the_round_and_the_program(
         self, make_setup, identities, tmp_path

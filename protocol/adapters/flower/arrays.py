@@ -120,8 +120,20 @@ def _numpy(record: ArrayRecord, name: str, shape: _Shape) -> NDArray[Any]:
 
 
 def _opened(record: ArrayRecord, names: Iterable[str]) -> list[tuple[str, NDArray[Any]]]:
-    """Arrays by name; bytes that are no array are a caller's or a peer's mistake, not ours."""
+    """Arrays by name; bytes that are no array are a caller's or a peer's mistake, not ours.
+
+    Raises:
+        ParameterError: whatever NumPy makes of such bytes: errors of zip files and of Python's own
+            tokenizer among others, or an archive of several arrays.
+    """
+    return [(name, _loaded(record[name])) for name in names]
+
+
+def _loaded(array: Array) -> NDArray[Any]:
     try:
-        return [(name, record[name].numpy()) for name in names]
-    except (ValueError, TypeError, EOFError, OSError) as error:
+        values = array.numpy()
+    except Exception as error:
         raise ParameterError("arrays", type(error).__name__, "arrays of numbers") from None
+    if type(values) is not np.ndarray:
+        raise ParameterError("arrays", type(values).__name__, "arrays of numbers")
+    return values

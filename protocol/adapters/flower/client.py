@@ -3,12 +3,14 @@
 Flower makes mods when it imports the app, so this one reads everything it needs at each call. A
 TRAIN message that does not carry the protocol is refused: otherwise the server would only have to
 ask for the plain update. The app's training function runs at one stage, on the very message whose
-hash was announced two stages before; of its answer, only the update goes on, into the masked
-vector. Its metrics stay here: they are computed from the same data, and nobody noises them.
+content was announced two stages before, under a header of our own; of its answer, only the update
+goes on, into the masked vector. Its metrics stay here: they are computed from the same data, and
+nobody noises them.
 
 Whatever goes wrong, in training, in encoding or in this node's own files, ends in one refusal:
 Flower would send the type and the words of an exception to the server, and both may depend on the
-data.
+data. So does a `SystemExit` of training. Flower's own, on a signal, may come while it trains as
+well; its process is ended by a thread all the same, five seconds later.
 """
 
 from __future__ import annotations
@@ -18,7 +20,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, RecordDict
+from flwr.app import (
+    DEFAULT_TTL,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MessageType,
+    Metadata,
+    RecordDict,
+)
 from numpy.typing import NDArray
 
 from protocol.adapters.flower.arrays import Layout
@@ -40,7 +52,7 @@ from protocol.adapters.flower.record import (
 from protocol.adapters.flower.waiting import Clock
 from protocol.client import RoundClient
 from protocol.errors import PolicyError, TrainingFailedError
-from protocol.remote import RemoteClient, reason_of, refuse, refuse_clause
+from protocol.remote import FROM_TRAINING, RemoteClient, refuse, refuse_clause
 from protocol.setup import RoundSetup
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage
@@ -64,11 +76,12 @@ def secure_mod(message: Message, context: Context, call_next: CallNext) -> Messa
             raise PolicyError("training", "for a plain update", "requests of the protocol only")
     except Exception as error:
         # This answer goes to a server that does not speak our protocol.
-        return Message(Error(REFUSED, _told(error)), reply_to=message)
+        _tell(error)
+        return Message(Error(REFUSED, _refusal(error, context)[1:].decode()), reply_to=message)
     try:
         data = _answer(home_of(context), request, message, context, call_next)
     except Exception as error:
-        _told(error)
+        _tell(error)
         data = _refusal(error, context)
     return Message(answer_content(data), reply_to=message)
 
@@ -82,11 +95,9 @@ def _refusal(error: Exception, context: Context) -> bytes:
     return refuse(error)
 
 
-def _told(error: Exception) -> str:
-    """Tell our own operator everything, and return what others may hear."""
+def _tell(error: Exception) -> None:
+    """Tell our own operator everything."""
     warn(f"refused: {type(error).__name__}: {error}", error)
-    # A policy's words are about what the server asked for; others' may be about our files or data.
-    return f"PolicyError: {error}" if isinstance(error, PolicyError) else reason_of(error)
 
 
 def _other(message: Message, context: Context, call_next: CallNext) -> Message:
@@ -98,7 +109,7 @@ def _other(message: Message, context: Context, call_next: CallNext) -> Message:
         raise PolicyError("message type", kind, "training only" + unless)
     try:
         return call_next(message, context)
-    except Exception as error:
+    except FROM_TRAINING as error:
         raise TrainingFailedError(f"the app: {type(error).__name__}: {error}") from error
 
 
@@ -161,9 +172,28 @@ def _update(
     layout = Layout.of(received)
     # The message may be changed by those who handle it; what it held is kept for the difference.
     before = ArrayRecord(dict(received))
-    message.content = seen
     context.run_config = in_order(context.run_config)
-    return layout.difference(_trained(message, context, call_next), before)
+    shown = Message(metadata=_header(metadata, context), content=seen)
+    return layout.difference(_trained(shown, context, call_next), before)
+
+
+def _header(received: Metadata, context: Context) -> Metadata:
+    """Of the message that training is given: what is in the digest, and else the same everywhere.
+
+    Numbers and lifetimes of messages are the server's to choose, for each client others; training
+    can be answered all the same, and the answer's header goes nowhere.
+    """
+    return Metadata(
+        run_id=context.run_id,
+        message_id="",
+        src_node_id=0,
+        dst_node_id=context.node_id,
+        reply_to_message_id="",
+        group_id=received.group_id,
+        created_at=Clock().unix(),
+        ttl=DEFAULT_TTL,
+        message_type=received.message_type,
+    )
 
 
 def _trained(message: Message, context: Context, call_next: CallNext) -> ArrayRecord:
@@ -179,7 +209,7 @@ def _trained(message: Message, context: Context, call_next: CallNext) -> ArrayRe
         if reply.has_error():
             raise TrainingFailedError(f"it answered with an error: {reply.error.reason}")
         return only_arrays(reply.content)
-    except Exception as error:
+    except FROM_TRAINING as error:
         raise TrainingFailedError(f"training: {type(error).__name__}: {error}") from error
 
 

@@ -1,10 +1,12 @@
-"""One hash of everything that the server sends and a training function can see, in its order.
+"""One hash of all that a message and a run bring to a training function, in its order.
 
 Were only the model in it, the server could send one client a learning rate and the others none,
 and read that client's update from the sum. So the other records, the kind of message and the run's
 configuration are in it too. So is the order of records, of their keys and of arrays: many training
 functions read arrays by position. (Of the run's configuration Flower keeps no order; the mod sorts
-it before training sees it.) What is not is the app's code: Flower brings that from the server
+it before training sees it.) Of the message's header, its type and its group are; the rest training
+sees as the mod sets it. What is not in the hash is the app's code, which Flower brings from the
+server, and the node's number, which the SuperLink drew when the node came
 (docs/integrations/flower.md).
 """
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nvflare.apis.dxo import DataKind
 from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_constant import ReservedKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
@@ -37,7 +37,7 @@ from protocol.adapters.nvflare.models import Weights, difference, flat
 from protocol.adapters.nvflare.site import Site
 from protocol.conduct import PEER_ERRORS
 from protocol.errors import ConfigurationError, TrainingFailedError
-from protocol.remote import refuse
+from protocol.remote import FROM_TRAINING, refuse
 from secagg import LocalProtocolError, RemoteProtocolError
 
 TrainFunction = Callable[[Weights], Weights]
@@ -82,7 +82,7 @@ class MaskedTraining(Executor):
         try:
             message, digest = incoming(shareable, fl_ctx)
         except RemoteProtocolError as error:
-            self.log_error(fl_ctx, f"left the round: {error}")
+            self._note(fl_ctx, error)
             return make_reply(ReturnCode.BAD_TASK_DATA)
         self._context = fl_ctx, abort_signal
         try:
@@ -94,8 +94,16 @@ class MaskedTraining(Executor):
         finally:
             self._context = None
         if left is not None:
-            self.log_error(fl_ctx, f"left the round: {_told(left)}")
+            self._note(fl_ctx, left)
         return reply(answer)
+
+    def _note(self, fl_ctx: FLContext, error: Exception) -> None:
+        """Tell this site's log, and nothing but the log.
+
+        By default NVFlare fires an event with every error that it logs, and a job's configuration
+        alone, without any code of its own, can have such events sent to the server.
+        """
+        self.log_error(fl_ctx, f"left the round: {_told(error)}", fire_event=False)
 
     def _opened(self, fl_ctx: FLContext) -> ClientRounds:
         if self._rounds is None:
@@ -111,7 +119,7 @@ class MaskedTraining(Executor):
         """
         try:
             return self._trained(assignment)
-        except Exception as error:
+        except FROM_TRAINING as error:
             raise TrainingFailedError(f"training: {type(error).__name__}: {error}") from error
 
     def _trained(self, assignment: Assignment) -> NDArray[Any]:
@@ -121,7 +129,7 @@ class MaskedTraining(Executor):
         trainer = fl_ctx.get_engine().get_component(self.trainer)
         if isinstance(trainer, Executor):
             data = assignment.copy().shareable()
-            result = trainer.execute(self.train_task, data, fl_ctx, abort_signal)
+            result = trainer.execute(self.train_task, data, _local(fl_ctx), abort_signal)
             return update_of(result, assignment.weights)
         if callable(trainer):
             return difference(trainer(assignment.copy().weights), assignment.weights)
@@ -129,6 +137,19 @@ class MaskedTraining(Executor):
             f"trainer {self.trainer!r} is {type(trainer).__name__}: it must be the id of a "
             "component that is an Executor or can be called"
         )
+
+
+def _local(fl_ctx: FLContext) -> FLContext:
+    """A context for the trainer: what this site has set, and nothing of the task's delivery.
+
+    The server gives each client a context of its own with every task, and the digest does not cover
+    it. It has no manager either: what a trainer makes sticky ends with its training, and nothing
+    that it makes public is sent.
+    """
+    context = fl_ctx.get_engine().new_context()
+    context.remove_prop(ReservedKey.MANAGER, force_removal=True)
+    context.remove_prop(ReservedKey.PEER_CTX, force_removal=True)
+    return context
 
 
 def _told(error: Exception) -> str:

@@ -52,7 +52,7 @@ class Assignment:
     rounds: int
 
     def digest(self) -> bytes:
-        """Of all of it; 32 bytes."""
+        """Of all of it; 32 bytes. The trainer's context is this site's, and not in it."""
         return task_digest(self.weights, self.number, self.rounds)
 
     def copy(self) -> Assignment:

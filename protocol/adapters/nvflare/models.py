@@ -72,10 +72,11 @@ def changed(weights: Weights, update: NDArray[np.float64]) -> dict[str, NDArray[
 
 
 def task_digest(weights: Weights, number: int, rounds: int) -> bytes:
-    """SHA-256 of everything that a trainer is given: arrays, their order, round numbers.
+    """SHA-256 of everything that a task gives a trainer: arrays, their order, round numbers.
 
     Clients bind it into the round. Were they given different things to train on, a server could
-    tell their updates apart in the sum.
+    tell their updates apart in the sum. What a job has configured for a site, the trainer and its
+    arguments, is no part of a task and not in it (docs/integrations/nvflare.md).
 
     Raises:
         ParameterError: something is no array of numbers.

@@ -118,6 +118,7 @@ class Engine:
         self.workspace, self.components = workspace, components
         self.contexts = FLContextManager(engine=self, identity_name=name, job_id="job")
         self.panics, self.clients = [], [Client(each, each) for each in NAMES]
+        self.events = []
 
     def new_context(self):
         return self.contexts.new_context()
@@ -132,6 +133,9 @@ class Engine:
         return self.clients
 
     def fire_event(self, event, context):
+        """Every event, with all that a widget of the job could send on."""
+        props = {key: context.get_prop(key) for key in context.get_prop_keys()}
+        self.events.append((event, repr(props)))
         if event == "_fatal_system_error" or "fatal" in str(event).lower():
             self.panics.append(context.get_prop(FLContextKey.EVENT_DATA))
 
@@ -503,12 +507,66 @@ class TestClients:
         assert seen.pop("site-4") is None
         assert all(np.array_equal(each, pair["first"]) for each in seen.values())
 
+    @pytest.fixture
+    def steered(self, federation):
+        """The server tells one site, beside its task, something that it tells nobody else."""
+        plain = federation.context
+
+        def context(name, message):
+            context = plain(name, message)
+            rate = 0.1 if name == "site-2" else 0.0
+            sender = context.get_peer_context()
+            sender.set_prop("learning_rate", rate, private=False, sticky=False)
+            context.set_prop(FLContextKey.TASK_ID, f"{name}-{rate}", private=True, sticky=False)
+            return context
+
+        federation.context = context
+        return federation
+
+    def contexts_of_trainers(self, federation, monkeypatch):
+        """The context that each site's trainer was given."""
+        seen, plain = {}, Trainer.execute
+
+        def look(trainer, task_name, shareable, fl_ctx, abort_signal):
+            seen[NAMES[trainer.number - 1]] = fl_ctx
+            fl_ctx.set_prop("note", MARKER, private=False, sticky=True)
+            return plain(trainer, task_name, shareable, fl_ctx, abort_signal)
+
+        monkeypatch.setattr(Trainer, "execute", look)
+        assert self.lost(federation) == {}
+        return seen
+
+    def test_a_trainer_sees_nothing_of_how_its_task_was_delivered(self, steered, monkeypatch):
+        """The context of the server that comes with a task is one client's, and not in the digest:
+        by it, a server could tell one client alone to train otherwise."""
+        seen = self.contexts_of_trainers(steered, monkeypatch)
+        assert sorted(seen) == NAMES
+        for context in seen.values():
+            assert context.get_peer_context() is None
+            props = {key: context.get_prop(key) for key in context.get_prop_keys()}
+            assert "0.1" not in repr(props) and FLContextKey.TASK_ID not in props
+
+    def test_a_trainer_has_what_is_its_site_s(self, steered, monkeypatch):
+        for engine in steered.engines.values():
+            context = engine.new_context()
+            context.set_prop(FLContextKey.APP_ROOT, "here", private=True, sticky=True)
+        for name, context in self.contexts_of_trainers(steered, monkeypatch).items():
+            engine = steered.engines[name]
+            assert context.get_engine() is engine
+            assert context.get_workspace() is engine.workspace
+            assert (context.get_identity_name(), context.get_job_id()) == (name, "job")
+            assert context.get_prop(FLContextKey.APP_ROOT) == "here"
+            # What it makes public is its own: NVFlare would send it with every message.
+            assert context.get_prop("note") == MARKER
+            assert MARKER not in repr(gen_new_peer_ctx(engine.new_context()).props)
+
     @pytest.mark.parametrize(
         "error",
         [
             RuntimeError("patient 17 has diabetes"),
             FloatingPointError("overflow encountered in patient 17"),
             UnsafeJobError("patient 17"),
+            SystemExit("patient 17"),
             PolicyError("patient", 17, "diabetes"),
             LedgerError("patient 17"),
         ],
@@ -520,6 +578,20 @@ class TestClients:
         assert self.lost(federation) == {"site-2": "OwnReasons"}
         assert federation.last_from("site-2") == reply(b"\1OwnReasons").to_bytes()
         assert "17" in caplog.text
+        # A job may have events sent to the server, by `ConvertToFedEvent`.
+        assert not [each for each in federation.engines["site-2"].events if "patient" in each[1]]
+
+    def test_an_event_would_show_what_was_logged(self, federation):
+        """The control: NVFlare's default, with which every error that is logged is an event."""
+        engine, executor = federation.engines["site-2"], MaskedTraining("trainer")
+        executor.log_error(engine.new_context(), "patient 17 has diabetes")
+        ((event, told),) = engine.events
+        assert event == "_error_log_available" and "patient 17 has diabetes" in told
+
+    def test_a_task_that_is_refused_fires_no_event(self, federation, caplog):
+        engine, executor = federation.engines["site-2"], MaskedTraining("trainer")
+        executor.execute(task_name(Stage.INPUT), Shareable(), engine.new_context(), Signal())
+        assert "a task without a message" in caplog.text and engine.events == []
 
     @pytest.mark.parametrize(
         "error",

@@ -10,7 +10,15 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import (
+    DEFAULT_TTL,
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 
@@ -64,14 +72,31 @@ def plain(parts):
 
 
 @pytest.mark.parametrize("message_type", ["train", "train.default"])
-def test_a_plain_training_message_is_refused(make_world, parts, message_type):
+def test_a_plain_training_message_is_refused(make_world, parts, caplog, message_type):
     """The most important check: without it the server simply asks for the plain update."""
     trained = Trained(parts)
     world = make_world(app=parts.make_app(trained))
-    reply = ask(world, plain(parts), message_type)
+    with caplog.at_level(logging.WARNING, "veilsum"):
+        reply = ask(world, plain(parts), message_type)
     assert trained.calls == 0
     assert reply.has_error() and reply.error.code == REFUSED == ErrorCode.MOD_FAILED_PRECONDITION
-    assert "PolicyError" in reply.error.reason and "plain update" in reply.error.reason
+    assert reply.error.reason == "PolicyError"
+    assert "plain update" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "clause"),
+    [("train", "training"), ("evaluate", "message type"), ("query", "message type")],
+)
+def test_outside_the_protocol_a_clause_is_named_as_the_policy_says(make_world, parts, kind, clause):
+    app = parts.make_app()
+    app.query()(Trained(parts))
+    world = make_world(app=app)
+    policy = world.home(1) / "policy.toml"
+    policy.write_text(policy.read_text().replace("clauses = false", "clauses = true"))
+    answers = [ask(world, plain(parts), kind, partition) for partition in (0, 1)]
+    told = [(reply.error.code, reply.error.reason) for reply in answers]
+    assert told == [(REFUSED, "PolicyError"), (REFUSED, f"PolicyError: {clause}")]
 
 
 def test_without_the_mod_the_same_message_gives_the_update_away(make_world, parts):
@@ -118,6 +143,41 @@ def test_training_sees_the_strategy_s_message_and_not_ours(make_world, parts):
     world = make_world(app=parts.make_app(trained))
     run(world, parts)
     assert trained.seen == [(["arrays", "config"], {"server-round": 1})] * parts.N
+
+
+def test_training_sees_no_header_that_the_server_chose_for_one_client(make_world, parts):
+    """By a message's lifetime, say, one client alone could be told to train otherwise."""
+    headers, kept = {}, {}
+
+    def train(message, context):
+        headers[context.node_id] = dict(message.metadata.__dict__)
+        reply = Trained(parts)(message, context)
+        assert reply.metadata.ttl > 0
+        return reply
+
+    def spoil(message):
+        if parts.step_of(message) == "input":
+            if message.metadata.dst_node_id == parts.FIRST_NODE:
+                message.metadata.ttl, message.metadata.created_at = 1e6, time.time() - 1e5
+                message.metadata.src_task_id = 99
+            kept[message.metadata.dst_node_id] = message.metadata
+        return message
+
+    world = make_world(app=parts.make_app(train))
+    world.grid.spoil = spoil
+    replies = []
+    world.grid.answers = lambda reply: replies.append(reply.metadata) or reply
+    assert run(world, parts).survivors == parts.N
+    for node, header in headers.items():
+        assert header.pop("_dst_node_id") == node
+        assert abs(header.pop("_created_at") - time.time()) < 600
+    first, *others = headers.values()
+    assert others == [first] * (parts.N - 1)
+    assert (first["_ttl"], first["_message_id"], first["_src_task_id"]) == (DEFAULT_TTL, "", None)
+    # The answer that leaves is a reply to the message that came.
+    answered = {each.reply_to_message_id for each in replies}
+    assert {each.message_id for each in kept.values()} <= answered
+    assert {each.dst_node_id for each in replies} == {1}
 
 
 def changed_arrays(message, parts):
@@ -323,6 +383,11 @@ def not_finite(message):
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
+def ending_the_process(message):
+    """No `Exception`: Flower lets it through, and the process ends without an answer."""
+    raise SystemExit("patient 17 has diabetes")
+
+
 def nothing_at_all(message):
     """An AttributeError, as soon as somebody looks at it."""
     return None
@@ -367,6 +432,7 @@ WRONG_ANSWERS = [
     that_is_no_array,
     overflowing,
     raising_an_error_of_ours,
+    ending_the_process,
 ]
 
 THE_REFUSAL = {KEY: {"version": 1, "answer": b"\1OwnReasons"}}
@@ -459,7 +525,7 @@ def test_what_goes_wrong_in_encoding_stays_at_the_client(
     assert (error.strerror if isinstance(error, OSError) else type(error).__name__) in caplog.text
 
 
-@pytest.mark.parametrize("answer", [overflowing, raising_an_error_of_ours])
+@pytest.mark.parametrize("answer", [overflowing, raising_an_error_of_ours, ending_the_process])
 def test_an_evaluation_that_raises_does_not_tell_its_words(make_world, parts, caplog, answer):
     app = parts.make_app()
 
@@ -669,7 +735,9 @@ def test_clients_count_for_themselves(make_world, parts):
 
 
 @pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query"])
-def test_answers_in_the_clear_are_refused_unless_the_client_says_so(make_world, parts, kind):
+def test_answers_in_the_clear_are_refused_unless_the_client_says_so(
+    make_world, parts, caplog, kind
+):
     """By the name of what it permits: one permission is not the other."""
     calls = []
 
@@ -686,9 +754,11 @@ def test_answers_in_the_clear_are_refused_unless_the_client_says_so(make_world, 
     policy = world.home(1) / "policy.toml"
     policy.write_text(policy.read_text().replace(f"{wrong} = false", f"{wrong} = true"))
     for partition in (0, 1):
-        refused = ask(world, content, kind, partition)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "veilsum"):
+            refused = ask(world, content, kind, partition)
         assert refused.has_error() and refused.error.code == REFUSED
-        assert f"training only, as its policy does not say {right} = true" in refused.error.reason
+        assert f"training only, as its policy does not say {right} = true" in caplog.text
     assert not calls
     policy.write_text(policy.read_text().replace(f"{right} = false", f"{right} = true"))
     assert ask(world, content, kind, partition=1).content.metric_records

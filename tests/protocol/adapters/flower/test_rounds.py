@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
 import re
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
-from flwr.app import ArrayRecord, Error, Message
+from flwr.app import Array, ArrayRecord, Error, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
 
 from protocol.adapters.flower import RoundLostError
@@ -20,7 +21,7 @@ from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
 from protocol.calibration import PrivacyGoal
 from protocol.conduct import Stage
-from secagg import Mode, Reason, RemoteProtocolError, TooFewSurvivorsError
+from secagg import Mode, ParameterError, Reason, RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import AdaptNorm
 
 N = 6
@@ -409,3 +410,33 @@ def test_a_model_needs_a_name_for_each_array_and_nothing_else(parts):
     assert list(after) == list(before)
     backwards = ArrayRecord({name: before[name] for name in reversed(list(before))})
     np.testing.assert_array_equal(layout.difference(parts.shifted(backwards, 0.5), before), update)
+
+
+def archive():
+    """Several arrays in one file, as NumPy stores them."""
+    file = io.BytesIO()
+    np.savez(file, a=np.zeros(3), b=np.ones(3))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"patient 17",
+        archive(),
+        archive()[:-5],
+        b"\x93NUMPY\x09\x00",
+        b"\x93NUMPY\x01\x00\x10\x00{'descr': lambda",
+    ],
+    ids=["nothing", "words", "archive", "torn archive", "version", "header"],
+)
+def test_bytes_that_are_no_array_are_named(parts, data):
+    """Whatever NumPy raises for them, or makes of them."""
+    from protocol.adapters.flower.arrays import Layout
+
+    odd = ArrayRecord({**parts.model(), "bias": Array("float32", (4,), "numpy.ndarray", data)})
+    with pytest.raises(ParameterError, match="arrays of numbers"):
+        Layout.of(odd)
+    with pytest.raises(ParameterError, match="arrays of numbers"):
+        Layout.of(parts.model()).difference(odd, parts.model())
