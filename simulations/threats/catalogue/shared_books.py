@@ -130,6 +130,14 @@ class UnlockedLedger(SlowLedger):
         unlocked: Any = nullcontext()
         self._one_writer = unlocked
 
+    @property
+    def _is_writing(self) -> bool:
+        return False
+
+    @_is_writing.setter
+    def _is_writing(self, value: bool) -> None:
+        pass
+
 
 class HopefulRecords(Records):
     """Looks whether the ledger has grown, and then writes."""

@@ -93,6 +93,8 @@ class TestSharedBooks:
             self._one_writer = nullcontext()
 
         monkeypatch.setattr(Ledger, "__init__", unlocked_ledger)
+        unnoticed = property(lambda self: False, lambda self, value: None)
+        monkeypatch.setattr(Ledger, "_is_writing", unnoticed)
         monkeypatch.setattr(Records, "_alone", unlocked)
         setups, goal = shared_books.two_rounds(SEED)
         found = shared_books.race_for_a_ledger(shared_books.SlowLedger, Records, setups, goal)
@@ -111,10 +113,12 @@ class TestOldCopies:
         assert check.without_defence["histories_let_through"] == len(old_copies.CHANGES)
 
     def test_a_key_that_follows_from_the_identity(self, monkeypatch):
-        cipher = storage._cipher
-        monkeypatch.setattr(
-            storage, "_cipher", lambda *parts: cipher(*parts[:-1], bytes(storage.STATE_KEY_BYTES))
-        )
+        cipher, same = storage._cipher, bytes(storage.STATE_KEY_BYTES)
+
+        def of_identity(context, index, identity, token, key, beside):
+            return cipher(context, index, identity, token, same, beside)
+
+        monkeypatch.setattr(storage, "_cipher", of_identity)
         found = old_copies.old_copies(Effort.QUICK, SEED).real
         assert found["succeeded"] and found["uploads_opened"] == found["uploads_recorded"]
 
