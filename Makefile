@@ -36,7 +36,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/pytest -n $(PYTEST_WORKERS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal
 
 # Nothing is fetched, neither here nor by a reader: open build/docs/index.html.
 docs: $(STAMP)
