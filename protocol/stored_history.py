@@ -30,6 +30,7 @@ from protocol.calibration import PrivacyGoal
 from protocol.history import ClientHistory
 from protocol.records import OWN_COINS, check_goal, goal_entry
 from protocol.setup import RoundSetup
+from secagg.storage import sync_folder, write_durably
 
 _MARK_BYTES = 16
 _CHARGED = ".charged"
@@ -62,7 +63,7 @@ class StoredHistory(ClientHistory):
         self._is_open = True
         try:
             self._marks = _Marks(folder / "answered")
-            _sync(folder)
+            sync_folder(folder)
             for entry in self._ledger.entries():
                 check_goal(entry.metadata, goal)
                 if goal:
@@ -142,11 +143,8 @@ class _Marks:
             descriptor = os.open(self._folder / mark, flags, 0o600)
         except FileExistsError:
             return False
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_FAILURE.pack(failure))
-            file.flush()
-            os.fsync(file.fileno())
-        _sync(self._folder)
+        write_durably(descriptor, _FAILURE.pack(failure))
+        sync_folder(self._folder)
         return True
 
     def charge(self, marks: Sequence[str]) -> None:
@@ -155,7 +153,7 @@ class _Marks:
             (self._folder / mark).touch(0o600)
             (self._folder / mark).rename(self._folder / (mark + _CHARGED))
         if marks:
-            _sync(self._folder)
+            sync_folder(self._folder)
 
     def read(self) -> tuple[set[str], set[str]]:
         """Rounds that were answered only, and those that were charged."""
@@ -200,12 +198,4 @@ def _make_durably(folder: Path) -> None:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in missing:
-        _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(path.parent)

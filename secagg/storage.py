@@ -85,8 +85,8 @@ class TokenFolder:
     def keep(self, token: bytes, key: bytes) -> None:
         """See `StateKeys.keep`."""
         descriptor = os.open(self._path(token), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        _write_durably(descriptor, key)
-        self._sync()
+        write_durably(descriptor, key)
+        sync_folder(self._folder)
 
     def key(self, token: bytes) -> bytes | None:
         """See `StateKeys.key`."""
@@ -112,25 +112,27 @@ class TokenFolder:
     def _destroy(self, path: Path) -> bool:
         try:
             # What is only unlinked may still be read from the disk.
-            _write_durably(os.open(path, os.O_WRONLY), bytes(STATE_KEY_BYTES))
+            write_durably(os.open(path, os.O_WRONLY), bytes(STATE_KEY_BYTES))
             path.unlink()
         except FileNotFoundError:
             return False
-        self._sync()
+        sync_folder(self._folder)
         return True
 
     def _path(self, token: bytes) -> Path:
         return self._folder / token.hex()
 
-    def _sync(self) -> None:
-        directory = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk."""
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
-def _write_durably(descriptor: int, data: bytes) -> None:
+def write_durably(descriptor: int, data: bytes) -> None:
     """Write at the start of a file, wait until it is on disk, and close it."""
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
