@@ -11,8 +11,6 @@ import pytest
 from estimation_doubles import DELTA, ExactMeans, central, keys, plan_for, table, task_of
 
 from dp import BudgetExceededError, DominationAccountant, Ledger
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
 from protocol.estimation import (
     AdaptNorm,
     AdaptTail,
@@ -24,6 +22,8 @@ from protocol.estimation import (
     NoisyMeans,
 )
 from protocol.estimation.shares import largest_mu, round_goal
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.planning.calibration import PrivacyGoal
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch import PublicSeed, SketchSpec, spec_for_size
 

@@ -11,7 +11,6 @@ from scipy import stats
 
 from dp import Ledger, NoiseSeed
 from dp.mechanisms.above_threshold import AboveThreshold
-from protocol.aggregators import IdealAggregator
 from protocol.estimation import (
     AdaptNorm,
     AdaptTail,
@@ -28,6 +27,7 @@ from protocol.estimation.bounds import (
     squared_norm_excess,
     squared_norm_upper,
 )
+from protocol.exchange.aggregators import IdealAggregator
 from sketch import SketchKind, spec_for_size
 
 EPSILON, DELTA = 1.0, 1e-5
