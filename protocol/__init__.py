@@ -5,7 +5,8 @@ from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggre
 from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.remote import RemoteAggregator, RemoteClient
 from protocol.exchange.stages import Dropouts, RoundOutcome, Stage
-from protocol.planning.calibration import PrivacyGoal, calibrate
+from protocol.goal import PrivacyGoal
+from protocol.planning.calibration import calibrate
 from protocol.planning.deployment import DeploymentPlan, PredictedError, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.client import ClientPolicy, RoundClient

@@ -29,7 +29,7 @@ CLOCKED = {("protocol", "adapters", name) for name in ("flower", "nvflare", "pfl
 LOCKED = {
     ("secagg", "client.py"),
     ("dp", "ledger.py"),
-    ("protocol", "turns.py"),
+    ("protocol", "round", "turns.py"),
 }
 LOCKS = {"threading.Lock", "threading.RLock"}
 EXCEPTIONS = {

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dp import Ledger
+from dp.rounding import ROUNDING_VARIANCE
 from protocol.estimation.base import Bar, MeanTask, NormReading, Released, Trial
 from protocol.estimation.bounds import squared_norm_excess, squared_norm_upper
 from protocol.estimation.shares import largest_mu, round_goal
 from protocol.exchange.aggregators import Aggregator
 from protocol.exchange.stages import NOBODY, Dropouts
-from protocol.planning.calibration import ROUNDING_VARIANCE
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.client import ClientPolicy
 from protocol.round.pipeline import MeanRelease, Pipeline

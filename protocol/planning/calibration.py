@@ -10,23 +10,22 @@ the goal with the fewest honest survivors the round tolerates, and the field tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from dp import (
     BinomialRelease,
-    FailureReserve,
     MomentsAccountant,
     coins_for_epsilon,
     noise_multiplier_for_epsilon,
     quantized_l2_bound,
 )
 from dp.accounting import renyi_to_epsilon
-from dp.accounting.gaussian import LARGEST_EPSILON
 from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.calibration import MOMENTS_UP_TO
 from dp.coins import MAX_COINS
-from protocol.checks import require_int, require_number
+from dp.rounding import ROUNDING_VARIANCE
+from protocol.goal import PrivacyGoal
 from protocol.round.parameters import RoundParameters
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, flat_bound
@@ -36,10 +35,6 @@ ERROR_SHARE = 0.01
 
 SMALLEST_ERROR_SHARE = 5e-3
 """The part of delta that is set aside alone costs about 0.004."""
-
-ROUNDING_VARIANCE = 1.0 / 6.0
-"""Mean of f (1 - f) over uniform fractions f: what rounding adds to the variance of a coordinate of
-one client, in squared integer units."""
 
 COORDINATE_CLIP_PROBABILITY = 1e-3
 """Chance that the rotation leaves any coordinate of one client beyond the coordinate clip. It is a
@@ -56,65 +51,6 @@ relative loss (3 z^2 - 1) / (24 sigma^2) of variance at z = 5.7."""
 
 _WORTH_MOMENTS = 0.02
 """Part of the scale, about a thirtieth of a bit, from which on moments are worth another bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrivacyGoal:
-    """(epsilon, delta) of any one client over the `rounds` rounds it takes part in, against the
-    server.
-
-    Args:
-        moment_order: None to count by Gaussian domination, the better bound in all but weak noise;
-            or the order of the truncated moments to count by. One bound counts a whole run, by
-            everybody: it is part of the goal, and of every entry of a ledger. `sharpest` chooses.
-
-    Raises:
-        ParameterError: a figure is out of range.
-    """
-
-    epsilon: float
-    delta: float
-    rounds: int
-    moment_order: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("epsilon", "delta", "moment_order"):
-            value = getattr(self, name)
-            if name == "moment_order" and value is None:
-                continue
-            require_number(name, value)
-            try:
-                # A ledger has them as they are here, and its readers expect floats.
-                object.__setattr__(self, name, float(value))
-            except OverflowError:
-                raise ParameterError(name, value, "a finite number") from None
-        require_int("rounds", self.rounds, 1)
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
-            raise ParameterError("epsilon", self.epsilon, "positive and finite")
-        if not 0.0 < self.delta < 1.0:
-            raise ParameterError("delta", self.delta, "strictly between 0 and 1")
-        order = self.moment_order
-        if order is not None and not 1.0 < order < math.inf:
-            raise ParameterError("moment_order", order, "left out, or finite and above 1")
-
-    @property
-    def reserve(self) -> FailureReserve:
-        """The part of delta set aside beforehand, for noise and for secure aggregation: the
-        controller sizes later rounds from earlier releases, so the split of delta must not be
-        chosen afterwards (docs/accounting.md)."""
-        return FailureReserve.from_delta(self.delta, self.rounds, moment_order=self.moment_order)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal.
-
-        Raises:
-            ParameterError: epsilon is so large that there is none: such a goal only counts.
-        """
-        if not self.epsilon < LARGEST_EPSILON:
-            valid = f"below {LARGEST_EPSILON:g} to choose noise by: accounting ends there"
-            raise ParameterError("epsilon", self.epsilon, valid)
-        return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
 
 
 def calibrate(

@@ -26,7 +26,8 @@ from pydantic_core import PydanticCustomError
 
 from dp.accounting import gaussian_epsilon
 from protocol.errors import ConfigurationError
-from protocol.planning.calibration import ERROR_SHARE, PrivacyGoal
+from protocol.goal import PrivacyGoal
+from protocol.planning.calibration import ERROR_SHARE
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
 from secagg import Mode, ParameterError

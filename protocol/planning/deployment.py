@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dp import CoinSchedule, FourEpsilons, replace_one
 from dp.accounting import reserved_accountant
-from protocol.planning.calibration import ROUNDING_VARIANCE
+from dp.rounding import ROUNDING_VARIANCE
 from protocol.planning.graph import GraphPlan, price_graph
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import bits_for

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from dp import CoinSchedule
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from protocol.checks import require_int, require_number
-from protocol.planning.calibration import ERROR_SHARE, PrivacyGoal, calibrate, sharpest
+from protocol.goal import PrivacyGoal
+from protocol.planning.calibration import ERROR_SHARE, calibrate, sharpest
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph
 from protocol.round.client import ClientPolicy
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
@@ -206,7 +207,7 @@ class TrainingPlan:
         Args:
             goal: of the round, where rounds take unequal shares; the plan's if left out.
             clip_l2: of the round; the plan's if left out.
-            sketch_clip_l2: see `protocol.planning.calibration.calibrate`, which this raises as, too.
+            sketch_clip_l2: see `calibrate`, which this raises as, too.
         """
         return calibrate(
             goal or self.goal,

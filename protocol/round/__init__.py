@@ -1,1 +1,1 @@
-"""One round as a client and a server agree on it: parameters, setup, the client's half and its memory."""
+"""One round as both sides agree on it: parameters, setup, the client's half and its memory."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dp import NoiseSeed
 from dp.coins import MAX_COINS
 from protocol.errors import PolicyError
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.pipeline import Pipeline
 from protocol.round.rings import UnixClock, is_safe

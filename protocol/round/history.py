@@ -27,7 +27,7 @@ from dp import (
 )
 from dp.accounting import reserved_accountant
 from protocol.errors import PolicyError
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.round.setup import RoundSetup
 from protocol.round.turns import Turns
 

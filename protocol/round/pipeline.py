@@ -32,7 +32,7 @@ from dp import (
     removed_noise,
     residual_offset,
 )
-from protocol.planning.calibration import ROUNDING_VARIANCE
+from dp.rounding import ROUNDING_VARIANCE
 from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
 from sketch import LinearSketch, Rotation

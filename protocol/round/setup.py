@@ -28,6 +28,9 @@ from sketch import PublicSeed, SketchSpec
 
 ANNOUNCEMENT_VERSION = 3
 
+OWN_COINS = "coins_own"
+"""Where an entry has the coins that hide one client from a server that made up all others."""
+
 
 def coin_schedule(
     coins: int, cohort: int, minimum_survivors: int, colluders: int

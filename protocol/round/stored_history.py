@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import Self
 
 from dp import Entry, Event, Ledger, LedgerError
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.history import ClientHistory
-from protocol.round.setup import RoundSetup
-from protocol.training.records import OWN_COINS, check_goal, goal_entry
+from protocol.round.setup import OWN_COINS, RoundSetup
 from secagg.storage import sync_folder, write_durably
 
 _MARK_BYTES = 16

@@ -14,7 +14,7 @@ from dp import FourEpsilons, Ledger
 from dp.accounting import reserved_accountant
 from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, check_dropouts
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundSetup

@@ -1,7 +1,7 @@
 """Many rounds: the controller sizes the sketch, the accountant counts, the ledger remembers.
 
-Every round is a charged sum (`protocol.training.charged_sums`), decoded and measured. The controller sees released
-values only.
+Every round is a charged sum (`protocol.training.charged_sums`), decoded and measured. The
+controller sees released values only.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ from dataclasses import replace
 from typing import Any
 
 from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.rings import require_safe_ring
-from protocol.round.setup import RoundEvents, RoundSetup
+from protocol.round.setup import OWN_COINS, RoundEvents, RoundSetup
 from protocol.round.turns import Turns
 from protocol.training.accounts import ClientAccounts, label
 from secagg import LocalProtocolError, ParameterError
@@ -42,9 +42,6 @@ larger cohort is written as a hash, and a replay charges such an entry to everyb
 
 MAX_NOTES_BYTES = 1 << 16
 """Room for the caller's remarks, so that the rest of an entry always fits as well."""
-
-OWN_COINS = "coins_own"
-"""Where an entry has the coins that hide one client from a server that made up all others."""
 
 _LABEL = re.compile(r"[0-9a-f]{16}")
 
@@ -300,28 +297,3 @@ def listed_cohort(metadata: Mapping[str, Any]) -> list[str] | None:
     if not all(isinstance(name, str) and _LABEL.fullmatch(name) for name in cohort):
         return None
     return cohort
-
-
-def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
-    """A goal as it is written down: with the part of delta that it sets aside, and, where moments
-    count it in place of domination, their order."""
-    entry = {
-        "epsilon": goal.epsilon,
-        "delta": goal.delta,
-        "rounds": goal.rounds,
-        "delta0": goal.reserve.delta0,
-        "aggregation": goal.reserve.aggregation,
-    }
-    order = goal.moment_order
-    return entry if order is None else {**entry, "moment_order": order}
-
-
-def check_goal(metadata: Mapping[str, Any], goal: PrivacyGoal | None) -> None:
-    """See that an entry was written under this goal.
-
-    Raises:
-        ParameterError: it was not.
-    """
-    recorded, wanted = metadata.get("goal"), goal_entry(goal) if goal else None
-    if recorded != wanted:
-        raise ParameterError("goal", wanted, f"that of the ledger, {recorded}, or a new ledger")

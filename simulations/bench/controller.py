@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp import Ledger
 from protocol.exchange.aggregators import RealAggregator
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.training.private import PrivateTraining, RoundResult, measure
 from secagg import Identity

@@ -1,4 +1,4 @@
-"""The options of `veilsum account`; its body is `simulations.reports.account`, loaded when it runs."""
+"""The options of `veilsum account`; `simulations.reports.account`, its body, loads when it runs."""
 
 from __future__ import annotations
 

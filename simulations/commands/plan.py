@@ -16,7 +16,7 @@ from secagg.graph_parameters import SECURITY_BITS, Adversary
 from simulations.common.tables import JsonFlag, figures_table
 
 if TYPE_CHECKING:
-    from protocol.planning.calibration import PrivacyGoal
+    from protocol.goal import PrivacyGoal
     from protocol.planning.graph import GraphPlan
 
 MAX_DIMENSION = 1 << 62
@@ -188,7 +188,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
         ParameterError: infeasible, or the ledger has another goal; says what to change.
     """
     from dp.accounting.report import json_number
-    from protocol.planning.calibration import PrivacyGoal
+    from protocol.goal import PrivacyGoal
     from protocol.planning.deployment import plan_deployment
     from sketch import SketchSpec, spec_for_size
 
@@ -267,7 +267,7 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
     """
     from dp import UnsupportedEventError
     from dp.audit import read_ledger
-    from protocol.training.records import check_goal
+    from protocol.goal import check_goal
     from simulations.reports.account import is_local
 
     entries = read_ledger(ledger)

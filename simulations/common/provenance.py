@@ -66,7 +66,7 @@ def source_hash(packages: tuple[str, ...] = OURS) -> str:
 
 
 def _commit() -> str | None:
-    folder = Path(__file__).parents[1]
+    folder = Path(__file__).parents[2]
     git = shutil.which("git")
     if git is None or not (folder / ".git").exists():
         return None

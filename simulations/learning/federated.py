@@ -112,7 +112,7 @@ class Invitation:
 
 
 class MeanSource(Protocol):
-    """Turns a cohort's updates into their mean; `simulations.learning.sources` has all there are."""
+    """Turns a cohort's updates into their mean; they are in `simulations.learning.sources`."""
 
     def mean(self, invitation: Invitation) -> NDArray[np.float64]:
         """float64[d]; raises what the protocol raises."""

@@ -25,7 +25,7 @@ from protocol.estimation import (
     Trial,
 )
 from protocol.exchange.aggregators import IdealAggregator
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from sketch import PublicSeed, spec_for_size
 

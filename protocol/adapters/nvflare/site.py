@@ -5,7 +5,7 @@
 | `agreement.toml` | everybody's | what all parties agreed to: privacy, cohort, size of the model |
 | `registry.json` | everybody's | every client's Ed25519 public key, hexadecimal, by its name |
 | `NAME/identity.key` | that client's | its private key: 32 bytes, read by its owner only |
-| `NAME/history` | that client's | rounds answered and charged, see `protocol.round.stored_history` |
+| `NAME/history` | that client's | rounds answered and charged: a `StoredHistory` |
 | `NAME/round` | that client's | a round between two of its messages, sealed |
 | `ledger.jsonl` | the server's | every release of this server, over all jobs |
 

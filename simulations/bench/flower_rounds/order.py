@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from protocol.errors import ConfigurationError
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from secagg import Mode
 

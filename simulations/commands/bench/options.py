@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from secagg import Mode
-from simulations.bench.peers import Peer
+from simulations.common.peers import Peer
 
 Bits = Annotated[int, typer.Option(help="Bits of a field element, 8 to 62.")]
 CohortSize = Annotated[int, typer.Option(help="Size of the cohort.", min=2)]

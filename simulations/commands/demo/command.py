@@ -1,4 +1,4 @@
-"""`veilsum demo`: options, and what it says before and after; its body is `simulations.commands.demo.walkthrough`."""
+"""`veilsum demo`: options, and what it says before and after; its body is `walkthrough`."""
 
 from __future__ import annotations
 

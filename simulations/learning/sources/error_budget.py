@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.planning.calibration import ROUNDING_VARIANCE
+from dp.rounding import ROUNDING_VARIANCE
 from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import MeanRelease
 from simulations.learning.sources.base import Facts, Floats

@@ -32,7 +32,7 @@ from dp import (
 from dp.events import AboveThresholdRelease, LaplaceRelease, leaves
 from protocol.estimation import AdaptNorm, AdaptTail, Bar, DistributedMeans, Doubling, FixedRate
 from protocol.exchange.aggregators import IdealAggregator
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from sketch import SketchSpec
 
 EPSILON = 4.0

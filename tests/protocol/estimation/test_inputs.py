@@ -23,7 +23,7 @@ from protocol.estimation import (
 )
 from protocol.estimation.shares import largest_mu, round_goal
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch import PublicSeed, SketchSpec, spec_for_size
 

@@ -14,7 +14,7 @@ from training_doubles import keys, plan_of
 from dp import Ledger, epsilons
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.deployment import plan_deployment
 from protocol.training.private import PrivateTraining
 from secagg import Identity, ParameterError

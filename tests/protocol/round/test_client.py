@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dp import BinomialRelease, DominationAccountant, MomentsAccountant, NonFiniteUpdateError
 from protocol.errors import PolicyError
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.client import ClientPolicy, RoundClient, noise_multiplier
 from protocol.round.history import ClientHistory, epsilon_of_rounds

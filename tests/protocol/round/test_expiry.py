@@ -13,7 +13,7 @@ from protocol.errors import PolicyError
 from protocol.exchange.aggregators import RealAggregator
 from protocol.exchange.remote import RemoteClient, refuse
 from protocol.exchange.stages import Stage
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round import stored_round
 from protocol.round.client import ClientPolicy, RoundClient

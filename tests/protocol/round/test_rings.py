@@ -11,7 +11,7 @@ import pytest
 
 from dp import Ledger
 from protocol.errors import PolicyError
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.deployment import plan_deployment
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.client import ClientPolicy, RoundClient

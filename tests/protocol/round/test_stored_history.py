@@ -16,7 +16,7 @@ import pytest
 from dp import Ledger, LedgerError, NonPrivateRelease
 from protocol.errors import PolicyError
 from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_refuse
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.stored_history import StoredHistory, _mark_of

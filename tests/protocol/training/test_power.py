@@ -17,7 +17,7 @@ from dp import (
 )
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.training.power import PowerTraining, bases_digest, factors_of
 from secagg import ParameterError, TooFewSurvivorsError
 from sketch import PublicSeed

@@ -19,7 +19,7 @@ from dp import (
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from protocol.training.private import PrivateTraining

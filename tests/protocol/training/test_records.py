@@ -20,7 +20,7 @@ from dp import (
     UnsupportedEventError,
 )
 from dp.ledger import MAX_LINE_BYTES
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.training.records import (
     LISTED_COHORT,
     MAX_NOTES_BYTES,

@@ -16,7 +16,7 @@ import pytest
 from dp import LedgerError, NonFiniteUpdateError
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.round import setup as setups
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory, epsilon_of_rounds

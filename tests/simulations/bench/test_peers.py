@@ -17,9 +17,9 @@ from simulations.__main__ import main
 from simulations.bench import flower
 from simulations.bench.flower import open_peer
 from simulations.bench.mask import bench_mask
-from simulations.bench.peers import Peer
 from simulations.bench.shamir import bench_shamir
 from simulations.bench.unmask import bench_unmask
+from simulations.common.peers import Peer
 
 SMALL = {
     "mask": ("mask", "--dim", "50", "--neighbours", "3", "--repeats", "2"),

@@ -9,8 +9,7 @@ from command_line import invoke, run_json
 
 from dp import BinomialRelease, BudgetExceededError, Ledger
 from protocol.errors import ConfigurationError
-from protocol.planning.calibration import PrivacyGoal
-from protocol.training.records import goal_entry
+from protocol.goal import PrivacyGoal, goal_entry
 from secagg import ParameterError
 
 GOAL = ("--epsilon", "6", "--rounds", "4", "--dim", "2000")

@@ -17,7 +17,7 @@ from protocol.adapters.flower import SecureGrid, StrategyError, TooFewNodesError
 from protocol.adapters.flower.record import KEY
 from protocol.adapters.flower.strategies import MEAN_BASED, REFUSED, check_strategy
 from protocol.errors import ConfigurationError
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from secagg import ParameterError
 
 

@@ -27,6 +27,10 @@ NO_CALLS_HOME = {
 """Environment of a peer that is measured."""
 
 
+FLOWER_CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
+"""Where Flower has a client's half of SecAgg+."""
+
+
 class Peer(Enum):
     """Systems to compare with."""
 
