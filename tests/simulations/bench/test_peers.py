@@ -19,7 +19,7 @@ from simulations.bench.flower import open_peer
 from simulations.bench.mask import bench_mask
 from simulations.bench.shamir import bench_shamir
 from simulations.bench.unmask import bench_unmask
-from simulations.common.peers import Peer
+from simulations.common.peers import FLOWER_CLIENT, Peer
 
 SMALL = {
     "mask": ("mask", "--dim", "50", "--neighbours", "3", "--repeats", "2"),
@@ -92,9 +92,9 @@ class FakeFlower(ModuleType):
 @pytest.fixture
 def fake(monkeypatch):
     """Fakes of the server's and the client's module, as if flwr were installed."""
-    sides = SimpleNamespace(server=FakeFlower(flower.SERVER), client=FakeFlower(flower.CLIENT))
+    sides = SimpleNamespace(server=FakeFlower(flower.SERVER), client=FakeFlower(FLOWER_CLIENT))
     monkeypatch.setitem(sys.modules, flower.SERVER, sides.server)
-    monkeypatch.setitem(sys.modules, flower.CLIENT, sides.client)
+    monkeypatch.setitem(sys.modules, FLOWER_CLIENT, sides.client)
     return sides
 
 
@@ -164,7 +164,7 @@ def test_a_peer_that_is_wrong_is_status_1(fake, monkeypatch, command):
     assert figures["peer_correct"] is False
 
 
-@pytest.mark.parametrize("missing", [flower.SERVER, flower.CLIENT])
+@pytest.mark.parametrize("missing", [flower.SERVER, FLOWER_CLIENT])
 @pytest.mark.parametrize(
     "measure",
     [

@@ -11,7 +11,8 @@ from scipy import stats
 
 from dp import Ledger, NoiseSeed
 from dp.mechanisms.above_threshold import AboveThreshold
-from protocol.estimation import (
+from protocol.exchange.aggregators import IdealAggregator
+from simulations.reproduce.adaptive_mean.estimation import (
     AdaptNorm,
     AdaptTail,
     CentralMeans,
@@ -21,13 +22,12 @@ from protocol.estimation import (
     GaussianRule,
     Neighbours,
 )
-from protocol.estimation.bounds import (
+from simulations.reproduce.adaptive_mean.estimation.bounds import (
     jl_size,
     median_factor,
     squared_norm_excess,
     squared_norm_upper,
 )
-from protocol.exchange.aggregators import IdealAggregator
 from sketch import SketchKind, spec_for_size
 
 EPSILON, DELTA = 1.0, 1e-5

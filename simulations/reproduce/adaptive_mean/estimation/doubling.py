@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.estimation.base import (
+from secagg import ParameterError
+from simulations.reproduce.adaptive_mean.estimation.base import (
     Estimate,
     Floats,
     MeanTask,
@@ -23,7 +24,6 @@ from protocol.estimation.base import (
     require_positive,
     step,
 )
-from secagg import ParameterError
 from sketch import DEFAULT_ROWS, SketchSpec, spec_for_size
 
 

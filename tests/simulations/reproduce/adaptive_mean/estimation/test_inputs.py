@@ -11,7 +11,10 @@ import pytest
 from estimation_doubles import DELTA, ExactMeans, central, keys, plan_for, table, task_of
 
 from dp import BudgetExceededError, DominationAccountant, Ledger
-from protocol.estimation import (
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.goal import PrivacyGoal
+from secagg import Identity, ParameterError, TooFewSurvivorsError
+from simulations.reproduce.adaptive_mean.estimation import (
     AdaptNorm,
     AdaptTail,
     CentralMeans,
@@ -21,10 +24,7 @@ from protocol.estimation import (
     MeanTask,
     NoisyMeans,
 )
-from protocol.estimation.shares import largest_mu, round_goal
-from protocol.exchange.aggregators import IdealAggregator, RealAggregator
-from protocol.goal import PrivacyGoal
-from secagg import Identity, ParameterError, TooFewSurvivorsError
+from simulations.reproduce.adaptive_mean.estimation.shares import largest_mu, round_goal
 from sketch import PublicSeed, SketchSpec, spec_for_size
 
 TASK = task_of(table(6, 64, np.zeros(64)))

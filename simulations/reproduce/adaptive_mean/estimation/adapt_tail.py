@@ -17,7 +17,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from protocol.estimation.base import (
+from secagg import ParameterError
+from simulations.reproduce.adaptive_mean.estimation.base import (
     Bar,
     Estimate,
     MeanTask,
@@ -29,8 +30,7 @@ from protocol.estimation.base import (
     require_probability,
     step,
 )
-from protocol.estimation.bounds import jl_size, median_factor
-from secagg import ParameterError
+from simulations.reproduce.adaptive_mean.estimation.bounds import jl_size, median_factor
 from sketch import PROBE_SHARE, Probe, SketchKind, SketchSpec
 
 _COLUMNS_PER_ENTRY = 4

@@ -10,8 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.estimation.base import Estimate, MeanTask, NoisyMeans, finished, step
 from secagg import ParameterError
+from simulations.reproduce.adaptive_mean.estimation.base import (
+    Estimate,
+    MeanTask,
+    NoisyMeans,
+    finished,
+    step,
+)
 from sketch import DEFAULT_ROWS, spec_for_size
 
 

@@ -30,9 +30,16 @@ from dp import (
     replay,
 )
 from dp.events import AboveThresholdRelease, LaplaceRelease, leaves
-from protocol.estimation import AdaptNorm, AdaptTail, Bar, DistributedMeans, Doubling, FixedRate
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.goal import PrivacyGoal
+from simulations.reproduce.adaptive_mean.estimation import (
+    AdaptNorm,
+    AdaptTail,
+    Bar,
+    DistributedMeans,
+    Doubling,
+    FixedRate,
+)
 from sketch import SketchSpec
 
 EPSILON = 4.0

@@ -16,9 +16,6 @@ from dataclasses import dataclass, replace
 
 from dp import Ledger
 from dp.rounding import ROUNDING_VARIANCE
-from protocol.estimation.base import Bar, MeanTask, NormReading, Released, Trial
-from protocol.estimation.bounds import squared_norm_excess, squared_norm_upper
-from protocol.estimation.shares import largest_mu, round_goal
 from protocol.exchange.aggregators import Aggregator
 from protocol.exchange.stages import NOBODY, Dropouts
 from protocol.planning.training_plan import TrainingPlan
@@ -31,6 +28,18 @@ from secagg import ParameterError
 from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
+from simulations.reproduce.adaptive_mean.estimation.base import (
+    Bar,
+    MeanTask,
+    NormReading,
+    Released,
+    Trial,
+)
+from simulations.reproduce.adaptive_mean.estimation.bounds import (
+    squared_norm_excess,
+    squared_norm_upper,
+)
+from simulations.reproduce.adaptive_mean.estimation.shares import largest_mu, round_goal
 from sketch import Probe, PublicSeed, SketchKind, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k

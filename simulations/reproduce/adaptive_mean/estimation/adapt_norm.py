@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from protocol.estimation.base import (
+from secagg import ParameterError
+from simulations.reproduce.adaptive_mean.estimation.base import (
     Estimate,
     MeanTask,
     NoisyMeans,
@@ -24,8 +25,7 @@ from protocol.estimation.base import (
     require_probability,
     step,
 )
-from protocol.estimation.bounds import jl_size
-from secagg import ParameterError
+from simulations.reproduce.adaptive_mean.estimation.bounds import jl_size
 from sketch import DEFAULT_ROWS, PROBE_SHARE, SketchSpec, spec_for_size
 
 

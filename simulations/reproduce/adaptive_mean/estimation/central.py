@@ -34,7 +34,10 @@ from dp import (
 )
 from dp.mechanisms.above_threshold import AboveThreshold
 from dp.mechanisms.laplace import LaplaceMechanism
-from protocol.estimation.base import (
+from secagg import ParameterError
+from secagg.keys import os_random
+from secagg.shamir import Rand
+from simulations.reproduce.adaptive_mean.estimation.base import (
     Bar,
     Floats,
     MeanTask,
@@ -44,9 +47,6 @@ from protocol.estimation.base import (
     require_positive,
     require_probability,
 )
-from secagg import ParameterError
-from secagg.keys import os_random
-from secagg.shamir import Rand
 from sketch import LinearSketch, Probe, PublicSeed, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k

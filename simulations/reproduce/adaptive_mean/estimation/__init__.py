@@ -5,9 +5,9 @@ Source: arXiv 2307.10999, section 3; docs/mean-estimation.md.
 
 from __future__ import annotations
 
-from protocol.estimation.adapt_norm import AdaptNorm
-from protocol.estimation.adapt_tail import AdaptTail
-from protocol.estimation.base import (
+from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNorm
+from simulations.reproduce.adaptive_mean.estimation.adapt_tail import AdaptTail
+from simulations.reproduce.adaptive_mean.estimation.base import (
     Algorithm,
     Bar,
     Estimate,
@@ -18,10 +18,14 @@ from protocol.estimation.base import (
     Step,
     Trial,
 )
-from protocol.estimation.central import CentralMeans, GaussianRule, Neighbours
-from protocol.estimation.distributed import DistributedMeans
-from protocol.estimation.doubling import Doubling
-from protocol.estimation.fixed import FixedRate
+from simulations.reproduce.adaptive_mean.estimation.central import (
+    CentralMeans,
+    GaussianRule,
+    Neighbours,
+)
+from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
+from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
+from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRate
 
 __all__ = [
     "AdaptNorm",

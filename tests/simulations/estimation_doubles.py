@@ -12,7 +12,10 @@ import numpy as np
 from scipy import stats
 
 from dp import Ledger, NonPrivateRelease
-from protocol.estimation import (
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.goal import PrivacyGoal
+from protocol.planning.training_plan import TrainingPlan
+from simulations.reproduce.adaptive_mean.estimation import (
     Algorithm,
     CentralMeans,
     DistributedMeans,
@@ -24,9 +27,6 @@ from protocol.estimation import (
     Released,
     Trial,
 )
-from protocol.exchange.aggregators import IdealAggregator
-from protocol.goal import PrivacyGoal
-from protocol.planning.training_plan import TrainingPlan
 from sketch import PublicSeed, spec_for_size
 
 ALPHA = 1e-6
