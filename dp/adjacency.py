@@ -52,4 +52,4 @@ def replace_one(event: Event) -> Event:
         case Composition():
             return Composition(tuple(replace_one(part) for part in event.parts))
         case _:
-            raise UnsupportedEventError(f"replace-one adjacency has no theorem for {event!r}")
+            raise UnsupportedEventError(f"no theorem covers {event!r} under replace-one adjacency")

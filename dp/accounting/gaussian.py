@@ -80,7 +80,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     require_between_0_and_1("delta", delta)
     low, high = _MU_RANGE
     if gaussian_delta(epsilon, low) > delta:
-        raise ValueError(f"epsilon {epsilon!r} and delta {delta!r} are too small to be reached")
+        raise ValueError(
+            f"epsilon {epsilon!r} and delta {delta!r} are too small: no Gaussian noise reaches them"
+        )
     while high - low > 1e-12 * high:
         middle = math.sqrt(low * high)
         if gaussian_delta(epsilon, middle) > delta:

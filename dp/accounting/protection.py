@@ -237,4 +237,4 @@ def own_noise(event: Event, contributors: int) -> Event:
         case Composition():
             return Composition(tuple(own_noise(part, contributors) for part in event.parts))
         case _:
-            raise UnsupportedEventError(f"no client has a noise of its own in {event!r}")
+            raise UnsupportedEventError(f"clients add no noise of their own in {event!r}")

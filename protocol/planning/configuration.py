@@ -192,7 +192,7 @@ class Sketch(Section):
         if info.field_name not in known:
             raise PydanticCustomError(
                 "foreign_parameter",
-                "left out, as {controller} has {known} only",
+                "left out: {controller} has only {known}",
                 {"controller": controller, "known": ", ".join(sorted(known))},
             )
         return value

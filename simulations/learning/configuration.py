@@ -57,7 +57,9 @@ class Local(Section):
         if self.algorithm == "fedsgd":
             if (self.learning_rate, self.steps, self.epochs) != (None, None, None):
                 raise ConfigurationError(
-                    "local", "steps, epochs or a rate for fedsgd", "its one step has none of them"
+                    "local",
+                    "steps, epochs or a rate for fedsgd",
+                    "none of them, as it takes a single step",
                 )
             return LocalTraining.fed_sgd(self.batch_size)
         if self.learning_rate is None:
@@ -210,12 +212,16 @@ class RunConfig(Section):
         for name in ("powersgd", "clipping"):
             if getattr(self, name) is not None and aggregator not in ("real", "ideal"):
                 raise ConfigurationError(
-                    name, f"given for {aggregator}", "left out, unless sums are real or ideal"
+                    name,
+                    f"given for {aggregator}",
+                    "left out, unless the aggregator is real or ideal",
                 )
         if self.powersgd is not None and self.clipping is not None:
-            raise ConfigurationError("clipping", "given beside powersgd", "one of the two")
+            raise ConfigurationError("clipping", "given together with powersgd", "one of the two")
         if self.denoise is not None and aggregator == "plain":
-            raise ConfigurationError("denoise", "given for plain", "left out: there is no noise")
+            raise ConfigurationError(
+                "denoise", "given for plain", "left out: plain averaging has no noise"
+            )
 
     @property
     def participations(self) -> int:

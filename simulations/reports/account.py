@@ -288,8 +288,8 @@ def is_local(entries: Sequence[ReplayedEntry]) -> bool:
     others = sorted(tags - {"local", "non-private"})
     if "local" in tags and others:
         raise UnsupportedEventError(
-            f"the ledger holds local reports beside {', '.join(others)}: they promise something "
-            "else, so the two have no common epsilon; keep a ledger for each"
+            f"the ledger holds local reports beside {', '.join(others)}: they make different "
+            "promises, so the two have no common epsilon; keep a ledger for each"
         )
     return "local" in tags
 
@@ -450,7 +450,7 @@ def print_account(figures: Mapping[str, Any], console: Console) -> None:
             console.print(f"{name.replace('_', ' ')}: {_readable(value)}", highlight=False)
     console.print(f"delta {figures['delta']:g}; {figures['adjacency']}", highlight=False)
     if local:
-        console.print("against everybody who sees the reports: nobody else's noise is counted on")
+        console.print("against everybody who sees the reports: nobody else's noise is relied on")
     else:
         console.print("against the server, which knows the cohort: no amplification by sampling")
 
@@ -460,7 +460,7 @@ def _ledger_rows(figures: Mapping[str, Any], local: bool) -> Iterator[tuple[str,
     if local:
         yield "local", figures["epsilon"], figures["route"]
         return
-    spent = "no goal: if all was fixed beforehand"
+    spent = "no goal: holds if everything was fixed beforehand"
     if "guaranteed" in figures:
         delta = figures["guaranteed_at_delta"]
         words = f"guaranteed at delta {delta:g} against the server, whenever the run stops"

@@ -41,7 +41,7 @@ def export_account(figures: Mapping[str, Any], path: Path, room: float = 1.0) ->
     given = figures.get("gaussian")
     if given is None:
         raise ConfigurationError(
-            "export", "a run that no open failure and Gaussian dominate", "left out"
+            "export", "a run that is not dominated by an open failure and a Gaussian", "left out"
         )
     pair = FailingGaussian(given["failure"], given["mu"])
     if room > 1.0:

@@ -132,7 +132,7 @@ class AdaptProgress:
         _checks.integer("window", self.window, 1)
         _checks.real("caution", self.caution, 0.0)
         if _checks.real("momentum", self.momentum, 0.0, 1.0) == 1.0:
-            raise ValueError("momentum must be below 1: no error would ever come to rest")
+            raise ValueError("momentum must be below 1: otherwise no error would ever settle")
         check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
 
     def initial(self, dimension: int) -> Decision:

@@ -54,7 +54,9 @@ def check_probe(size: int, share: float) -> None:
     """
     _checks.integer("probe_size", size, SMALLEST_PROBE, LARGEST_PROBE)
     if _checks.real("probe_share", share, 0.0, 1.0, open_low=True) == 1.0:
-        raise ValueError("probe_share must be below 1: nothing would be left for the first sketch")
+        raise ValueError(
+            "probe_share must be below 1: otherwise nothing is left for the first sketch"
+        )
 
 
 def probe_of(released: ReleasedStats) -> ReleasedProbe:

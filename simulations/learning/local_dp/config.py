@@ -74,6 +74,6 @@ class LocalDp(Section):
             return value
         raise PydanticCustomError(
             "foreign_parameter",
-            "left out, as {algorithm} has {known} only",
+            "left out: {algorithm} has only {known}",
             {"algorithm": algorithm, "known": ", ".join(sorted(KEYS[algorithm]))},
         )

@@ -117,7 +117,7 @@ def test_text_needs_a_vocabulary_that_covers_its_tokens() -> None:
         replace(data, vocabulary=4)
     with pytest.raises(ValueError, match="text needs it"):
         replace(data, vocabulary=None)
-    with pytest.raises(ValueError, match="vocabulary is for text"):
+    with pytest.raises(ValueError, match="vocabulary must be given for text"):
         toy(vocabulary=5)
 
 

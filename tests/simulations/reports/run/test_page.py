@@ -175,7 +175,7 @@ def test_runs_are_compared(pair, pair_page):
         ("epsilon=5", "2 of 2", "5"),
     ]
     text = text_of(pair_page)
-    assert "2 runs beside one another" in text
+    assert "2 runs side by side" in text
     assert "epsilon=2: 52.0% at epsilon 2, epsilon=5: " in text
     runs = [attributes for attributes, _ in Elements(pair_page).named("details") if attributes]
     assert ["open" in a for a in runs if a["class"] == "run"] == [True, False]
