@@ -617,7 +617,7 @@ class TestClients:
         ids=lambda error: type(error).__name__,
     )
     def test_what_a_trainer_raises_stays_at_home(
-        self, federation: Federation, caplog: pytest.LogCaptureFixture, error: Any
+        self, federation: Federation, caplog: pytest.LogCaptureFixture, error: BaseException
     ) -> None:
         """NVFlare sends a code that depends on the type of an exception."""
         federation.trainers["site-2"].raises = error
@@ -986,7 +986,7 @@ class TestFilter:
         self,
         federation: Federation,
         result: Shareable,
-        privacy: dict[str, list[dict[str, list[dict[Any, Any]] | str]] | str] = MASKED_ONLY,
+        privacy: dict[str, Any] = MASKED_ONLY,
     ) -> Shareable:
         """What NVFlare's own chain of filters makes of a result."""
         workspace = federation.workspace("site-1")

@@ -491,7 +491,7 @@ THE_REFUSAL = {KEY: {"version": 1, "answer": b"\1OwnReasons"}}
 """All that a server is told of a client that leaves for reasons of its own."""
 
 
-def heard_from(world: World, node: int) -> list[str]:
+def heard_from(world: World, node: int) -> list[str | dict[str, Any]]:
     """What a node sends, as the server reads it: records by name, or the words of an error."""
     heard = []
 
