@@ -370,6 +370,6 @@ class TestCharge:
         self, ledger: Ledger, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The fewest survivors fit, all of them with an outsider's view do not."""
-        monkeypatch.setattr("dp.accounting.base.MAX_TOTAL_COINS", 5 * 40_000)
+        monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", 5 * 40_000 / 4)
         with pytest.raises(UnsupportedEventError):
             Records(ledger, GOAL).prepare(make_setup(coins=40_000), 0, None)
