@@ -87,7 +87,7 @@ class PrivateAveraging(ModelController):
             raise ConfigurationError("num_rounds", f"value {self.num_rounds}", valid)
         waits = (len(Stage) - 1) * self.stage_timeout + self.train_timeout
         if 0 < agreement.lifetime_seconds < waits:
-            problem = f"{waits} seconds together, and a round lives {agreement.lifetime_seconds}"
+            problem = f"{waits} seconds together, and a round lasts {agreement.lifetime_seconds}"
             raise ConfigurationError("stage_timeout, train_timeout", problem, "no more than agreed")
         model = self.load_model()
         self._check_dimension(model, agreement)

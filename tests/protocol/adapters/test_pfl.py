@@ -740,7 +740,7 @@ def test_another_layout_is_refused(ledger: Ledger) -> None:
 
     mean = PrivateMean(make_plan(), DIMENSION, FixedRate(1.0), ledger)
     gather([mean], people(COHORT))
-    with pytest.raises(ParameterError, match="like those before"):
+    with pytest.raises(ParameterError, match="the same as before"):
         gather([Flatten(), mean], people(COHORT))
 
 
