@@ -60,7 +60,8 @@ def account_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Epsilon of a mechanism by every accountant; the noise for a target; or a ledger's total."""
-    from simulations.reports.account import (
+    from simulations.reports.account.export import export_account
+    from simulations.reports.account.ledger import (
         REPLAY_ROOM,
         Question,
         account_ledger,
@@ -68,7 +69,6 @@ def account_command(
         adjacency_of,
         print_account,
     )
-    from simulations.reports.account_export import export_account
 
     about = adjacency_of(adjacency)
     if ledger is not None:

@@ -50,7 +50,7 @@ from dp.clipping import MAX_L2_BOUND
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.training.records import listed_cohort
-from simulations.reports.account_export import gaussian_figures
+from simulations.reports.account.export import gaussian_figures
 
 MECHANISMS = ("binomial", "skellam", "discrete_gaussian")
 EVERYBODY = "every client"

@@ -14,8 +14,8 @@ from command_line import invoke, run_json
 
 from protocol.errors import ConfigurationError
 from simulations.__main__ import main
-from simulations.bench import flower
-from simulations.bench.flower import open_peer
+from simulations.bench import flower_peer
+from simulations.bench.flower_peer import open_peer
 from simulations.bench.mask import bench_mask
 from simulations.bench.shamir import bench_shamir
 from simulations.bench.unmask import bench_unmask
@@ -92,8 +92,8 @@ class FakeFlower(ModuleType):
 @pytest.fixture
 def fake(monkeypatch):
     """Fakes of the server's and the client's module, as if flwr were installed."""
-    sides = SimpleNamespace(server=FakeFlower(flower.SERVER), client=FakeFlower(FLOWER_CLIENT))
-    monkeypatch.setitem(sys.modules, flower.SERVER, sides.server)
+    sides = SimpleNamespace(server=FakeFlower(flower_peer.SERVER), client=FakeFlower(FLOWER_CLIENT))
+    monkeypatch.setitem(sys.modules, flower_peer.SERVER, sides.server)
     monkeypatch.setitem(sys.modules, FLOWER_CLIENT, sides.client)
     return sides
 
@@ -164,7 +164,7 @@ def test_a_peer_that_is_wrong_is_status_1(fake, monkeypatch, command):
     assert figures["peer_correct"] is False
 
 
-@pytest.mark.parametrize("missing", [flower.SERVER, FLOWER_CLIENT])
+@pytest.mark.parametrize("missing", [flower_peer.SERVER, FLOWER_CLIENT])
 @pytest.mark.parametrize(
     "measure",
     [
@@ -181,7 +181,7 @@ def test_a_peer_that_is_not_installed_names_its_extra(fake, monkeypatch, missing
 
 @pytest.mark.parametrize("command", SMALL)
 def test_a_peer_that_is_not_installed_is_status_2(fake, monkeypatch, capsys, command):
-    monkeypatch.setitem(sys.modules, flower.SERVER, None)
+    monkeypatch.setitem(sys.modules, flower_peer.SERVER, None)
     monkeypatch.setattr(sys, "argv", ["veilsum", "bench", *SMALL[command], "--peer", "flower"])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -206,7 +206,7 @@ CALLED_WHEN_UNMASKING = (
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("command", SMALL)
 def test_the_installed_flower_gives_right_results(command):
-    pytest.importorskip(flower.SERVER)
+    pytest.importorskip(flower_peer.SERVER)
     figures, _ = run(command)
     assert figures.get("peer_correct", True) is True
 
@@ -214,7 +214,7 @@ def test_the_installed_flower_gives_right_results(command):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dropped", [0, 1, 2])
 def test_the_unmask_stage_of_the_installed_flower_makes_the_same_calls(monkeypatch, dropped):
-    workflow = pytest.importorskip(flower.SERVER)
+    workflow = pytest.importorskip(flower_peer.SERVER)
     part = open_peer(Peer.FLOWER).unmasking(5, 20, dropped, 3)
     calls = Counter()
     for name in CALLED_WHEN_UNMASKING:
@@ -245,7 +245,7 @@ def run_unmask_stage(workflow, held, monkeypatch):
         sampled_node_ids=set(everyone),
         active_node_ids=set(held.survivors),
         threshold=3,
-        mod_range=flower.RING,
+        mod_range=flower_peer.RING,
         quantization_range=1,
         nid_to_neighbours={u: set(everyone) for u in everyone},
         nid_to_publickeys={u: [key, b""] for u, key in held.public.items()},
