@@ -1,4 +1,4 @@
-"""`veilsum demo`: options, and what is said before and after; `simulations.reports.demo` runs it."""
+"""`veilsum demo`: options, and what is said before and after; `simulations.reports.demo` runs."""
 
 from __future__ import annotations
 
