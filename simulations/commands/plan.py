@@ -250,7 +250,7 @@ def spent_before(ledger: Path, goal: PrivacyGoal) -> float:
     from dp import BudgetExceededError
     from simulations.reports.account.ledger import account_ledger
 
-    spent = float(account_ledger(ledger, goal.delta)["epsilon"])
+    spent = account_ledger(ledger, goal.delta).epsilon
     if spent >= goal.epsilon:
         raise BudgetExceededError(spent, spent, goal.epsilon)
     return spent
