@@ -262,7 +262,9 @@ def _goal(entries: Sequence[ReplayedEntry]) -> LedgerGoal | None:
         return None
     if not (isinstance(aggregation, float) and 0.0 <= aggregation < delta):
         return None
-    if type(epsilon) not in (int, float) or not (0.0 < delta0 < delta < 1.0 and rounds >= 1):
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+        return None
+    if not (0.0 < delta0 < delta < 1.0 and rounds >= 1):
         return None
     return LedgerGoal(
         epsilon=epsilon,

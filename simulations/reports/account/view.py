@@ -20,11 +20,10 @@ _SAID_ELSEWHERE = {
 
 def print_account(account: MechanismAccount | LedgerAccount, console: Console) -> None:
     """Print what a mechanism costs, or what a ledger adds up to."""
-    of_ledger = isinstance(account, LedgerAccount)
-    local = of_ledger and account.local
+    rows = _ledger_rows(account) if isinstance(account, LedgerAccount) else _bounds(account)
     table = Table("accountant", "epsilon", "remark", title="privacy account")
-    for name, epsilon, remark in _ledger_rows(account) if of_ledger else _bounds(account):
-        table.add_row(name, _readable(epsilon), escape(remark))
+    for name, value, remark in rows:
+        table.add_row(name, _readable(value), escape(remark))
     console.print(table)
     if pair := account.pair:
         console.print(
@@ -34,11 +33,12 @@ def print_account(account: MechanismAccount | LedgerAccount, console: Console) -
             highlight=False,
         )
     figures = account.as_json()
-    for name, value in figures.items():
-        if name not in _SAID_ELSEWHERE and not (of_ledger and name == "epsilon"):
-            console.print(f"{name.replace('_', ' ')}: {_readable(value)}", highlight=False)
+    said = _SAID_ELSEWHERE | ({"epsilon"} if isinstance(account, LedgerAccount) else set())
+    for name, figure in figures.items():
+        if name not in said:
+            console.print(f"{name.replace('_', ' ')}: {_readable(figure)}", highlight=False)
     console.print(f"delta {account.delta:g}; {figures['adjacency']}", highlight=False)
-    if local:
+    if isinstance(account, LedgerAccount) and account.local:
         console.print("against everybody who sees the reports: nobody else's noise is counted on")
     else:
         console.print("against the server, which knows the cohort: no amplification by sampling")
