@@ -18,7 +18,7 @@ def checks() -> list[Check]:
 
 @pytest.mark.statistical
 @pytest.mark.slow
-def test_every_promise_holds_and_every_twin_is_rejected(checks) -> None:
+def test_every_promise_holds_and_every_twin_is_rejected(checks: list[Check]) -> None:
     for check in checks:
         assert not check.with_defence["rejected"], check
         assert check.without_defence["rejected"], check
@@ -26,14 +26,14 @@ def test_every_promise_holds_and_every_twin_is_rejected(checks) -> None:
 
 
 @pytest.mark.slow
-def test_results_are_plain_and_named_once(checks) -> None:
+def test_results_are_plain_and_named_once(checks: list[Check]) -> None:
     text = json.dumps([check.as_json() for check in checks], allow_nan=False)
     ids = [entry["id"] for entry in json.loads(text)]
     assert len(set(ids)) == len(ids)
 
 
 @pytest.mark.slow
-def test_ids_known_beforehand_are_those_of_the_checks(checks) -> None:
+def test_ids_known_beforehand_are_those_of_the_checks(checks: list[Check]) -> None:
     assert [check.id for check in checks] == [name for name, _ in audits(Effort.QUICK, 1)]
     *_, (name, _) = audits(Effort.FULL, 1)
     assert check_canaries(50, 0, real=True).id == name
