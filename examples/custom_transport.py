@@ -1,5 +1,4 @@
-"""A private mean over your own sockets: one server and six client processes, one of which is
-killed.
+"""A private mean over your own sockets: a server and six client processes, one of them killed.
 
 Every client has a folder with its identity, the registry of all identities, and its history. The
 bytes between the processes are frames: four bytes of length, then what `veilsum` made. Client 3 is
@@ -94,8 +93,7 @@ def _exactly(link: socket.socket, size: int, end: float) -> bytes:
 
 
 class Links:
-    """The server's ends, by the client's index; clients say who they are and sign everything they
-    say."""
+    """The server's ends, by the client's index; clients say who they are and sign what they say."""
 
     def __init__(self, listener: socket.socket, registry: Sequence[bytes]) -> None:
         self._links: dict[int, socket.socket] = {}
@@ -138,8 +136,7 @@ class Links:
 
 
 def serve(listener: socket.socket, registry: Sequence[bytes], folder: Path) -> RoundResult:
-    """The server: it knows only public keys, and charges the sum to its ledger before anybody opens
-    it."""
+    """The server: it knows only public keys, and charges the sum before anybody opens it."""
     links = Links(listener, registry)
     try:
         with Ledger.open(folder / "ledger.jsonl") as ledger:

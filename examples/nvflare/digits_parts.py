@@ -1,5 +1,4 @@
-"""What the job in `digits.py` ships itself: data, a trainer, and a persistor that records
-accuracy."""
+"""What the job in `digits.py` ships: data, a trainer, and a persistor that records accuracy."""
 
 import json
 import time
