@@ -88,7 +88,8 @@ class PrivateAveraging(ModelController):
         waits = (len(Stage) - 1) * self.stage_timeout + self.train_timeout
         if 0 < agreement.lifetime_seconds < waits:
             problem = f"{waits} seconds together, and a round lasts {agreement.lifetime_seconds}"
-            raise ConfigurationError("stage_timeout, train_timeout", problem, "no more than agreed")
+            valid = "at most the agreed lifetime"
+            raise ConfigurationError("stage_timeout, train_timeout", problem, valid)
         model = self.load_model()
         self._check_dimension(model, agreement)
         controller = parse({"controller": "fixed", **(self.sketch or {})}, Sketch)
