@@ -57,7 +57,7 @@ def training(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Private
 def run(
     training: PrivateTraining,
     updates: Callable[..., Any] | np.ndarray = lambda _: np.ones(DIMENSION),
-    dropouts: dict[int, Stage | str] | None = None,
+    dropouts: Any = None,
 ) -> RoundResult:
     return training.run_round(COHORT, secrets.token_bytes(32), updates, dropouts or {})
 
