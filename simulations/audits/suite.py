@@ -60,7 +60,7 @@ FULL: Final = AuditSize(
     canaries=1_500,
     real_canaries=1_000,
 )
-"""Minutes."""
+"""Some minutes on one core."""
 
 
 def audits(size: AuditSize, seed: int) -> list[tuple[str, Callable[[], Check]]]:

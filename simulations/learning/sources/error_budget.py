@@ -99,7 +99,7 @@ class Measured:
     norm_squared: float
 
     def facts(self, **parts: float) -> Facts:
-        """As JSON values, with the parts that have closed forms."""
+        """The figures as JSON values, with the parts that have closed forms."""
         told: Facts = {"measured": self.distance, **parts}
         if self.clipping is not None:
             told |= {"clipping": self.clipping, "clipped_clients": self.clipped}
