@@ -177,12 +177,12 @@ def resume(
 
     Args:
         stored: what `suspend` returned.
-        context: the same as before.
-        index: the same as before.
-        identity: the same as before.
-        keys: the same as before; the state's key is destroyed.
+        context: that of the suspended session.
+        index: that of the suspended session.
+        identity: that of the suspended session.
+        keys: those that `suspend` was given; the state's key is destroyed.
         rand: source of secrets; leave it alone except in test vectors.
-        beside: the same as before.
+        beside: what `suspend` was given beside the session.
 
     Raises:
         StoredStateError: the state does not open, or was resumed before.

@@ -60,7 +60,7 @@ class GuessedKeys:
     """The adversary's: a key for every state, in case that the identity alone decides."""
 
     def keep(self, token: bytes, key: bytes) -> None:
-        """Store nothing."""
+        """Store nothing at all."""
 
     def key(self, token: bytes) -> bytes | None:
         """Give the same key for every token."""
