@@ -150,7 +150,7 @@ class Trained:
 
     @property
     def model(self) -> Vector:
-        """float32[d]."""
+        """The model after the last round, float32[d]."""
         return self.state.model
 
     @property
