@@ -11,7 +11,10 @@ from protocol.training.private import TrainingState
 from simulations.learning.configuration import RunConfig, Server
 from simulations.learning.federated import Invitation
 from simulations.learning.sources.base import Arrays, Facts, Floats, RecordedSource
-from sketch.compressors import Denoise, DenoiseFilter, DenoiseSender, LayerShapes, Stateless, TopK
+from sketch import LayerShapes
+from sketch.compressors import Denoise, DenoiseFilter, TopK
+from sketch.compressors.base import Stateless
+from sketch.compressors.denoise import DenoiseSender
 
 _NAMES = ("velocity", "received", "residual")
 _PREFIX = "denoise/"

@@ -13,7 +13,6 @@ from scipy import stats
 from dp import (
     BinomialMechanism,
     BinomialRelease,
-    CentralGaussianMechanism,
     Coins,
     DiscreteGaussianMechanism,
     DiscreteGaussianRelease,
@@ -29,6 +28,7 @@ from dp import (
     SkellamMechanism,
     SkellamRelease,
 )
+from dp.mechanisms.central import CentralGaussianMechanism
 from dp.mechanisms.limits import skellam_limit, sub_gaussian_limit
 
 MECHANISMS: list[Mechanism] = [

@@ -42,7 +42,8 @@ from nvflare.app_common.abstract.model_persistor import ModelPersistor
 from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare.private.fed.app.fl_conf import create_privacy_manager
 
-from dp import LedgerError, NonFiniteUpdateError, l2_norm
+from dp import LedgerError, NonFiniteUpdateError
+from dp.clipping import l2_norm
 from protocol.adapters.nvflare import (
     MaskedTraining,
     OnlyAnswers,

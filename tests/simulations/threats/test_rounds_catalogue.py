@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from protocol import ClientPolicy, RoundSetup, calibrate
+from protocol import ClientPolicy, RoundSetup
+from protocol.planning.calibration import calibrate
 from simulations.audits.paths import WholePath
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
 from simulations.threats.catalogue.base import Effort

@@ -31,7 +31,8 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     step,
 )
 from simulations.reproduce.adaptive_mean.estimation.bounds import jl_size, median_factor
-from sketch import PROBE_SHARE, Probe, SketchKind, SketchSpec
+from sketch import Probe, SketchKind, SketchSpec
+from sketch.probed import PROBE_SHARE
 
 _COLUMNS_PER_ENTRY = 4
 """P = 4 k: a row then leaves an entry alone with probability 3/4; Lemma 2."""

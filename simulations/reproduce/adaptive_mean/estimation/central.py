@@ -21,7 +21,6 @@ import numpy as np
 
 from dp import (
     Budget,
-    CentralGaussianMechanism,
     Composition,
     DominationAccountant,
     Event,
@@ -33,6 +32,7 @@ from dp import (
     quantized_l2_bound,
 )
 from dp.mechanisms.above_threshold import AboveThreshold
+from dp.mechanisms.central import CentralGaussianMechanism
 from dp.mechanisms.laplace import LaplaceMechanism
 from secagg import ParameterError
 from secagg.keys import os_random

@@ -22,7 +22,8 @@ from flwr.app import (
 from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 
-from dp import LedgerError, NonFiniteUpdateError, l2_norm
+from dp import LedgerError, NonFiniteUpdateError
+from dp.clipping import l2_norm
 from protocol.adapters.flower import RoundLostError, TooFewNodesError, client, record
 from protocol.adapters.flower.client import REFUSED
 from protocol.adapters.flower.home import SIMULATION_VARIABLE
