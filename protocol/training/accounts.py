@@ -17,13 +17,13 @@ from dp import (
     Budget,
     DominationAccountant,
     Event,
+    FailingGaussian,
     FailureReserve,
     FourEpsilons,
     MomentsAccountant,
     RoundsUsedUpError,
 )
 from dp.accounting import reserved_accountant
-from dp.accounting.failing_gaussian import FailingGaussian
 from protocol.round.setup import RoundEvents
 
 LABEL_BYTES = 8

@@ -22,6 +22,7 @@ from dp import (
     DiscreteGaussianRelease,
     DominationAccountant,
     Event,
+    FailingGaussian,
     LocalAccountant,
     SkellamRelease,
     UnsupportedEventError,
@@ -30,7 +31,6 @@ from dp import (
     replace_one,
     variance_for_epsilon,
 )
-from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.report import json_number
 from dp.audit import (
     ReplayedEntry,

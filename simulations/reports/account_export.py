@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from dp.accounting.failing_gaussian import FailingGaussian
+from dp import FailingGaussian
 from dp.accounting.report import json_number
 from protocol.errors import ConfigurationError
 

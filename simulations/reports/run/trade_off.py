@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from dp import FailingGaussian
 from dp.accounting import gaussian_mu
-from dp.accounting.failing_gaussian import FailingGaussian
 from simulations.common.figures import BLUE, ORANGE
 from simulations.common.pages.svg import INK, Chart, Table, blank, legend, ruled, write_svg
 from simulations.reports.run.folders import Run

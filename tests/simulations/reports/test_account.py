@@ -15,6 +15,7 @@ from dp import (
     BinomialRelease,
     Composition,
     DominationAccountant,
+    FailingGaussian,
     FailureReserve,
     Ledger,
     LocalRelease,
@@ -25,7 +26,6 @@ from dp import (
     epsilons,
     replace_one,
 )
-from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.losses import LossDistribution
 from simulations.__main__ import main
 from simulations.commands import cli

@@ -32,7 +32,7 @@ from sketch.spec import DEFAULT_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptNorm:
+class AdaptNormMean:
     """Two rounds; unbiased.
 
     Args:

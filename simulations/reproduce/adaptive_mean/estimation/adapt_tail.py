@@ -39,7 +39,7 @@ _COLUMNS_PER_ENTRY = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptTail:
+class AdaptTailMean:
     """At most ceil(log2 d) rounds.
 
     Args:
@@ -52,7 +52,7 @@ class AdaptTail:
         probe_size: coordinates of the second sketch; None takes O(log(n K / beta)).
         probe_share: of a round's budget, for the second sketch; the central form pays with half of
             epsilon instead.
-        sampling_constant: as for `AdaptNorm`.
+        sampling_constant: as for `AdaptNormMean`.
         fresh: spend what is left of the budget on one more round at the last size, so that the
             result is unbiased.
         tail: None for Theorem 3. A number asks for the variant of Theorem 6: round j keeps the

@@ -23,7 +23,7 @@ from sketch.spec import DEFAULT_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixedRate:
+class FixedRateMean:
     """One mean at a compression rate; unbiased.
 
     Args:

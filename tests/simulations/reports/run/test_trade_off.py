@@ -9,7 +9,7 @@ import pytest
 from report_runs import folder_of, record
 from scipy import stats
 
-from dp.accounting.failing_gaussian import FailingGaussian
+from dp import FailingGaussian
 from simulations.reports.run import read_run
 from simulations.reports.run.charts import charts_of
 from simulations.reports.run.trade_off import TITLE, least_misses, misses_of_point, promised_misses
