@@ -28,7 +28,6 @@ from dp.accounting import (
     four_epsilons,
     local_epsilons,
 )
-from dp.adjacency import replace_one
 from dp.budget import Budget, replay
 from dp.calibration import (
     coins_for_epsilon,
@@ -48,12 +47,12 @@ from dp.errors import (
     SensitivityExceededError,
     UnsupportedEventError,
 )
+from dp.event_kinds import Event
 from dp.events import (
     Adjacency,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     FixedSizeSampled,
     GaussianRelease,
     LevelRelease,
@@ -61,6 +60,7 @@ from dp.events import (
     NonPrivateRelease,
     PoissonSampled,
     SkellamRelease,
+    replace_one,
 )
 from dp.keystream import NoiseSeed
 from dp.ledger import Entry, Ledger

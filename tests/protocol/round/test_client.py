@@ -221,7 +221,7 @@ class TestPolicy:
 
     def test_coins_beyond_every_table_are_refused(self, make_setup, monkeypatch):
         setup, goal = make_setup(), PrivacyGoal(1e3, 1e-5, 1)
-        monkeypatch.setattr("dp.accounting.base.MAX_TOTAL_COINS", 4 * 101 - 1)
+        monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", (4 * 101 - 1) / 4)
         assert epsilon_of_rounds(setup, goal) == math.inf
         with pytest.raises(PolicyError, match="account for"):
             ClientHistory(goal).answer(setup)

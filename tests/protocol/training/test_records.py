@@ -334,6 +334,6 @@ class TestCharge:
 
     def test_coins_beyond_every_table_are_refused_beforehand(self, ledger, make_setup, monkeypatch):
         """The fewest survivors fit, all of them with an outsider's view do not."""
-        monkeypatch.setattr("dp.accounting.base.MAX_TOTAL_COINS", 5 * 40_000)
+        monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", 5 * 40_000 / 4)
         with pytest.raises(UnsupportedEventError):
             Records(ledger, GOAL).prepare(make_setup(coins=40_000), 0, None)
