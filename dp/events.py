@@ -257,15 +257,7 @@ class AboveThresholdRelease(PureRelease):
     fresh noise of ``query_scale``; each integer, less its threshold, changes by at most
     ``sensitivity`` between neighbours. The stream ends at the first "yes". It counts once, however
     many integers there were, with epsilon = sensitivity / threshold_scale + 2 sensitivity /
-    query_scale.
-
-    Proof: let s be the sensitivity, and fix the noise of all questions but the last. Halting at
-    question j means that the noisy threshold z is below all j - 1 earlier noisy numbers and not
-    below the j-th. On the neighbour, move z down by s and the noise of question j down by 2 s:
-    earlier numbers fell by s at most, so "no" stays "no"; the j-th rose by s at most, and the
-    threshold fell by s, so "yes" stays "yes". The moves are one-to-one on integers and change the
-    probability of the noise by at most exp(epsilon). Never halting is the limit of moving z alone.
-    The questions may depend on the answers, and on anything released in between. QED
+    query_scale (proof in docs/mean-estimation.md).
 
     Attributes:
         threshold_scale: integer units, finite, > 0.

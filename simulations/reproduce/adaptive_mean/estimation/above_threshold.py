@@ -2,8 +2,7 @@
 
 A trusted server asks of number after number whether it is *below* a threshold, and stops at the
 first that is. Threshold and numbers carry discrete Laplace noise on one grid. Whatever the number
-of questions, the answers are (epsilon, 0)-private; the proof is that of their event,
-``dp.events.AboveThresholdRelease``.
+of questions, the answers are (epsilon, 0)-private (proof in docs/mean-estimation.md).
 
 Source: Dwork, Roth 2014, Algorithm 1 and Theorem 3.23, with "above" turned into "below"; arXiv
 2307.10999, Algorithm 2. The textbook's continuous noise is replaced by an exact discrete one.
