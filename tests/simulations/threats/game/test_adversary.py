@@ -24,7 +24,7 @@ from simulations.threats.game.knowledge import MASKING_KEY, SELF_MASK
 from simulations.threats.game.rates import rate
 from simulations.threats.game.weak_clients import ReusableSession, weakened
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 CURIOUS = Setting(mode=Mode.SEMI_HONEST, length=3)
 ALPHA = 1e-6
 
