@@ -121,7 +121,7 @@ def strict_policy(setup: RoundSetup) -> ClientPolicy:
 
 def worse_rounds(seed: int) -> dict[str, dict[str, object]]:
     """What all clients alike may be told: worse than what they want, and a round nevertheless."""
-    fewer = {"minimum_survivors": 3, "threshold": 3, "tolerated_dropouts": 2}
+    fewer: dict[str, object] = {"minimum_survivors": 3, "threshold": 3, "tolerated_dropouts": 2}
     told_to_one = lies(seed)
     return {
         "clip_l2": told_to_one["clip_l2"],
