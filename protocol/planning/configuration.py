@@ -39,9 +39,9 @@ from sketch.controllers import (
     AdaptTail,
     Controller,
     FixedRate,
-    TailUpdate,
     TwoStage,
 )
+from sketch.controllers.adapt_tail import TailUpdate
 from sketch.controllers.sizing import LARGEST_PROBE, SMALLEST_PROBE
 from sketch.spec import DEFAULT_ROWS
 
@@ -68,7 +68,7 @@ UNKNOWN = "unknown key"
 
 
 class Privacy(Section):
-    """The promise."""
+    """What is promised to every client."""
 
     epsilon: float | None = Field(
         default=None, gt=0, description="against the server, over all rounds"

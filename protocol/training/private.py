@@ -24,13 +24,8 @@ from protocol.training.records import Notes
 from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
-from sketch.controllers import (
-    Controller,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    released_stats,
-)
+from sketch.controllers import Controller, Decision, Rationale, ReleasedStats
+from sketch.controllers.release import released_stats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +117,7 @@ class PrivateTraining:
 
     @property
     def state(self) -> TrainingState:
-        """Where the run stands."""
+        """Everything that the next round depends on."""
         return TrainingState(
             self._sums.session_id,
             self._number,
