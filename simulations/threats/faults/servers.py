@@ -20,8 +20,11 @@ from secagg.messages import (
 from secagg.roster import RoundRoster, advertisement_parts
 from secagg.sealing import unseal
 from secagg.tags import Usage
-from simulations.threats.adversary import Adversary
-from simulations.threats.contexts import (
+from simulations.threats.faults.loot import LOW_ORDER, Loot
+from simulations.threats.faults.rounds import Verdict
+from simulations.threats.faults.tally import Tally
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import (
     Members,
     Wanted,
     changed_context,
@@ -29,10 +32,7 @@ from simulations.threats.contexts import (
     random_context,
     random_inputs,
 )
-from simulations.threats.faults.loot import LOW_ORDER, Loot
-from simulations.threats.faults.rounds import Verdict
-from simulations.threats.faults.tally import Tally
-from simulations.threats.victims import Victims
+from simulations.threats.game.victims import Victims
 
 _ACTIVE = Wanted(mode=Mode.ACTIVE, spare=1)
 
