@@ -20,7 +20,7 @@ from simulations.threats.game.rates import rate
 from simulations.threats.game.victims import SessionMaker, Victims, refusal, refused_with
 
 AdversaryMaker = Callable[[Victims, np.random.Generator], Adversary]
-"""A subclass of `Adversary`."""
+"""Makes the adversary of a game, such as a subclass of `Adversary`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
