@@ -64,7 +64,7 @@ class _Hostile(Adversary):
 
     @property
     def common(self) -> RoundRoster:
-        """The honest roster."""
+        """The roster that an honest server would show."""
         if self._common is None:
             self._common = RoundRoster.build(self.context, self.advertised)
         return self._common
