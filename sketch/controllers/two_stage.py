@@ -43,7 +43,7 @@ class TwoStage:
         check_options(self)
 
     def initial(self, dimension: int) -> Decision:
-        """No compression."""
+        """The first rounds are sent without compression."""
         spec = SketchSpec.identity(dimension)
         return decision(ControllerState(dimension, dimension), spec, _WARM_UP, {})
 
