@@ -160,8 +160,10 @@ _PARAMETERS = {name: options_of(kind) for name, kind in CONTROLLERS.items()}
 if TYPE_CHECKING:
 
     class _SketchKeys(Section):
-        controller: str
-        rows: int
+        """What is known of these keys before the program runs."""
+
+        controller: str = "adapt_norm"
+        rows: int = 1
 
 else:
     _SketchKeys = create_model(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, get_type_hints
+from typing import Final, get_type_hints
 
 from sketch import _checks
 from sketch.hashing import MAX_ROWS
@@ -79,7 +79,7 @@ def options_of(controller: type) -> Mapping[str, type]:
     return {field.name: hints[field.name] for field in dataclasses.fields(controller)}
 
 
-def check_options(controller: Any) -> None:
+def check_options(controller: object) -> None:
     """Check every option of a controller, each by itself.
 
     Raises:
