@@ -25,13 +25,12 @@ from dp import (
     NoiseSeed,
     Quantized,
     SensitivityExceededError,
-    add_batches,
     add_coins,
     clip_l2,
     quantize,
-    removed_noise,
-    residual_offset,
 )
+from dp.coins import residual_offset
+from dp.dropouts import add_batches, removed_noise
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift

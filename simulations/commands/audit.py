@@ -40,7 +40,7 @@ def audit_command(
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the report. An interrupted audit goes on from what is in it."),
+        typer.Option(help="Folder of the report. An interrupted audit continues."),
     ] = None,
     only: Annotated[
         list[str] | None,

@@ -32,7 +32,9 @@ def run_command(
     config: ConfigArgument,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the run; runs/NAME if left out. An interrupted run goes on."),
+        typer.Option(
+            help="Folder of the run; runs/NAME if left out. An interrupted run continues."
+        ),
     ] = None,
     data_dir: DataOption = None,
     change: Annotated[
@@ -44,7 +46,7 @@ def run_command(
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run one experiment; the same command goes on with an interrupted one."""
+    """Run one experiment, or continue it if it was interrupted."""
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
     from simulations.learning.federated import load_data

@@ -1,9 +1,9 @@
 """One experiment from a configuration to its last round, in a folder that survives a crash.
 
 The order of a round: the ledger is charged, the sum is released, the checkpoint with the round's
-record is replaced, the record is appended. A process killed between any two of these goes on where
-it stood: the round is run again with the same secrets and releases the same values, which costs
-nothing again (`protocol.training.records.Charge`), or its record is taken from the checkpoint.
+record is replaced, the record is appended. A run that was killed between any two of these is
+continued there: the round is run again with the same secrets and releases the same values, at no
+further cost (`protocol.training.records.Charge`), or its record is taken from the checkpoint.
 """
 
 from __future__ import annotations

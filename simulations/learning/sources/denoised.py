@@ -12,7 +12,10 @@ from simulations.learning.configuration import RunConfig, Server
 from simulations.learning.federated import Invitation
 from simulations.learning.records import Facts
 from simulations.learning.sources.base import Arrays, Floats, RecordedSource
-from sketch.compressors import Denoise, DenoiseFilter, DenoiseSender, LayerShapes, Stateless, TopK
+from sketch import LayerShapes
+from sketch.compressors import Denoise, DenoiseFilter, TopK
+from sketch.compressors.base import Stateless
+from sketch.compressors.denoise import DenoiseSender
 
 _NAMES = ("velocity", "received", "residual")
 _PREFIX = "denoise/"

@@ -1,4 +1,4 @@
-"""Finished units on disk, one line each: a killed audit goes on where it was.
+"""Finished units on disk, one line each: an audit that was killed can be continued.
 
 A line counts only for an audit of the same seed and effort by the same version and source. Units
 that ended with an error are not kept: they run again.

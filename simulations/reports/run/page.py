@@ -118,8 +118,8 @@ def _notes(run: Run) -> Iterable[str]:
     done, planned = len(run.records), run.config.rounds
     if done < planned:
         yield (
-            f"Stopped after {done} of {planned} rounds, or still going on. The command that began "
-            "it goes on with it."
+            f"Stopped after {done} of {planned} rounds, or still in progress. The command that "
+            "began a run continues it."
         )
     if run.config.engine.aggregator == "ideal":
         yield (

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import NoiseSeed, clip_l2, quantize, residual_offset, sample_binomial
-from protocol import Pipeline, RoundParameters, RoundSetup, bits_for
+from dp import NoiseSeed, clip_l2, quantize
+from dp.coins import residual_offset, sample_binomial
+from protocol import Pipeline, RoundParameters, RoundSetup
+from protocol.round.field_size import bits_for
 from protocol.round.setup import coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
 from secagg.context import lowest_threshold

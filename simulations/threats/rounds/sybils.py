@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from dp import NoiseSeed, removed_noise
+from dp import NoiseSeed
+from dp.dropouts import removed_noise
 from protocol import ClientPolicy, Dropouts, Pipeline, PolicyError, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
 from secagg import FieldSum, Identity, centre

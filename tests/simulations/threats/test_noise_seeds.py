@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dp import NoiseSeed, sample_binomial
+from dp import NoiseSeed
+from dp.coins import sample_binomial
 from simulations.audits.base import ALPHA, Check
 from simulations.audits.distribution import binomial_noise_test
 from simulations.threats.catalogue import noise_seeds

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocol import ClientPolicy, PrivacyGoal, RoundParameters, RoundSetup, calibrate
+from protocol import ClientPolicy, PrivacyGoal, RoundParameters, RoundSetup
+from protocol.planning.calibration import calibrate
 from simulations.audits.base import Check
 from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
