@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
 from typing import Final, get_type_hints
 
@@ -72,7 +71,6 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
 """By the name of the field, in the order in which a reference shows them."""
 
 
-@cache
 def options_of(controller: type) -> Mapping[str, type]:
     """The options of a kind of controller with their types."""
     hints = get_type_hints(controller)
