@@ -23,7 +23,7 @@ from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, Trained
 from simulations.learning.records import Record as Record
-from simulations.learning.records import Summary, number
+from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.folder import RunFolder
@@ -49,7 +49,7 @@ class RunResult:
     seconds: float
     path: Path
 
-    def summary(self) -> Summary:
+    def summary(self) -> RunSummary:
         """What the run came to, as JSON values."""
         last = self.records[-1]
         tested = [r for r in self.records if r["accuracy"] is not None]

@@ -54,12 +54,12 @@ class Denoised:
 
     @property
     def state(self) -> TrainingState | None:
-        """That of the source."""
+        """The state of the source."""
         return self._source.state
 
     @property
     def arrays(self) -> Arrays:
-        """Those of the source and the filter."""
+        """The arrays of the source and of the filter."""
         state = self._filter.state
         own = {_PREFIX + name: getattr(state, name) for name in _NAMES}
         return {**self._source.arrays, **own}
@@ -69,11 +69,11 @@ class Denoised:
         return self._filter.step(self._source.mean(invitation))
 
     def rate(self, server: Server, number: int, rounds: int) -> float:
-        """That of the source."""
+        """The learning rate of the source."""
         return self._source.rate(server, number, rounds)
 
     def facts(self, invitation: Invitation) -> Facts:
-        """Those of the source."""
+        """What the source tells of a round."""
         return self._source.facts(invitation)
 
 

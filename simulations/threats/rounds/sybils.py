@@ -16,7 +16,7 @@ from secagg import FieldSum, Identity, centre
 from secagg.roster import RoundRoster
 from simulations.audits.base import Floats, Integers, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings, WholePath, repeatable
-from simulations.threats.knowledge import FIRST_SEED, Knowledge
+from simulations.threats.game.knowledge import FIRST_SEED, Knowledge
 from simulations.threats.rounds.parties import (
     OwnClient,
     TellingClient,

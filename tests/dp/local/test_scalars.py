@@ -40,7 +40,7 @@ def _exact(randomizer: Scalar, value: Fraction) -> list[Fraction]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("epsilon", EPSILONS)
 class TestEveryKind:
-    """What all three promise."""
+    """What all three randomisers promise."""
 
     def test_exact_audit(self, kind: str, epsilon: float) -> None:
         laws = [_exact(KINDS[kind](epsilon), value) for value in INPUTS]
