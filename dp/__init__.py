@@ -93,6 +93,8 @@ from dp.sampling import (
     sample_law,
 )
 
+__part_of__ = "veilsum"
+
 __all__ = [
     "Accountant",
     "Adjacency",

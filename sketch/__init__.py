@@ -23,6 +23,8 @@ from sketch.rotation import Rotation, block_length, flat_bound
 from sketch.spec import DEFAULT_ROWS, SketchKind, SketchSpec, median_for_size, spec_for_size
 from sketch.topk import top_k, top_k_indices
 
+__part_of__ = "veilsum"
+
 __all__ = [
     "DEFAULT_ROWS",
     "PROBE_SHARE",
