@@ -53,7 +53,7 @@ class Commands(LazyGroup):
             "Run every point of a grid, each in its own folder; finished points are not run again.",
         ),
         "demo": Verb(
-            f"{_HERE}.demo.command",
+            f"{_HERE}.demo",
             "demo_command",
             "Train a small network on real digits: "
             "real cryptography, dropouts, noise, a tuned sketch.",
