@@ -28,8 +28,7 @@ class Commands(LazyGroup):
         "audit": Verb(
             f"{_HERE}.audit",
             "audit_command",
-            "Attack the protocol and measure its privacy; "
-            "exit status 1 if a promise does not hold.",
+            "Attack the protocol and measure its privacy; exit status 1 if a check does not hold.",
         ),
         "plan": Verb(
             f"{_HERE}.plan",

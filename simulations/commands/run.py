@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
@@ -17,7 +18,6 @@ from simulations.common.tables import JsonFlag, figures_table, readable
 if TYPE_CHECKING:
     from simulations.learning.configuration import RunConfig
     from simulations.learning.data import Dataset
-    from simulations.learning.records import Summary
     from simulations.learning.run.experiment import RunResult
 
 ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
@@ -47,23 +47,27 @@ def run_command(
     """Run one experiment; the same command goes on with an interrupted one."""
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
-    from simulations.learning.federated import load_data
     from simulations.learning.run.overrides import changed, read_change
 
     chosen = changed(load(config, RunConfig), [read_change(text) for text in change or []])
     console = Console(stderr=True, quiet=quiet)
     if dry_run:
+        from simulations.learning.federated import load_data
+
         figures = _forecast(chosen, load_data(chosen, data_dir))
         if as_json:
             typer.echo(json.dumps(figures))
         else:
             Console().print(figures_table("forecast", figures))
         return
-    result = _run(chosen, out or Path("runs") / config.stem, data_dir, console)
+    folder = out or Path("runs") / config.stem
+    summary = _finished(folder, chosen, console)
+    if summary is None:
+        summary = _run(chosen, folder, data_dir, console).summary()
     if as_json:
-        typer.echo(json.dumps(result.summary()))
+        typer.echo(json.dumps(summary))
     elif not quiet:
-        Console().print(figures_table("summary", result.summary()))
+        Console().print(figures_table("summary", summary))
 
 
 def sweep_command(
@@ -93,7 +97,7 @@ def sweep_command(
     for number, (point, chosen) in enumerate(runs, 1):
         name = point_name(point)
         console.print(f"{number} of {len(runs)}: {name}", highlight=False)
-        summary = _finished(folder / name, chosen)
+        summary = _finished(folder / name, chosen, console)
         if summary is None:
             summary = _run(chosen, folder / name, data_dir, console).summary()
         summaries.append({**dict(point), **summary})
@@ -125,7 +129,7 @@ def _forecast(config: RunConfig, data: Dataset) -> dict[str, Any]:
     return forecast(config, Federation(config, data))
 
 
-def _finished(folder: Path, config: RunConfig) -> Summary | None:
+def _finished(folder: Path, config: RunConfig, console: Console) -> Summary | None:
     """The summary of a run that is over; None if it is not."""
     from simulations.learning.run.folder import RunFolder
 
@@ -133,6 +137,9 @@ def _finished(folder: Path, config: RunConfig) -> Summary | None:
         return None
     with RunFolder(folder, config) as opened:
         summary: Summary = json.loads(opened.summary.read_text())
+        # All that a run killed at its very end may have left to do.
+        opened.key.unlink(missing_ok=True)
+    console.print(Text(f"{folder} is finished: nothing is run again"), soft_wrap=True)
     return summary
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from command_line import invoke
+from command_line import invoke, run_json
 from typer.main import get_command
 
 from simulations.commands import cli
+from simulations.learning.configuration import RunConfig, demo_config, write_config
 
 HEAVY = {"numpy", "numba", "scipy", "torch", "pydantic", "matplotlib", "sklearn", "secagg", "dp"}
 VERBS = cli.Commands.verbs
@@ -45,3 +47,69 @@ def test_help_and_version_import_no_command(option: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # noqa: S603
     assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+# Runs a command with packages that cannot be imported, as where no extra but `cli` is installed.
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "sklearn", "matplotlib", "jinja2", "galois"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from veilsum.__main__ import main
+main()
+"""
+
+
+def without_extras(*arguments: str) -> tuple[int, str]:
+    """Exit status and standard error of a command that has the extra `cli` alone."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan --clients 100 --epsilon 5",
+        "account --coins 1024",
+        "bench round --clients 8 --dim 100",
+        "bench mask --dim 100 --repeats 1",
+        "bench sampler --samples 100 --repeats 1",
+        "bench encode --dim 100 --repeats 1",
+        "bench sketch --dim 1000 --repeats 1",
+        "bench faults --schedules 3",
+        "bench fuzz --cases 20",
+        "audit --only A4",
+    ],
+)
+def test_what_does_not_train_needs_no_torch(line: str) -> None:
+    status, error = without_extras(*line.split())
+    assert status == 0, error
+
+
+@pytest.mark.parametrize("line", ["demo", "bench compress", "audit --only A24"])
+def test_what_trains_says_which_extra_is_missing(line: str, tmp_path: Path) -> None:
+    status, error = without_extras(*line.split())
+    assert (status, error.count("\n")) == (2, 1) or "audit" in line
+    assert 'pip install "veilsum[sim]"' in error
+
+
+def test_a_finished_run_is_said_to_be_so_without_loading_what_trains(tmp_path: Path) -> None:
+    raw = demo_config().model_dump()
+    raw["rounds"] = 1
+    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
+    raw["task"] |= {"population": 24, "hidden": 4}
+    config = write_config(RunConfig.model_validate(raw), tmp_path / "small.toml")
+    first = run_json("run", config, "--out", tmp_path / "out", "--quiet")
+    (tmp_path / "out" / "secrets.key").touch()
+    again = run_json("run", config, "--out", tmp_path / "out", "--quiet")
+    assert again == first
+    assert not (tmp_path / "out" / "secrets.key").exists()
+    status, error = without_extras("run", str(config), "--out", str(tmp_path / "out"))
+    assert status == 0
+    assert "out is finished: nothing is run again" in " ".join(error.split())
