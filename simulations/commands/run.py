@@ -129,14 +129,14 @@ def _forecast(config: RunConfig, data: Dataset) -> dict[str, Any]:
     return forecast(config, Federation(config, data))
 
 
-def _finished(folder: Path, config: RunConfig, console: Console) -> Summary | None:
+def _finished(folder: Path, config: RunConfig, console: Console) -> dict[str, Any] | None:
     """The summary of a run that is over; None if it is not."""
     from simulations.learning.run.folder import RunFolder
 
     if not (folder / "summary.json").exists():
         return None
     with RunFolder(folder, config) as opened:
-        summary: Summary = json.loads(opened.summary.read_text())
+        summary: dict[str, Any] = json.loads(opened.summary.read_text())
         # All that a run killed at its very end may have left to do.
         opened.key.unlink(missing_ok=True)
     console.print(Text(f"{folder} is finished: nothing is run again"), soft_wrap=True)
