@@ -44,7 +44,7 @@ class Commands(LazyGroup):
         "run": Verb(
             f"{_HERE}.run",
             "run_command",
-            "Run one experiment; the same command goes on with an interrupted one.",
+            "Run one experiment, or continue it if it was interrupted.",
         ),
         "sweep": Verb(
             f"{_HERE}.run",

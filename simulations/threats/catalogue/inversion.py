@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.attack import Attack, Effort, Findings
 
 
 def _gradient_inversion(effort: Effort, seed: int) -> Findings:
-    from simulations.threats.inversion.attack import (
-        gradient_inversion,  # torch and matplotlib load when it runs
-    )
+    # torch and matplotlib load when it runs.
+    from simulations.threats.inversion.attack import gradient_inversion
 
     return gradient_inversion(effort, seed)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.attack import Attack, Effort, Findings
 
 
 def _membership(effort: Effort, seed: int) -> Findings:
-    from simulations.threats.membership.attack import membership  # torch loads when it runs
+    # torch load when it runs.
+    from simulations.threats.membership.attack import membership
 
     return membership(effort, seed)
 
