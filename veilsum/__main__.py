@@ -10,10 +10,11 @@ from simulations.common.failures import one_line
 def main() -> None:
     """Run the command line.
 
-    What is no mistake in the program is one line on standard error and exit status 2.
+    An error that is not a mistake in the program is reported as one line on standard error, with
+    exit status 2.
     """
     try:
-        # Inside, as what it imports may be missing.
+        # Imported here, because something that it needs may be missing.
         from simulations.commands import cli
 
         cli.app()

@@ -22,8 +22,8 @@ class Commands(LazyGroup):
         "account": Verb(
             f"{_HERE}.account",
             "account_command",
-            "Epsilon of a mechanism by every accountant; the noise for a target; "
-            "or a ledger's total.",
+            "Epsilon of a mechanism by every accountant, the noise for a target, or a "
+            "ledger's total.",
         ),
         "audit": Verb(
             f"{_HERE}.audit",
@@ -33,39 +33,39 @@ class Commands(LazyGroup):
         "plan": Verb(
             f"{_HERE}.plan",
             "plan_command",
-            "What a deployment needs: graph, threshold and bytes; "
-            "with a goal also noise and error.",
+            "What a deployment needs: graph, threshold and bytes; with a goal, also noise and "
+            "error.",
         ),
         "report": Verb(
             f"{_HERE}.report",
             "report_command",
-            "Write one HTML page about runs; it needs nothing but itself. Several are compared.",
+            "Write one self-contained HTML page about one or more runs; several are compared.",
         ),
         "run": Verb(
             f"{_HERE}.run",
             "run_command",
-            "Run one experiment, or continue it if it was interrupted.",
+            "Run one experiment. If it is interrupted, the same command resumes it.",
         ),
         "sweep": Verb(
             f"{_HERE}.run",
             "sweep_command",
-            "Run every point of a grid, each in its own folder; finished points are not run again.",
+            "Run every point of a grid, each in its own folder. Finished points are not run again.",
         ),
         "demo": Verb(
             f"{_HERE}.demo",
             "demo_command",
-            "Train a small network on real digits: "
-            "real cryptography, dropouts, noise, a tuned sketch.",
+            "Train a small network on real digits: real cryptography, dropouts, noise, a "
+            "tuned sketch.",
         ),
         "bench": Verb(
             f"{_HERE}.bench",
             "bench_app",
-            "Measure speed beside its physical limit.",
+            "Measure speed and compare it with its physical limit.",
         ),
         "reproduce": Verb(
             f"{_HERE}.reproduce",
             "reproduce_app",
-            "Run published results again, beside this project's own.",
+            "Reproduce published results and compare them with this project's own.",
         ),
     }
 

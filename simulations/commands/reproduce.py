@@ -16,7 +16,8 @@ from simulations.reproduce.sqsgd.command import sqsgd_command
 from simulations.reproduce.trust_models.command import trust_models_command
 
 reproduce_app = typer.Typer(
-    help="Run published results again, beside this project's own.", no_args_is_help=True
+    help="Reproduce published results and compare them with this project's own.",
+    no_args_is_help=True,
 )
 reproduce_app.command("compression")(compression_command)
 reproduce_app.command("equal-error")(equal_error_command)

@@ -21,33 +21,39 @@ if TYPE_CHECKING:
     from simulations.learning.records import RunSummary
     from simulations.learning.run.experiment import RunResult
 
-ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
+ConfigArgument = Annotated[
+    Path, typer.Argument(help="TOML file, such as those in examples/configs.")
+]
 DataOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of data sets; VEILSUM_DATA_DIR if left out.", exists=False),
+    typer.Option(help="Folder of data sets. Default: VEILSUM_DATA_DIR.", exists=False),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="No forecast, no live view.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", help="Print neither the forecast nor the live view.")
+]
 
 
 def run_command(
     config: ConfigArgument,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of the run; runs/NAME if left out. An interrupted run continues."
-        ),
+        typer.Option(help="Folder of the run. Default: runs/NAME. An interrupted run is resumed."),
     ] = None,
     data_dir: DataOption = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value instead of the file's.")
+        list[str] | None,
+        typer.Option("--set", help="key=value, to replace a setting of the file; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Validate and forecast; run nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check the configuration and print a forecast; run nothing."
+        ),
     ] = False,
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run one experiment, or continue it if it was interrupted."""
+    """Run one experiment. If it is interrupted, the same command resumes it."""
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
     from simulations.learning.run.overrides import changed, read_change
@@ -76,16 +82,16 @@ def run_command(
 def sweep_command(
     config: ConfigArgument,
     choices: Annotated[
-        list[str], typer.Option("--set", help="key=value,value,...; several make a grid.")
+        list[str], typer.Option("--set", help="key=value,value,...; several options make a grid.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the sweep; runs/NAME-sweep if left out.")
+        Path | None, typer.Option(help="Folder of the sweep. Default: runs/NAME-sweep.")
     ] = None,
     data_dir: DataOption = None,
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run every point of a grid, each in its own folder; finished points are not run again."""
+    """Run every point of a grid, each in its own folder. Finished points are not run again."""
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
     from simulations.learning.run.overrides import changed, grid, point_name, read_choices
