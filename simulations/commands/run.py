@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
@@ -55,23 +56,27 @@ def run_command(
     """Run one experiment. If it is interrupted, the same command resumes it."""
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
-    from simulations.learning.federated import load_data
     from simulations.learning.run.overrides import changed, read_change
 
     chosen = changed(load(config, RunConfig), [read_change(text) for text in change or []])
     console = Console(stderr=True, quiet=quiet)
     if dry_run:
+        from simulations.learning.federated import load_data
+
         figures = _forecast(chosen, load_data(chosen, data_dir))
         if as_json:
             typer.echo(json.dumps(figures))
         else:
             Console().print(figures_table("forecast", figures))
         return
-    result = _run(chosen, out or Path("runs") / config.stem, data_dir, console)
+    folder = out or Path("runs") / config.stem
+    summary = _finished(folder, chosen, console)
+    if summary is None:
+        summary = _run(chosen, folder, data_dir, console).summary()
     if as_json:
-        typer.echo(json.dumps(result.summary()))
+        typer.echo(json.dumps(summary))
     elif not quiet:
-        Console().print(figures_table("summary", result.summary()))
+        Console().print(figures_table("summary", summary))
 
 
 def sweep_command(
@@ -101,7 +106,7 @@ def sweep_command(
     for number, (point, chosen) in enumerate(runs, 1):
         name = point_name(point)
         console.print(f"{number} of {len(runs)}: {name}", highlight=False)
-        summary = _finished(folder / name, chosen)
+        summary = _finished(folder / name, chosen, console)
         if summary is None:
             summary = _run(chosen, folder / name, data_dir, console).summary()
         summaries.append({**dict(point), **summary})
@@ -133,7 +138,7 @@ def _forecast(config: RunConfig, data: Dataset) -> dict[str, object]:
     return forecast(config, Federation(config, data))
 
 
-def _finished(folder: Path, config: RunConfig) -> RunSummary | None:
+def _finished(folder: Path, config: RunConfig, console: Console) -> RunSummary | None:
     """The summary of a run that is over; None if it is not."""
     from simulations.learning.run.folder import RunFolder
 
@@ -141,6 +146,9 @@ def _finished(folder: Path, config: RunConfig) -> RunSummary | None:
         return None
     with RunFolder(folder, config) as opened:
         summary: RunSummary = json.loads(opened.summary.read_text())
+        # All that a run killed at its very end may have left to do.
+        opened.key.unlink(missing_ok=True)
+    console.print(Text(f"{folder} is finished: nothing is run again"), soft_wrap=True)
     return summary
 
 

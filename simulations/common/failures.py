@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from typing import Final
 
 EXTRAS: Final[Mapping[str, str]] = {
-    "jinja2": "sim",
+    "jinja2": "cli",
     "matplotlib": "sim",
-    "rich": "sim",
+    "rich": "cli",
     "sklearn": "sim",
-    "tomli_w": "sim",
+    "tomli_w": "cli",
     "torch": "sim",
-    "typer": "sim",
+    "typer": "cli",
     "flwr": "flower",
     "nvflare": "nvflare",
     "pfl": "pfl",
