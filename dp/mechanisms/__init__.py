@@ -6,6 +6,7 @@ from dp.mechanisms.base import Mechanism, Sensitivities
 from dp.mechanisms.binomial import BinomialMechanism
 from dp.mechanisms.central import CentralGaussianMechanism
 from dp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from dp.mechanisms.distributed import MECHANISMS, DistributedMechanism, mechanism_of
 from dp.mechanisms.levels import (
     LevelMechanism,
     Levels,
@@ -14,21 +15,22 @@ from dp.mechanisms.levels import (
     rotated_clip,
     rotated_level_mse_bound,
 )
-from dp.mechanisms.none import NoNoise
 from dp.mechanisms.skellam import SkellamMechanism
 
 __all__ = [
+    "MECHANISMS",
     "BinomialMechanism",
     "CentralGaussianMechanism",
     "DiscreteGaussianMechanism",
+    "DistributedMechanism",
     "LevelMechanism",
     "Levels",
     "Mechanism",
-    "NoNoise",
     "NoisedLevels",
     "Sensitivities",
     "SkellamMechanism",
     "level_mse_bound",
+    "mechanism_of",
     "rotated_clip",
     "rotated_level_mse_bound",
 ]
