@@ -182,11 +182,13 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
         return [bare]
     kind, name = (int, "coins_own") if tag == "binomial" else (float, "variance_own")
     own, field = entry.metadata.get(name), _NOISE_FIELDS[tag]
-    # Nobody's own noise is more than all of it.
     if not (type(own) is kind and own > 0 and type(event.get(field)) is kind):
         return [bare]
+    # Nobody's own noise is more than all of it.
     alone = {**event, field: min(own, event[field])}
-    return [{**alone, "contributors": 1} if "contributors" in alone else alone]
+    if type(event.get("contributors")) is int:
+        alone["contributors"] = min(1, event["contributors"])
+    return [alone]
 
 
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:

@@ -132,9 +132,7 @@ def test_unbounded_noise_has_none(mechanism: Mechanism) -> None:
         mechanism.total_limit(10, 1, 0.0)
 
 
-@pytest.mark.parametrize(
-    "mechanism", [each for each in MECHANISMS if hasattr(each, "amount")], **ids
-)
+@pytest.mark.parametrize("mechanism", MECHANISMS[:6], **ids)
 def test_a_mechanism_is_its_name_and_its_amount(mechanism: DistributedMechanism) -> None:
     assert mechanism_of(mechanism.name, mechanism.amount) == mechanism
 
