@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from simulations.common.tables import JsonFlag
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
 
 
 def adaptive_mean_command(

@@ -21,9 +21,10 @@ import numpy as np
 import torch
 
 from dp.accounting.report import json_number
-from simulations.example_level.breakdown import break_down, noise_error, share_kept
-from simulations.example_level.clipped import gradients_of
-from simulations.example_level.training import Examples, Setting, train
+from simulations.common.threads import one_thread
+from simulations.learning.example_level.breakdown import break_down, noise_error, share_kept
+from simulations.learning.example_level.clipped import gradients_of
+from simulations.learning.example_level.training import Examples, Setting, train
 from simulations.reproduce.compression.claims import claims
 from simulations.reproduce.compression.plan import (
     MOMENTUM,
@@ -34,7 +35,6 @@ from simulations.reproduce.compression.plan import (
     load,
 )
 from simulations.reproduce.kept import Kept
-from simulations.threads import one_thread
 from sketch.compressors import LayerShapes
 
 Advance = Callable[[int], None]

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm, spearmanr
 
-from simulations.example_level.accounting import Account
-from simulations.example_level.breakdown import noise_error, share_kept
+from simulations.learning.example_level.accounting import Account
+from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.reproduce.intervals import half_width
 
 REPRODUCED = "reproduced"

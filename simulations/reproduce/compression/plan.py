@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from simulations.data import Dataset, load_dataset
-from simulations.example_level.channel import Channel, Compressed, Denoised, Opening
-from simulations.example_level.training import Setting
-from simulations.models import BlockCnnTask, LstmClassifierTask, MlpTask, Task
-from simulations.models.convolutional import image_sides
+from simulations.learning.data import Dataset, load_dataset
+from simulations.learning.example_level.channel import Channel, Compressed, Denoised, Opening
+from simulations.learning.example_level.training import Setting
+from simulations.learning.models import BlockCnnTask, LstmClassifierTask, MlpTask, Task
+from simulations.learning.models.convolutional import image_sides
 from sketch.compressors import (
     Compressor,
     DeepGradientCompression,

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from simulations.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.reproduce.compression.plan import ARMS
 from simulations.reproduce.output import Report, Titled
 from simulations.reproduce.plots import MARKERS, quiet, sheet

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from simulations.common.tables import JsonFlag
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
 
 
 def cpsgd_command(

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from simulations.common.tables import JsonFlag
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
 
 NOISES = (0.5, 1.0, 2.0, 4.0, 8.0)
 LEAST_NOISE, MOST_NOISE = 0.1, 100.0

@@ -13,8 +13,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from protocol.errors import ConfigurationError
-from simulations import cli
-from simulations.data import DataError
+from simulations.commands import cli
+from simulations.learning.data import DataError
 from simulations.reproduce.compression import campaign as compression
 from simulations.reproduce.compression import report
 from simulations.reproduce.compression.campaign import Campaign, progress_steps, reproduce

@@ -1,0 +1,143 @@
+"""How every client of a round turns its update into integers, and what their noisy sum releases.
+
+The digest of the parameters is the application digest of the secure-aggregation context, so a
+client that was told other parameters contributes noise only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+from dp import BinomialRelease, NonPrivateRelease, quantized_l2_bound
+from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
+from dp.coins import noise_limit, require_coins
+from dp.rounding import require_linf_bound
+from protocol.round.field_size import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY
+from secagg import ParameterError
+from secagg.context import MAX_COHORT
+from sketch import PublicSeed, SketchSpec
+
+DIGEST_BYTES = 32
+_DIGEST_LABEL = b"veilsum/round/1"
+_NUMBERS = struct.Struct("<dddQQQd")
+
+MAX_SKETCH_ROWS = 1 << 12
+"""Most rows of a round's sketch: each costs every client a pass over its update, about 2 ms for a
+million coordinates, and more than some dozens gain nothing."""
+
+MAX_L2_UNITS = 2.0**53
+"""Largest sensitivity in integer units: beyond it doubles do not tell neighbouring integers apart.
+No vector within the largest coordinate bound and length comes near it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundParameters:
+    """How every client of a round turns its update into integers.
+
+    Args:
+        model_digest: 32-byte hash of the model that clients received.
+        clip_l2: C, Euclidean bound on an update, in the units of the update.
+        sketch: the compression; its seed is derived from `public_seed`.
+        sketch_clip_l2: B, Euclidean bound on the sketch of an update.
+        public_seed: fresh for the round, drawn after the size of the sketch was fixed.
+        scale: s, integer units per unit of the update.
+        linf_bound: largest integer magnitude of one coordinate before noise.
+        coins: fair coins that each client adds to each coordinate; 0 means no privacy.
+        tolerated_dropouts: clients that may vanish without the noise falling below its target.
+        wrap_probability: accepted chance that any coordinate of the sum does not fit the field; 0
+            for a field that holds every sum. It costs accuracy only, never privacy.
+
+    Raises:
+        ParameterError: names the parameter, its value and what would be valid.
+    """
+
+    model_digest: bytes
+    clip_l2: float
+    sketch: SketchSpec
+    sketch_clip_l2: float
+    public_seed: PublicSeed
+    scale: float
+    linf_bound: int
+    coins: int
+    tolerated_dropouts: int
+    wrap_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.model_digest) != DIGEST_BYTES:
+            raise ParameterError("model_digest", f"{len(self.model_digest)} bytes", "32 bytes")
+        for name in ("clip_l2", "sketch_clip_l2", "scale"):
+            value = getattr(self, name)
+            # Written so that NaN fails the test.
+            if type(value) not in (int, float) or not MIN_L2_BOUND <= value <= MAX_L2_BOUND:
+                valid = f"a number in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
+                raise ParameterError(name, value, valid)
+        try:
+            require_linf_bound(self.linf_bound)
+            require_coins(self.coins)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(
+                "linf_bound, coins", (self.linf_bound, self.coins), str(error)
+            ) from None
+        dropouts = self.tolerated_dropouts
+        if type(dropouts) is not int or not 0 <= dropouts <= MAX_COHORT:
+            raise ParameterError("tolerated_dropouts", dropouts, f"an int in 0 .. {MAX_COHORT}")
+        wrap = self.wrap_probability
+        likely = type(wrap) is float and MIN_WRAP_PROBABILITY <= wrap <= MAX_WRAP_PROBABILITY
+        if not likely and wrap != 0.0:
+            valid = f"0, or a float in {MIN_WRAP_PROBABILITY:g} .. {MAX_WRAP_PROBABILITY:g}"
+            raise ParameterError("wrap_probability", wrap, valid)
+        probe = self.sketch.probe.size if self.sketch.probe else 0
+        if max(self.sketch.main_size, probe) > self.sketch.dimension:
+            raise ParameterError("sketch", self.sketch, "no larger than the update it compresses")
+        if self.sketch.total_rows > MAX_SKETCH_ROWS:
+            raise ParameterError("sketch", self.sketch, f"of at most {MAX_SKETCH_ROWS} rows")
+        self._check_sensitivity()
+
+    def _check_sensitivity(self) -> None:
+        try:
+            l2_bound = self.l2_bound
+        except ValueError as error:
+            raise ParameterError("scale", self.scale, str(error)) from None
+        if not l2_bound <= MAX_L2_UNITS:
+            raise ParameterError(
+                "scale", self.scale, f"smaller: the sensitivity is {l2_bound:g} integer units"
+            )
+
+    @property
+    def length(self) -> int:
+        """Integers per client on the wire: the sizes of its sketches, without padding."""
+        return self.sketch.size
+
+    @property
+    def l2_bound(self) -> float:
+        """Euclidean sensitivity in integer units, rounding included."""
+        return quantized_l2_bound(self.sketch_clip_l2, self.scale, self.length)
+
+    @property
+    def largest_coordinate(self) -> int:
+        """Largest magnitude of one coordinate of one client, noise included."""
+        return self.linf_bound + noise_limit(self.coins)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical encoding of every parameter."""
+        numbers = _NUMBERS.pack(
+            self.clip_l2,
+            self.sketch_clip_l2,
+            self.scale,
+            self.linf_bound,
+            self.coins,
+            self.tolerated_dropouts,
+            self.wrap_probability,
+        )
+        # Every part has a fixed length, so plain concatenation is injective.
+        parts = (self.model_digest, self.sketch.encode_bytes(), self.public_seed.value, numbers)
+        return hashlib.sha256(_DIGEST_LABEL + b"".join(parts)).digest()
+
+
+def release_event(parameters: RoundParameters, coins: int) -> BinomialRelease | NonPrivateRelease:
+    """What a sum releases to somebody who does not know so many coins of each coordinate."""
+    if coins == 0:
+        return NonPrivateRelease()
+    return BinomialRelease(coins, parameters.l2_bound, parameters.linf_bound, parameters.length)

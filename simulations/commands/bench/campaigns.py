@@ -1,0 +1,119 @@
+"""Campaigns against the protocol and its decoders: exit status 1 if one breaks a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from simulations.commands.bench.options import prose
+from simulations.common.tables import JsonFlag, show
+
+
+def faults_command(
+    schedules: Annotated[int, typer.Option(help="Rounds to run.", min=1)] = 2000,
+    rate: Annotated[float, typer.Option(help="Faults for each message.", min=0, max=1)] = 0.05,
+    seed: Annotated[int, typer.Option(help="Fixes every schedule.", min=0)] = 1,
+    first: Annotated[int, typer.Option(help="Number of the first schedule.", min=0)] = 0,
+    play: Annotated[
+        list[str] | None,
+        typer.Option(help="wire, encoded, client, server, or one behaviour; may be repeated."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Rounds with hostile wires, clients and servers; exit status 1 if one breaks a promise."""
+    from rich.progress import Progress
+
+    from simulations.threats.faults import behaviours_named, run_campaign
+
+    names = play or []
+    try:
+        behaviours_named(names)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--play") from None
+    with Progress(console=prose) as progress:
+        task = progress.add_task("schedules", total=schedules)
+        campaign = run_campaign(
+            schedules, seed, rate, lambda: progress.advance(task), names=names, first=first
+        )
+    _show_campaign(
+        {
+            "schedules": schedules,
+            "first": first,
+            "seed": seed,
+            "rate": rate,
+            "outcomes": dict(campaign.outcomes),
+            "faults": dict(campaign.faults),
+            "refusals": dict(campaign.refusals),
+            "failures": {str(number): what for number, what in campaign.failures.items()},
+        },
+        {"behaviours": {name: dict(ends) for name, ends in campaign.behaviours.items()}},
+        as_json,
+    )
+    if campaign.failures:
+        raise typer.Exit(1)
+
+
+def fuzz_command(
+    seconds: Annotated[float, typer.Option(help="How long to go on.", min=0.1)] = 60.0,
+    cases: Annotated[
+        int | None, typer.Option(help="Stop after so many cases instead.", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Fixes every case.", min=0)] = 1,
+    first: Annotated[int, typer.Option(help="Number of the first case.", min=0)] = 0,
+    decoder: Annotated[
+        list[str] | None, typer.Option(help="Only decoders with this in their name; repeatable.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Hostile bytes for every decoder; exit status 1 if one answers with anything but a typed
+    error."""
+    from rich.progress import Progress
+
+    from simulations.threats.fuzzing import run_fuzz
+
+    with Progress(console=prose) as progress:
+        task = progress.add_task("cases" if cases else "seconds", total=cases or seconds)
+        try:
+            report = run_fuzz(
+                seed,
+                seconds=seconds,
+                cases=cases,
+                first=first,
+                names=decoder or [],
+                progress=lambda done: progress.update(task, completed=done),
+            )
+        except LookupError as error:
+            raise typer.BadParameter(str(error), param_hint="--decoder") from None
+    _show_campaign(
+        {
+            "cases": report.cases,
+            "first": first,
+            "seed": seed,
+            "cases_per_second": report.cases_per_second,
+            "bugs": [bug.figures() for bug in report.bugs],
+        },
+        {"decoders": {name: dict(ends) for name, ends in report.outcomes.items()}},
+        as_json,
+    )
+    if report.bugs:
+        raise typer.Exit(1)
+
+
+def _show_campaign(
+    figures: Mapping[str, Any], counts: Mapping[str, Mapping[str, Mapping[str, int]]], as_json: bool
+) -> None:
+    """Print figures, and a table of outcomes: one line for each behaviour or decoder."""
+    show("campaign", {**figures, **counts} if as_json else figures, as_json)
+    if as_json:
+        return
+    for title, rows in counts.items():
+        table = Table(title, "outcomes")
+        for name, ends in rows.items():
+            text = ", ".join(f"{outcome}: {count:,}" for outcome, count in sorted(ends.items()))
+            table.add_row(escape(name), escape(text))
+        Console().print(table)

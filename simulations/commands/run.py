@@ -1,0 +1,146 @@
+"""`veilsum run` and `veilsum sweep`: whole experiments from configuration files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from simulations.common.failures import kept_so_far
+from simulations.common.files import write_whole
+from simulations.common.tables import JsonFlag, figures_table, readable
+
+if TYPE_CHECKING:
+    from simulations.learning.configuration import RunConfig
+    from simulations.learning.data import Dataset
+    from simulations.learning.run.experiment import RunResult
+
+ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of data sets; VEILSUM_DATA_DIR if left out.", exists=False),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No forecast, no live view.")]
+
+
+def run_command(
+    config: ConfigArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run; runs/NAME if left out. An interrupted run goes on."),
+    ] = None,
+    data_dir: DataOption = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value instead of the file's.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate and forecast; run nothing.")
+    ] = False,
+    quiet: QuietOption = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run one experiment; the same command goes on with an interrupted one."""
+    from protocol.planning.configuration import load
+    from simulations.learning.configuration import RunConfig
+    from simulations.learning.federated import load_data
+    from simulations.learning.run.overrides import changed, read_change
+
+    chosen = changed(load(config, RunConfig), [read_change(text) for text in change or []])
+    console = Console(stderr=True, quiet=quiet)
+    if dry_run:
+        figures = _forecast(chosen, load_data(chosen, data_dir))
+        if as_json:
+            typer.echo(json.dumps(figures))
+        else:
+            Console().print(figures_table("forecast", figures))
+        return
+    result = _run(chosen, out or Path("runs") / config.stem, data_dir, console)
+    if as_json:
+        typer.echo(json.dumps(result.summary()))
+    elif not quiet:
+        Console().print(figures_table("summary", result.summary()))
+
+
+def sweep_command(
+    config: ConfigArgument,
+    choices: Annotated[
+        list[str], typer.Option("--set", help="key=value,value,...; several make a grid.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the sweep; runs/NAME-sweep if left out.")
+    ] = None,
+    data_dir: DataOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run every point of a grid, each in its own folder; finished points are not run again."""
+    from protocol.planning.configuration import load
+    from simulations.learning.configuration import RunConfig
+    from simulations.learning.run.overrides import changed, grid, point_name, read_choices
+
+    base = load(config, RunConfig)
+    points = list(grid([read_choices(text) for text in choices]))
+    # All of them are checked before the first one is run.
+    runs = [(point, changed(base, point)) for point in points]
+    folder = out or Path("runs") / f"{config.stem}-sweep"
+    console = Console(stderr=True, quiet=quiet)
+    summaries = []
+    for number, (point, chosen) in enumerate(runs, 1):
+        name = point_name(point)
+        console.print(f"{number} of {len(runs)}: {name}", highlight=False)
+        summary = _finished(folder / name, chosen)
+        if summary is None:
+            summary = _run(chosen, folder / name, data_dir, console).summary()
+        summaries.append({**dict(point), **summary})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "sweep.json", json.dumps(summaries, indent=1) + "\n")
+    if as_json:
+        typer.echo(json.dumps(summaries))
+    elif not quiet:
+        Console().print(_comparison(summaries, [key for key, _ in points[0]]))
+
+
+def _run(config: RunConfig, out: Path, data_dir: Path | None, console: Console) -> RunResult:
+    from simulations.learning.federated import load_data
+    from simulations.learning.run.experiment import run_experiment
+    from simulations.learning.run.folder import RunFolder
+    from simulations.learning.run.view import LiveView
+
+    data = load_data(config, data_dir)
+    # Made even if nobody sees it: what cannot run here is refused before there is a folder.
+    console.print(figures_table("what this run takes", _forecast(config, data)))
+    with RunFolder(out, config) as folder, LiveView(config, console) as view, kept_so_far():
+        return run_experiment(config, data, folder, view.add)
+
+
+def _forecast(config: RunConfig, data: Dataset) -> dict[str, Any]:
+    from simulations.learning.federated import Federation
+    from simulations.learning.run.forecast import forecast
+
+    return forecast(config, Federation(config, data))
+
+
+def _finished(folder: Path, config: RunConfig) -> dict[str, Any] | None:
+    """The summary of a run that is over; None if it is not."""
+    from simulations.learning.run.folder import RunFolder
+
+    if not (folder / "summary.json").exists():
+        return None
+    with RunFolder(folder, config) as opened:
+        summary: dict[str, Any] = json.loads(opened.summary.read_text())
+    return summary
+
+
+def _comparison(summaries: list[dict[str, Any]], keys: list[str]) -> Table:
+    shown = ("accuracy", "best_accuracy", "compression", "bytes_per_client")
+    table = Table(*keys, *shown, "epsilon, guaranteed", "spent", title="sweep")
+    for summary in summaries:
+        cells = [readable(summary[name]) for name in (*keys, *shown)]
+        epsilons = summary["epsilons"]
+        spent = readable(epsilons["server"])
+        table.add_row(*cells, readable(epsilons.get("guaranteed", "-")), spent)
+    return table

@@ -1,0 +1,171 @@
+"""Models by name, fitted to a data set.
+
+May use torch; must not know clients or the protocol.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from protocol.errors import ConfigurationError
+from simulations.learning.data import DataKind, Dataset
+from simulations.learning.models.convolutional import (
+    BlockCnnTask,
+    CnnTask,
+    ImageTask,
+    Lenet5Task,
+    TinyCnnTask,
+    image_sides,
+)
+from simulations.learning.models.dense import MlpTask, ReluMlpTask
+from simulations.learning.models.linear import L2, LinearTask, LogisticTask, SvmTask
+from simulations.learning.models.recurrent import LstmClassifierTask, LstmTask
+from simulations.learning.models.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataShape:
+    """What a model has to know of a data set; all of it is public.
+
+    Args:
+        kind: what the inputs are.
+        shape: of one input.
+        classes: number of labels.
+        vocabulary: number of token values; of text only.
+    """
+
+    kind: DataKind
+    shape: tuple[int, ...]
+    classes: int
+    vocabulary: int | None = None
+
+    @classmethod
+    def of(cls, data: Dataset) -> DataShape:
+        """Read the shape of a data set."""
+        return cls(
+            kind=data.kind, shape=data.shape, classes=data.classes, vocabulary=data.vocabulary
+        )
+
+    @property
+    def features(self) -> int:
+        """Return the number of values of one input."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """What may be chosen beside the name.
+
+    Args:
+        hidden: tanh units of `mlp`; other models have the sizes of their sources.
+        l2: penalty of `logistic` and `svm`.
+        squared: square the hinge of `svm`.
+    """
+
+    hidden: int = 32
+    l2: float = L2
+    squared: bool = False
+
+
+DEFAULT_OPTIONS = ModelOptions()
+
+Builder = Callable[[DataShape, ModelOptions], Task]
+
+
+def build_task(name: str, data: DataShape, options: ModelOptions = DEFAULT_OPTIONS) -> Task:
+    """Build a model for a data set.
+
+    Args:
+        name: one of `MODELS`.
+        data: what the data set looks like.
+        options: the model's own settings; those of other models are ignored.
+
+    Raises:
+        ConfigurationError: no model has this name, or it does not fit the data.
+        ValueError: an option is out of range.
+    """
+    if name not in _BUILDERS:
+        raise ConfigurationError("task.model", f"value {name!r}", f"one of {', '.join(MODELS)}")
+    kinds, build = _BUILDERS[name]
+    if data.kind not in kinds:
+        valid = " or ".join(kind.value for kind in kinds)
+        raise ConfigurationError("task.model", f"{name} for {data.kind.value} data", valid)
+    return build(data, options)
+
+
+def _mlp(data: DataShape, options: ModelOptions) -> Task:
+    return MlpTask(
+        features=data.features, hidden=options.hidden, classes=data.classes, kind=data.kind
+    )
+
+
+def _mlp60(data: DataShape, options: ModelOptions) -> Task:
+    del options
+    return ReluMlpTask(features=data.features, classes=data.classes, kind=data.kind)
+
+
+def _logistic(data: DataShape, options: ModelOptions) -> LinearTask:
+    return LogisticTask(features=data.features, classes=data.classes, kind=data.kind, l2=options.l2)
+
+
+def _svm(data: DataShape, options: ModelOptions) -> LinearTask:
+    return SvmTask(
+        features=data.features,
+        classes=data.classes,
+        kind=data.kind,
+        l2=options.l2,
+        squared=options.squared,
+    )
+
+
+def _image(model: type[ImageTask]) -> Builder:
+    """Return the builder of an image model."""
+
+    def build(data: DataShape, options: ModelOptions) -> Task:
+        del options
+        try:
+            channels, height, width = image_sides(data.shape)
+            return model(channels=channels, height=height, width=width, classes=data.classes)
+        except ValueError as error:
+            raise ConfigurationError("task.model", str(error), "a model that fits") from None
+
+    return build
+
+
+def _lstm(data: DataShape, options: ModelOptions) -> Task:
+    del options
+    if data.vocabulary is None or data.classes != data.vocabulary:
+        raise ConfigurationError(
+            "task.model", "lstm for labels that are not tokens", "lstm_classifier"
+        )
+    return LstmTask(vocabulary=data.vocabulary)
+
+
+def _lstm_classifier(data: DataShape, options: ModelOptions) -> Task:
+    del options
+    if data.vocabulary is None:
+        raise ConfigurationError("task.model", "text without a vocabulary", "its size")
+    return LstmClassifierTask(vocabulary=data.vocabulary, classes=data.classes)
+
+
+_NUMBERS = (DataKind.IMAGE, DataKind.TABULAR)
+_IMAGES = (DataKind.IMAGE,)
+_TEXTS = (DataKind.TEXT,)
+
+_BUILDERS: Mapping[str, tuple[tuple[DataKind, ...], Builder]] = {
+    "mlp": (_NUMBERS, _mlp),
+    "mlp60": (_NUMBERS, _mlp60),
+    "logistic": (_NUMBERS, _logistic),
+    "svm": (_NUMBERS, _svm),
+    "cnn": (_IMAGES, _image(CnnTask)),
+    "cnn3": (_IMAGES, _image(BlockCnnTask)),
+    "lenet5": (_IMAGES, _image(Lenet5Task)),
+    "tiny": (_IMAGES, _image(TinyCnnTask)),
+    "lstm": (_TEXTS, _lstm),
+    "lstm_classifier": (_TEXTS, _lstm_classifier),
+}
+
+MODELS = tuple(_BUILDERS)
+"""Names of all models."""

@@ -1,0 +1,55 @@
+"""What the server does with the mean update: plain and momentum SGD, or Adam.
+
+All of it is post-processing of a released value, so it costs no privacy.
+
+Source: Reddi et al. 2021 (arXiv 2003.00295), Algorithm 2 (FedAvgM and FedAdam; no bias correction).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulations.learning.configuration import Server
+from simulations.learning.models.layout import Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelState:
+    """A model and what its optimiser remembers: all that a checkpoint needs of learning.
+
+    Attributes:
+        model: float32[d].
+        velocity: float64[d], the moving mean of updates.
+        squares: float64[d], the moving mean of their squares; zeros unless the optimiser is Adam.
+    """
+
+    model: Vector
+    velocity: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+    @classmethod
+    def initial(cls, model: Vector) -> ModelState:
+        """Before the first round."""
+        return cls(model, np.zeros(model.size), np.zeros(model.size))
+
+
+def optimize(
+    server: Server, state: ModelState, mean: NDArray[np.float64], rate: float
+) -> ModelState:
+    """Move the model by one mean update.
+
+    Args:
+        mean: float64[d], the mean of the clients' updates; a step along it lowers their losses.
+        rate: the server's learning rate in this round.
+    """
+    if server.optimizer == "adam":
+        velocity = server.momentum * state.velocity + (1.0 - server.momentum) * mean
+        squares = server.beta2 * state.squares + (1.0 - server.beta2) * mean**2
+        step = velocity / (np.sqrt(squares) + server.adaptivity)
+    else:
+        velocity = server.momentum * state.velocity + mean
+        squares, step = state.squares, velocity
+    return ModelState((state.model + rate * step).astype(np.float32), velocity, squares)

@@ -1,0 +1,174 @@
+"""A trusted server: the baseline of papers that have one.
+
+It sees every clipped sketch, adds them up and adds Gaussian noise to the sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import PrivacyError
+from dp.accounting import gaussian_epsilon
+from dp.clipping import clip_l2
+from protocol.exchange.parallel import in_order
+from protocol.training.private import TrainingState
+from simulations.learning.configuration import RunConfig
+from simulations.learning.federated import Invitation, Purpose
+from simulations.learning.sources.base import (
+    NOTHING,
+    Arrays,
+    Facts,
+    Floats,
+    PrivateRate,
+    lost_clients,
+    uploaders,
+)
+from simulations.learning.sources.error_budget import ErrorMeter, Measured, sketched_parts
+from sketch import LinearSketch, PublicSeed
+from sketch.controllers import Controller, Decision, released_stats
+from sketch.hashing import SEED_BYTES
+
+GROUP = 8
+"""Clients whose updates are sketched together, so that hashes are expanded once for all of them."""
+
+GROUPS_AHEAD = 4
+"""Groups in an executor's hands at once."""
+
+
+class CentralMean(PrivateRate):
+    """A trusted server: clipped sketches, their exact sum, and Gaussian noise on it.
+
+    It protects nobody from the server, which sees everything, and is here to be compared with. Its
+    noise comes from the run's seed, as everything in it may be known.
+
+    Args:
+        config: of the run.
+        controller: chooses the sketch from released values.
+        dimension: d, length of an update.
+        state: to go on from.
+        executor: threads, to encode several clients at once.
+
+    Source: the form in which arXiv 2307.10999 states its algorithms; McMahan et al. 2018
+    (arXiv 1710.06963).
+    """
+
+    arrays: Arrays = NOTHING
+
+    def __init__(
+        self,
+        config: RunConfig,
+        controller: Controller,
+        dimension: int,
+        state: TrainingState | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._config = config
+        self._controller = controller
+        self._executor = executor
+        self._z = config.privacy.goal(config.participations).noise_multiplier
+        self._state = state or TrainingState(b"", 0, 0, controller.initial(dimension))
+        self._facts: Facts = {}
+
+    @property
+    def state(self) -> TrainingState:
+        """Rounds and the controller's decision; there is no session."""
+        return self._state
+
+    def mean(self, invitation: Invitation) -> Floats:
+        """The decoded noisy mean.
+
+        Raises:
+            PrivacyError: no client's update could be used.
+        """
+        state, decision = self._state, self._state.decision
+        rng = np.random.default_rng([self._config.seed, Purpose.CENTRAL, state.number])
+        spec, seed = decision.spec, PublicSeed(rng.bytes(SEED_BYTES))
+        sketch, clip = spec.build(seed), self._config.privacy.clip_l2
+        kept, meter = uploaders(invitation), ErrorMeter(invitation.updates, clip)
+        groups = (kept[first : first + GROUP] for first in range(0, len(kept), GROUP))
+        encoded = in_order(
+            (partial(_add_group, list(map(meter, g)), sketch, clip) for g in groups),
+            self._executor,
+            GROUPS_AHEAD,
+        )
+        total, used = np.zeros(sketch.size), 0
+        for result in encoded:
+            part, count = result()
+            total, used = total + part, used + count
+        if not used:
+            raise PrivacyError("no client sent an update of finite numbers")
+        deviation = self._z * clip / used
+        mean_sent = total / used + rng.normal(0.0, deviation, sketch.size)
+        update = sketch.decode(mean_sent)
+        stats = released_stats(
+            spec,
+            seed,
+            mean_sent,
+            update,
+            previous=state.previous,
+            round_number=state.number,
+            noise_variance=deviation**2,
+            survivors=used,
+        )
+        after = self._controller.step(decision.state, stats)
+        number = state.number + 1
+        self._state = TrainingState(b"", number, number, after, update)
+        measured = meter.measure(update, used)
+        self._facts = self._told(decision, invitation, used, deviation, measured)
+        return update
+
+    def facts(self, invitation: Invitation) -> Facts:
+        """Sizes and noise of the last round; an outsider's epsilon, as the server's is infinite."""
+        del invitation
+        return self._facts
+
+    def _told(
+        self,
+        sent: Decision,
+        invitation: Invitation,
+        used: int,
+        deviation: float,
+        measured: Measured,
+    ) -> Facts:
+        config, kept = self._config, uploaders(invitation)
+        rounds = math.ceil(self._state.number * config.cohort.size / config.task.population)
+        outsider = gaussian_epsilon(math.sqrt(rounds) / self._z, config.privacy.delta)
+        dimension, variance = invitation.model.size, deviation**2
+        return {
+            **measured.facts(**sketched_parts(sent.spec, measured, dimension, variance)),
+            "survivors": used,
+            "sketch_size": sent.spec.size,
+            "dimension": sent.spec.dimension,
+            "compression": sent.spec.rate,
+            "bits": 32,
+            "bytes_per_client": 4.0 * sent.spec.size,
+            "noise_variance": variance,
+            "epsilons": {"server": "inf", "outsider": outsider},
+            "rationale": sent.rationale.words,
+            "figures": dict(sent.rationale.numbers),
+            **lost_clients(invitation, kept),
+            "refused": len(kept) - used,
+        }
+
+
+def _add_group(
+    updates: Sequence[NDArray[Any]], sketch: LinearSketch, clip: float
+) -> tuple[Floats, int]:
+    """Clip, sketch, clip and add up: what a trusted server does; also how many were finite."""
+    clipped = []
+    for update in updates:
+        with suppress(PrivacyError):
+            clipped.append(clip_l2(update, clip).values)
+    total = np.zeros(sketch.size)
+    if clipped:
+        for row in sketch.encode_many(clipped):
+            total += clip_l2(row, clip).values
+    return total, len(clipped)

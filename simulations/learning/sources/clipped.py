@@ -1,0 +1,94 @@
+"""The whole protocol with a clip that follows released norms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp.minimal_clip import ClipState
+from protocol.training.adaptive_clip import AdaptiveClipTraining, ClippedResult, ClippingState
+from secagg import Identity
+from simulations.learning.federated import Invitation, model_digest
+from simulations.learning.sources.base import Arrays, Facts, Floats
+from simulations.learning.sources.error_budget import ErrorMeter, private_parts
+from simulations.learning.sources.private import PrivateMean
+
+_CLIP, _MEMORY = "clip", "clip memory"
+
+
+class ClippedMean(PrivateMean):
+    """The released mean of a round whose clip was chosen from the rounds before.
+
+    Args:
+        training: drives the rounds.
+        identities: of the whole population.
+        before: told the number of attempts before each round, which fixes a run's secrets.
+    """
+
+    def __init__(
+        self,
+        training: AdaptiveClipTraining,
+        identities: Sequence[Identity],
+        before: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        super().__init__(training.training, identities, before)
+        self._clipping = training
+        self._clipped: ClippedResult | None = None
+
+    @property
+    def arrays(self) -> Arrays:
+        """Where the clip stands."""
+        return stored(self._clipping.state)
+
+    def mean(self, invitation: Invitation) -> Floats:
+        """The released mean update."""
+        self._before(self.state.attempts)
+        meter = ErrorMeter(invitation.updates, self._clipping.state.clip.clip)
+        result = self._clipping.run_round(
+            [self._identities[client].public for client in invitation.clients],
+            model_digest(invitation.model),
+            meter,
+            invitation.dropouts,
+        )
+        self._clipped, self.last = result, result.inner
+        release, update = result.inner.release, result.update
+        measured = meter.measure(update, release.survivors)
+        # The votes' coordinate is in the sketch too, as it was released.
+        voted = float(release.update[-1]) ** 2
+        parameters = result.inner.setup.parameters
+        parts = private_parts(parameters, release, measured, update.size, voted)
+        self._error = measured.facts(**parts)
+        return update
+
+    def facts(self, invitation: Invitation) -> Facts:
+        """Those of the round, and what moved the clip."""
+        result = self._clipped
+        if result is None:
+            raise RuntimeError("no round was run")
+        return super().facts(invitation) | {
+            "clip_of_an_update": result.before.clip.clip,
+            "threshold": result.before.threshold,
+            "share_below": result.below,
+            "clipping": dict(result.decision.numbers),
+        }
+
+
+def stored(state: ClippingState) -> Arrays:
+    """A state as arrays."""
+    return {
+        _CLIP: np.array([state.clip.clip, state.threshold]),
+        _MEMORY: np.array(state.clip.memory),
+    }
+
+
+def restored(arrays: Mapping[str, NDArray[Any]]) -> ClippingState:
+    """The state that `stored` wrote.
+
+    Raises:
+        KeyError, ValueError: the arrays are those of something else.
+    """
+    clip, threshold = arrays[_CLIP].tolist()
+    return ClippingState(ClipState(clip, tuple(arrays[_MEMORY].tolist())), threshold)

@@ -1,0 +1,197 @@
+"""Local privacy: every client makes its report private by itself, and the server just adds up.
+
+The server, the clients and all who listen see the same reports, so there is one epsilon, against
+everybody. It counts all reports of the client that sent most, by composition: nothing is taken off
+for sampling or shuffling, as the server knows whose report it reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp.errors import PrivacyError
+from dp.keystream import NoiseSeed
+from dp.local import Reports
+from simulations.learning.configuration import RunConfig
+from simulations.learning.federated import Invitation
+from simulations.learning.local_dp.base import LocalAlgorithm
+from simulations.learning.local_dp.memory import ClientMemory
+from simulations.learning.local_dp.registry import composed_epsilon
+from simulations.learning.sources.base import (
+    NOTHING,
+    Arrays,
+    Facts,
+    Floats,
+    PrivateRate,
+    lost_clients,
+    uploaders,
+)
+from simulations.learning.sources.error_budget import ErrorMeter
+from sketch import PublicSeed
+from sketch.hashing import SEED_BYTES
+
+GROUP_NUMBERS = 1 << 22
+"""Most numbers of updates held together: 32 MB."""
+
+MOST_ROWS = 256
+
+_REPORTS = "reports"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summed:
+    """What a server has of a round's reports.
+
+    Attributes:
+        total: float64[d], the sum of the estimates.
+        count: reports in it.
+        bytes_per_client: of all messages, where they are more than a report; else None.
+    """
+
+    total: Floats
+    count: int
+    bytes_per_client: float | None = None
+
+
+Channel = Callable[[Invitation, PublicSeed, Iterable[tuple[Sequence[int], Reports]]], Summed]
+"""The way of reports to their sum: a round, its public seed, and reports by index in the cohort."""
+
+
+def add_up(
+    invitation: Invitation, seed: PublicSeed, parts: Iterable[tuple[Sequence[int], Reports]]
+) -> Summed:
+    """The server receives every report and adds them up."""
+    del seed
+    total, count = np.zeros(invitation.model.size), 0
+    for _, reports in parts:
+        total += reports.total()
+        count += len(reports)
+    return Summed(total, count)
+
+
+class LocalMean(PrivateRate):
+    """The mean of what private reports say.
+
+    Args:
+        config: of the run.
+        algorithm: what a client does.
+        dimension: d, length of an update.
+        noise: gives the secret seed of a group of clients, by its number in the round.
+        public: gives public seeds.
+        channel: how reports become a sum.
+        arrays: to go on from.
+        before: told the number of each round before it, which fixes a run's secrets.
+    """
+
+    state: None = None
+
+    def __init__(
+        self,
+        config: RunConfig,
+        algorithm: LocalAlgorithm,
+        dimension: int,
+        noise: Callable[[int], NoiseSeed],
+        public: Callable[[int], bytes],
+        channel: Channel = add_up,
+        arrays: Arrays = NOTHING,
+        before: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._config = config
+        self._algorithm = algorithm
+        self._noise = noise
+        self._public = public
+        self._before = before
+        self._channel = channel
+        kept = dict(arrays)
+        counts = kept.pop(_REPORTS, np.zeros(config.task.population, np.int64))
+        self._sent: Counter[int] = Counter({int(i): int(counts[i]) for i in np.flatnonzero(counts)})
+        self._memory = ClientMemory.restore(dimension, kept)
+        self._last = Summed(np.zeros(0), 0)
+        self._refused = 0
+        self._meter = ErrorMeter(lambda _: np.zeros(0, np.float32))
+        self._error: Facts = {}
+
+    @property
+    def arrays(self) -> Arrays:
+        """What clients remember, and how many reports each has sent."""
+        counts = np.zeros(self._config.task.population, np.int64)
+        for client, sent in self._sent.items():
+            counts[client] = sent
+        return {**self._memory.arrays(), _REPORTS: counts}
+
+    def mean(self, invitation: Invitation) -> Floats:
+        """The mean of the estimates.
+
+        Raises:
+            PrivacyError: no client's update could be used.
+            TooFewSurvivorsError: reports go through a secure sum, and it failed.
+        """
+        self._before(invitation.number)
+        seed = PublicSeed(self._public(SEED_BYTES))
+        self._refused = 0
+        self._last = self._channel(invitation, seed, self._reports(invitation, seed))
+        if not self._last.count:
+            raise PrivacyError("no client sent an update of finite numbers")
+        mean = self._last.total / self._last.count
+        self._error = self._meter.measure(mean, self._last.count).facts()
+        return mean
+
+    def _reports(
+        self, invitation: Invitation, seed: PublicSeed
+    ) -> Iterator[tuple[Sequence[int], Reports]]:
+        """Reports of groups of clients, with their indices in the cohort."""
+        for number, (indices, updates) in enumerate(self._groups(invitation)):
+            clients = [invitation.clients[index] for index in indices]
+            self._sent.update(clients)
+            noise = self._noise(number)
+            yield indices, self._algorithm.reports(clients, updates, self._memory, seed, noise)
+
+    def facts(self, invitation: Invitation) -> Facts:
+        """Bytes and epsilon of the last round."""
+        dimension = invitation.model.size
+        sent = self._last.bytes_per_client or self._algorithm.report_bytes
+        most, delta = max(self._sent.values()), self._config.privacy.delta
+        epsilon = composed_epsilon(self._algorithm.epsilon, most, delta)
+        return {
+            "survivors": self._last.count,
+            "sketch_size": max(1, round(sent / 4.0)),
+            "dimension": dimension,
+            "compression": 4.0 * dimension / sent,
+            "bits": None,
+            "bytes_per_client": sent,
+            "epsilons": {
+                "server": epsilon,
+                "outsider": epsilon,
+                "one_report": self._algorithm.epsilon,
+                "delta": delta,
+                # All reports that a client may send were fitted into it beforehand.
+                "guaranteed": self._config.privacy.epsilon,
+            },
+            **lost_clients(invitation, uploaders(invitation)),
+            "refused": self._refused,
+            **self._error,
+        }
+
+    def _groups(self, invitation: Invitation) -> Iterator[tuple[Sequence[int], NDArray[Any]]]:
+        """Indices of clients whose updates are finite, with float64[c, d] each."""
+        rows = max(1, min(MOST_ROWS, GROUP_NUMBERS // invitation.model.size))
+        indices: list[int] = []
+        table = np.empty((rows, invitation.model.size))
+        self._meter = ErrorMeter(invitation.updates)
+        for index in uploaders(invitation):
+            table[len(indices)] = self._meter(index)
+            if not np.isfinite(table[len(indices)]).all():
+                self._refused += 1
+                continue
+            indices.append(index)
+            if len(indices) == rows:
+                yield indices, table
+                indices = []
+        if indices:
+            yield indices, table[: len(indices)]

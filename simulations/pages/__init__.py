@@ -1,8 +1,0 @@
-"""What reports as HTML pages have in common: a base template, its looks, plots as inline SVG."""
-
-from __future__ import annotations
-
-from simulations.pages.render import render
-from simulations.pages.svg import Chart
-
-__all__ = ["Chart", "render"]

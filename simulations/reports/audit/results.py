@@ -1,0 +1,119 @@
+"""What an audit came to, and the one object that `--json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from simulations.audits.base import Check
+from simulations.common.provenance import Provenance
+
+COUNTED: Final = {
+    "schedules": ("schedules", 1),
+    "samples": ("samples", 1),
+    "canaries": ("canaries", 1),
+    "trials": ("trials", 1),
+    "runs": ("runs_in_each_world", 2),
+}
+"""A count of the whole audit: the figure that is added up over both sides of all checks, and its
+factor. Figures of parts, as "sum_trials", are counted, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one unit came to.
+
+    Attributes:
+        unit: its id.
+        checks: what it found; none if what it is about is not installed.
+        seconds: wall time when it ran.
+        error: the error that ended it, if one did; its check is then not held.
+        kept: taken from an earlier run of the same audit.
+    """
+
+    unit: str
+    checks: tuple[Check, ...]
+    seconds: float
+    error: str | None = None
+    kept: bool = False
+
+    @property
+    def held(self) -> bool:
+        """Whether every promise that was tried is kept."""
+        return all(check.held for check in self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """A whole audit.
+
+    Attributes:
+        seed: fixes all randomness but the secrets of real rounds.
+        effort: "quick" or "full".
+        finished: date and time, UTC, ISO 8601.
+        outcomes: of all units that were asked for, in order.
+        defences: what the twin of a check lacks, in words, by id.
+        provenance: what was audited, and where.
+        notes: what the reader must know: what was not run.
+    """
+
+    seed: int
+    effort: str
+    finished: str
+    outcomes: tuple[Outcome, ...]
+    defences: Mapping[str, str]
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """All checks in order."""
+        return tuple(check for outcome in self.outcomes for check in outcome.checks)
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was tried and every promise held."""
+        return bool(self.checks) and all(check.held for check in self.checks)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all units, when they ran."""
+        return sum(outcome.seconds for outcome in self.outcomes)
+
+    def counts(self) -> dict[str, int]:
+        """How much was tried, both sides of every check together."""
+        return {
+            name: factor * sum(_integers(self.checks, figure))
+            for name, (figure, factor) in COUNTED.items()
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "passed": self.passed,
+            "seed": self.seed,
+            "effort": self.effort,
+            "seconds": round(self.seconds, 2),
+            "finished": self.finished,
+            "checks": [check.as_json() for check in self.checks],
+            "errors": {o.unit: o.error for o in self.outcomes if o.error is not None},
+            "seconds_each": {o.unit: round(o.seconds, 2) for o in self.outcomes},
+            "taken_up": [o.unit for o in self.outcomes if o.kept],
+            "counts": self.counts(),
+            "commit": self.provenance.commit,
+            "source": self.provenance.source,
+            "machine": self.provenance.machine,
+            "versions": self.provenance.versions,
+            "notes": list(self.notes),
+        }
+
+
+def _integers(checks: tuple[Check, ...], figure: str) -> Iterator[int]:
+    for check in checks:
+        for side in (check.with_defence, check.without_defence):
+            for name, value in side.items():
+                if name != figure and not name.endswith(f"_{figure}"):
+                    continue
+                if isinstance(value, int) and not isinstance(value, bool):
+                    yield value

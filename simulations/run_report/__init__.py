@@ -1,8 +1,0 @@
-"""`veilsum report`: what runs did, on one page that needs nothing but itself."""
-
-from __future__ import annotations
-
-from simulations.run_report.folders import find_runs, read_run
-from simulations.run_report.page import render_runs, write_page
-
-__all__ = ["find_runs", "read_run", "render_runs", "write_page"]

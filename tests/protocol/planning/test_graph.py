@@ -1,0 +1,100 @@
+"""Planning a graph: the choice, and the bytes it predicts against those of a real round."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from protocol.planning.graph import COMPLETE_UP_TO, default_graph, plan_graph
+from secagg import Mode, ParameterError, SessionContext
+from secagg.graph_parameters import Adversary
+
+
+@pytest.mark.parametrize("adversary", list(Adversary))
+def test_small_cohorts_get_the_complete_graph(adversary):
+    plan = plan_graph(100, 0.05, 0.1, adversary)
+    assert plan.degree == 0
+    assert (plan.colluders, plan.minimum_survivors) == (5, 90)
+    assert plan.threshold == (53 if adversary is Adversary.SEMI_MALICIOUS else 6)
+
+
+def test_large_cohorts_get_a_sparse_one():
+    plan = plan_graph(1000, 0.05, 0.05, Adversary.SEMI_MALICIOUS)
+    assert (plan.degree, plan.threshold) == (66, 49)
+    published = plan_graph(1000, 0.05, 0.05, Adversary.SEMI_MALICIOUS, security_bits=40)
+    assert (published.degree, published.threshold) == (52, 37)
+    assert plan_graph(COMPLETE_UP_TO + 1, 0.05, 0.05, Adversary.SEMI_HONEST).degree > 0
+
+
+def test_the_choice_can_be_forced():
+    shares = (100, 0.05, 0.05, Adversary.SEMI_HONEST)
+    assert plan_graph(*shares, sparse=True, security_bits=40).degree == 12
+    assert plan_graph(1000, 0.05, 0.05, Adversary.SEMI_HONEST, sparse=False).degree == 0
+
+
+@pytest.mark.parametrize("arguments", [(1000, 0.5, 0.5), (1000, 0.05, 0.5), (2, 0.0, 0.0)])
+def test_infeasible_requests_say_what_to_change(arguments):
+    with pytest.raises(ParameterError, match=r"must be"):
+        plan_graph(*arguments, Adversary.SEMI_MALICIOUS, sparse=True)
+
+
+def context(size, degree, threshold, survivors, colluders, mode):
+    """A round with this graph, or the refusal of any client."""
+    return SessionContext(
+        session_id=bytes(16),
+        round_number=0,
+        cohort=tuple(hashlib.sha256(b"%d" % i).digest() for i in range(size)),
+        threshold=threshold,
+        minimum_survivors=survivors,
+        mode=mode,
+        tolerated_colluders=colluders,
+        degree=degree,
+        bits=16,
+        length=1,
+        application_digest=bytes(32),
+    )
+
+
+@pytest.mark.parametrize("adversary", list(Adversary))
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("clients", [50, 201, 500])
+def test_what_is_planned_is_accepted_by_clients(clients, sparse, adversary):
+    """Whatever the shares: either the plan is refused, or every client accepts it."""
+    mode = Mode.ACTIVE if adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
+    accepted = 0
+    for corrupt in (0.0, 0.05, 0.1, 0.3, 0.45):
+        for dropout in (0.0, 0.1, 0.2, 0.3, 0.4):
+            try:
+                plan = plan_graph(clients, corrupt, dropout, adversary, sparse=sparse)
+            except ParameterError:
+                continue
+            context(
+                clients,
+                plan.degree,
+                plan.threshold,
+                plan.minimum_survivors,
+                plan.colluders,
+                mode,
+            )
+            accepted += 1
+    assert accepted >= 7
+
+
+def test_too_many_dropouts_for_a_sparse_graph_say_how_many_are_allowed():
+    with pytest.raises(ParameterError, match=r"dropout = 0.3: must be smaller.*452 of 500"):
+        plan_graph(500, 0.3, 0.3, Adversary.SEMI_MALICIOUS)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_default_graph_of_a_cohort(mode):
+    assert default_graph(COMPLETE_UP_TO, 5, 20, mode)[0] == 0
+    degree, threshold = default_graph(400, 20, 40, mode)
+    assert 0 < degree < 399
+    context(400, degree, threshold, 360, 20, mode)
+
+
+def test_large_cohorts_that_no_sparse_graph_fits_use_the_complete_one():
+    degree, threshold = default_graph(500, 150, 150, Mode.ACTIVE)
+    assert (degree, threshold) == (0, 326)
+    context(500, degree, threshold, 350, 150, Mode.ACTIVE)

@@ -1,0 +1,232 @@
+"""The stages in order, out of order, and the noise that comes out at the end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp import (
+    Bounded,
+    CoinSchedule,
+    NoiseSeed,
+    NonFiniteUpdateError,
+    SensitivityExceededError,
+    clip_l2,
+    l2_norm,
+    sample_binomial,
+)
+from dp.dropouts import batch_noise
+from protocol.round import pipeline as pipeline_module
+from protocol.round.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize
+from secagg import FieldSum, FieldVector, ParameterError
+from secagg.field import add_into
+
+ALPHA = 1e-6
+
+
+def ideal_sum(setup, pipeline, vectors):
+    total = setup.context.field.zeros(setup.context.length)
+    for vector in vectors:
+        add_into(total, vector)
+    return FieldSum(FieldVector(setup.context.field, total), tuple(range(len(vectors))))
+
+
+def test_without_noise_the_mean_comes_back(make_setup, updates):
+    setup = make_setup(coins=0, scale=4096.0, linf_bound=1 << 14)
+    pipeline = Pipeline(setup)
+    total = ideal_sum(
+        setup, pipeline, [pipeline.encode(updates(i), NoiseSeed.fresh()) for i in range(6)]
+    )
+    release = pipeline.decode(total)
+    expected = np.mean([clip_l2(updates(i), 2.0).values for i in range(6)], axis=0)
+    # Six stochastic roundings, each off by less than one unit, rotated (an isometry).
+    assert np.linalg.norm(release.update - expected) < math.sqrt(200) / 4096.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_updates_that_are_not_finite_are_refused(make_setup, updates, bad):
+    update = updates(0).copy()
+    update[17] = bad
+    with pytest.raises(NonFiniteUpdateError):
+        Pipeline(make_setup()).encode(update, NoiseSeed.fresh())
+
+
+@pytest.mark.parametrize("size", [0.0, 5e-324, 1e-200, 1.0, 1e200, 1.7e308])
+def test_a_process_that_makes_numpy_raise_encodes_all_the_same(make_setup, updates, size):
+    """Who leaves a round must not depend on how large or small its finite update is."""
+    update = updates(0).astype(np.float64)
+    update = update / np.abs(update).max() * size
+    pipeline, seed = Pipeline(make_setup()), NoiseSeed.fresh()
+    expected = pipeline.encode(update, seed)
+    with np.errstate(all="raise"):
+        assert np.array_equal(pipeline.encode(update, seed).elements, expected.elements)
+
+
+@pytest.mark.parametrize("shape", [(199,), (201,), (200, 1), ()])
+def test_updates_of_another_shape_are_refused(make_setup, shape):
+    with pytest.raises(ParameterError, match="update"):
+        Pipeline(make_setup()).encode(np.zeros(shape, np.float32), NoiseSeed.fresh())
+
+
+def test_stages_in_the_wrong_order_raise_when_forced():
+    bounded = clip_l2(np.ones(8), 1.0)
+    seed = NoiseSeed.fresh()
+    with pytest.raises((AttributeError, TypeError)):
+        AddCoins(4, None).client(bounded, seed)  # type: ignore[arg-type]
+    with pytest.raises((AttributeError, TypeError)):
+        Quantize(8.0, 10).client(np.ones(8), seed)  # type: ignore[arg-type]
+    with pytest.raises((ParameterError, TypeError)):
+        Clip(8, 1.0).client(bounded)  # type: ignore[arg-type]
+    with pytest.raises(SensitivityExceededError):
+        Bounded(np.ones(8), 1.0)
+
+
+def released_noise(make_setup, survivors, coins, rounds, *, broken_twin=False):
+    """Integer noise of the whole path: encode zero updates, sum, decode; in integer units."""
+    samples = []
+    for number in range(rounds):
+        setup = make_setup(coins=coins, linf_bound=1, scale=64.0)
+        pipeline = Pipeline(setup)
+        vectors = []
+        for i in range(survivors):
+            seed = NoiseSeed(bytes([number, i, coins % 256]) + bytes(29))
+            vectors.append(pipeline.encode(np.zeros(200, np.float32), seed))
+        if broken_twin:
+            # The last client's noise is that of the first: its coins are counted twice.
+            vectors[-1] = vectors[0]
+        release = pipeline.decode(ideal_sum(setup, pipeline, vectors))
+        rotated = pipeline._rotate.rotation.forward(release.mean_sketch)
+        samples.append(rotated * survivors * 64.0)
+    return np.concatenate(samples)
+
+
+def variance_is_plausible(noise, coins_total):
+    """Chi-square test of the variance; the kurtosis of the binomial is slightly below 3."""
+    statistic = float(np.sum(noise**2) / (coins_total / 4.0))
+    low = stats.chi2.ppf(ALPHA / 2, noise.size)
+    high = stats.chi2.isf(ALPHA / 2, noise.size)
+    return low <= statistic <= high
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("coins", [100, 101])
+def test_released_noise_is_binomial_over_the_survivors(make_setup, coins):
+    survivors = 5
+    noise = released_noise(make_setup, survivors, coins, rounds=100)
+    total = survivors * coins
+    assert variance_is_plausible(noise, total)
+    # Every value sits on the lattice of a centred binomial ...
+    counts = noise + total / 2.0
+    assert np.allclose(counts, np.round(counts), atol=1e-6)
+    # ... and has its distribution: chi-square over bins of at least 20 expected values.
+    edges = stats.binom.ppf(np.linspace(0, 1, 41)[1:-1], total, 0.5)
+    edges = np.unique(edges)
+    observed = np.histogram(np.round(counts), np.concatenate([[-1], edges, [total]]) + 0.5)[0]
+    cumulative = np.concatenate([[0.0], stats.binom.cdf(edges, total, 0.5), [1.0]])
+    expected = np.diff(cumulative) * noise.size
+    assert expected.min() > 20
+    statistic = float(np.sum((observed - expected) ** 2 / expected))
+    assert statistic <= stats.chi2.isf(ALPHA, expected.size - 1)
+
+
+@pytest.mark.statistical
+def test_a_reused_noise_seed_is_rejected(make_setup):
+    noise = released_noise(make_setup, 5, 100, rounds=100, broken_twin=True)
+    assert not variance_is_plausible(noise, 500)
+
+
+@pytest.mark.statistical
+def test_half_the_coins_are_rejected(make_setup):
+    noise = released_noise(make_setup, 5, 50, rounds=100)
+    assert not variance_is_plausible(noise, 500)
+
+
+@pytest.mark.statistical
+def test_the_stated_noise_variance_is_the_measured_one(make_setup, updates):
+    """Signal, sketch and rounding included: compare two releases of the same updates."""
+    setup = make_setup(size=100, coins=400)
+    pipeline = Pipeline(setup)
+    differences = []
+    for number in range(60):
+        pair = []
+        for half in range(2):
+            seeds = [NoiseSeed(bytes([number, half, i]) + bytes(29)) for i in range(6)]
+            vectors = [pipeline.encode(updates(i), seeds[i]) for i in range(6)]
+            pair.append(pipeline.decode(ideal_sum(setup, pipeline, vectors)).mean_sketch)
+        differences.append(pair[0] - pair[1])
+    spread = np.concatenate(differences)
+    statistic = float(np.sum(spread**2) / (2 * pipeline.noise_variance(6)))
+    # Rounding is counted at its average over uniform fractions, 1/6 of a squared unit, where it
+    # may be anything from 0 to 1/4: against 100 of the coins, at most 0.2 % of the whole.
+    slack = 1.0 + 0.25 / 100
+    assert stats.chi2.ppf(ALPHA / 2, spread.size) / slack <= statistic
+    assert statistic <= stats.chi2.isf(ALPHA / 2, spread.size) * slack
+
+
+class TestCharged:
+    """What leaves the client is what accounting charges for, or nothing leaves."""
+
+    def test_a_sketch_that_is_not_clipped_again_is_refused(self, make_setup, updates, monkeypatch):
+        """A sketch lengthens some vectors; without the second clip its bound is unknown."""
+
+        def unclipped(stage, bounded):
+            values = stage.sketch.encode(bounded.values)
+            return Bounded(values, max(l2_norm(values), 1.5 * stage.l2_bound))
+
+        pipeline = Pipeline(make_setup(size=60))
+        pipeline.encode(updates(5), NoiseSeed.fresh())
+        monkeypatch.setattr(Compress, "client", unclipped)
+        with pytest.raises(SensitivityExceededError, match="is accounted with"):
+            pipeline.encode(updates(5), NoiseSeed.fresh())
+
+    @pytest.mark.parametrize(
+        ("stage", "broken"),
+        [
+            ("_coins", AddCoins(100, None)),
+            ("_coins", AddCoins(0, None)),
+            ("_quantize", Quantize(64.0, 99)),
+            ("_quantize", Quantize(64.1, 100)),
+        ],
+    )
+    def test_a_stage_with_other_figures_is_refused(self, make_setup, updates, stage, broken):
+        pipeline = Pipeline(make_setup())
+        setattr(pipeline, stage, broken)
+        with pytest.raises(SensitivityExceededError):
+            pipeline.encode(updates(0), NoiseSeed.fresh())
+
+
+@pytest.mark.parametrize("survivors", [1, 3, 6])
+def test_the_noise_of_a_mean_is_that_of_its_survivors(make_setup, updates, survivors):
+    setup = make_setup(coins=400)
+    pipeline = Pipeline(setup)
+    seeds = [NoiseSeed(bytes([i]) * 32) for i in range(survivors)]
+    vectors = [pipeline.encode(updates(i), seeds[i]) for i in range(survivors)]
+    release = pipeline.decode(ideal_sum(setup, pipeline, vectors))
+    # 400 coins and one rounding for each survivor, in units of the mean: 1 / (64 survivors).
+    expected = survivors * (400 / 4 + 1 / 6) / (64.0 * survivors) ** 2
+    assert release.noise_variance == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("worth", [1, 1 << 60])
+def test_surplus_noise_is_taken_off_by_any_number_of_threads(worth, monkeypatch):
+    """What stays is exactly the noise of the batches that nobody removes."""
+    monkeypatch.setattr(pipeline_module, "WORTH_THREADS", worth)
+    monkeypatch.setattr(pipeline_module, "_threads", lambda: 3)
+    schedule, length, lost = CoinSchedule.best(9_000, 8, 3, 1), 50, 1
+    seeds = [[NoiseSeed.fresh() for _ in schedule.batches] for _ in range(8 - lost)]
+    total = np.sum([batch_noise(each, schedule, length) for each in seeds], axis=0)
+    given_up = [[each[b].material for b in schedule.removed(lost)] for each in seeds]
+    assert given_up[0]
+    stays = np.sum(
+        [
+            sample_binomial(each[b], schedule.batches[b], length) - schedule.batches[b] // 2
+            for each in seeds
+            for b in schedule.kept(lost)
+        ],
+        axis=0,
+    )
+    expected = stays - len(seeds) * schedule.residual_offset(lost)
+    np.testing.assert_array_equal(AddCoins(0, schedule).server(total, given_up, lost), expected)

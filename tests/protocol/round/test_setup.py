@@ -1,0 +1,232 @@
+"""Round parameters, the capacity proof, and the announcement."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp import BinomialRelease, NonPrivateRelease
+from protocol.round.field_size import bits_for
+from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
+from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, RemoteProtocolError
+from sketch import PublicSeed, SketchKind, SketchSpec
+
+
+def test_announcement_round_trips(make_setup):
+    removable = make_setup(removable=True)
+    assert removable.context.removal
+    for setup in (make_setup(), make_setup(size=50), make_setup(coins=0), removable):
+        again = RoundSetup.from_announcement(setup.announce(), setup.parameters.model_digest)
+        assert again == setup
+        assert again.context.hash == setup.context.hash
+
+
+def test_another_model_gives_another_context(make_setup):
+    setup = make_setup()
+    other = RoundSetup.from_announcement(setup.announce(), b"\x01" * 32)
+    assert other.context.hash != setup.context.hash
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model_digest", b"\x01" * 32),
+        ("clip_l2", 2.1),
+        ("sketch", SketchSpec.identity(201)),
+        ("sketch_clip_l2", 2.6),
+        ("public_seed", PublicSeed(b"\x07" * 32)),
+        ("scale", 65.0),
+        ("linf_bound", 99),
+        ("coins", 102),
+        ("tolerated_dropouts", 1),
+        ("wrap_probability", 1e-9),
+    ],
+)
+def test_every_parameter_changes_the_digest(make_setup, name, value):
+    parameters = make_setup().parameters
+    assert dataclasses.replace(parameters, **{name: value}).digest() != parameters.digest()
+
+
+def test_no_parameter_was_forgotten(make_setup):
+    tested = {name for name, _ in test_every_parameter_changes_the_digest.pytestmark[0].args[1]}
+    assert tested == {field.name for field in dataclasses.fields(make_setup().parameters)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model_digest", b""),
+        ("clip_l2", 0.0),
+        ("clip_l2", math.nan),
+        ("sketch_clip_l2", math.inf),
+        ("scale", -1.0),
+        ("linf_bound", 0),
+        ("coins", -1),
+        ("tolerated_dropouts", -1),
+        ("tolerated_dropouts", 6),
+        ("tolerated_dropouts", 1 << 64),
+        ("tolerated_dropouts", 2.0),
+        ("clip_l2", 1e-101),
+        ("clip_l2", True),
+        ("clip_l2", 10**400),
+        ("sketch_clip_l2", 1e101),
+        ("scale", 1e60),
+        ("scale", 1e-320),
+        ("sketch", SketchSpec(SketchKind.COUNT_MEAN, 200, 5, 41)),
+        ("wrap_probability", 1e-5),
+        ("wrap_probability", -1e-9),
+        ("wrap_probability", 1e-31),
+        ("wrap_probability", math.nan),
+    ],
+)
+def test_infeasible_parameters_are_named(make_setup, name, value):
+    with pytest.raises(ParameterError, match=name):
+        make_setup(**{name: value})
+
+
+def test_a_field_that_is_too_small_is_refused_before_any_message(make_setup):
+    needed = make_setup().context.bits
+    with pytest.raises(CapacityError) as caught:
+        make_setup(bits=needed - 1)
+    assert caught.value.required_bits == needed
+    assert caught.value.bits == needed - 1
+
+
+def test_capacity_is_exact(make_setup):
+    """The largest possible sum fits, and would not fit one bit less."""
+    parameters = make_setup().parameters
+    bits = bits_for(parameters, 6)
+    largest = 6 * parameters.largest_coordinate
+    assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
+
+
+def test_events_count_honest_coins_only(make_setup):
+    setup = make_setup()
+    context = dataclasses.replace(
+        setup.context, tolerated_colluders=1, threshold=4, minimum_survivors=4
+    )
+    setup = RoundSetup(context, setup.parameters)
+    events = setup.events(5)
+    server, outsider = events.server, events.outsider
+    assert events.sybil.coins == 101
+    assert isinstance(server, BinomialRelease) and isinstance(outsider, BinomialRelease)
+    assert (server.coins, outsider.coins) == (4 * 101, 5 * 101)
+    assert server.l2_sensitivity == setup.parameters.l2_bound
+    assert setup.events(1).server == NonPrivateRelease()
+
+
+def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(make_setup):
+    """They hold shares of every other seed, also of those that stay in the sum."""
+    setup = make_setup(removable=True)
+    batches = setup.schedule.batches
+    assert setup.own_coins == batches[0] < setup.coins_left(6 - 1) < sum(batches) == 101
+    for survivors in (4, 5, 6):
+        assert setup.events(survivors).sybil.coins == batches[0]
+        assert setup.events(survivors).outsider.coins == survivors * setup.coins_left(survivors)
+    plain = make_setup()
+    assert plain.own_coins == plain.events(4).sybil.coins == 101
+
+
+def test_rounds_without_coins_are_not_private(make_setup):
+    assert make_setup(coins=0).events(6).server == NonPrivateRelease()
+
+
+def test_context_and_parameters_must_belong_together(make_setup):
+    setup, other = make_setup(), make_setup(coins=7)
+    with pytest.raises(ParameterError, match="application_digest"):
+        RoundSetup(setup.context, other.parameters)
+    with pytest.raises(ParameterError, match="length"):
+        RoundSetup(dataclasses.replace(setup.context, length=201), setup.parameters)
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_announcements_raise_only_the_typed_error(data):
+    for candidate in (data, bytes([ANNOUNCEMENT_VERSION]) + data):
+        with pytest.raises(RemoteProtocolError):
+            RoundSetup.from_announcement(candidate, bytes(32))
+
+
+def test_truncated_and_extended_announcements_are_refused(make_setup):
+    data = make_setup().announce()
+    for cut in range(len(data)):
+        with pytest.raises(RemoteProtocolError):
+            RoundSetup.from_announcement(data[:cut], bytes(32))
+    with pytest.raises(RemoteProtocolError) as caught:
+        RoundSetup.from_announcement(data + b"\x00", bytes(32))
+    assert caught.value.reason is Reason.MALFORMED
+
+
+def test_announcements_with_other_values_are_refused_or_another_setup(make_setup):
+    """Every single changed byte is noticed: refused, or another context hash."""
+    setup = make_setup()
+    data = setup.announce()
+    generator = np.random.default_rng(1)
+    for position in range(1, len(data)):
+        changed = bytearray(data)
+        changed[position] ^= int(generator.integers(1, 256))
+        try:
+            other = RoundSetup.from_announcement(bytes(changed), bytes(32))
+        except RemoteProtocolError:
+            continue
+        assert other.context.hash != setup.context.hash
+
+
+def test_an_announcement_with_too_many_fields_is_refused(make_setup):
+    fields = msgspec.msgpack.decode(make_setup().announce()[1:])
+    data = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode([*fields, 1])
+    with pytest.raises(RemoteProtocolError):
+        RoundSetup.from_announcement(data, bytes(32))
+
+
+class TestSurvivors:
+    """Noise, dropouts and the smallest sum are one promise."""
+
+    def with_context(self, setup, **changes):
+        return RoundSetup(dataclasses.replace(setup.context, **changes), setup.parameters)
+
+    def test_a_sum_over_fewer_than_the_noise_was_made_for_is_refused(self, make_setup):
+        make_setup(tolerated_dropouts=1, minimum_survivors=5)
+        with pytest.raises(ParameterError, match=r"minimum_survivors = 4.*at least 5"):
+            make_setup(tolerated_dropouts=1, minimum_survivors=4)
+
+    def test_the_fewest_honest_are_survivors_without_colluders(self, make_setup):
+        setup = self.with_context(
+            make_setup(minimum_survivors=5), tolerated_colluders=1, threshold=4
+        )
+        assert setup.fewest_honest == 4
+        fewest = setup.events(setup.context.minimum_survivors).server
+        assert fewest.coins == setup.fewest_honest * setup.parameters.coins
+
+    def test_somebody_honest_must_be_left(self, make_setup):
+        setup = make_setup(mode=Mode.SEMI_HONEST)
+        with pytest.raises(ParameterError, match="somebody is left"):
+            self.with_context(setup, tolerated_colluders=4, threshold=5, minimum_survivors=5)
+
+    def test_removable_seeds_are_refused(self, make_setup):
+        """Nothing in this pipeline makes noise of them, so they must not be counted on."""
+        with pytest.raises(ParameterError, match="removal"):
+            self.with_context(make_setup(), removal=(1, 1, 0))
+
+
+def test_only_the_schedules_own_removal_table_is_accepted(make_setup):
+    """A server that had more seeds given up than are surplus would thin the noise."""
+    setup = make_setup(removable=True)
+    removal = setup.context.removal
+    for changed in ((removal[0] << 1, *removal[1:]), (*removal[:-1], 1), (*removal, 0)):
+        context = dataclasses.replace(setup.context, removal=changed)
+        with pytest.raises(ParameterError, match="removal"):
+            RoundSetup(context, setup.parameters)
+
+
+def test_capacity_counts_removable_batches(make_setup):
+    """Noise is largest before the surplus is taken off."""
+    setup = make_setup(removable=True)
+    assert setup.schedule.largest_noise <= setup.context.field.largest_centred // 6 - 100
+    with pytest.raises(CapacityError):
+        make_setup(removable=True, bits=setup.context.bits - 1)

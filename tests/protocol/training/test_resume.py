@@ -1,0 +1,120 @@
+"""A run that was interrupted goes on where it stood, and pays for no round twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from training_doubles import MODEL, Killed9Error, KilledIn, Secrets, keys, plan_of
+
+from dp import Ledger
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.exchange.stages import Stage
+from protocol.training.private import PrivateTraining
+from secagg import LocalProtocolError
+from sketch.controllers import AdaptNorm
+
+D = 300
+PLAN = plan_of(3)
+POLICY = PLAN.client_policy(D)
+
+
+def training(ledger, inner, secrets, state=None):
+    return PrivateTraining(PLAN, D, AdaptNorm(), inner, ledger, state=state, rand=secrets.public)
+
+
+def update(index):
+    return np.full(D, 0.01 * (1 + index % 3))
+
+
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_a_charged_round_is_released_again_at_no_cost(cohort, tmp_path, kind):
+    secrets, gone = Secrets(), {2: Stage.INPUT}
+    with Ledger.open(tmp_path / "whole.jsonl") as ledger:
+        whole = training(ledger, secrets.aggregator(kind, cohort, POLICY), secrets)
+        expected = whole.run_round(keys(cohort), MODEL, update, gone)
+    with Ledger.open(tmp_path / "cut.jsonl") as ledger:
+        run = training(ledger, KilledIn(secrets.aggregator(kind, cohort, POLICY)), secrets)
+        state = run.state
+        with pytest.raises(Killed9Error):
+            run.run_round(keys(cohort), MODEL, update, gone)
+        assert len(ledger.entries()) == 1
+    with Ledger.open(tmp_path / "cut.jsonl") as ledger:
+        again = training(ledger, secrets.aggregator(kind, cohort, POLICY), secrets, state)
+        result = again.run_round(keys(cohort), MODEL, update, gone)
+        assert len(ledger.entries()) == 1
+        assert np.array_equal(result.release.update, expected.release.update)
+        assert result.epsilons == expected.epsilons
+        assert again.state == whole.state
+        assert np.array_equal(again.state.previous, whole.state.previous)
+        going_on = training(ledger, secrets.aggregator(kind, cohort, POLICY), secrets, again.state)
+        assert np.array_equal(going_on.state.previous, whole.state.previous)
+        # The next round is charged like any other.
+        secrets.attempt = 1
+        following = again.run_round(keys(cohort), MODEL, update, gone)
+        assert len(ledger.entries()) == 2
+        assert following.epsilons.server > result.epsilons.server
+
+
+def test_another_release_under_the_same_number_is_refused(cohort, tmp_path):
+    secrets = Secrets()
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        run = training(ledger, KilledIn(secrets.aggregator()), secrets)
+        state = run.state
+        with pytest.raises(Killed9Error):
+            run.run_round(keys(cohort), MODEL, update, {})
+        again = training(ledger, secrets.aggregator(), secrets, state)
+        with pytest.raises(LocalProtocolError, match="another release"):
+            again.run_round(keys(cohort), MODEL, update, {1: Stage.INPUT})
+
+
+def test_a_round_under_another_number_or_session_is_charged(cohort, tmp_path):
+    """The broken twin: only the very round that was interrupted is free."""
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        for session in range(2):
+            secrets = Secrets(session)
+            run = training(ledger, secrets.aggregator(), secrets)
+            run.run_round(keys(cohort), MODEL, update, {})
+            assert len(ledger.entries()) == session + 1
+
+
+def test_a_state_without_the_secrets_of_its_round_does_not_release_it_for_free(cohort, tmp_path):
+    """Whoever goes on with fresh randomness draws another public seed: another round, paid for."""
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        killed = PrivateTraining(PLAN, D, AdaptNorm(), KilledIn(IdealAggregator()), ledger)
+        state = killed.state
+        with pytest.raises(Killed9Error):
+            killed.run_round(keys(cohort), MODEL, update, {})
+        again = PrivateTraining(PLAN, D, AdaptNorm(), IdealAggregator(), ledger, state=state)
+        again.run_round(keys(cohort), MODEL, update, {})
+        assert len(ledger.entries()) == 2
+
+
+def test_the_last_round_of_a_budget_can_be_finished_after_a_kill(cohort, tmp_path):
+    """It is in the books already, so it must not be refused as one too many."""
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        secrets = Secrets()
+        run = training(ledger, secrets.aggregator(), secrets)
+        lost = dict.fromkeys(range(3), Stage.INPUT)
+        for secrets.attempt in range(2):
+            run.run_round(keys(cohort), MODEL, update, lost)
+        secrets.attempt, state = 2, run.state
+        killed = training(ledger, KilledIn(secrets.aggregator()), secrets, state)
+        with pytest.raises(Killed9Error):
+            killed.run_round(keys(cohort), MODEL, update, lost)
+        again = training(ledger, secrets.aggregator(), secrets, state)
+        assert again.run_round(keys(cohort), MODEL, update, lost).epsilons.server <= 8.0
+        assert len(ledger.entries()) == 3
+
+
+def test_other_survivors_are_another_release(cohort, tmp_path):
+    """With the same secrets and as many survivors, but others: their difference would be naked."""
+    secrets = Secrets()
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        run = training(ledger, KilledIn(secrets.aggregator()), secrets)
+        state = run.state
+        with pytest.raises(Killed9Error):
+            run.run_round(keys(cohort), MODEL, update, {2: Stage.INPUT})
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        again = training(ledger, secrets.aggregator(), secrets, state)
+        with pytest.raises(LocalProtocolError, match="another release"):
+            again.run_round(keys(cohort), MODEL, update, {5: Stage.INPUT})

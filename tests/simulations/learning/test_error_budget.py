@@ -1,0 +1,125 @@
+"""The parts of a mean's error: what a meter sees, and whether the parts add up to what happens."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from protocol.exchange.stages import Stage
+from simulations.learning.configuration import demo_config
+from simulations.learning.federated import CohortUpdates, Invitation
+from simulations.learning.run.overrides import changed
+from simulations.learning.sources import CentralMean
+from simulations.learning.sources.error_budget import FACT, ErrorMeter, sketched_parts
+from sketch import Probe, SketchSpec
+from sketch.controllers import FixedRate
+from sketch.spec import median_for_size, spec_for_size
+
+D, COHORT, CLIP = 300, 12, 0.25
+ALPHA = 1e-6
+ROUNDS = 300
+
+
+@pytest.fixture
+def updates():
+    """Half of them are longer than the clip; they point in much the same direction."""
+    rng = np.random.default_rng(3)
+    table = (rng.normal(size=D) + 0.5 * rng.normal(size=(COHORT, D))).astype(np.float32)
+    norms = np.linspace(0.5 * CLIP, 1.5 * CLIP, COHORT)
+    return table * (norms / np.linalg.norm(table, axis=1)).astype(np.float32)[:, None]
+
+
+def measured(updates, released, survivors=COHORT, clip=CLIP):
+    meter = ErrorMeter(updates.__getitem__, clip)
+    for index in range(len(updates)):
+        assert meter(index) is not None
+    return meter.measure(released, survivors)
+
+
+def test_a_meter_sees_what_the_clip_takes_off(updates):
+    norms = np.linalg.norm(updates, axis=1)
+    clipped = updates * np.minimum(1.0, CLIP / norms)[:, None]
+    found = measured(updates, clipped.mean(axis=0))
+    cut = float(np.sum((updates - clipped).mean(axis=0) ** 2))
+    assert found.clipping == pytest.approx(cut, rel=1e-5)
+    # A released mean without noise is off by the clip alone.
+    assert found.distance == pytest.approx(cut, rel=1e-5)
+    assert found.clipped == int((norms > CLIP).sum()) == COHORT // 2
+    assert found.norm_squared == pytest.approx(np.sum(clipped.mean(axis=0) ** 2), rel=1e-5)
+    facts = found.facts(noise=1.0)[FACT]
+    assert set(facts) == {"measured", "clipping", "noise", "clipped_clients"}
+
+
+def test_updates_that_are_not_finite_are_not_in_the_mean(updates):
+    updates[2, 5], updates[7, 0] = np.nan, np.inf
+    kept = np.delete(updates, [2, 7], axis=0)
+    found = measured(updates, kept.mean(axis=0), survivors=COHORT - 2, clip=math.inf)
+    assert found.distance == pytest.approx(0.0, abs=1e-12)
+    assert found.facts() == {FACT: {"measured": found.distance}}
+
+
+def test_a_mean_over_other_clients_has_no_distance(updates):
+    assert measured(updates, updates.mean(axis=0), survivors=COHORT - 1).distance is None
+
+
+def test_an_identity_has_no_sketch_error_and_a_median_no_closed_form(updates):
+    found = measured(updates, updates.mean(axis=0))
+    assert sketched_parts(SketchSpec.identity(D), found, D, 2.0) == {
+        "sketch": 0.0,
+        "noise": 2.0 * D,
+    }
+    assert sketched_parts(median_for_size(D, 90, 3, rows=5), found, D, 2.0) == {}
+
+
+def test_a_second_sketch_costs_the_first_some_of_its_weight(updates):
+    found = measured(updates, updates.mean(axis=0))
+    probe = Probe(32, 0.2)
+    with_probe = sketched_parts(spec_for_size(D, 60, 5, probe), found, D, 2.0)
+    alone = sketched_parts(spec_for_size(D, 60, 5), found, D, 2.0)
+    assert with_probe["noise"] == pytest.approx(alone["noise"] / probe.main_weight**2)
+    assert with_probe["sketch"] == alone["sketch"]
+
+
+def one_round(source, updates, number):
+    model = np.zeros(D, np.float32)
+    lost = {1: Stage.SHARE}
+    source.mean(
+        Invitation(number, tuple(range(COHORT)), lost, CohortUpdates(iter([updates])), model)
+    )
+    return source.facts(None)[FACT]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("rate", "length", "twin"),
+    [
+        (1.0, 1.0, None),
+        (1.0, 1.0, "clipping"),
+        (1.0, 1.0, "noise"),
+        (4.0, 0.3, None),
+        (4.0, 0.3, "sketch"),
+        (4.0, 0.3, "noise"),
+    ],
+)
+def test_the_parts_add_up_to_the_measured_error(updates, rate, length, twin):
+    """Mean over many rounds; without any one of its parts the sum is rejected.
+
+    The mean of the differences over its own standard error is close to normal after 300 rounds.
+    Compressed updates are short, as a sketch that is longer than the clip is cut: an error that the
+    parts do not have.
+    """
+    privacy = demo_config().privacy.model_copy(update={"epsilon": None, "noise_multiplier": 0.5})
+    base = demo_config().model_copy(update={"privacy": privacy})
+    source = CentralMean(changed(base, [("cohort.size", COHORT)]), FixedRate(rate, rows=5), D)
+    gaps = []
+    for number in range(ROUNDS):
+        facts = one_round(source, length * updates, number)
+        parts = {name: facts[name] for name in ("sketch", "noise", "clipping")}
+        parts.pop(twin, None)
+        gaps.append(facts["measured"] - sum(parts.values()))
+    statistic = float(np.mean(gaps) / (np.std(gaps, ddof=1) / math.sqrt(ROUNDS)))
+    held = bool(abs(statistic) < stats.norm.isf(ALPHA / 2))
+    assert held is (twin is None), statistic

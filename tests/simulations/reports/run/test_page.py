@@ -1,0 +1,197 @@
+"""The page of runs: needs nothing but itself, says everything in words, leaves out what is not."""
+
+from __future__ import annotations
+
+import pytest
+from html_elements import Elements, assert_for_every_reader, dangling, loads
+from report_runs import folder_of, record
+
+from simulations.reports.run import find_runs, read_run, render_runs
+from simulations.reports.run.charts import charts_of
+from simulations.reports.run.comparison import comparison_table, settings_that_differ
+
+HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>$\\frac{1$"
+LOCAL = {
+    "bits": None,
+    "rationale": None,
+    "epsilons": {"server": 3.0, "outsider": 3.0, "one_report": 1.5, "delta": 1e-5},
+    "error": {"measured": 700.0},
+}
+PLAIN = {
+    "sketch_size": 4810,
+    "compression": 1.0,
+    "epsilons": {"server": "inf"},
+    "error": None,
+    "lost": {},
+    "lost_later": {},
+    "survivors": 64,
+}
+
+
+def page_of(path, records, **tables):
+    run = read_run(folder_of(path / "run", records, **tables))
+    return render_runs([run], "a run")
+
+
+def text_of(page, tag="body"):
+    return " ".join(" ".join("".join(text) for _, text in Elements(page).named(tag)).split())
+
+
+def titles(run):
+    return [chart.title for chart in charts_of(run, 1)]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return page_of(tmp_path_factory.mktemp("page"), [record(number) for number in (1, 2, 3)])
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    top = tmp_path_factory.mktemp("pair")
+    folder_of(top / "epsilon=5", [record(1), record(2)], privacy={"epsilon": 5.0})
+    folder_of(top / "epsilon=2", [record(1)], privacy={"epsilon": 2.0})
+    return find_runs([top])
+
+
+@pytest.fixture(scope="module")
+def pair_page(pair):
+    return render_runs(pair, "two")
+
+
+def test_the_page_loads_nothing_and_leads_somewhere(page, pair_page):
+    for each in (page, pair_page):
+        assert loads(each) == []
+        assert dangling(each) == []
+
+
+def test_every_plot_has_words_and_a_table(page):
+    elements = Elements(page)
+    assert len(elements.named("svg")) == 8
+    words = elements.words_of_plots()
+    assert words["run1-accuracy-desc"].startswith("After round 3, 72.0% of the test examples")
+    assert "The estimated norm asks for this size" in words["run1-sketch-desc"]
+    assert "Of 192 invitations, 180 ended in a sum." in words["run1-clients-desc"]
+    assert "noise 0.2, sketch 0.02" in words["run1-error-desc"]
+    assert "training 1.5 s, aggregation 3.75 s" in words["run1-time-desc"]
+    figures = [text for text in elements.named("summary") if text[1] == "Figures of this plot"]
+    assert len(figures) == len(elements.named("table")) == 8
+
+
+def test_the_page_is_for_every_reader(page):
+    assert_for_every_reader(page)
+    # The first stop of the keyboard leads past everything else.
+    links = [(a.get("class"), a["href"]) for a, _ in Elements(page).named("a")]
+    assert links[0] == ("skip", "#main")
+    # What scrolls can be reached without a mouse.
+    assert page.count('<div class="wide') == 16
+    assert page.count('tabindex="0"') == 17
+
+
+def test_the_page_says_what_was_run_and_on_what(page):
+    text = text_of(page).replace("\u2011", "-")
+    for part in (
+        "3 of 3 rounds: 72.0% of the test examples correct, epsilon 5 guaranteed "
+        "against the server at delta 1e-05 (2.4 spent so far)",
+        "Guaranteed wherever the run stops: epsilon 5, its goal. Spent so far by the client that "
+        "has spent most, a reading: 2.4 against the server; 2.1 against an outsider.",
+        "mlp, 4,810 parameters",
+        "192, 64 in a round",
+        "sketch, sized by AdaptNorm",
+        "0123abcd + changes",
+        "feedfacefeedface",
+        "python 3.11.7, numpy 2.4.6",
+        "Neighbours: zero-out",
+        "[privacy]",
+    ):
+        assert part in text
+    assert "veilsum account --ledger" not in text
+
+
+def test_a_run_that_stopped_says_so(tmp_path):
+    folder = folder_of(tmp_path / "run", [record(1), record(2), record(3)])
+    lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (folder / "rounds.jsonl").write_text("".join(lines[:2]))
+    assert "Stopped after 2 of 3 rounds" in text_of(render_runs([read_run(folder)], "a run"))
+
+
+def test_a_run_without_a_round_has_a_page(tmp_path):
+    text = text_of(page_of(tmp_path, []))
+    assert "No round of 1 is finished." in text
+
+
+def test_a_ledger_is_pointed_at(tmp_path):
+    folder = folder_of(tmp_path / "run", [record(1)])
+    (folder / "ledger.jsonl").touch()
+    text = text_of(render_runs([read_run(folder)], "a run"))
+    assert f"veilsum account --ledger {folder}/ledger.jsonl" in text
+
+
+def test_local_runs_have_no_sketch_and_no_parts(tmp_path):
+    run = read_run(folder_of(tmp_path / "run", [record(1, **LOCAL), record(2, **LOCAL)]))
+    assert "Values that a client sends" not in titles(run)
+    text = text_of(render_runs([run], "a run"))
+    assert "one report" in text
+    assert "what the clip took off" not in text and "one draw of all of it" in text
+
+
+def test_plain_runs_have_neither_privacy_nor_losses(tmp_path):
+    run = read_run(
+        folder_of(tmp_path / "run", [record(1, **PLAIN)], engine={"aggregator": "plain"})
+    )
+    assert titles(run) == ["Test accuracy", "Bytes of one client", "Time by stage"]
+    text = text_of(render_runs([run], "a run"))
+    assert "without privacy" in text
+    assert "clip 0.25" not in text
+
+
+def test_old_records_without_time_and_error_are_shown_all_the_same(tmp_path):
+    old = {key: v for key, v in record(1).items() if key not in ("stages", "error", "lost_later")}
+    run = read_run(folder_of(tmp_path / "run", [old]))
+    assert "Time by stage" not in titles(run) and "Error of the mean update" not in titles(run)
+    (clients,) = [chart for chart in charts_of(run, 1) if chart.title == "Clients lost, by stage"]
+    assert clients.table.columns == ("round", "in the sum", "at input", "at share", "at advertise")
+
+
+def test_refused_clients_are_counted(tmp_path):
+    run = read_run(folder_of(tmp_path / "run", [record(1, survivors=58, refused=2)]))
+    (clients,) = [chart for chart in charts_of(run, 1) if chart.title == "Clients lost, by stage"]
+    assert clients.table.columns[-1] == "refused, or otherwise"
+    assert clients.table.rows[0][-1] == "2"
+
+
+def test_a_run_that_is_not_tested_after_every_round(tmp_path):
+    run = read_run(folder_of(tmp_path / "run", [record(1, accuracy=None, loss=None), record(2)]))
+    (accuracy, *_) = charts_of(run, 1)
+    assert [row[0] for row in accuracy.table.rows] == ["2"]
+
+
+def test_runs_are_compared(pair, pair_page):
+    assert settings_that_differ(pair) == ["rounds", "privacy.epsilon"]
+    table = comparison_table(pair)
+    assert table.columns[0] == "run" and table.columns[-1] == "privacy.epsilon"
+    assert [(row[0], row[1], row[-1]) for row in table.rows] == [
+        ("epsilon=2", "1 of 1", "2"),
+        ("epsilon=5", "2 of 2", "5"),
+    ]
+    text = text_of(pair_page)
+    assert "2 runs beside one another" in text
+    assert "epsilon=2: 52.0% at epsilon 2, epsilon=5: " in text
+    runs = [attributes for attributes, _ in Elements(pair_page).named("details") if attributes]
+    assert ["open" in a for a in runs if a["class"] == "run"] == [True, False]
+
+
+def test_the_same_run_gives_the_same_plots(pair):
+    assert charts_of(pair[0], 1) == charts_of(pair[0], 1)
+
+
+def test_hostile_strings_are_shown_and_not_obeyed(tmp_path):
+    changes = {"rationale": HOSTILE, "figures": {HOSTILE: 1.0}, "lost": {"advertise": 4}}
+    page = page_of(tmp_path, [record(1, **changes)])
+    elements = Elements(page)
+    assert elements.named("script") == [] and elements.named("img") == []
+    assert HOSTILE in elements.named("main")[0][1]
+    run = read_run(tmp_path / "run", HOSTILE)
+    pair = render_runs([run, run], HOSTILE)
+    assert Elements(pair).named("script") == []
+    assert HOSTILE in Elements(pair).named("h1")[0][1]
