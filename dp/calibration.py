@@ -12,6 +12,7 @@ from dp.accounting.gaussian import gaussian_mu
 from dp.accounting.laws import MAX_TOTAL_COINS, MAX_VARIANCE
 from dp.accounting.moments import MomentsAccountant, reserved_accountant
 from dp.checks import require_between_0_and_1, require_positive
+from dp.coins import MAX_COINS
 from dp.events import BinomialRelease, DiscreteGaussianRelease, IntegerRelease, SkellamRelease
 from dp.mechanisms import (
     MECHANISMS,
@@ -19,6 +20,7 @@ from dp.mechanisms import (
     DiscreteGaussianMechanism,
     DistributedMechanism,
     Sensitivities,
+    mechanism_of,
 )
 from dp.sampling.laws import MIN_VARIANCE
 
@@ -222,12 +224,18 @@ def mechanism_for_epsilon(
     kind = MECHANISMS[name]
     if kind is BinomialMechanism:
         l2, linf = sensitivities.l2, sensitivities.linf
-        coins = coins_for_epsilon(epsilon, delta, l2, linf, rounds, reserve)
-        return BinomialMechanism(-(-coins // contributors))
+        coins = -(-coins_for_epsilon(epsilon, delta, l2, linf, rounds, reserve) // contributors)
+        if coins > MAX_COINS:
+            raise ValueError(
+                f"{coins} coins of each of {contributors} clients are needed, at most {MAX_COINS} "
+                "are possible: raise epsilon or the number of honest survivors, run fewer rounds, "
+                "or lower the sensitivity (a smaller scale)"
+            )
+        return BinomialMechanism(coins)
 
     def each(total: float) -> DistributedMechanism:
         """Return one client's noise, of so much variance in all."""
-        return kind(total / contributors)
+        return mechanism_of(name, total / contributors)
 
     def release(total: float) -> IntegerRelease:
         """Return what all of them release: the very event that is charged."""

@@ -86,6 +86,9 @@ class Privacy(Section):
     wrap_probability: float = Field(
         default=WRAP_PROBABILITY, ge=0, description="of a sum that does not fit its field"
     )
+    mechanism: Literal["binomial", "skellam", "discrete-gaussian"] = Field(
+        default="binomial", description="the noise that each client adds"
+    )
     moment_order: float | None = Field(
         default=None,
         gt=1,
@@ -118,7 +121,9 @@ class Cohort(Section):
     mode: Literal["active", "semi_honest"] = Field(
         default="active", description="what the server is trusted with"
     )
-    exact_noise: bool = Field(default=True, description="take surplus noise off again")
+    exact_noise: bool | None = Field(
+        default=None, description="take surplus noise off again; binomial is, unless this is false"
+    )
     security_bits: int | None = Field(
         default=None, ge=1, description="of a sparse graph; as many as the goal needs if left out"
     )
@@ -244,6 +249,7 @@ def build_plan(
             tolerated_colluders=cohort.tolerated_colluders,
             clip_l2=privacy.clip_l2,
             mode=Mode(cohort.mode),
+            mechanism=privacy.mechanism,
             exact_noise=cohort.exact_noise,
             error_share=privacy.error_share,
             wrap_probability=privacy.wrap_probability,

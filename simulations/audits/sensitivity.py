@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from dp.accounting.base import noise_variance
 from protocol import PrivacyGoal
 from simulations.audits.base import ALPHA, Check, Figures, derived_seed, require_count
 from simulations.audits.paths import FAR_BEYOND, Mistake, PathSettings, WholePath
@@ -27,9 +28,9 @@ _SIZE: Final = 120
 def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = ALPHA) -> Figures:
     """Measure the projection of sums on the direction of a client that sends far too much.
 
-    With R rounds of noise variance N/4, and at most 1/4 from the rounding of the one vector that
+    With R rounds of noise variance V, and at most 1/4 from the rounding of the one vector that
     is not zero, the mean projection passes the stated length by more than
-    zq(alpha) sqrt((N + 1)/(4 R)) with probability alpha at most (central limit).
+    zq(alpha) sqrt((V + 1/4)/R) with probability alpha at most (central limit).
 
     Args:
         path: with or without a mistake.
@@ -49,8 +50,8 @@ def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = 
     table = np.zeros((settings.cohort, settings.sketch.dimension))
     table[0] = update
     shifts = [float(path.released(number, table)[0] @ direction) for number in range(rounds)]
-    coins = path.claimed_coins(settings.cohort, colluders=False)
-    tolerance = float(stats.norm.isf(alpha)) * math.sqrt((coins + 1.0) / (4.0 * rounds))
+    variance = noise_variance(path.claimed_release(settings.cohort, colluders=False))
+    tolerance = float(stats.norm.isf(alpha)) * math.sqrt((variance + 0.25) / rounds)
     mean = float(np.mean(shifts))
     return {
         "rounds": rounds,

@@ -56,9 +56,16 @@ def plan_command(
     compression: Annotated[
         float, typer.Option(help="Elements of an update for one on the wire.", min=1.0)
     ] = 1.0,
+    mechanism: Annotated[
+        str, typer.Option(help="Noise of each client: binomial, skellam or discrete-gaussian.")
+    ] = "binomial",
     exact_noise: Annotated[
-        bool, typer.Option(help="Take off the noise made for dropouts that did not happen.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            help="Take off the noise made for dropouts that did not happen. Default: if it is "
+            "binomial, which alone can be taken off."
+        ),
+    ] = None,
     error_share: Annotated[
         float, typer.Option(help="Extra variance allowed over the Gaussian mechanism.")
     ] = 0.01,
@@ -85,7 +92,7 @@ def plan_command(
     """What a deployment needs: graph, threshold and bytes; with a goal also noise and error."""
     wish = Wish(
         clients, corrupt, dropout, adversary, graph, dim, bits, delta, rounds, clip, compression,
-        exact_noise, error_share, wrap_probability, security_bits, lifetime,
+        mechanism, exact_noise, error_share, wrap_probability, security_bits, lifetime,
     )  # fmt: skip
     if epsilon is None:
         figures = graph_figures(wish)
@@ -116,7 +123,8 @@ class Wish:
     rounds: int
     clip: float
     compression: float
-    exact_noise: bool
+    mechanism: str
+    exact_noise: bool | None
     error_share: float
     wrap_probability: float
     security_bits: int | None
@@ -189,7 +197,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     """
     from dp.accounting.report import json_number
     from protocol.goal import PrivacyGoal
-    from protocol.planning.deployment import plan_deployment
+    from protocol.planning.deployment import noise_figures, plan_deployment
     from sketch import SketchSpec, spec_for_size
 
     goal, begun, before = PrivacyGoal(epsilon, wish.delta, wish.rounds), False, {}
@@ -218,7 +226,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
         "length": parameters.length,
         "scale": parameters.scale,
         "linf_bound": parameters.linf_bound,
-        "coins_per_client": parameters.coins,
+        **noise_figures(parameters.mechanism),
         "removable_seeds": plan.seeds,
         "bits": plan.bits,
         "bits_exact": plan.bits_exact,
@@ -292,7 +300,7 @@ def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
 
     mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     sparse, bits = wish.sparse("auto"), wish.security_bits
-    chosen = {}
+    chosen: dict[str, Any] = {}
     if sparse is not None:
         if bits is None and sparse:
             bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
@@ -312,6 +320,7 @@ def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
         tolerated_colluders=share_of(wish.clients, wish.corrupt),
         clip_l2=wish.clip,
         mode=mode,
+        mechanism=wish.mechanism,
         exact_noise=wish.exact_noise,
         error_share=wish.error_share,
         wrap_probability=wish.wrap_probability,

@@ -188,7 +188,7 @@ def test_narrow_summands_are_widened() -> None:
     [
         ("laplace", 3, "binomial, skellam, discrete-gaussian"),
         ("skellam", 0, "contributors"),
-        ("binomial", 1, "coins must lie"),
+        ("binomial", 1, "coins of each of 1 clients"),
     ],
 )
 def test_no_mechanism_meets_a_target(name: str, contributors: int, match: str) -> None:

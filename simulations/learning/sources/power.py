@@ -81,7 +81,9 @@ class PowerMean(PrivateRate):
             "compression": dimension / size,
             "bits": max(part.setup.context.bits for part in parts),
             "bytes_per_client": result.bytes_per_survivor(),
-            "coins": [part.setup.parameters.coins for part in parts],
+            parts[0].setup.parameters.mechanism.unit: [
+                part.setup.parameters.mechanism.amount for part in parts
+            ],
             "scale": [part.setup.parameters.scale for part in parts],
             "noise_variance": [part.release.noise_variance for part in parts],
             "epsilons": result.epsilons.as_json(),

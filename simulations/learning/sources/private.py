@@ -78,7 +78,7 @@ class PrivateMean(PrivateRate):
             "compression": parameters.sketch.rate,
             "bits": result.setup.context.bits,
             "bytes_per_client": result.outcome.bytes_per_survivor(),
-            "coins": parameters.coins,
+            parameters.mechanism.unit: parameters.mechanism.amount,
             "scale": parameters.scale,
             "clip_l2": parameters.clip_l2,
             "noise_variance": result.release.noise_variance,

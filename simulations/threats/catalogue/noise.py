@@ -53,8 +53,8 @@ def known_noise(effort: Effort, seed: int) -> Findings:
 def _less_colluders(path: WholePath, seed: int) -> Figures:
     """Subtract the noise of all colluders, and look at what is left."""
     noise, survivors = path.noise_of(0, EARLY, COLLUDERS)
-    coins = path.claimed_coins(survivors, colluders=True)
-    figures = noise_left_figures(noise, coins, derived_seed(seed, "worlds"))
+    claimed = path.claimed_release(survivors, colluders=True)
+    figures = noise_left_figures(noise, claimed, derived_seed(seed, "worlds"))
     return against_goal(figures, path.claimed.events(survivors).server)
 
 

@@ -486,7 +486,9 @@ def test_surplus_noise_is_taken_off(tmp_path: Path) -> None:
                 parameters, noise = mean.last.setup.parameters, mean.last.release.mean_sketch
                 squares.append(np.mean((noise * COHORT * parameters.scale) ** 2))
         # In units of the coins that the fewest honest survivors hold.
-        excess[exact] = np.mean(squares) / ((COHORT - DROPOUTS - 1) * parameters.coins / 4)
+        excess[exact] = np.mean(squares) / (
+            (COHORT - DROPOUTS - 1) * parameters.mechanism.coins / 4
+        )
     # Expected are 12/11 and 12/8, colluders' coins included. The mean square of 6000 Gaussian
     # values is off by more than 4.9 * sqrt(2 / 6000) = 9 % one time in a million.
     assert excess[True] < 12 / 11 * 1.09

@@ -60,7 +60,7 @@ def test_noise_is_within_its_share_of_the_gaussian(size, fewest_honest, share):
     goal = PrivacyGoal(8.0, 1e-5, 5)
     parameters = calibrated(sketch, fewest_honest, 8.0, error_share=share)
     sigma = goal.noise_multiplier * parameters.sketch_clip_l2 * parameters.scale
-    variance = fewest_honest * (parameters.coins / 4 + 1 / 6)
+    variance = fewest_honest * (parameters.mechanism.coins / 4 + 1 / 6)
     excess = variance / sigma**2 - 1
     assert 0.0 < excess <= share
     # One sixteenth of an octave less would have been too little, or nearly.
@@ -71,7 +71,9 @@ def test_noise_is_within_its_share_of_the_gaussian(size, fewest_honest, share):
 def test_the_goal_is_met_with_the_fewest_survivors(epsilon):
     parameters = calibrated(SketchSpec.identity(100), epsilon=epsilon)
     accountant = DominationAccountant(PrivacyGoal(epsilon, 1e-5, 5).reserve)
-    event = BinomialRelease(8 * parameters.coins, parameters.l2_bound, parameters.linf_bound, 100)
+    event = BinomialRelease(
+        8 * parameters.mechanism.coins, parameters.l2_bound, parameters.linf_bound, 100
+    )
     accountant.compose(event, 5)
     assert 0.98 * epsilon < accountant.epsilon(1e-5) <= epsilon
 
@@ -83,7 +85,9 @@ def test_shares_out_of_range_are_refused(share):
 
 
 def test_too_many_coins_say_what_to_change():
-    with pytest.raises(ParameterError, match=r"coins = \d+: .*raise epsilon"):
+    with pytest.raises(
+        ParameterError, match=r"epsilon = 0.5: .*coins of each.*raise epsilon.*compress more"
+    ):
         calibrated(SketchSpec.identity(20_000), 1, epsilon=0.5)
 
 
@@ -123,7 +127,7 @@ def test_weak_noise_gets_the_better_bound():
     plain, sharp = rounds_of(WEAK), rounds_of(chosen)
     assert sharp.scale < 0.85 * plain.scale
     accountant = MomentsAccountant(chosen.reserve)
-    event = BinomialRelease(3 * sharp.coins, sharp.l2_bound, sharp.linf_bound, 4)
+    event = BinomialRelease(3 * sharp.mechanism.coins, sharp.l2_bound, sharp.linf_bound, 4)
     accountant.compose(event, 10)
     assert accountant.epsilon(1e-5) <= 20.0
     # What the moments allow, domination would not.

@@ -477,7 +477,7 @@ class TestPolicyClauses:
             policy = dataclasses.replace(
                 policy, minimum_own_noise_multiplier=multiplier * (1 + 1e-9)
             )
-            with pytest.raises(PolicyError, match="more coins for each client") as caught:
+            with pytest.raises(PolicyError, match="more noise of each client") as caught:
                 policy.check(setup)
             assert caught.value.parameter == "own_noise_multiplier"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp.coins import noise_limit
+from dp import BinomialMechanism
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, bits_for, largest_sum
 from secagg import PrimeField
 
@@ -23,8 +23,8 @@ class Vector:
     wrap_probability: float = 0.0
 
     @property
-    def largest_coordinate(self) -> int:
-        return self.linf_bound + noise_limit(self.coins)
+    def mechanism(self) -> BinomialMechanism:
+        return BinomialMechanism(self.coins)
 
 
 COARSE = Vector(linf_bound=3, coins=400, length=1000)

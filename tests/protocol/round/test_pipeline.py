@@ -9,18 +9,20 @@ import pytest
 from scipy import stats
 
 from dp import (
+    BinomialMechanism,
     Bounded,
     CoinSchedule,
     NoiseSeed,
     NonFiniteUpdateError,
     SensitivityExceededError,
+    SkellamMechanism,
     clip_l2,
     l2_norm,
     sample_binomial,
 )
 from dp.dropouts import batch_noise
 from protocol.round import pipeline as pipeline_module
-from protocol.round.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize
+from protocol.round.pipeline import AddNoise, Clip, Compress, Pipeline, Quantize
 from secagg import FieldSum, FieldVector, ParameterError
 from secagg.field import add_into
 
@@ -75,7 +77,7 @@ def test_stages_in_the_wrong_order_raise_when_forced():
     bounded = clip_l2(np.ones(8), 1.0)
     seed = NoiseSeed.fresh()
     with pytest.raises((AttributeError, TypeError)):
-        AddCoins(4, None).client(bounded, seed)  # type: ignore[arg-type]
+        AddNoise(BinomialMechanism(4), None).client(bounded, seed)  # type: ignore[arg-type]
     with pytest.raises((AttributeError, TypeError)):
         Quantize(8.0, 10).client(np.ones(8), seed)  # type: ignore[arg-type]
     with pytest.raises((ParameterError, TypeError)):
@@ -185,8 +187,8 @@ class TestCharged:
     @pytest.mark.parametrize(
         ("stage", "broken"),
         [
-            ("_coins", AddCoins(100, None)),
-            ("_coins", AddCoins(0, None)),
+            ("_noise", AddNoise(BinomialMechanism(100), None)),
+            ("_noise", AddNoise(SkellamMechanism(25.25), None)),
             ("_quantize", Quantize(64.0, 99)),
             ("_quantize", Quantize(64.1, 100)),
         ],
@@ -229,4 +231,6 @@ def test_surplus_noise_is_taken_off_by_any_number_of_threads(worth, monkeypatch)
         axis=0,
     )
     expected = stays - len(seeds) * schedule.residual_offset(lost)
-    np.testing.assert_array_equal(AddCoins(0, schedule).server(total, given_up, lost), expected)
+    np.testing.assert_array_equal(
+        AddNoise(BinomialMechanism(0), schedule).server(total, given_up, lost), expected
+    )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp import BinomialRelease, NonPrivateRelease
+from dp import BinomialMechanism, BinomialRelease, NonPrivateRelease
 from protocol.round.field_size import bits_for
 from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
 from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, RemoteProtocolError
@@ -43,7 +43,7 @@ def test_another_model_gives_another_context(make_setup):
         ("public_seed", PublicSeed(b"\x07" * 32)),
         ("scale", 65.0),
         ("linf_bound", 99),
-        ("coins", 102),
+        ("mechanism", BinomialMechanism(102)),
         ("tolerated_dropouts", 1),
         ("wrap_probability", 1e-9),
     ],
@@ -67,7 +67,8 @@ def test_no_parameter_was_forgotten(make_setup):
         ("sketch_clip_l2", math.inf),
         ("scale", -1.0),
         ("linf_bound", 0),
-        ("coins", -1),
+        ("mechanism", 101),
+        ("mechanism", "binomial"),
         ("tolerated_dropouts", -1),
         ("tolerated_dropouts", 6),
         ("tolerated_dropouts", 1 << 64),
@@ -102,7 +103,7 @@ def test_capacity_is_exact(make_setup):
     """The largest possible sum fits, and would not fit one bit less."""
     parameters = make_setup().parameters
     bits = bits_for(parameters, 6)
-    largest = 6 * parameters.largest_coordinate
+    largest = 6 * (parameters.linf_bound + 51)
     assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
 
 
@@ -125,12 +126,14 @@ def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(make_setup
     """They hold shares of every other seed, also of those that stay in the sum."""
     setup = make_setup(removable=True)
     batches = setup.schedule.batches
-    assert setup.own_coins == batches[0] < setup.coins_left(6 - 1) < sum(batches) == 101
+    assert setup.own_noise.coins == batches[0] < setup.noise_left(6 - 1).coins < sum(batches) == 101
     for survivors in (4, 5, 6):
         assert setup.events(survivors).sybil.coins == batches[0]
-        assert setup.events(survivors).outsider.coins == survivors * setup.coins_left(survivors)
+        assert (
+            setup.events(survivors).outsider.coins == survivors * setup.noise_left(survivors).coins
+        )
     plain = make_setup()
-    assert plain.own_coins == plain.events(4).sybil.coins == 101
+    assert plain.own_noise.coins == plain.events(4).sybil.coins == 101
 
 
 def test_rounds_without_coins_are_not_private(make_setup):
@@ -201,7 +204,7 @@ class TestSurvivors:
         )
         assert setup.fewest_honest == 4
         fewest = setup.events(setup.context.minimum_survivors).server
-        assert fewest.coins == setup.fewest_honest * setup.parameters.coins
+        assert fewest.coins == setup.fewest_honest * setup.parameters.mechanism.coins
 
     def test_somebody_honest_must_be_left(self, make_setup):
         setup = make_setup(mode=Mode.SEMI_HONEST)

@@ -205,7 +205,7 @@ def changed_announcements(announcement):
         "public_seed": bytes(32),
         "scale": whole.scale * 0.5,
         "linf_bound": whole.linf_bound - 1,
-        "coins": whole.coins - 1,
+        "noise": whole.noise - 1,
         "tolerated_dropouts": whole.tolerated_dropouts + 1,
         "wrap_probability": 1e-9,
         "removable": not whole.removable,

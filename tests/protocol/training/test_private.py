@@ -10,6 +10,7 @@ import pytest
 from training_doubles import MODEL, N, keys, plan_of
 
 from dp import (
+    BinomialMechanism,
     BudgetExceededError,
     DominationAccountant,
     Ledger,
@@ -289,7 +290,7 @@ class TestClientPolicy:
     def weaker(self, setup, **changes):
         parameters = replace(setup.parameters, **changes)
         context = setup.context
-        schedule = coin_schedule(parameters.coins, N, context.minimum_survivors, 1)
+        schedule = coin_schedule(parameters.mechanism, N, context.minimum_survivors, 1)
         removal = removal_table(schedule) if context.removal else ()
         digest = parameters.digest()
         return RoundSetup(replace(context, application_digest=digest, removal=removal), parameters)
@@ -304,9 +305,9 @@ class TestClientPolicy:
     @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.97])
     def test_it_refuses_fewer_coins(self, cohort, ledger, share):
         setup = self.setup_of(cohort, ledger)
-        coins = int(setup.parameters.coins * share)
+        coins = BinomialMechanism(int(setup.parameters.mechanism.coins * share))
         with pytest.raises(PolicyError, match=r"noise_multiplier|epsilon"):
-            plan().client_policy(D).check(self.weaker(setup, coins=coins))
+            plan().client_policy(D).check(self.weaker(setup, mechanism=coins))
 
     def test_it_refuses_what_else_the_plan_does_not_say(self, cohort, ledger):
         setup = self.setup_of(cohort, ledger)
@@ -359,7 +360,7 @@ def test_the_event_on_record_has_the_coins_that_remained(cohort, ledger):
     # each keeps what is needed when one is lost: less than with three lost.
     kept = result.setup.schedule.kept_coins(1)
     assert event.coins == 10 * kept
-    assert kept < result.setup.parameters.coins
+    assert kept < result.setup.parameters.mechanism.coins
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
@@ -388,7 +389,7 @@ def test_without_exact_noise_the_surplus_stays(cohort, ledger):
     result = run.run_round(keys(cohort), MODEL, constant, {})
     assert result.setup.schedule is None
     assert result.outcome.total.removed == {}
-    assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.coins
+    assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.mechanism.coins
 
 
 def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):

@@ -24,7 +24,6 @@ from protocol.goal import PrivacyGoal
 from protocol.training.records import (
     LISTED_COHORT,
     MAX_NOTES_BYTES,
-    OWN_COINS,
     Records,
     checked_notes,
     cohort_entry,
@@ -282,8 +281,8 @@ class TestCharge:
         records = Records(ledger, GOAL)
         records.prepare(setup, 0, None)(range(5))
         own = setup.schedule.batches[0]
-        assert own < setup.coins_left(5)
-        assert ledger.entries()[-1].metadata[OWN_COINS] == own
+        assert own < setup.noise_left(5).coins
+        assert ledger.entries()[-1].metadata["coins_own"] == own
         assert records.epsilons(1).server < records.epsilons(1).guaranteed == GOAL.epsilon
         alone = replace(setup.events(5).server, coins=own)
         assert records.epsilons(1).sybil == epsilon_of(GOAL, alone)
@@ -291,14 +290,14 @@ class TestCharge:
     @pytest.mark.parametrize("own", [None, 0, -3, "7", 1.0, True])
     def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(self, ledger, own):
         """As all entries of earlier versions: their coins of each may have had shared seeds."""
-        said = {"survivors": 6, "coins_each": 7, OWN_COINS: own}
+        said = {"survivors": 6, "coins_each": 7, "coins_own": own}
         ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
         assert epsilons.sybil == math.inf
         assert epsilons.outsider == epsilons.server < math.inf
 
     def test_an_entry_cannot_claim_more_noise_of_ones_own_than_there_was(self, ledger):
-        said = {"survivors": 1, "coins_each": 10**9, OWN_COINS: 10**9}
+        said = {"survivors": 1, "coins_each": 10**9, "coins_own": 10**9}
         ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
         assert epsilons.sybil == epsilons.outsider == epsilons.server

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp import BinomialRelease
 from secagg import ParameterError
 from simulations.audits.base import ALPHA
 from simulations.audits.distribution import binomial_noise_test, chi_square, independence_test
@@ -81,9 +82,10 @@ def test_the_stated_power_is_there(side: str) -> None:
 
 
 def test_impossible_values_have_p_value_zero() -> None:
-    assert chi_square(np.array([0.0, 11.0]), 10) == 0.0
-    assert chi_square(np.array([-1.0, 5.0]), 10) == 0.0
-    assert chi_square(np.array([5.0, 5.1]), 10) == 0.0
+    ten = BinomialRelease(10, 0.0, 1, 1)
+    assert chi_square(np.array([-5.0, 6.0]), ten) == 0.0
+    assert chi_square(np.array([-6.0, 0.0]), ten) == 0.0
+    assert chi_square(np.array([0.0, 0.1]), ten) == 0.0
 
 
 def test_independence() -> None:

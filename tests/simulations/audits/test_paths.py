@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dp import BinomialMechanism
 from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.audits.base import Check, Claim, derived_seed, noise_seed
@@ -106,7 +107,7 @@ def test_noise_behind_a_count_mean_sketch_has_the_same_law() -> None:
     settings = replace(noise_settings(1), sketch=spec_for_size(12_000, 4000, 5))
     path = WholePath(settings, 3)
     assert not noise_figures(path, 2, {}, (0,))["rejected"]
-    assert noise_figures(replace(path, mistake=Mistake.HALF_COINS), 2, {}, (0,))["rejected"]
+    assert noise_figures(replace(path, mistake=Mistake.HALF_NOISE), 2, {}, (0,))["rejected"]
 
 
 @pytest.mark.statistical
@@ -116,8 +117,8 @@ def test_noise_of_a_colluder_left_in_is_too_much() -> None:
     noise, survivors = path.noise_of(0)
     kept, _ = path.noise_of(0, colluders=(0,))
     known = noise - kept
-    coins = path.claimed.coins_left(survivors)
-    assert known.var() == pytest.approx(coins / 4, rel=0.1)
+    left = path.claimed.noise_left(survivors)
+    assert known.var() == pytest.approx(left.variance, rel=0.1)
     assert abs(np.corrcoef(known, kept)[0, 1]) < 5 / np.sqrt(20_000)
 
 
@@ -131,20 +132,20 @@ def test_the_twins_differ_from_the_real_path_in_one_thing() -> None:
         return {name for name in names if getattr(other, name) != getattr(honest, name)}
 
     assert changed(Mistake.NONE) == set()
-    assert changed(Mistake.HALF_COINS) == {"coins"}
-    assert changed(Mistake.TENTH) == {"coins"}
+    assert changed(Mistake.HALF_NOISE) == {"mechanism"}
+    assert changed(Mistake.TENTH) == {"mechanism"}
     assert changed(Mistake.NO_CLIP) == {"clip_l2", "sketch_clip_l2", "linf_bound"}
     assert changed(Mistake.SHARED_SEED) == changed(Mistake.SEED_AGAIN) == set()
-    assert "coins" in changed(Mistake.NO_MARGIN)
+    assert "mechanism" in changed(Mistake.NO_MARGIN)
     assert replace(path, mistake=Mistake.NO_MARGIN).setup(0).context.tolerated_colluders == 0
 
 
-def test_a_round_without_coins_has_no_law() -> None:
+def test_a_round_without_noise_has_no_law() -> None:
     path = WholePath(noise_settings(50), 5)
-    silent = replace(path.claimed.parameters, coins=0)
+    silent = replace(path.claimed.parameters, mechanism=BinomialMechanism(0))
     path.__dict__["claimed"] = path._setup(path.settings, silent, 0)
-    with pytest.raises(ParameterError, match="a round with coins"):
-        path.claimed_coins(8, colluders=False)
+    with pytest.raises(ParameterError, match="a round with noise"):
+        path.claimed_release(8, colluders=False)
 
 
 def test_derived_randomness_repeats_and_differs() -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp import BinomialMechanism
 from protocol import ClientPolicy, RoundSetup, calibrate
 from simulations.audits.paths import WholePath
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
@@ -124,7 +125,8 @@ class TestWeakenedProduct:
         right = noise.cheated_setup
 
         def thin(parameters, settings, seed):
-            fewer = dataclasses.replace(parameters, coins=parameters.coins * 7 // 12)
+            coins = BinomialMechanism(parameters.mechanism.coins * 7 // 12)
+            fewer = dataclasses.replace(parameters, mechanism=coins)
             return right(fewer, settings, seed)
 
         # The claim stays that of the right coins.
@@ -152,7 +154,7 @@ class TestWeakenedProduct:
 
     def test_a_charge_for_all_coins_that_stay(self, monkeypatch):
         """As if the Sybils had no shares of the seeds of those that could have gone."""
-        monkeypatch.setattr(RoundSetup, "own_coins", property(lambda setup: setup.coins_left(7)))
+        monkeypatch.setattr(RoundSetup, "own_noise", property(lambda setup: setup.noise_left(7)))
         found = cohorts.sybils(Effort.QUICK, SEED)
         assert found.real["succeeded"]
         assert not found.real["accuracy"] > found.real["chance"]
@@ -168,6 +170,6 @@ def test_the_claims_are_about_the_round_that_is_played():
     bare = BareRounds(cohorts.SMALL, SEED)
     assert isinstance(path.claimed, RoundSetup)
     assert path.claimed.parameters == bare.claimed.parameters
-    assert path.setup(0).parameters.coins == path.claimed.parameters.coins > 0
-    assert bare.setup(0).parameters.coins == 0
+    assert path.setup(0).parameters.mechanism == path.claimed.parameters.mechanism
+    assert bare.setup(0).parameters.mechanism == BinomialMechanism(0)
     assert np.array_equal(path.setup(0).context.cohort, bare.setup(0).context.cohort)
