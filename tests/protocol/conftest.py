@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dp import BinomialMechanism, DiscreteGaussianMechanism, Ledger, NoiseSeed, SkellamMechanism
+from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
@@ -107,6 +108,15 @@ def make_setup(identities: list[Identity]) -> SetupMaker:
         return RoundSetup(context, parameters)
 
     return make
+
+
+@pytest.fixture(
+    params=[BinomialMechanism(101), SkellamMechanism(25.25), DiscreteGaussianMechanism(25.25)],
+    ids=lambda mechanism: mechanism.name,
+)
+def mechanism(request: pytest.FixtureRequest) -> DistributedMechanism:
+    """Every kind of noise, all of one variance: that of `make_setup` is the first."""
+    return request.param
 
 
 @pytest.fixture

@@ -11,13 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp.mechanisms import MECHANISMS
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
 from protocol.round.client import ClientPolicy
 from protocol.round.pipeline import Pipeline
 from secagg import Mode, TooFewSurvivorsError
 
-OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+OPEN_POLICY = ClientPolicy(
+    minimum_noise_multiplier=0.0, allow_semi_honest=True, mechanisms=tuple(MECHANISMS)
+)
 
 stages = st.sampled_from(list(Stage))
 schedules = st.dictionaries(st.integers(0, 5), stages, max_size=5)
@@ -35,9 +38,9 @@ schedules = st.dictionaries(st.integers(0, 5), stages, max_size=5)
     ],
 )
 def test_real_and_ideal_agree_bit_for_bit(
-    make_setup, identities, updates, noise, mode, size, dropouts
+    make_setup, identities, updates, noise, mode, size, dropouts, mechanism
 ):
-    setup = make_setup(mode=mode, size=size)
+    setup = make_setup(mode=mode, size=size, mechanism=mechanism)
     ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
     real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
     assert real.total.survivors == ideal.total.survivors
@@ -191,10 +194,10 @@ def test_the_hook_is_called_once_iff_the_survivors_are_decided(
     assert [len(survivors) for survivors in calls] == ([6] if stage > Stage.INPUT else [])
 
 
-def test_every_round_draws_fresh_noise(make_setup, updates, aggregator):
-    setups = [make_setup(round_number=number) for number in range(2)]
+def test_every_round_draws_fresh_noise(make_setup, updates, aggregator, mechanism):
+    setups = [make_setup(round_number=number, mechanism=mechanism) for number in range(2)]
     sums = [aggregator.run(setup, updates, {}).total.vector.elements for setup in setups]
-    # Binomial noise of 606 coins: most of 200 coordinates differ.
+    # Noise of variance 151: most of 200 coordinates differ.
     assert np.count_nonzero(sums[0] != sums[1]) > 100
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from training_doubles import MODEL, keys, plan_of
 
 from dp import LedgerError, NonFiniteUpdateError, PrivacyError
+from dp.mechanisms import MECHANISMS
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.aggregators import IdealAggregator, own_updates
 from protocol.exchange.remote import (
@@ -41,7 +42,9 @@ from secagg.storage import TokenFolder
 from secagg.transitions import ClientPhase
 from sketch.controllers import FixedRate
 
-OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+OPEN_POLICY = ClientPolicy(
+    minimum_noise_multiplier=0.0, allow_semi_honest=True, mechanisms=tuple(MECHANISMS)
+)
 
 
 class Elsewhere:
@@ -122,9 +125,9 @@ def test_the_mean_of_clients_that_restart_after_every_message_is_the_plain_one(
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_client_may_vanish_at_any_stage(
-    make_setup, identities, updates, noise, tmp_path, mode, stage
+    make_setup, identities, updates, noise, tmp_path, mode, stage, mechanism
 ):
-    setup, lost = make_setup(mode=mode), {1: stage, 4: stage}
+    setup, lost = make_setup(mode=mode, mechanism=mechanism), {1: stage, 4: stage}
     transport = Elsewhere(identities, updates, tmp_path, lost=lost, noise=noise)
     outcome = RemoteAggregator(transport.exchange).run(setup)
     total = exact(setup, updates, noise, lost)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dp import BinomialRelease, DominationAccountant, MomentsAccountant
+from dp import BinomialRelease, DominationAccountant, MomentsAccountant, Sensitivities
+from dp.mechanisms import MECHANISMS
 from protocol.goal import PrivacyGoal, goal_entry
 from protocol.planning.calibration import calibrate, sharpest
 from secagg import ParameterError
@@ -54,13 +55,16 @@ def calibrated(sketch, fewest_honest=8, epsilon=4.0, **options):
 
 @pytest.mark.parametrize("share", [0.005, 0.01, 0.1, 1.0])
 @pytest.mark.parametrize(("size", "fewest_honest"), [(15, 1000), (1500, 2), (20_000, 8)])
-def test_noise_is_within_its_share_of_the_gaussian(size, fewest_honest, share):
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_noise_is_within_its_share_of_the_gaussian(size, fewest_honest, share, name):
     """By the closed form of the Gaussian mechanism, and not by much less: bits cost."""
     sketch = spec_for_size(20_000, size)
     goal = PrivacyGoal(8.0, 1e-5, 5)
-    parameters = calibrated(sketch, fewest_honest, 8.0, error_share=share)
+    options = {"error_share": share, "mechanism": name, "wrap_probability": 1e-9}
+    parameters = calibrated(sketch, fewest_honest, 8.0, **options)
+    assert parameters.mechanism.name == name
     sigma = goal.noise_multiplier * parameters.sketch_clip_l2 * parameters.scale
-    variance = fewest_honest * (parameters.mechanism.coins / 4 + 1 / 6)
+    variance = fewest_honest * (parameters.mechanism.variance + 1 / 6)
     excess = variance / sigma**2 - 1
     assert 0.0 < excess <= share
     # One sixteenth of an octave less would have been too little, or nearly.
@@ -68,13 +72,13 @@ def test_noise_is_within_its_share_of_the_gaussian(size, fewest_honest, share):
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 50.0])
-def test_the_goal_is_met_with_the_fewest_survivors(epsilon):
-    parameters = calibrated(SketchSpec.identity(100), epsilon=epsilon)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_goal_is_met_with_the_fewest_survivors(epsilon, name):
+    options = {"mechanism": name, "wrap_probability": 1e-9}
+    parameters = calibrated(SketchSpec.identity(100), epsilon=epsilon, **options)
     accountant = DominationAccountant(PrivacyGoal(epsilon, 1e-5, 5).reserve)
-    event = BinomialRelease(
-        8 * parameters.mechanism.coins, parameters.l2_bound, parameters.linf_bound, 100
-    )
-    accountant.compose(event, 5)
+    bounds = Sensitivities(parameters.l2_bound, parameters.linf_bound)
+    accountant.compose(parameters.mechanism.event(bounds, 8, 100), 5)
     assert 0.98 * epsilon < accountant.epsilon(1e-5) <= epsilon
 
 
@@ -89,6 +93,11 @@ def test_too_many_coins_say_what_to_change():
         ParameterError, match=r"epsilon = 0.5: .*coins of each.*raise epsilon.*compress more"
     ):
         calibrated(SketchSpec.identity(20_000), 1, epsilon=0.5)
+
+
+def test_a_field_that_is_to_hold_every_sum_needs_coins():
+    with pytest.raises(ParameterError, match=r"wrap_probability.*skellam"):
+        calibrated(SketchSpec.identity(100), mechanism="skellam")
 
 
 def test_nobody_honest_is_infeasible():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp import BinomialMechanism
+from dp import BinomialMechanism, DiscreteGaussianMechanism, SkellamMechanism
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, bits_for, largest_sum
 from secagg import PrimeField
 
@@ -60,6 +60,17 @@ def test_a_likely_field_is_smaller_and_never_larger():
     for coins in (0, 1, 2, 7):
         few = replace(likely, coins=coins)
         assert largest_sum(few, 50) <= largest_sum(replace(few, wrap_probability=0.0), 50)
+
+
+@pytest.mark.parametrize("mechanism", [SkellamMechanism(100.0), DiscreteGaussianMechanism(100.0)])
+def test_unbounded_noise_has_likely_fields_only(make_setup, mechanism):
+    """The tail of a normal law of the same variance, which theirs is near here, is within it."""
+    parameters = make_setup(mechanism=mechanism, wrap_probability=1e-9).parameters
+    reach = largest_sum(parameters, 20) - 20 * parameters.linf_bound
+    tail = 2 * parameters.length * stats.norm.sf(reach / np.sqrt(20 * 100.0))
+    assert 1e-12 < tail <= 1e-9
+    # Drawn in parts it is the same noise.
+    assert largest_sum(parameters, 20, 3) == largest_sum(parameters, 20)
 
 
 def test_sums_wrap_as_often_as_a_field_of_the_likely_size_lets_them():

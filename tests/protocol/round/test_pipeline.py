@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dp import (
     BinomialMechanism,
     Bounded,
     CoinSchedule,
+    DiscreteGaussianMechanism,
     NoiseSeed,
     NonFiniteUpdateError,
     SensitivityExceededError,
@@ -23,7 +25,7 @@ from dp import (
 from dp.dropouts import batch_noise
 from protocol.round import pipeline as pipeline_module
 from protocol.round.pipeline import AddNoise, Clip, Compress, Pipeline, Quantize
-from secagg import FieldSum, FieldVector, ParameterError
+from secagg import FieldSum, FieldVector, ParameterError, centre
 from secagg.field import add_into
 
 ALPHA = 1e-6
@@ -198,6 +200,50 @@ class TestCharged:
         setattr(pipeline, stage, broken)
         with pytest.raises(SensitivityExceededError):
             pipeline.encode(updates(0), NoiseSeed.fresh())
+
+
+def test_noise_beyond_the_field_wraps_around(make_setup, updates, monkeypatch):
+    """An error in its place would depend on the update; the sum of such vectors wraps as well."""
+    setup = make_setup(mechanism=SkellamMechanism(25.25))
+    pipeline, field, half = (
+        Pipeline(setup),
+        setup.context.field,
+        setup.context.field.largest_centred,
+    )
+    seeds = [NoiseSeed(bytes([i]) * 32) for i in range(2)]
+    plain = [centre(pipeline.encode(updates(i), seeds[i])) for i in range(2)]
+    add_noise = SkellamMechanism.add_noise
+
+    def far(mechanism, quantized, seed):
+        noised = add_noise(mechanism, quantized, seed)
+        return replace(noised, values=noised.values + (half if seed is seeds[0] else -half))
+
+    monkeypatch.setattr(SkellamMechanism, "add_noise", far)
+    moved = [pipeline.encode(updates(i), seeds[i]) for i in range(2)]
+    assert not np.array_equal(centre(moved[0]), plain[0])
+    total = field.zeros(setup.context.length)
+    for vector in moved:
+        add_into(total, vector)
+    assert np.array_equal(centre(FieldVector(field, total)), plain[0] + plain[1])
+
+
+def test_a_mechanism_other_than_the_charged_one_is_refused(make_setup, updates, mechanism):
+    """Of the same variance, even: an event has one law."""
+    others = (BinomialMechanism(101), SkellamMechanism(25.25), DiscreteGaussianMechanism(25.25))
+    for other in others:
+        pipeline = Pipeline(make_setup(mechanism=mechanism))
+        pipeline._noise = AddNoise(other, None)
+        if other == mechanism:
+            pipeline.encode(updates(0), NoiseSeed.fresh())
+            continue
+        with pytest.raises(SensitivityExceededError, match="is accounted with"):
+            pipeline.encode(updates(0), NoiseSeed.fresh())
+
+
+def test_the_noise_of_a_mean_is_that_of_its_mechanism(make_setup, updates, mechanism):
+    pipeline = Pipeline(make_setup(mechanism=mechanism))
+    expected = (mechanism.variance + 1 / 6) / (5 * 64.0**2)
+    assert pipeline.noise_variance(5) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("survivors", [1, 3, 6])

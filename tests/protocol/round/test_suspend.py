@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp.mechanisms import MECHANISMS
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.stages import Stage
@@ -24,7 +25,9 @@ from secagg.storage import StoredStateError, TokenFolder
 from secagg.transitions import ClientPhase
 from sketch import SketchSpec
 
-OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+OPEN_POLICY = ClientPolicy(
+    minimum_noise_multiplier=0.0, allow_semi_honest=True, mechanisms=tuple(MECHANISMS)
+)
 MODEL = bytes(32)
 
 
@@ -89,12 +92,21 @@ def run_restarted(make_client, identities, updates, noise, tokens):
     return run
 
 
-@pytest.mark.parametrize("removable", [False, True])
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_round_with_restarts_gives_the_same_sum(
-    make_setup, updates, noise, run_restarted, mode, removable
+    make_setup, updates, noise, run_restarted, mode, mechanism
 ):
-    setup = make_setup(mode=mode, removable=removable, coins=20_000 if removable else 101)
+    _same_sum(make_setup(mode=mode, mechanism=mechanism), updates, noise, run_restarted)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_so_does_one_with_noise_to_be_taken_off(make_setup, updates, noise, run_restarted, mode):
+    setup = make_setup(mode=mode, removable=True, coins=20_000)
+    _same_sum(setup, updates, noise, run_restarted)
+
+
+def _same_sum(setup, updates, noise, run_restarted):
+    mode, removable = setup.context.mode, bool(setup.context.removal)
     lost = {3: Stage.UNMASK, 5: Stage.INPUT}
     total, stored = run_restarted(setup, lost)
     assert total.survivors == (0, 1, 2, 3, 4)
