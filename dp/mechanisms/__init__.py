@@ -6,7 +6,12 @@ from dp.mechanisms.base import Mechanism, Sensitivities
 from dp.mechanisms.binomial import BinomialMechanism
 from dp.mechanisms.central import CentralGaussianMechanism
 from dp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from dp.mechanisms.distributed import MECHANISMS, DistributedMechanism, mechanism_of
+from dp.mechanisms.distributed import (
+    MECHANISMS,
+    DistributedMechanism,
+    MechanismName,
+    mechanism_of,
+)
 from dp.mechanisms.levels import (
     LevelMechanism,
     Levels,
@@ -26,6 +31,7 @@ __all__ = [
     "LevelMechanism",
     "Levels",
     "Mechanism",
+    "MechanismName",
     "NoisedLevels",
     "Sensitivities",
     "SkellamMechanism",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from dp.mechanisms.binomial import BinomialMechanism
 from dp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from dp.mechanisms.skellam import SkellamMechanism
+
+MechanismName: TypeAlias = Literal["binomial", "skellam", "discrete-gaussian"]
 
 DistributedMechanism: TypeAlias = BinomialMechanism | SkellamMechanism | DiscreteGaussianMechanism
 

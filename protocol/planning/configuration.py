@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dp.accounting import gaussian_epsilon
+from dp.mechanisms import MechanismName
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE
@@ -86,7 +87,7 @@ class Privacy(Section):
     wrap_probability: float = Field(
         default=WRAP_PROBABILITY, ge=0, description="of a sum that does not fit its field"
     )
-    mechanism: Literal["binomial", "skellam", "discrete-gaussian"] = Field(
+    mechanism: MechanismName = Field(
         default="binomial", description="the noise that each client adds"
     )
     moment_order: float | None = Field(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dp import BinomialMechanism, CoinSchedule
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from dp.mechanisms import MECHANISMS, DistributedMechanism
+from dp.mechanisms import MECHANISMS, DistributedMechanism, MechanismName
 from protocol.checks import require_int, require_number
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE, calibrate, sharpest
@@ -72,7 +72,7 @@ class TrainingPlan:
     mode: Mode = Mode.ACTIVE
     degree: int | None = None
     threshold: int | None = None
-    mechanism: str = BinomialMechanism.name
+    mechanism: MechanismName = "binomial"
     exact_noise: bool | None = None
     error_share: float = ERROR_SHARE
     wrap_probability: float = WRAP_PROBABILITY

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dp import BinomialMechanism, NoiseSeed, Quantized, batch_noise, removed_noise
 from dp.coins import sample_binomial
 from dp.events import IntegerRelease
-from dp.mechanisms import DistributedMechanism, mechanism_of
+from dp.mechanisms import DistributedMechanism, MechanismName, mechanism_of
 from protocol import (
     ClientPolicy,
     Dropouts,
@@ -86,7 +86,7 @@ class PathSettings:
     exact_noise: bool | None = None
     error_share: float = 0.5
     clip_l2: float = 1.0
-    mechanism: str = BinomialMechanism.name
+    mechanism: MechanismName = "binomial"
 
     @property
     def plan(self) -> TrainingPlan:
@@ -238,7 +238,7 @@ class WholePath:
         if self.real:
             outcome = RealAggregator(
                 self.identities,
-                ClientPolicy(minimum_noise_multiplier=0.0),
+                ClientPolicy(minimum_noise_multiplier=0.0, mechanisms=(self.settings.mechanism,)),
                 noise=lambda index: self.noise(number, index),
                 rand_of=lambda index: repeatable(self.seed, "client", number, index),
             ).run(setup, table.__getitem__, dropouts)

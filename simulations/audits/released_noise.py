@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from dp import BinomialMechanism
+from dp.mechanisms import MechanismName
 from protocol import Dropouts, PrivacyGoal
 from simulations.audits.base import ALPHA, Check, Figures, Floats
 from simulations.audits.distribution import independence_test, noise_test
@@ -26,7 +26,7 @@ COLLUDER: Final = (0,)
 
 
 def noise_settings(
-    length: int, exact_noise: bool | None = None, mechanism: str = BinomialMechanism.name
+    length: int, exact_noise: bool | None = None, mechanism: MechanismName = "binomial"
 ) -> PathSettings:
     """Return rounds of eight clients, two tolerated dropouts and one tolerated colluder."""
     sketch = SketchSpec.identity(length)
@@ -85,12 +85,12 @@ def check_law(length: int, rounds: int, seed: int) -> Check:
 
 
 def check_law_of_real_rounds(
-    length: int, rounds: int, seed: int, mechanism: str = BinomialMechanism.name
+    length: int, rounds: int, seed: int, mechanism: MechanismName = "binomial"
 ) -> Check:
     """The same through the whole protocol: a client lost early, another after its update."""
     path = WholePath(noise_settings(length, mechanism=mechanism), seed, real=True)
     name, title = "law-real", "With real cryptography and dropouts the sum has the"
-    if mechanism != BinomialMechanism.name:
+    if mechanism != "binomial":
         name, title = f"{mechanism}-real", f"{title} {mechanism}"
     title = f"{title} noise accounted for"
     return _law(name, title, path, Mistake.HALF_NOISE, rounds, LOST_EARLY_AND_LATE)

@@ -80,6 +80,14 @@ def audits(size: AuditSize, seed: int) -> list[tuple[str, Callable[[], Check]]]:
         ("privacy-exact-randomiser", check_randomiser),
         ("privacy-noise-law", lambda: check_law(length, rounds, own("law"))),
         ("privacy-noise-law-real", lambda: check_law_of_real_rounds(length, rounds, own("real"))),
+        (
+            "privacy-noise-skellam-real",
+            lambda: check_law_of_real_rounds(length, rounds, own("skellam"), "skellam"),
+        ),
+        (
+            "privacy-noise-discrete-gaussian-real",
+            lambda: check_law_of_real_rounds(length, rounds, own("gaussian"), "discrete-gaussian"),
+        ),
         ("privacy-noise-removal", lambda: check_removal(length, rounds, own("removal"))),
         ("privacy-noise-colluders", lambda: check_colluders(length, rounds, own("colluders"))),
         (

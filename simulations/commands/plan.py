@@ -300,7 +300,7 @@ def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
 
     mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     sparse, bits = wish.sparse("auto"), wish.security_bits
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = {"mechanism": wish.mechanism}
     if sparse is not None:
         if bits is None and sparse:
             bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
@@ -312,7 +312,7 @@ def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
             sparse=sparse,
             security_bits=SECURITY_BITS if bits is None else bits,
         )
-        chosen = {"degree": graph.degree, "threshold": graph.threshold}
+        chosen |= {"degree": graph.degree, "threshold": graph.threshold}
     return TrainingPlan(
         goal=goal,
         cohort=wish.clients,
@@ -320,7 +320,6 @@ def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
         tolerated_colluders=share_of(wish.clients, wish.corrupt),
         clip_l2=wish.clip,
         mode=mode,
-        mechanism=wish.mechanism,
         exact_noise=wish.exact_noise,
         error_share=wish.error_share,
         wrap_probability=wish.wrap_probability,

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from dp import BinomialMechanism, Event, NoiseSeed, removed_noise
+from dp import Event, NoiseSeed, removed_noise
 from dp.accounting.base import noise_variance
 from dp.events import IntegerRelease
 from protocol import Dropouts, RoundParameters, RoundSetup, Stage
@@ -40,9 +40,7 @@ SHIFT: Final = 2.0
 thinner noise changes its accuracy most."""
 
 
-def thinning_settings(
-    length: int, exact_noise: bool, mechanism: str = BinomialMechanism.name
-) -> PathSettings:
+def thinning_settings(length: int, exact_noise: bool) -> PathSettings:
     """Rounds of twelve clients: three may vanish, and three may work for the server."""
     return PathSettings(
         SketchSpec.identity(length),
@@ -51,7 +49,6 @@ def thinning_settings(
         tolerated_dropouts=LOST,
         tolerated_colluders=len(COLLUDERS),
         exact_noise=exact_noise,
-        mechanism=mechanism,
     )
 
 

@@ -10,13 +10,14 @@ import pytest
 from training_doubles import MODEL, N, keys, plan_of
 
 from dp import (
-    BinomialMechanism,
     BudgetExceededError,
     DominationAccountant,
     Ledger,
     LedgerError,
+    Sensitivities,
     replay,
 )
+from dp.mechanisms import MECHANISMS, mechanism_of
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
@@ -85,8 +86,9 @@ class Watched:
         return self.inner.run(setup, updates, dropouts, before_release=before_release)
 
 
-def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
-    run = training(ledger)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger, mechanism):
+    run = training(ledger, mechanism=mechanism)
     results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(3)]
     spent = [result.epsilons.server for result in results]
     assert spent == sorted(spent)
@@ -97,8 +99,9 @@ def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
     assert replayed.epsilon(1e-5) == spent[-1]
 
 
-def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger):
-    run = training(ledger)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger, mechanism):
+    run = training(ledger, mechanism=mechanism)
     lost = dict.fromkeys(range(3), Stage.INPUT)
     result = [run.run_round(keys(cohort), MODEL, constant, lost) for _ in range(3)][-1]
     assert result.epsilons.server <= 8.0
@@ -106,8 +109,9 @@ def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger):
     assert result.epsilons.server > 7.9
 
 
-def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
-    run = training(ledger)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger, mechanism):
+    run = training(ledger, mechanism=mechanism)
     for _ in range(3):
         run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(3), Stage.INPUT))
     asked = []
@@ -297,17 +301,24 @@ class TestClientPolicy:
 
     @pytest.mark.parametrize("rate", [1.0, 3.0, 20.0])
     @pytest.mark.parametrize("mode", list(Mode))
-    def test_it_accepts_the_plans_rounds(self, cohort, tmp_path, rate, mode):
+    @pytest.mark.parametrize("mechanism", MECHANISMS)
+    def test_it_accepts_the_plans_rounds(self, cohort, tmp_path, rate, mode, mechanism):
+        chosen = {"mode": mode, "mechanism": mechanism}
         with Ledger.open(tmp_path / "l.jsonl") as ledger:
-            setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), mode=mode)
-        plan(mode=mode).client_policy(D).check(setup)
+            setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), **chosen)
+        plan(**chosen).client_policy(D).check(setup)
+        for other in set(MECHANISMS) - {mechanism}:
+            with pytest.raises(PolicyError, match="mechanism"):
+                plan(mode=mode, mechanism=other).client_policy(D).check(setup)
 
     @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.97])
-    def test_it_refuses_fewer_coins(self, cohort, ledger, share):
-        setup = self.setup_of(cohort, ledger)
-        coins = BinomialMechanism(int(setup.parameters.mechanism.coins * share))
+    @pytest.mark.parametrize("name", MECHANISMS)
+    def test_it_refuses_less_noise(self, cohort, ledger, share, name):
+        setup = self.setup_of(cohort, ledger, mechanism=name)
+        amount = max(setup.parameters.mechanism.amount * share, 0.001)
+        less = mechanism_of(name, int(amount) if name == "binomial" else amount)
         with pytest.raises(PolicyError, match=r"noise_multiplier|epsilon"):
-            plan().client_policy(D).check(self.weaker(setup, mechanism=coins))
+            plan(mechanism=name).client_policy(D).check(self.weaker(setup, mechanism=less))
 
     def test_it_refuses_what_else_the_plan_does_not_say(self, cohort, ledger):
         setup = self.setup_of(cohort, ledger)
@@ -382,6 +393,51 @@ def test_noise_is_exact_however_many_are_lost(cohort, tmp_path, kind):
             expected = result.release.noise_variance * D
             assert 0.5 * expected < float(error @ error) < 1.5 * expected
             assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+def test_noise_that_comes_as_a_whole_stays_as_a_whole(cohort, tmp_path, kind, mechanism):
+    """However many are lost: what is charged is that of all honest survivors, and it is there."""
+    chosen = plan(mechanism=mechanism)
+    for lost in range(4):
+        with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
+            real = RealAggregator(cohort, chosen.client_policy(D))
+            aggregator = IdealAggregator() if kind == "ideal" else real
+            run = training(ledger, aggregator, FixedRate(1.0), mechanism=mechanism)
+            gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
+            result = run.run_round(keys(cohort), MODEL, constant, gone)
+            parameters = result.setup.parameters
+            bounds = Sensitivities(parameters.l2_bound, parameters.linf_bound)
+            event = parameters.mechanism.event(bounds, N - lost - 1, D)
+            assert ledger.entries()[-1].event == event
+            error = result.release.update - constant(0)
+            # As in the test of coins above.
+            expected = (parameters.mechanism.variance + 1 / 6) * D
+            expected /= (N - lost) * parameters.scale**2
+            assert 0.5 * expected < float(error @ error) < 1.5 * expected
+            assert result.outcome.total.removed == {}
+
+
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"exact_noise": True}, "exact_noise.*comes as a whole"),
+        ({"wrap_probability": 0.0}, "wrap_probability.*no largest value"),
+    ],
+)
+def test_what_coins_alone_can_do(mechanism, wrong, match):
+    with pytest.raises(ParameterError, match=match):
+        plan(mechanism=mechanism, **wrong)
+    plan(mechanism="binomial", **wrong)
+    plan(mechanism=mechanism, exact_noise=False)
+
+
+def test_a_plan_names_a_mechanism_that_there_is():
+    with pytest.raises(ParameterError, match="binomial, skellam, discrete-gaussian"):
+        plan(mechanism="laplace")
 
 
 def test_without_exact_noise_the_surplus_stays(cohort, ledger):

@@ -77,7 +77,7 @@ class TestReports:
             assert name in real["refused_with"]
         for name in worse_rounds(SEED):
             assert f"{name}: PolicyError" in real["told_to_all"]
-        assert twin["sums_opened"] == twin["of_lies"] == 11
+        assert twin["sums_opened"] == twin["of_lies"] == 12
 
     @pytest.mark.parametrize(("name", "ratio"), [("A15", 7 / 12), ("A16", 6 / 9)])
     def test_noise(self, quick_check, name, ratio):
