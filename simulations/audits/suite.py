@@ -107,6 +107,18 @@ def audits(size: AuditSize, seed: int) -> list[tuple[str, Callable[[], Check]]]:
             lambda: check_path(size.path_runs, own("clip"), Mistake.NO_CLIP),
         ),
         (
+            "privacy-two-worlds-path-tenth-skellam",
+            lambda: check_path(
+                size.path_runs, own("thin skellam"), Mistake.TENTH, mechanism="skellam"
+            ),
+        ),
+        (
+            "privacy-two-worlds-path-tenth-discrete-gaussian",
+            lambda: check_path(
+                size.path_runs, own("thin gaussian"), Mistake.TENTH, mechanism="discrete-gaussian"
+            ),
+        ),
+        (
             "privacy-one-run-identity",
             lambda: check_canaries(size.canaries, own("canaries"), sketched=False),
         ),

@@ -38,6 +38,7 @@ from pfl.privacy import CentrallyAppliedPrivacyMechanism, GaussianMechanism
 from pfl.stats import ElementWeightedMappedVectorStatistics, MappedVectorStatistics
 
 from dp import BudgetExceededError, Ledger, NoiseSeed
+from dp.mechanisms import MECHANISMS
 from protocol import IdealAggregator, Pipeline, PrivacyGoal, PrivateTraining, Stage, TrainingPlan
 from protocol.adapters.pfl import FieldStatistics, PrivateMean
 from protocol.adapters.pfl.cohort import CollectedSums, seats
@@ -351,9 +352,12 @@ def private_run(
     return results, means, updates, metrics
 
 
-def test_the_mean_is_that_of_the_ideal_functionality(ledger: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_mean_is_that_of_the_ideal_functionality(
+    ledger: Ledger, tmp_path: Path, mechanism: str
+) -> None:
     """For full cohorts, for lost users, and with sketches whose size changes."""
-    plan = make_plan()
+    plan = make_plan(mechanism=mechanism)
     results, means, updates, metrics = private_run(plan, (COHORT, COHORT - 2, 9), ledger)
     with Ledger.open(tmp_path / "other.jsonl") as other:
         expected = ideal_run(plan, AdaptNorm(first_rate=4.0, rows=5), updates, other)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dp import BinomialMechanism
+from dp.mechanisms import MECHANISMS, MechanismName
 from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.audits.base import Check, Claim, derived_seed, noise_seed
@@ -38,10 +39,12 @@ SKETCHED = PathSettings(spec_for_size(300, 90, 5), PrivacyGoal(4.4, 1e-5, 1), ex
 
 
 @pytest.mark.parametrize("dropouts", [{}, LOST_EARLY_AND_LATE])
-def test_real_rounds_release_what_ideal_ones_do(dropouts: dict) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_real_rounds_release_what_ideal_ones_do(dropouts: dict, mechanism: MechanismName) -> None:
     """Without removable noise all noise comes from the audit's own seeds."""
     updates = np.random.default_rng(3).normal(size=(8, 300))
-    real, ideal = (WholePath(SKETCHED, 7, real=real) for real in (True, False))
+    settings = replace(SKETCHED, mechanism=mechanism)
+    real, ideal = (WholePath(settings, 7, real=real) for real in (True, False))
     assert real.released(0, updates, dropouts)[1] == 8 - bool(dropouts)
     # The public seed is the same, so the rotation is; the session's masks are not in the sum.
     assert np.array_equal(
@@ -84,6 +87,23 @@ def test_the_law_of_released_noise(check: object) -> None:
     below = found.without_defence["ratio_found_below"]
     above = found.without_defence["ratio_found_above"]
     assert not below < ratio < above
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+@pytest.mark.parametrize("colluders", [(), (0,)])
+@pytest.mark.parametrize("real", [False, True])
+def test_the_law_of_other_noise(mechanism: MechanismName, colluders: tuple[int, ...], real) -> None:
+    """With dropouts, and less what a colluder knows; its twins are noticed as with coins."""
+    path = WholePath(noise_settings(20_000, mechanism=mechanism), 3, real=real)
+    found = noise_figures(path, 1, LOST_EARLY_AND_LATE, colluders)
+    assert not found["rejected"], found
+    assert found["claimed_variance"] > 100.0
+    # A colluder whose seed is shared takes off its own noise only.
+    shared = () if colluders else (Mistake.SHARED_SEED,)
+    for mistake in (Mistake.HALF_NOISE, *shared):
+        twin = replace(path, mistake=mistake)
+        assert noise_figures(twin, 1, LOST_EARLY_AND_LATE, colluders)["rejected"]
 
 
 @pytest.mark.statistical

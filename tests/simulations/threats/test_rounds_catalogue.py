@@ -136,6 +136,18 @@ class TestWeakenedProduct:
         assert thinning.cheated_figures(made, claimed, SEED)["succeeded"]
         assert not thinning.cheated_figures(claimed, claimed, SEED)["succeeded"]
 
+    @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+    def test_other_noise_without_a_margin(self, mechanism):
+        """Clients that add none, and some that vanish: what is left is what was charged."""
+        coins = thinning.thinning_settings(20_000, exact_noise=False)
+        settings = dataclasses.replace(coins, mechanism=mechanism)
+        claimed = noise.cheated_setup(settings.parameters(SEED), settings, SEED)
+        found = thinning.cheated_figures(claimed, claimed, SEED)
+        assert not found["succeeded"] and found["claimed_variance"] > 0.0
+        hopeful = noise.without_margin(settings, SEED)
+        made = noise.cheated_setup(hopeful, settings, SEED)
+        assert thinning.cheated_figures(made, claimed, SEED)["succeeded"]
+
     @pytest.mark.parametrize("name", ["A15", "A16"])
     def test_a_calibration_that_counts_the_colluders_coins(self, monkeypatch, name):
         def hopeful(goal, *, fewest_honest, **others):
