@@ -127,13 +127,13 @@ def write_file(path: Path, block: Block) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "python") or is_run(page)], ids=name_of
 )
-def test_the_code_of_a_page_runs(page, tmp_path):
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     if name_of(page) in NEEDS:
         pytest.importorskip(NEEDS[name_of(page)])
     run_page(page, tmp_path)
 
 
-def test_wrong_code_would_be_noticed(tmp_path):
+def test_wrong_code_would_be_noticed(tmp_path: Path) -> None:
     page = ROOT / "docs" / "howto" / "imagined.md"
     for language, text in (("python", "assert 1 == 2"), ("console", "veilsum plan --clients 1")):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError):
@@ -147,7 +147,7 @@ CLONE = os.environ.get("VEILSUM_TEST_CLONE")
 
 
 @pytest.mark.slow
-def test_the_flower_tutorial_learns(tmp_path):
+def test_the_flower_tutorial_learns(tmp_path: Path) -> None:
     """Its commands as they are written, in the environment that runs this; nothing is fetched."""
     pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
     pytest.importorskip("ray", reason="ray is not installed: flwr[simulation]")
@@ -163,7 +163,7 @@ def test_the_flower_tutorial_learns(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(CLONE is None, reason="makes an environment: set VEILSUM_TEST_CLONE=1")
-def test_the_flower_tutorial_learns_from_a_clone(tmp_path):
+def test_the_flower_tutorial_learns_from_a_clone(tmp_path: Path) -> None:
     """All of its commands, the environment too: what somebody does who has nothing but a clone of
     what is committed here."""
     clone = tmp_path / "clone"
@@ -264,7 +264,7 @@ def check_learned(printed: str) -> None:
     assert 0.0 < float(found[2]) <= 30.0
 
 
-def test_the_example_file_is_the_one_in_the_readme():
+def test_the_example_file_is_the_one_in_the_readme() -> None:
     (block,) = blocks(ROOT / "README.md", "python")
     assert (ROOT / "examples" / "in_process.py").read_text().endswith(block.text)
 
@@ -296,7 +296,7 @@ def exists(words: list[str], folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_exist(page):
+def test_commands_exist(page: Path) -> None:
     for words, folder in commands(page):
         assert exists(words, folder), f"{name_of(page)}: {shlex.join(words)}"
 
@@ -305,17 +305,17 @@ def test_commands_exist(page):
     "line",
     ["veilsum pln", "veilsum plan --cleints 5", "make tset", "python examples/none.py", "vielsum"],
 )
-def test_wrong_commands_would_be_noticed(line):
+def test_wrong_commands_would_be_noticed(line: str) -> None:
     assert not exists(line.split(), ROOT)
 
 
-def test_the_readme_names_both_commands():
+def test_the_readme_names_both_commands() -> None:
     targets = {words[1] for words, _ in commands(ROOT / "README.md") if words[0] == "make"}
     assert {"demo", "test"} <= targets
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_relative_links_lead_somewhere(page):
+def test_relative_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://", "mailto:")):
             assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"

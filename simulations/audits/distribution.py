@@ -11,14 +11,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from scipy import special, stats
 
-from dp import BinomialRelease, SkellamRelease
-from dp.accounting.base import noise_variance
-from dp.events import IntegerRelease
+from dp import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 from secagg import ParameterError
 from simulations.audits.base import (
     ALPHA,
@@ -28,6 +26,9 @@ from simulations.audits.base import (
     require_count,
     require_probability,
 )
+
+ClaimedRelease: TypeAlias = BinomialRelease | SkellamRelease | DiscreteGaussianRelease
+"""Events whose noise has a law that is known here."""
 
 CELLS: Final = 64
 MIN_EXPECTED: Final = 20.0
@@ -58,7 +59,7 @@ class LawTest:
     """
 
     samples: int
-    claimed: IntegerRelease
+    claimed: ClaimedRelease
     p_value: float
     variance_ratio: float
     tolerance: float
@@ -86,11 +87,11 @@ class LawTest:
         }
 
 
-def claimed_figures(claimed: IntegerRelease) -> Figures:
+def claimed_figures(claimed: ClaimedRelease) -> Figures:
     """Return the noise of an event as the figures of a check have it."""
     if isinstance(claimed, BinomialRelease):
         return {"claimed_coins": claimed.coins}
-    return {"claimed_variance": noise_variance(claimed)}
+    return {"claimed_variance": claimed.noise_variance}
 
 
 def binomial_noise_test(noise: Floats, coins: int, alpha: float = ALPHA) -> LawTest:
@@ -98,7 +99,7 @@ def binomial_noise_test(noise: Floats, coins: int, alpha: float = ALPHA) -> LawT
     return noise_test(noise, BinomialRelease(coins, 0.0, 1, 1), alpha)
 
 
-def noise_test(noise: Floats, claimed: IntegerRelease, alpha: float = ALPHA) -> LawTest:
+def noise_test(noise: Floats, claimed: ClaimedRelease, alpha: float = ALPHA) -> LawTest:
     """Hold noise against the exact law of an event, less its mean.
 
     The variance of z^2 is (2 + k) sigma^4 with k the excess kurtosis, so the mean of n squares lies
@@ -117,7 +118,7 @@ def noise_test(noise: Floats, claimed: IntegerRelease, alpha: float = ALPHA) -> 
     require_count("noise", int(noise.size), FEWEST_SAMPLES)
     _require_law(claimed)
     require_probability("alpha", alpha)
-    variance = noise_variance(claimed)
+    variance = claimed.noise_variance
     spread = math.sqrt((2.0 + _excess_kurtosis(claimed)) / noise.size)
     tolerance = float(stats.norm.isf(alpha / 4.0)) * spread
     reach = float(stats.norm.ppf(POWER)) * spread
@@ -133,7 +134,7 @@ def noise_test(noise: Floats, claimed: IntegerRelease, alpha: float = ALPHA) -> 
     )
 
 
-def _require_law(claimed: IntegerRelease) -> None:
+def _require_law(claimed: ClaimedRelease) -> None:
     """Raise unless the law of an event is known here."""
     if isinstance(claimed, BinomialRelease):
         require_count("coins", claimed.coins, 2)
@@ -143,14 +144,14 @@ def _require_law(claimed: IntegerRelease) -> None:
         raise ParameterError("claimed", claimed, f"a variance of at least {NARROWEST:g}")
 
 
-def _excess_kurtosis(claimed: IntegerRelease) -> float:
+def _excess_kurtosis(claimed: ClaimedRelease) -> float:
     """Return the fourth central moment over sigma^4, less 3."""
     if isinstance(claimed, BinomialRelease):
         return -2.0 / claimed.coins
     return 1.0 / claimed.variance if isinstance(claimed, SkellamRelease) else 0.0
 
 
-def chi_square(noise: Floats, claimed: IntegerRelease) -> float:
+def chi_square(noise: Floats, claimed: ClaimedRelease) -> float:
     """Return the p-value of noise against the law of an event.
 
     It is 0 if a value is impossible: more than the coins can add, or not within 1e-3 of where the
@@ -189,9 +190,9 @@ class _Cells:
 
 
 @lru_cache(maxsize=64)
-def _cells_of_law(claimed: IntegerRelease, samples: int) -> _Cells:
+def _cells_of_law(claimed: ClaimedRelease, samples: int) -> _Cells:
     """Cut a law into cells; what lies farther out than 20 deviations is no mass."""
-    variance = noise_variance(claimed)
+    variance = claimed.noise_variance
     reach = math.ceil(20.0 * math.sqrt(variance))
     if isinstance(claimed, BinomialRelease):
         coins = claimed.coins

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from dp import BinomialMechanism, NoiseSeed, Quantized, batch_noise, removed_noise
 from dp.coins import sample_binomial
-from dp.events import IntegerRelease
 from dp.mechanisms import DistributedMechanism, MechanismName, mechanism_of
 from protocol import (
     ClientPolicy,
@@ -42,6 +41,7 @@ from secagg import FieldSum, FieldVector, Identity, ParameterError, lift
 from secagg.field import add_into
 from secagg.shamir import Rand
 from simulations.audits.base import Floats, derived_bytes, identities_of, noise_seed, public_keys
+from simulations.audits.distribution import ClaimedRelease
 from sketch import PublicSeed, Rotation, SketchSpec
 
 MODEL_DIGEST: Final = bytes(32)
@@ -167,11 +167,11 @@ class WholePath:
         """The round as announced and accounted, without any mistake, in a field with room."""
         return self._setup(self.settings, self.settings.parameters(self.seed), 0)
 
-    def claimed_release(self, survivors: int, colluders: bool) -> IntegerRelease:
+    def claimed_release(self, survivors: int, colluders: bool) -> ClaimedRelease:
         """What a sum is accounted as, for a server with colluders or for an outsider."""
         events = self.claimed.events(survivors)
         event = events.server if colluders else events.outsider
-        if not isinstance(event, IntegerRelease):
+        if not isinstance(event, ClaimedRelease):
             raise ParameterError("settings", event, "a round with noise")
         return event
 

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from dp.accounting.base import noise_variance
 from protocol import PrivacyGoal
 from simulations.audits.base import ALPHA, Check, Figures, derived_seed, require_count
 from simulations.audits.paths import FAR_BEYOND, Mistake, PathSettings, WholePath
@@ -50,7 +49,7 @@ def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = 
     table = np.zeros((settings.cohort, settings.sketch.dimension))
     table[0] = update
     shifts = [float(path.released(number, table)[0] @ direction) for number in range(rounds)]
-    variance = noise_variance(path.claimed_release(settings.cohort, colluders=False))
+    variance = path.claimed_release(settings.cohort, colluders=False).noise_variance
     tolerance = float(stats.norm.isf(alpha)) * math.sqrt((variance + 0.25) / rounds)
     mean = float(np.mean(shifts))
     return {

@@ -14,13 +14,13 @@ from dp import NoiseSeed, quantize, replace_one
 from dp.accounting import DominationAccountant, ExactAccountant, epsilons, four_epsilons
 from dp.clipping import clip_l2
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     AboveThresholdRelease,
     Adjacency,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     FixedSizeSampled,
     GaussianRelease,
     LaplaceRelease,

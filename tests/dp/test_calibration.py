@@ -23,7 +23,8 @@ from dp.calibration import (
     noise_multiplier_for_epsilon,
     variance_for_epsilon,
 )
-from dp.events import BinomialRelease, DiscreteGaussianRelease, Event, SkellamRelease
+from dp.event_kinds import Event
+from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 from dp.mechanisms import MECHANISMS, DistributedMechanism, mechanism_of
 
 

@@ -21,10 +21,10 @@ from dp.accounting import (
 )
 from dp.accounting.outsider import INTERVAL, fixed_size_profile
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     BinomialRelease,
     Composition,
-    Event,
     FixedSizeSampled,
     GaussianRelease,
     NonPrivateRelease,

@@ -18,11 +18,11 @@ from dp.accounting import (
 )
 from dp.accounting.cpsgd import level_parameters
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     GaussianRelease,
     LevelRelease,
     NonPrivateRelease,

@@ -272,7 +272,9 @@ class TestAdaptTail:
 
 
 @pytest.mark.parametrize("controller", [AdaptNormTwoSketches(first_rate=2.0), AdaptTail()])
-def test_the_second_sketch_never_outgrows_the_update(controller):
+def test_the_second_sketch_never_outgrows_the_update(
+    controller: AdaptNormTwoSketches | AdaptTail,
+) -> None:
     """Rounds with a sketch longer than the update are refused, and a run would end for good."""
     decision = controller.initial(300)
     for number in range(4):

@@ -10,8 +10,6 @@ from typing import Final
 import numpy as np
 
 from dp import Event, NoiseSeed, removed_noise
-from dp.accounting.base import noise_variance
-from dp.events import IntegerRelease
 from protocol import Dropouts, RoundParameters, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
 from secagg import FieldSum, centre
@@ -23,7 +21,7 @@ from simulations.audits.base import (
     noise_seed,
     public_keys,
 )
-from simulations.audits.distribution import claimed_figures, noise_test
+from simulations.audits.distribution import ClaimedRelease, claimed_figures, noise_test
 from simulations.audits.paths import PathSettings, repeatable
 from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
 from simulations.threats.rounds.parties import OwnClient, opened_sum, trusting_participant
@@ -52,7 +50,7 @@ def thinning_settings(length: int, exact_noise: bool) -> PathSettings:
     )
 
 
-def noise_left_figures(noise: Floats, claimed: IntegerRelease, seed: int) -> Figures:
+def noise_left_figures(noise: Floats, claimed: ClaimedRelease, seed: int) -> Figures:
     """Whether the noise that is left hides as much as it is accounted with.
 
     Every coordinate is a game of its own: in world 1 it is moved by `SHIFT` deviations. How often
@@ -68,7 +66,7 @@ def noise_left_figures(noise: Floats, claimed: IntegerRelease, seed: int) -> Fig
         The rate of right guesses, and the figures of the law test; ``succeeded`` if either finds
         less noise than accounted.
     """
-    shift = round(SHIFT * math.sqrt(noise_variance(claimed)))
+    shift = round(SHIFT * math.sqrt(claimed.noise_variance))
     worlds = np.random.default_rng(seed).integers(0, 2, noise.size)
     one = replace(claimed, l2_sensitivity=float(shift), linf_sensitivity=shift, dimension=1)
     allowed = allowed_accuracy(one)
@@ -180,7 +178,7 @@ def cheated_figures(setup: RoundSetup, claimed: RoundSetup, seed: int) -> Figure
     """
     noise, survivors = CheatedRound(setup, seed, EARLY_AND_LATE).noise()
     event = claimed.events(survivors).server
-    if not isinstance(event, IntegerRelease):
+    if not isinstance(event, ClaimedRelease):
         raise TypeError(f"a round without noise is accounted as {event}")
     figures = noise_left_figures(noise, event, derived_seed(seed, "worlds"))
     return against_goal(figures, event)

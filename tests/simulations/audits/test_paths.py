@@ -93,7 +93,9 @@ def test_the_law_of_released_noise(check: object) -> None:
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
 @pytest.mark.parametrize("colluders", [(), (0,)])
 @pytest.mark.parametrize("real", [False, True])
-def test_the_law_of_other_noise(mechanism: MechanismName, colluders: tuple[int, ...], real) -> None:
+def test_the_law_of_other_noise(
+    mechanism: MechanismName, colluders: tuple[int, ...], real: bool
+) -> None:
     """With dropouts, and less what a colluder knows; its twins are noticed as with coins."""
     path = WholePath(noise_settings(20_000, mechanism=mechanism), 3, real=real)
     found = noise_figures(path, 1, LOST_EARLY_AND_LATE, colluders)
