@@ -164,8 +164,10 @@ def test_the_flower_tutorial_learns(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(CLONE is None, reason="makes an environment: set VEILSUM_TEST_CLONE=1")
 def test_the_flower_tutorial_learns_from_a_clone(tmp_path: Path) -> None:
-    """All of its commands, the environment too: what somebody does who has nothing but a clone of
-    what is committed here."""
+    """All of its commands run, those that make the environment too.
+
+    That is what somebody does who has nothing but a clone of what is committed here.
+    """
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)  # noqa: S603, S607
     own = {name for name in os.environ if name.startswith("PYTHON")} | {"VIRTUAL_ENV"}
@@ -214,8 +216,10 @@ def bash(script: str, folder: Path, environment: dict[str, str]) -> str:
 def flower_environment(
     folder: Path, without: Collection[str] = (), **more: str
 ) -> Iterator[dict[str, str]]:
-    """For `flwr run` as somebody types it: a home and ports of its own, and the SuperLink that it
-    leaves running is ended, with all that this started."""
+    """A place for `flwr run` as somebody types it: a home and ports of its own.
+
+    The SuperLink that it leaves running is ended, with all that it started.
+    """
     if not Path("/proc/self/environ").exists():
         pytest.skip("no /proc, so what `flwr run` leaves running could not be ended")
     ports = [free_port(), free_port()]

@@ -49,8 +49,11 @@ def load(name: str) -> ModuleType:
 def noise_variance(
     epsilon: float, delta: float, clip: float, survivors: int, colluders: int
 ) -> float:
-    """Per coordinate of a mean: the Gaussian mechanism's on the sum of the honest survivors, and
-    the coins of tolerated colluders on top."""
+    """Variance per coordinate of a mean.
+
+    It is the Gaussian mechanism's on the sum of the honest survivors, and the coins of tolerated
+    colluders on top.
+    """
     on_sum = (noise_multiplier_for_epsilon(epsilon, delta, 1) * clip) ** 2
     return on_sum * survivors / (survivors - colluders) / survivors**2
 

@@ -28,6 +28,7 @@ from dp.coins import MAX_COINS
 from dp.mechanisms import DistributedMechanism, mechanism_of
 from dp.rounding import ROUNDING_VARIANCE
 from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
+from dp.search import bracketed
 from protocol.goal import PrivacyGoal
 from protocol.round.parameters import RoundParameters
 from secagg import ParameterError
@@ -262,12 +263,10 @@ def _predicted_scale(
         noise = max(needed + lattice_cost, narrowest)
         return noise + fewest_honest * (coin_cost + ROUNDING_VARIANCE)
 
-    low, high = _SCALES
-    for _ in range(80):
-        scale = math.sqrt(low * high)
-        enough = variance(scale / bound) <= (1.0 + error_share) * (gaussian * scale / bound) ** 2
-        low, high = (low, scale) if enough else (scale, high)
-    return high / bound
+    def enough(scale: float) -> bool:
+        return variance(scale / bound) <= (1.0 + error_share) * (gaussian * scale / bound) ** 2
+
+    return bracketed(enough, *_SCALES, geometric=True)[1] / bound
 
 
 def _moments_multiplier(goal: PrivacyGoal, order: float, delta: float) -> float:

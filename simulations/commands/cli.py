@@ -1,5 +1,7 @@
-"""The `veilsum` command: puts its subcommands together. With `--json` they print one object on
-standard output; progress and prose go to standard error. `simulations.__main__` runs it.
+"""The `veilsum` command: puts its subcommands together.
+
+With `--json` they print one object on standard output; progress and prose go to standard error.
+`simulations.__main__` runs it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import typer
 from simulations.commands.account import account_command
 from simulations.commands.audit import audit_command
 from simulations.commands.bench import bench_app
-from simulations.commands.demo.command import demo_command
+from simulations.commands.demo import demo_command
 from simulations.commands.plan import plan_command
 from simulations.commands.report import report_command
 from simulations.commands.reproduce import reproduce_app

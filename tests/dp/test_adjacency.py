@@ -52,7 +52,7 @@ def _divergence(vector: tuple[int, ...], epsilon: float, coins: int) -> float:
 
 
 def _differences(square: int, largest: int, dimension: int) -> set[tuple[int, ...]]:
-    """u - w for all integer vectors within the bounds, up to order, sign and zeros."""
+    """The differences u - w of all integer vectors within bounds, up to order, sign and zeros."""
     inside = [
         np.array(v)
         for v in itertools.product(range(-largest, largest + 1), repeat=dimension)

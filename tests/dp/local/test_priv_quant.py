@@ -59,12 +59,12 @@ def exact_laws(randomizer: PrivQuant) -> list[list[Fraction]]:
 
 
 def derived_factor(randomizer: PrivQuant) -> Fraction:
-    """m as derived."""
+    """The constant m as we derive it."""
     return _factor(randomizer, randomizer.threshold - 1)
 
 
 def misprinted_factor(randomizer: PrivQuant) -> Fraction:
-    """m with the second binomial coefficient of the paper's appendix."""
+    """The constant m with the second binomial coefficient of the paper's appendix."""
     return _factor(randomizer, randomizer.dimension - randomizer.threshold - 1)
 
 

@@ -532,8 +532,10 @@ class TestClients:
         monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """Two arrays of one shape change places on the way to one client: a trainer that reads
-        them by position would be given another model."""
+        """Two arrays of one shape change places on the way to one client.
+
+        A trainer that reads them by position would be given another model.
+        """
         pair = {name: np.full((4, 5), value) for name, value in (("first", 1.0), ("second", 2.0))}
         monkeypatch.setattr(Persistor, "load_model", lambda *_: make_model_learnable(pair, {}))
         seen = dict.fromkeys(NAMES)
@@ -598,8 +600,10 @@ class TestClients:
     def test_a_trainer_sees_nothing_of_how_its_task_was_delivered(
         self, steered: Callable[..., FLContext], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The context of the server that comes with a task is one client's, and not in the digest:
-        by it, a server could tell one client alone to train otherwise."""
+        """The context of the server that comes with a task is one client's, and not in the digest.
+
+        By it, a server could tell one client alone to train otherwise.
+        """
         seen = self.contexts_of_trainers(steered, monkeypatch)
         assert sorted(seen) == NAMES
         for context in seen.values():
@@ -1164,8 +1168,10 @@ def test_an_assignment_that_is_copied_is_the_same() -> None:
 
 @pytest.mark.slow
 def test_the_example_runs_in_the_simulator(tmp_path: Path) -> None:
-    """Six processes, real digits. Over 150 runs with Gaussian noise of the same variance, accuracy
-    was 0.903 with a standard deviation of 0.010; guessing is right in 0.1.
+    """Six processes learn real digits.
+
+    Over 150 runs with Gaussian noise of the same variance, accuracy was 0.903 with a standard
+    deviation of 0.010; guessing is right in 0.1.
     """
     done = subprocess.run(  # noqa: S603
         [sys.executable, str(ROOT / "examples/nvflare/digits.py"), str(tmp_path / "simulation")],

@@ -475,8 +475,10 @@ class TestServer:
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """The server has taken each answer in before it asks for the next, and holds at most one:
-        memory is one vector."""
+        """The server has taken each answer in before it asks for the next.
+
+        It holds at most one, so memory is one vector.
+        """
         transport = Elsewhere(identities, updates, tmp_path)
         uploads, most, taken = [], 0, []
         take = ServerSession.receive_bytes

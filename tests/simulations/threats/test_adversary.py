@@ -1,5 +1,8 @@
-"""The adversary's algebra against plain linear algebra; the games on servers that must and must not
-win; and what an adversary may not reach."""
+"""The adversary: its algebra, its games, and what it may not reach.
+
+Its algebra is held against plain linear algebra; the games are played by servers that must win and
+by servers that must not.
+"""
 
 from __future__ import annotations
 

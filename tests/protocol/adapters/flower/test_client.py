@@ -242,8 +242,7 @@ def test_what_was_not_announced_is_not_trained_on(
     caplog: pytest.LogCaptureFixture,
     change: Callable[..., Any],
 ) -> None:
-    """With another model, or another learning rate, for one client, its update could be told from
-    the others' in the sum."""
+    """With a model or a learning rate of its own, one client would stand out in the sum."""
     trained = Trained(parts)
     world = make_world(app=parts.make_app(trained))
     victim = parts.FIRST_NODE
@@ -291,8 +290,10 @@ def two_arrays_in_each_other_s_place(message: Message) -> None:
 def test_arrays_in_another_order_are_not_trained_on(
     make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two arrays of one shape change places on the way to one client: another model, and an update
-    that stands out of the sum."""
+    """Two arrays of one shape change places on the way to one client.
+
+    That is another model, and an update that stands out of the sum.
+    """
     trained, victim, before = ByPosition(), parts.FIRST_NODE, list_model()
     world = make_world(app=parts.make_app(trained))
 
@@ -621,8 +622,10 @@ def test_finite_weights_never_make_a_client_leave(
     huge: float,
     strict: bool,
 ) -> None:
-    """Their difference overflows in their own type. An update is made of it all the same, and
-    clipped; that a client leaves would tell the server which data made it."""
+    """Their difference overflows in their own type, and an update is made of it all the same.
+
+    It is clipped. If the client left instead, that would tell the server about its data.
+    """
 
     def train(message: Message, context: Context) -> Message:
         if strict:
@@ -773,8 +776,10 @@ def world_key(world: World, partition: int) -> str:
 def test_a_round_is_answered_once_even_if_the_state_is_rolled_back(
     make_world: Callable[..., World], parts: SimpleNamespace
 ) -> None:
-    """The server, or a disk, brings back an old state and the same message: two answers to one
-    state would give away both secrets of a party."""
+    """The server, or a disk, brings back an old state and the same message.
+
+    Two answers to one state would give away both secrets of a party.
+    """
     world = make_world()
     kept = {}
 

@@ -263,8 +263,10 @@ def an_error(reply: Message) -> Message:
 def test_a_stage_that_fails_says_of_every_node_why(
     make_world: Callable[..., World], parts: SimpleNamespace
 ) -> None:
-    """Silence, a reply of another kind, bytes that are no message, a refusal, Flower's own error:
-    each is told apart, with its node and its stage."""
+    """Every way to fail is told apart, with its node and its stage.
+
+    Silence, a reply of another kind, bytes that are no message, a refusal, Flower's own error.
+    """
     world = make_world(nodes=parts.N - 1, tolerated_dropouts=1)
     policy = world.home(3) / "policy.toml"
     policy.write_text(policy.read_text().replace("clip_l2 = 1.0", "clip_l2 = 0.5"))

@@ -217,8 +217,11 @@ def test_a_goal_is_the_guarantee_until_it_is_overrun(path: Path) -> None:
 
 
 def test_nobody_is_left_out_who_took_part_too_often(path: Path) -> None:
-    """Six weak releases of a goal of five are infinite, whatever one client with more noise less
-    has spent; a release that everybody pays for counts as one of them."""
+    """Six weak releases of a goal of five cost an infinite epsilon.
+
+    It does not matter that another client lost more to one release with less noise. A release that
+    everybody pays for counts as one of the six.
+    """
     weak = BinomialRelease(10**6, 1.0, 1, 9)
     with Ledger.open(path) as ledger:
         for _ in range(4):
