@@ -166,8 +166,9 @@ class AddNoise:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """Signed integers to GF(p) and back. The setup proved that the sum does not wrap around, but
-    for the accepted probability.
+    """Signed integers to GF(p) and back.
+
+    The setup proved that the sum does not wrap around, but for the accepted probability.
     """
 
     field: PrimeField
