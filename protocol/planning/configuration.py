@@ -258,8 +258,9 @@ def build_plan(
             lifetime_seconds=lifetime_seconds,
         )
     except ParameterError as error:
+        section = "privacy" if error.argument in Privacy.model_fields else "cohort"
         raise ConfigurationError(
-            f"cohort.{error.argument}", f"value {error.value!r}", error.valid
+            f"{section}.{error.argument}", f"value {error.value!r}", error.valid
         ) from None
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dp import BinomialMechanism, NoiseSeed
 from dp.coins import MAX_COINS
 from dp.mechanisms import MECHANISMS, DistributedMechanism
+from dp.sampling.laws import MAX_VARIANCE
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.history import ClientHistory, epsilon_of_rounds
@@ -75,6 +76,8 @@ class ClientPolicy:
         largest_bits: largest field.
         mechanisms: names of those whose noise it adds; binomial only if left out.
         largest_coins: most coins of one client per coordinate.
+        largest_variance: most variance of one client's noise per coordinate, in squared integer
+            units; the table that it is drawn from grows with the square root.
         largest_linf_bound: largest integer coordinate; it decides what accounting costs.
         largest_rows: most rows of a sketch, over all copies; each is a pass over the update.
         minimum_security_bits: fewest security bits of a sparse graph; the complete one has no use
@@ -104,6 +107,7 @@ class ClientPolicy:
     largest_bits: int = 62
     mechanisms: Collection[str] = (BinomialMechanism.name,)
     largest_coins: int = MAX_COINS
+    largest_variance: float = MAX_VARIANCE
     largest_linf_bound: int = 1 << 16
     largest_rows: int = 256
     minimum_security_bits: int = SECURITY_BITS
@@ -163,6 +167,7 @@ class ClientPolicy:
             "bits": (context.bits, self.largest_bits),
             "length": (max(context.length, dimension), self.largest_length),
             "coins": (getattr(mechanism, "coins", 0), self.largest_coins),
+            "variance": (mechanism.variance, self.largest_variance),
             "linf_bound": (parameters.linf_bound, self.largest_linf_bound),
             "sketch_rows": (parameters.sketch.total_rows, self.largest_rows),
         }

@@ -104,6 +104,7 @@ class TestClient:
             ({"largest_bits": 9}, "bits"),
             ({"largest_length": 199}, "length"),
             ({"largest_coins": 100}, "coins"),
+            ({"largest_variance": 25.0}, "variance"),
             ({"largest_linf_bound": 99}, "linf_bound"),
             ({"dimension": 201}, "dimension"),
             ({"goal": PrivacyGoal(10.0, 1e-5, 1)}, "epsilon"),
