@@ -11,7 +11,7 @@ sum.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dp import (
@@ -60,6 +60,17 @@ _WORTH_MOMENTS = 0.02
 """Part of the scale, about a thirtieth of a bit, from which on moments are worth another bound."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What integers are chosen for: see `calibrate`; `bound` is B, `length` that of the sketch."""
+
+    mechanism: str
+    fewest_honest: int
+    bound: float
+    length: int
+    error_share: float
+
+
 def calibrate(
     goal: PrivacyGoal,
     *,
@@ -96,8 +107,8 @@ def calibrate(
             "fewest_honest", fewest_honest, "at least 1: lower the dropouts or the colluders"
         )
     bound = clip_l2 if sketch_clip_l2 is None else sketch_clip_l2
-    figures = (goal, mechanism, fewest_honest, bound, sketch.size, error_share)
-    scale, linf_bound, noise = _integers(*figures)
+    of = _Round(mechanism, fewest_honest, bound, sketch.size, error_share)
+    scale, linf_bound, noise = _integers(goal, of)
     return RoundParameters(
         model_digest=model_digest,
         clip_l2=clip_l2,
@@ -113,37 +124,32 @@ def calibrate(
 
 
 @lru_cache(maxsize=1024)
-def _integers(
-    goal: PrivacyGoal,
-    mechanism: str,
-    fewest_honest: int,
-    bound: float,
-    length: int,
-    error_share: float,
-) -> tuple[float, int, DistributedMechanism]:
-    """(scale, coordinate clip, noise of a client) for vectors of norm `bound` and a length."""
-    gaussian = goal.noise_multiplier * bound
-    scale = _predicted_scale(goal, mechanism, fewest_honest, bound, length, error_share)
+def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMechanism]:
+    """(scale, coordinate clip, noise of a client) of a round."""
+    gaussian = goal.noise_multiplier * of.bound
+    scale = _predicted_scale(goal, of)
     for _ in range(_MOST_STEPS):
-        sensitivities = _sensitivities(bound, scale, length)
+        sensitivities = _sensitivities(of, scale)
         try:
             noise = mechanism_for_epsilon(
-                mechanism,
+                of.mechanism,
                 goal.epsilon,
                 goal.delta,
                 sensitivities,
-                fewest_honest,
+                of.fewest_honest,
                 goal.rounds,
                 goal.reserve,
             )
         except ValueError as error:
             valid = f"such that noise can meet it: {error}; or compress more"
             raise ParameterError("epsilon", goal.epsilon, valid) from None
-        variance = fewest_honest * (noise.variance + ROUNDING_VARIANCE)
-        if variance <= (1.0 + error_share) * (gaussian * scale) ** 2:
+        variance = of.fewest_honest * (noise.variance + ROUNDING_VARIANCE)
+        if variance <= (1.0 + of.error_share) * (gaussian * scale) ** 2:
             return scale, sensitivities.linf, noise
         scale *= _STEP
-    raise ParameterError("error_share", error_share, "larger: no scale brings the noise so close")
+    raise ParameterError(
+        "error_share", of.error_share, "larger: no scale brings the noise so close"
+    )
 
 
 def sharpest(
@@ -169,8 +175,8 @@ def sharpest(
         error_share, mechanism: as for `calibrate`.
     """
     plain = replace(goal, moment_order=None)
-    figures = (mechanism, fewest_honest, bound, length, error_share)
-    noise, sensitivities = _likely_noise(plain, *figures)
+    of = _Round(mechanism, fewest_honest, bound, length, error_share)
+    noise, sensitivities = _likely_noise(plain, of)
     if fewest_honest * noise.variance > MOMENTS_UP_TO:
         return plain
     moments = MomentsAccountant()
@@ -178,43 +184,28 @@ def sharpest(
     excess = moments.best_order(goal.delta) - 1.0
     # The best order for the likely release, and some for others near it.
     counted = [replace(goal, moment_order=1.0 + excess * factor) for factor in (1.0, 0.7, 1.4)]
-    best = min(counted, key=lambda each: _least_scale(each, *figures))
-    gains = _least_scale(best, *figures) < (1.0 - _WORTH_MOMENTS) * _least_scale(plain, *figures)
+    best = min(counted, key=lambda each: _least_scale(each, of))
+    gains = _least_scale(best, of) < (1.0 - _WORTH_MOMENTS) * _least_scale(plain, of)
     return best if gains else plain
 
 
-def _least_scale(
-    goal: PrivacyGoal,
-    mechanism: str,
-    fewest_honest: int,
-    bound: float,
-    length: int,
-    error_share: float,
-) -> float:
+def _least_scale(goal: PrivacyGoal, of: _Round) -> float:
     """The scale of a calibrated round; infinite where there is none."""
     try:
-        return _integers(goal, mechanism, fewest_honest, bound, length, error_share)[0]
+        return _integers(goal, of)[0]
     except ParameterError:
         return math.inf
 
 
-def _likely_noise(
-    goal: PrivacyGoal,
-    mechanism: str,
-    fewest_honest: int,
-    bound: float,
-    length: int,
-    error_share: float,
-) -> tuple[DistributedMechanism, Sensitivities]:
+def _likely_noise(goal: PrivacyGoal, of: _Round) -> tuple[DistributedMechanism, Sensitivities]:
     """That of a round calibrated by domination; or nearly, where it has no such round."""
-    figures = (mechanism, fewest_honest, bound, length, error_share)
     try:
-        scale, _, noise = _integers(goal, *figures)
+        scale, _, noise = _integers(goal, of)
     except ParameterError:
-        scale = _predicted_scale(goal, *figures)
-        sigma = goal.noise_multiplier * bound * scale
-        noise = _of_variance(mechanism, (1.0 + error_share) * sigma**2 / fewest_honest)
-    return noise, _sensitivities(bound, scale, length)
+        scale = _predicted_scale(goal, of)
+        sigma = goal.noise_multiplier * of.bound * scale
+        noise = _of_variance(of.mechanism, (1.0 + of.error_share) * sigma**2 / of.fewest_honest)
+    return noise, _sensitivities(of, scale)
 
 
 def _of_variance(mechanism: str, variance: float) -> DistributedMechanism:
@@ -224,25 +215,18 @@ def _of_variance(mechanism: str, variance: float) -> DistributedMechanism:
     return mechanism_of(mechanism, min(max(variance, MIN_VARIANCE), MAX_VARIANCE))
 
 
-def _sensitivities(bound: float, scale: float, length: int) -> Sensitivities:
-    """Of vectors of norm `bound`, in integer units; the largest coordinate is the clip."""
-    linf_bound = math.ceil(scale * flat_bound(bound, length, COORDINATE_CLIP_PROBABILITY))
-    return Sensitivities(quantized_l2_bound(bound, scale, length), linf_bound)
+def _sensitivities(of: _Round, scale: float) -> Sensitivities:
+    """Of vectors on the bound, in integer units; the largest coordinate is the clip."""
+    linf_bound = math.ceil(scale * flat_bound(of.bound, of.length, COORDINATE_CLIP_PROBABILITY))
+    return Sensitivities(quantized_l2_bound(of.bound, scale, of.length), linf_bound)
 
 
-def _predicted_scale(
-    goal: PrivacyGoal,
-    mechanism: str,
-    fewest_honest: int,
-    bound: float,
-    length: int,
-    error_share: float,
-) -> float:
+def _predicted_scale(goal: PrivacyGoal, of: _Round) -> float:
     """Smallest scale at which the closed forms stay within the share; the accountant decides.
 
     Source: docs/accounting.md for how close coins come to a Gaussian.
     """
-    gaussian = goal.noise_multiplier * bound
+    gaussian = goal.noise_multiplier * of.bound
     # What is left of delta once the part for failures is set aside.
     left = goal.delta - goal.reserve.total
     if goal.moment_order is None:
@@ -250,23 +234,24 @@ def _predicted_scale(
         lattice_cost = _LATTICE_COST
     else:
         multiplier, lattice_cost = _moments_multiplier(goal, goal.moment_order, left), 0.0
-    coins = mechanism == BinomialMechanism.name
+    coins = of.mechanism == BinomialMechanism.name
     # What is said here of the lattice is said of coins; other noise takes what it needs, unless
     # that is too narrow.
     lattice_cost, coin_cost = (lattice_cost, _COIN_COST) if coins else (0.0, 0.0)
-    discrete = mechanism == DiscreteGaussianMechanism.name
-    narrowest = fewest_honest * NARROWEST_SUMMAND if discrete else 0.0
+    discrete = of.mechanism == DiscreteGaussianMechanism.name
+    narrowest = of.fewest_honest * NARROWEST_SUMMAND if discrete else 0.0
 
     def variance(scale: float) -> float:
-        needed = (multiplier * quantized_l2_bound(bound, scale, length)) ** 2
+        needed = (multiplier * quantized_l2_bound(of.bound, scale, of.length)) ** 2
         # Coins are fewer standard deviations wide than a Gaussian; half a coin each is rounded up.
         noise = max(needed + lattice_cost, narrowest)
-        return noise + fewest_honest * (coin_cost + ROUNDING_VARIANCE)
+        return noise + of.fewest_honest * (coin_cost + ROUNDING_VARIANCE)
 
     def enough(scale: float) -> bool:
-        return variance(scale / bound) <= (1.0 + error_share) * (gaussian * scale / bound) ** 2
+        least = (1.0 + of.error_share) * (gaussian * scale / of.bound) ** 2
+        return variance(scale / of.bound) <= least
 
-    return bracketed(enough, *_SCALES, geometric=True)[1] / bound
+    return bracketed(enough, *_SCALES, geometric=True)[1] / of.bound
 
 
 def _moments_multiplier(goal: PrivacyGoal, order: float, delta: float) -> float:
