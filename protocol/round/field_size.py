@@ -36,7 +36,7 @@ class Summand(Protocol):
 
     @property
     def length(self) -> int:
-        """Coordinates."""
+        """Number of coordinates."""
 
     @property
     def wrap_probability(self) -> float:

@@ -187,7 +187,7 @@ class Campaign:
                 run_experiment(config, self.data, opened, records.append)
             except DivergedError:
                 diverged = True
-        last = records[-1] if records else {}
+        last: Mapping[str, Any] = records[-1] if records else {}
         spent = last.get("epsilons", {})
         return {
             # A model that is lost answers nothing.

@@ -25,6 +25,7 @@ from dp import (
     UnsupportedEventError,
 )
 from dp.audit import composed_epsilon, read_ledger, without_peers
+from dp.events import Event
 from dp.ledger import MAX_LINE_BYTES, Entry
 from dp.mechanisms import MECHANISMS, mechanism_of
 from dp.records import encode_event
@@ -48,7 +49,7 @@ SKELLAM = SkellamRelease(10_000.0, 20.0, 8, 100)
 GAUSSIANS = DiscreteGaussianRelease(2_500.0, 4, 20.0, 8, 100)
 
 
-def epsilon_of(goal: PrivacyGoal, *events: BinomialRelease) -> float:
+def epsilon_of(goal: PrivacyGoal, *events: Event) -> float:
     accountant = DominationAccountant(goal.reserve)
     for event in events:
         accountant.compose(event)
@@ -78,7 +79,7 @@ class TestNotes:
             {"x": type("Text", (str,), {})("a subclass")},
         ],
     )
-    def test_what_is_no_plain_remark_is_refused(self, notes: dict[int | str, Any]) -> None:
+    def test_what_is_no_plain_remark_is_refused(self, notes: dict[Any, Any]) -> None:
         with pytest.raises(ParameterError, match="notes"):
             checked_notes(notes)
 
