@@ -40,7 +40,7 @@ class BinomialMechanism:
 
     @property
     def amount(self) -> int:
-        """The coins."""
+        """The number of coins: what the mechanism is made of."""
         return self.coins
 
     @property

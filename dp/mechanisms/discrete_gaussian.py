@@ -38,7 +38,7 @@ class DiscreteGaussianMechanism(SymmetricNoise):
 
     @property
     def amount(self) -> float:
-        """The parameter."""
+        """The parameter: what the mechanism is made of."""
         return self.sigma_squared
 
     @property

@@ -21,7 +21,7 @@ DistributedMechanism: TypeAlias = BinomialMechanism | SkellamMechanism | Discret
 MECHANISMS: Final[Mapping[str, type[DistributedMechanism]]] = MappingProxyType(
     {each.name: each for each in (BinomialMechanism, SkellamMechanism, DiscreteGaussianMechanism)}
 )
-"""By name."""
+"""The mechanisms of a round, by their names."""
 
 
 def mechanism_of(name: str, amount: Any) -> DistributedMechanism:

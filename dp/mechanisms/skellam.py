@@ -36,7 +36,7 @@ class SkellamMechanism(SymmetricNoise):
 
     @property
     def amount(self) -> float:
-        """The variance."""
+        """The variance: what the mechanism is made of."""
         return self.variance
 
     @property
