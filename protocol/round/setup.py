@@ -118,8 +118,8 @@ def noise_entry(mechanism: DistributedMechanism, whose: str) -> dict[str, int | 
 
     Args:
         whose: `each`, for what stays of every survivor, or `own`, for what hides one client from a
-            server that made up all others. An entry without the latter has none: those before
-            version 0.2 did not say.
+            server that made up all others. An entry without the latter, as those of version 0.1,
+            counts as one of no such noise.
     """
     return {f"{mechanism.unit}_{whose}": mechanism.amount}
 
