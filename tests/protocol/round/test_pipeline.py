@@ -29,7 +29,7 @@ from dp import (
 from dp.dropouts import batch_noise
 from dp.mechanisms import DistributedMechanism
 from protocol.round import pipeline as pipeline_module
-from protocol.round.pipeline import AddCoins, AddNoise, Clip, Compress, Pipeline, Quantize
+from protocol.round.pipeline import AddNoise, Clip, Compress, Pipeline, Quantize
 from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, centre
 from secagg.field import add_into
@@ -230,7 +230,7 @@ class TestCharged:
         make_setup: Callable[..., RoundSetup],
         updates: Callable[[int], np.ndarray],
         stage: str,
-        broken: AddCoins | Quantize,
+        broken: AddNoise | Quantize,
     ) -> None:
         pipeline = Pipeline(make_setup())
         setattr(pipeline, stage, broken)
