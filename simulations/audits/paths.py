@@ -19,8 +19,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import BinomialMechanism, NoiseSeed, Quantized, batch_noise, removed_noise
+from dp import BinomialMechanism, NoiseSeed, Quantized
 from dp.coins import sample_binomial
+from dp.dropouts import batch_noise, removed_noise
 from dp.mechanisms import DistributedMechanism, MechanismName, mechanism_of
 from protocol import (
     ClientPolicy,
@@ -33,10 +34,9 @@ from protocol import (
     RoundSetup,
     Stage,
     TrainingPlan,
-    bits_for,
-    calibrate,
 )
-from protocol.round.field_size import WRAP_PROBABILITY
+from protocol.planning.calibration import calibrate
+from protocol.round.field_size import WRAP_PROBABILITY, bits_for
 from secagg import FieldSum, FieldVector, Identity, ParameterError, lift
 from secagg.field import add_into
 from secagg.shamir import Rand

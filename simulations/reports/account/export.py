@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from dp import FailingGaussian
 from dp.accounting.report import json_number
@@ -17,7 +17,7 @@ _FINEST_INTERVAL: Final = 1e-3
 _MOST_MASSES: Final = 1 << 16
 
 
-class Account(Protocol):
+class Exported(Protocol):
     """What a mechanism costs, or what a ledger adds up to."""
 
     @property
@@ -30,12 +30,12 @@ class Account(Protocol):
         """What dominates the run; None if nothing does."""
         ...
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return JSON values."""
         ...
 
 
-def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
+def gaussian_figures(pair: FailingGaussian | None) -> dict[str, dict[str, float]]:
     """The pair as (open failure, mu-GDP) and as approximate zCDP; nothing if there is none."""
     if pair is None:
         return {}
@@ -45,7 +45,7 @@ def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
     }
 
 
-def export_account(account: Account, path: Path, room: float = 1.0) -> None:
+def export_account(account: Exported, path: Path, room: float = 1.0) -> None:
     """Write the figures, the trade-off curve and a privacy loss distribution to a JSON file.
 
     Args:

@@ -35,7 +35,7 @@ from simulations.reproduce.compression.plan import (
     load,
 )
 from simulations.reproduce.kept import Kept
-from sketch.compressors import LayerShapes
+from sketch import LayerShapes
 
 Advance = Callable[[int], None]
 """Told how many epochs, or gradient errors, are done now."""

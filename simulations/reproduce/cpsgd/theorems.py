@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import Bounded, LevelMechanism, NoiseSeed, clip_l2, level_mse_bound, rotated_clip
+from dp import Bounded, NoiseSeed, clip_l2
+from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
 from simulations.reproduce.intervals import half_width
 from sketch import PublicSeed, Rotation
 

@@ -20,19 +20,18 @@ from secagg.messages import (
 from secagg.roster import RoundRoster, advertisement_parts
 from secagg.sealing import unseal
 from secagg.tags import Usage
-from simulations.threats.adversary import Adversary
-from simulations.threats.contexts import (
+from simulations.threats.faults.loot import LOW_ORDER, Loot
+from simulations.threats.faults.rounds import Verdict
+from simulations.threats.faults.tally import Tally
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import (
     Members,
     Wanted,
-    changed_context,
     identity_of,
     random_context,
     random_inputs,
 )
-from simulations.threats.faults.loot import LOW_ORDER, Loot
-from simulations.threats.faults.rounds import Verdict
-from simulations.threats.faults.tally import Tally
-from simulations.threats.victims import Victims
+from simulations.threats.game.victims import Victims
 
 _ACTIVE = Wanted(mode=Mode.ACTIVE, spare=1)
 
@@ -65,7 +64,7 @@ class _Hostile(Adversary):
 
     @property
     def common(self) -> RoundRoster:
-        """The honest roster."""
+        """The roster that an honest server would show."""
         if self._common is None:
             self._common = RoundRoster.build(self.context, self.advertised)
         return self._common
@@ -323,7 +322,7 @@ class ReplaysConfirmations(SplitsSurvivors):
         """Everybody's signatures on a story, honestly got in another round of the session."""
         if story not in self._known:
             number = self.context.round_number + 1 + len(self._known)
-            context = changed_context(self.context, {"round_number": number})
+            context = replace(self.context, round_number=number)
             drawn = np.random.default_rng(number)
             inputs = random_inputs(drawn, context)
             other = _ToldOnce(Victims(context, inputs, self.colluders, b"another"), drawn)

@@ -23,9 +23,9 @@ from dp import (
     SensitivityExceededError,
     SkellamMechanism,
     clip_l2,
-    l2_norm,
-    sample_binomial,
 )
+from dp.clipping import l2_norm
+from dp.coins import sample_binomial
 from dp.dropouts import batch_noise
 from dp.mechanisms import DistributedMechanism
 from protocol.round import pipeline as pipeline_module

@@ -25,7 +25,7 @@ from simulations.reproduce.compression.claims import (
     claims,
 )
 from simulations.reproduce.compression.plan import ARMS, Arm, Plan, Point, load
-from sketch.compressors import LayerShapes
+from sketch import LayerShapes
 
 SMALL = replace(Plan.of("digits"), epochs=1, repeats=3, noise=(0.0, 2.0))
 

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from dp import (
-    DominationAccountant,
+from dp import DominationAccountant
+from dp.mechanisms.levels import (
     LevelMechanism,
     level_mse_bound,
     rotated_clip,
