@@ -15,7 +15,7 @@ from simulations.bench.commands import bench_app
 from simulations.demo_command import demo_command
 from simulations.plan_command import plan_command
 from simulations.report_command import report_command
-from simulations.reproduce_command import reproduce_app
+from simulations.reproduce_command import LISTED, reproduce_command
 from simulations.run_command import run_command, sweep_command
 
 app = typer.Typer(
@@ -32,7 +32,7 @@ app.command("report")(report_command)
 app.command("run")(run_command)
 app.command("sweep")(sweep_command)
 app.command("demo")(demo_command)
-app.add_typer(reproduce_app, name="reproduce")
+app.command("reproduce", epilog=LISTED)(reproduce_command)
 
 
 def _print_version(asked: bool) -> None:
