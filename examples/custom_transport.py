@@ -37,7 +37,7 @@ from protocol import (
     StoredHistory,
     TrainingPlan,
 )
-from protocol.remote import answer_or_refuse
+from protocol.exchange.remote import answer_or_refuse
 from secagg import Identity
 from secagg.transitions import ClientPhase
 from sketch.controllers import FixedRate

@@ -20,7 +20,7 @@ import numpy as np
 from dask.distributed import Client, LocalCluster
 
 from protocol import MemoryRound, Stage
-from protocol.conduct import SERVER_PARTY
+from protocol.exchange.stages import SERVER_PARTY
 from secagg import (
     ClientSession,
     FieldVector,

@@ -1,21 +1,21 @@
 """Joins secagg, dp and sketch into rounds; still without sockets, threads or clocks."""
 
-from protocol.adapters.memory import MemoryRound
-from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal, calibrate
-from protocol.capacity import bits_for
-from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import Dropouts, RoundOutcome, Stage
-from protocol.deployment import DeploymentPlan, PredictedError, plan_deployment
+from protocol.exchange.in_memory import MemoryRound
+from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.planning.calibration import PrivacyGoal, calibrate
+from protocol.round.field_size import bits_for
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.exchange.stages import Dropouts, RoundOutcome, Stage
+from protocol.planning.deployment import DeploymentPlan, PredictedError, plan_deployment
 from protocol.errors import ConfigurationError, PolicyError
-from protocol.history import ClientHistory
-from protocol.parameters import RoundParameters
-from protocol.pipeline import MeanRelease, Pipeline
-from protocol.remote import RemoteAggregator, RemoteClient
-from protocol.setup import RoundSetup
-from protocol.stored_history import StoredHistory
-from protocol.training import PrivateTraining, RoundResult
-from protocol.training_plan import TrainingPlan
+from protocol.round.history import ClientHistory
+from protocol.round.parameters import RoundParameters
+from protocol.round.pipeline import MeanRelease, Pipeline
+from protocol.exchange.remote import RemoteAggregator, RemoteClient
+from protocol.round.setup import RoundSetup
+from protocol.round.stored_history import StoredHistory
+from protocol.training.private import PrivateTraining, RoundResult
+from protocol.planning.training_plan import TrainingPlan
 
 __all__ = [
     "Aggregator",

@@ -24,7 +24,7 @@ from dp import (
     RoundsUsedUpError,
 )
 from dp.accounting import reserved_accountant
-from protocol.setup import RoundEvents
+from protocol.round.setup import RoundEvents
 
 LABEL_BYTES = 8
 

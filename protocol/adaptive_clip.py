@@ -36,10 +36,10 @@ from dp.minimal_clip import (
     ReleasedMean,
     next_threshold,
 )
-from protocol.aggregators import UpdateSource
-from protocol.conduct import NOBODY, Dropouts
-from protocol.records import Notes
-from protocol.training import PrivateTraining, RoundResult
+from protocol.exchange.aggregators import UpdateSource
+from protocol.exchange.stages import NOBODY, Dropouts
+from protocol.training.records import Notes
+from protocol.training.private import PrivateTraining, RoundResult
 from secagg import ParameterError
 
 VOTE_SHARE: Final = 0.01

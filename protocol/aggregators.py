@@ -16,9 +16,9 @@ from typing import Any, NoReturn, Protocol
 from numpy.typing import NDArray
 
 from dp import NoiseSeed
-from protocol.adapters.memory import MemoryRound
-from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import (
+from protocol.exchange.in_memory import MemoryRound
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.exchange.stages import (
     PEER_ERRORS,
     Clock,
     Dropouts,
@@ -31,11 +31,11 @@ from protocol.conduct import (
     no_hook,
     stages_of,
 )
-from protocol.history import ClientHistory
-from protocol.parallel import in_order
-from protocol.pipeline import Pipeline
-from protocol.rings import UnixClock
-from protocol.setup import RoundSetup
+from protocol.round.history import ClientHistory
+from protocol.exchange.parallel import in_order
+from protocol.round.pipeline import Pipeline
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundSetup
 from secagg import (
     FieldSum,
     FieldVector,

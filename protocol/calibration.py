@@ -27,7 +27,7 @@ from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.calibration import MOMENTS_UP_TO
 from dp.coins import MAX_COINS
 from protocol.checks import require_int, require_number
-from protocol.parameters import RoundParameters
+from protocol.round.parameters import RoundParameters
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, flat_bound
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from dp import NoiseSeed
 from dp.coins import MAX_COINS
-from protocol.calibration import PrivacyGoal
+from protocol.planning.calibration import PrivacyGoal
 from protocol.errors import PolicyError
-from protocol.history import ClientHistory, epsilon_of_rounds
-from protocol.pipeline import Pipeline
-from protocol.rings import UnixClock, is_safe
-from protocol.setup import RoundSetup
-from protocol.stored_round import StoredRound, covered, sealed_part
+from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.pipeline import Pipeline
+from protocol.round.rings import UnixClock, is_safe
+from protocol.round.setup import RoundSetup
+from protocol.round.stored_round import StoredRound, covered, sealed_part
 from secagg import (
     ClientSession,
     Identity,

@@ -25,10 +25,10 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dp.accounting import gaussian_epsilon
-from protocol.calibration import ERROR_SHARE, PrivacyGoal
-from protocol.capacity import WRAP_PROBABILITY
+from protocol.planning.calibration import ERROR_SHARE, PrivacyGoal
+from protocol.round.field_size import WRAP_PROBABILITY
 from protocol.errors import ConfigurationError
-from protocol.training_plan import TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 from secagg import Mode, ParameterError
 from sketch.controllers import (
     AdaptBudget,

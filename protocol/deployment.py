@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from dp import CoinSchedule, FourEpsilons, replace_one
 from dp.accounting import reserved_accountant
-from protocol.calibration import ROUNDING_VARIANCE
-from protocol.capacity import bits_for
-from protocol.parameters import DIGEST_BYTES, RoundParameters, release_event
-from protocol.plan import GraphPlan, price_graph
-from protocol.setup import own_coins, removal_table
-from protocol.training_plan import TrainingPlan
+from protocol.planning.calibration import ROUNDING_VARIANCE
+from protocol.round.field_size import bits_for
+from protocol.round.parameters import DIGEST_BYTES, RoundParameters, release_event
+from protocol.planning.graph import GraphPlan, price_graph
+from protocol.round.setup import own_coins, removal_table
+from protocol.planning.training_plan import TrainingPlan
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec
 from sketch.error import compression_error, noise_error

@@ -26,10 +26,10 @@ from dp import (
     UnsupportedEventError,
 )
 from dp.accounting import reserved_accountant
-from protocol.calibration import PrivacyGoal
+from protocol.planning.calibration import PrivacyGoal
 from protocol.errors import PolicyError
-from protocol.setup import RoundSetup
-from protocol.turns import Turns
+from protocol.round.setup import RoundSetup
+from protocol.round.turns import Turns
 
 
 class ClientHistory:

@@ -14,7 +14,7 @@ from dp import BinomialRelease, NonPrivateRelease, quantized_l2_bound
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.coins import noise_limit, require_coins
 from dp.rounding import require_linf_bound
-from protocol.capacity import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY
+from protocol.round.field_size import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY
 from secagg import ParameterError
 from secagg.context import MAX_COHORT
 from sketch import PublicSeed, SketchSpec

@@ -32,8 +32,8 @@ from dp import (
     removed_noise,
     residual_offset,
 )
-from protocol.calibration import ROUNDING_VARIANCE
-from protocol.setup import RoundSetup
+from protocol.planning.calibration import ROUNDING_VARIANCE
+from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
 from sketch import LinearSketch, Rotation
 

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from dp import FourEpsilons, Ledger
 from dp.clipping import clip_l2
-from protocol.aggregators import Aggregator, UpdateSource
-from protocol.conduct import NOBODY, Dropouts, RoundOutcome, Stage
-from protocol.pipeline import MeanRelease, Pipeline
-from protocol.records import Notes
-from protocol.rings import UnixClock
-from protocol.setup import RoundSetup
-from protocol.sums import ChargedSums
-from protocol.training_plan import TrainingPlan
+from protocol.exchange.aggregators import Aggregator, UpdateSource
+from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, Stage
+from protocol.round.pipeline import MeanRelease, Pipeline
+from protocol.training.records import Notes
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundSetup
+from protocol.training.charged_sums import ChargedSums
+from protocol.planning.training_plan import TrainingPlan
 from secagg import ParameterError
 from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random

@@ -26,11 +26,11 @@ from dataclasses import replace
 from typing import Any
 
 from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
-from protocol.accounts import ClientAccounts, label
-from protocol.calibration import PrivacyGoal
-from protocol.rings import require_safe_ring
-from protocol.setup import RoundEvents, RoundSetup
-from protocol.turns import Turns
+from protocol.training.accounts import ClientAccounts, label
+from protocol.planning.calibration import PrivacyGoal
+from protocol.round.rings import require_safe_ring
+from protocol.round.setup import RoundEvents, RoundSetup
+from protocol.round.turns import Turns
 from secagg import LocalProtocolError, ParameterError
 
 Notes = Mapping[str, str | int | float]

@@ -15,9 +15,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from protocol.aggregators import UpdateSource, own_updates
-from protocol.client import RoundClient
-from protocol.conduct import (
+from protocol.exchange.aggregators import UpdateSource, own_updates
+from protocol.round.client import RoundClient
+from protocol.exchange.stages import (
     NOBODY,
     Dropouts,
     Exchange,
@@ -32,7 +32,7 @@ from protocol.conduct import (
     no_losses,
 )
 from protocol.errors import PolicyError, TrainingFailedError
-from protocol.setup import RoundSetup
+from protocol.round.setup import RoundSetup
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
 from secagg.transitions import ClientPhase
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol.calibration import PrivacyGoal
+from protocol.planning.calibration import PrivacyGoal
 from secagg import Mode, ParameterError, SessionContext
 from secagg.graph_parameters import LARGEST_SECURITY_BITS, SECURITY_BITS
 from secagg.grinding import ring_failure

@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dp import CoinSchedule, Event
-from protocol.capacity import bits_for
-from protocol.parameters import RoundParameters, release_event
+from protocol.round.field_size import bits_for
+from protocol.round.parameters import RoundParameters, release_event
 from secagg import (
     SERVER,
     CapacityError,

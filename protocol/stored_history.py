@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Self
 
 from dp import Entry, Event, Ledger, LedgerError
-from protocol.calibration import PrivacyGoal
-from protocol.history import ClientHistory
-from protocol.records import OWN_COINS, check_goal, goal_entry
-from protocol.setup import RoundSetup
+from protocol.planning.calibration import PrivacyGoal
+from protocol.round.history import ClientHistory
+from protocol.training.records import OWN_COINS, check_goal, goal_entry
+from protocol.round.setup import RoundSetup
 from secagg.storage import sync_folder, write_durably
 
 _MARK_BYTES = 16

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocol.setup import RoundSetup
+from protocol.round.setup import RoundSetup
 from secagg import ParameterError, RemoteProtocolError
 from secagg.storage import StoredStateError
 

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 from dp import FourEpsilons, Ledger
 from dp.accounting import reserved_accountant
-from protocol.aggregators import Aggregator, UpdateSource, own_updates
-from protocol.calibration import PrivacyGoal
-from protocol.conduct import NOBODY, Dropouts, RoundOutcome, check_dropouts
-from protocol.records import Notes, Records
-from protocol.rings import UnixClock
-from protocol.setup import RoundSetup
-from protocol.training_plan import TrainingPlan
+from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
+from protocol.planning.calibration import PrivacyGoal
+from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, check_dropouts
+from protocol.training.records import Notes, Records
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundSetup
+from protocol.planning.training_plan import TrainingPlan
 from secagg import ParameterError
 from secagg.keys import os_random
 from secagg.shamir import Rand

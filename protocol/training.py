@@ -1,6 +1,6 @@
 """Many rounds: the controller sizes the sketch, the accountant counts, the ledger remembers.
 
-Every round is a charged sum (`protocol.sums`), decoded and measured. The controller sees released
+Every round is a charged sum (`protocol.training.charged_sums`), decoded and measured. The controller sees released
 values only.
 """
 
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp import FourEpsilons, Ledger
-from protocol.aggregators import Aggregator, UpdateSource, own_updates
-from protocol.conduct import NOBODY, Dropouts, RoundOutcome
-from protocol.pipeline import MeanRelease, Pipeline
-from protocol.records import Notes
-from protocol.rings import UnixClock
-from protocol.setup import RoundSetup
-from protocol.sums import ChargedSums
-from protocol.training_plan import TrainingPlan
+from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
+from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome
+from protocol.round.pipeline import MeanRelease, Pipeline
+from protocol.training.records import Notes
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundSetup
+from protocol.training.charged_sums import ChargedSums
+from protocol.planning.training_plan import TrainingPlan
 from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand

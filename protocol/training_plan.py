@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from dp import CoinSchedule
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from protocol.calibration import ERROR_SHARE, PrivacyGoal, calibrate, sharpest
-from protocol.capacity import WRAP_PROBABILITY, bits_for
+from protocol.planning.calibration import ERROR_SHARE, PrivacyGoal, calibrate, sharpest
+from protocol.round.field_size import WRAP_PROBABILITY, bits_for
 from protocol.checks import require_int, require_number
-from protocol.client import ClientPolicy
-from protocol.parameters import RoundParameters
-from protocol.plan import COMPLETE_UP_TO, default_graph
-from protocol.rings import fitting_security_bits, unsafe
-from protocol.setup import RoundSetup, coin_schedule, removal_table
+from protocol.round.client import ClientPolicy
+from protocol.round.parameters import RoundParameters
+from protocol.planning.graph import COMPLETE_UP_TO, default_graph
+from protocol.round.rings import fitting_security_bits, unsafe
+from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import (
     Mode,
     ParameterError,
@@ -206,7 +206,7 @@ class TrainingPlan:
         Args:
             goal: of the round, where rounds take unequal shares; the plan's if left out.
             clip_l2: of the round; the plan's if left out.
-            sketch_clip_l2: see `protocol.calibration.calibrate`, which this raises as, too.
+            sketch_clip_l2: see `protocol.planning.calibration.calibrate`, which this raises as, too.
         """
         return calibrate(
             goal or self.goal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from simulations.failures import one_line
+from simulations.common.failures import one_line
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     """
     try:
         # Inside, as what it imports may be missing.
-        from simulations import cli
+        from simulations.commands import cli
 
         cli.app()
     except Exception as error:

@@ -1,5 +1,5 @@
 """The body of `veilsum account`: what a mechanism costs, how much noise a target needs, and what
-a ledger adds up to. Figures go out as plain values; `simulations.account_command` prints them.
+a ledger adds up to. Figures go out as plain values; `simulations.commands.account` prints them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from dp.audit import (
 from dp.clipping import MAX_L2_BOUND
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
-from protocol.records import listed_cohort
-from simulations.account_export import gaussian_figures
+from protocol.training.records import listed_cohort
+from simulations.reports.account_export import gaussian_figures
 
 MECHANISMS = ("binomial", "skellam", "discrete_gaussian")
 EVERYBODY = "every client"

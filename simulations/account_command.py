@@ -1,4 +1,4 @@
-"""The options of `veilsum account`; its body is `simulations.account`, loaded when it runs."""
+"""The options of `veilsum account`; its body is `simulations.reports.account`, loaded when it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from protocol.errors import ConfigurationError
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 
 def account_command(
@@ -60,7 +60,7 @@ def account_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Epsilon of a mechanism by every accountant; the noise for a target; or a ledger's total."""
-    from simulations.account import (
+    from simulations.reports.account import (
         REPLAY_ROOM,
         Question,
         account_ledger,
@@ -68,7 +68,7 @@ def account_command(
         adjacency_of,
         print_account,
     )
-    from simulations.account_export import export_account
+    from simulations.reports.account_export import export_account
 
     about = adjacency_of(adjacency)
     if ledger is not None:

@@ -1,4 +1,4 @@
-"""The options of `veilsum audit`; its body is `simulations.audit_report`, loaded when it runs."""
+"""The options of `veilsum audit`; its body is `simulations.reports.audit`, loaded when it runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from simulations.failures import kept_so_far
-from simulations.files import write_whole
-from simulations.tables import JsonFlag
+from simulations.common.failures import kept_so_far
+from simulations.common.files import write_whole
+from simulations.common.tables import JsonFlag
 
 if TYPE_CHECKING:
-    from simulations.audit_report import AuditReport, Outcome, Unit
-    from simulations.audit_report.journal import Memory
+    from simulations.reports.audit import AuditReport, Outcome, Unit
+    from simulations.reports.audit.journal import Memory
 
 PAGE: Final = "index.html"
 CHECKS: Final = "checks.jsonl"
@@ -50,7 +50,7 @@ def audit_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Attack the protocol and measure its privacy; exit status 1 if a promise does not hold."""
-    from simulations.audit_report.units import all_units, chosen_units
+    from simulations.reports.audit.units import all_units, chosen_units
     from simulations.threats.catalogue.base import Effort
 
     effort = Effort.FULL if full else Effort.QUICK
@@ -73,8 +73,8 @@ def audit_command(
 
 
 def _memory(out: Path | None, seed: int, effort: str) -> Memory:
-    from simulations.audit_report.journal import Journal, NoMemory
-    from simulations.provenance import provenance
+    from simulations.reports.audit.journal import Journal, NoMemory
+    from simulations.common.provenance import provenance
 
     if out is None:
         return NoMemory()
@@ -89,8 +89,8 @@ def _memory(out: Path | None, seed: int, effort: str) -> Memory:
 
 
 def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[Outcome]:
-    from simulations.audit_report.runner import run_units
-    from simulations.audit_report.view import ProgressView
+    from simulations.reports.audit.runner import run_units
+    from simulations.reports.audit.view import ProgressView
 
     kept = sum(memory.find(unit.id) is not None for unit in units)
     if kept:
@@ -106,9 +106,9 @@ def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[Outcom
 def _report(
     units: Sequence[Unit], outcomes: Sequence[Outcome], seed: int, effort: str, left_out: int
 ) -> AuditReport:
-    from simulations.audit_report.results import AuditReport
-    from simulations.audit_report.units import FLOWER
-    from simulations.provenance import provenance
+    from simulations.reports.audit.results import AuditReport
+    from simulations.reports.audit.units import FLOWER
+    from simulations.common.provenance import provenance
 
     absent = any(outcome.unit == FLOWER and not outcome.checks for outcome in outcomes)
     notes: tuple[str, ...] = (NO_FLOWER,) if absent else ()
@@ -126,7 +126,7 @@ def _report(
 
 
 def _write(report: AuditReport, out: Path, console: Console) -> None:
-    from simulations.audit_report.page import render_page
+    from simulations.reports.audit.page import render_page
 
     with kept_so_far():
         write_whole(out / PAGE, render_page(report))
@@ -135,7 +135,7 @@ def _write(report: AuditReport, out: Path, console: Console) -> None:
 
 
 def _show(report: AuditReport) -> None:
-    from simulations.audit_report.view import results_table
+    from simulations.reports.audit.view import results_table
 
     console = Console()
     console.print(results_table(report))

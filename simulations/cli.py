@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from simulations.account_command import account_command
-from simulations.audit_command import audit_command
-from simulations.bench.commands import bench_app
-from simulations.demo_command import demo_command
-from simulations.plan_command import plan_command
-from simulations.report_command import report_command
-from simulations.reproduce_command import LISTED, reproduce_command
-from simulations.run_command import run_command, sweep_command
+from simulations.commands.account import account_command
+from simulations.commands.audit import audit_command
+from simulations.commands.bench import bench_app
+from simulations.commands.demo.command import demo_command
+from simulations.commands.plan import plan_command
+from simulations.commands.report import report_command
+from simulations.commands.reproduce import LISTED, reproduce_command
+from simulations.commands.run import run_command, sweep_command
 
 app = typer.Typer(
     name="veilsum",

@@ -10,12 +10,12 @@ from typing import Literal
 import tomli_w
 from pydantic import Field
 
-from protocol.adaptive_clip import VOTE_SHARE
-from protocol.config import Cohort, Privacy, Section, Sketch, parse
+from protocol.training.adaptive_clip import VOTE_SHARE
+from protocol.planning.configuration import Cohort, Privacy, Section, Sketch, parse
 from protocol.errors import ConfigurationError
-from simulations.files import write_whole
-from simulations.local_dp.config import LocalDp
-from simulations.training.batches import LocalTraining
+from simulations.common.files import write_whole
+from simulations.learning.local_dp.config import LocalDp
+from simulations.learning.training.batches import LocalTraining
 
 
 class Task(Section):
@@ -256,6 +256,6 @@ def demo_config() -> RunConfig:
 
 
 def write_config(config: RunConfig, path: Path) -> Path:
-    """Write a configuration as TOML that `protocol.config.load` reads back."""
+    """Write a configuration as TOML that `protocol.planning.configuration.load` reads back."""
     write_whole(path, tomli_w.dumps(config.model_dump(exclude_none=True)))
     return path

@@ -21,20 +21,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from dp import FourEpsilons, Ledger
-from protocol.aggregators import RealAggregator
-from protocol.config import build_plan
+from protocol.exchange.aggregators import RealAggregator
+from protocol.planning.configuration import build_plan
 from protocol.errors import ConfigurationError
-from protocol.training import PrivateTraining
+from protocol.training.private import PrivateTraining
 from secagg import Identity
-from simulations.config import RunConfig, write_config
-from simulations.data import load_digits_dataset
-from simulations.federated import Federation
-from simulations.files import named, write_whole
-from simulations.run.experiment import Record, record_of
-from simulations.run.folder import write_environment
-from simulations.run.overrides import changed
-from simulations.run_report import find_runs, write_page
-from simulations.sources import PlainMean, PrivateMean, RecordedSource
+from simulations.learning.configuration import RunConfig, write_config
+from simulations.learning.data import load_digits_dataset
+from simulations.learning.federated import Federation
+from simulations.common.files import named, write_whole
+from simulations.learning.run.experiment import Record, record_of
+from simulations.learning.run.folder import write_environment
+from simulations.learning.run.overrides import changed
+from simulations.reports.run import find_runs, write_page
+from simulations.learning.sources import PlainMean, PrivateMean, RecordedSource
 
 COLUMNS = ("round", "correct", "sketch", "rate", "bits", "kB", "left", "eps S", "eps O")
 PLAIN: Final = "plain"

@@ -1,4 +1,4 @@
-"""`veilsum demo`: options, and what it says before and after; its body is `simulations.demo`."""
+"""`veilsum demo`: options, and what it says before and after; its body is `simulations.commands.demo.walkthrough`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 if TYPE_CHECKING:
-    from simulations.config import RunConfig
-    from simulations.demo import Summary
+    from simulations.learning.configuration import RunConfig
+    from simulations.commands.demo.walkthrough import Summary
 
 SERVER_IN = {
     "active": "the server may deviate at will",
@@ -32,9 +32,9 @@ def demo_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Train a small network on real digits: real cryptography, dropouts, noise, a tuned sketch."""
-    from protocol.config import load
-    from simulations.config import RunConfig, demo_config
-    from simulations.demo import run_demo
+    from protocol.planning.configuration import load
+    from simulations.learning.configuration import RunConfig, demo_config
+    from simulations.commands.demo.walkthrough import run_demo
 
     chosen = load(config, RunConfig) if config else demo_config()
     if seed is not None:

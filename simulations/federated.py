@@ -23,14 +23,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protocol.conduct import NOBODY, Dropouts, Stage, stages_of
+from protocol.exchange.stages import NOBODY, Dropouts, Stage, stages_of
 from protocol.errors import ConfigurationError
 from secagg import Mode
-from simulations.config import RunConfig, Server
-from simulations.data import DATASETS, Dataset, Split, load_dataset
-from simulations.failures import DivergedError
-from simulations.models import DataShape, Evaluation, ModelOptions, Vector, build_task
-from simulations.partition import (
+from simulations.learning.configuration import RunConfig, Server
+from simulations.learning.data import DATASETS, Dataset, Split, load_dataset
+from simulations.common.failures import DivergedError
+from simulations.learning.models import DataShape, Evaluation, ModelOptions, Vector, build_task
+from simulations.learning.partition import (
     Partition,
     check_partition,
     partition_dirichlet,
@@ -38,8 +38,8 @@ from simulations.partition import (
     partition_natural,
     partition_shards,
 )
-from simulations.server_optimizer import ModelState, optimize
-from simulations.training import local_updates, require_device
+from simulations.learning.server_optimizer import ModelState, optimize
+from simulations.learning.training import local_updates, require_device
 
 
 class Purpose(IntEnum):
@@ -112,7 +112,7 @@ class Invitation:
 
 
 class MeanSource(Protocol):
-    """Turns a cohort's updates into their mean; `simulations.sources` has all there are."""
+    """Turns a cohort's updates into their mean; `simulations.learning.sources` has all there are."""
 
     def mean(self, invitation: Invitation) -> NDArray[np.float64]:
         """float64[d]; raises what the protocol raises."""
@@ -303,7 +303,7 @@ def load_data(config: RunConfig, data_dir: Path | None = None) -> Dataset:
     """The data set of a run.
 
     Raises:
-        ConfigurationError, DataError: see `simulations.data.load_dataset`.
+        ConfigurationError, DataError: see `simulations.learning.data.load_dataset`.
     """
     if config.task.data not in DATASETS:
         raise ConfigurationError(

@@ -13,11 +13,11 @@ from rich.console import Console
 from protocol.errors import ConfigurationError
 from secagg.context import MAX_COHORT
 from secagg.graph_parameters import SECURITY_BITS, Adversary
-from simulations.tables import JsonFlag, figures_table
+from simulations.common.tables import JsonFlag, figures_table
 
 if TYPE_CHECKING:
-    from protocol.calibration import PrivacyGoal
-    from protocol.plan import GraphPlan
+    from protocol.planning.calibration import PrivacyGoal
+    from protocol.planning.graph import GraphPlan
 
 MAX_DIMENSION = 1 << 62
 """Far beyond any model, and within what figures of 64 bits can say."""
@@ -148,7 +148,7 @@ def graph_figures(wish: Wish) -> dict[str, Any]:
     Raises:
         ParameterError: infeasible; says what to change.
     """
-    from protocol.plan import plan_graph
+    from protocol.planning.graph import plan_graph
 
     plan = plan_graph(
         wish.clients,
@@ -188,8 +188,8 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
         ParameterError: infeasible, or the ledger has another goal; says what to change.
     """
     from dp.accounting.report import json_number
-    from protocol.calibration import PrivacyGoal
-    from protocol.deployment import plan_deployment
+    from protocol.planning.calibration import PrivacyGoal
+    from protocol.planning.deployment import plan_deployment
     from sketch import SketchSpec, spec_for_size
 
     goal, begun, before = PrivacyGoal(epsilon, wish.delta, wish.rounds), False, {}
@@ -248,7 +248,7 @@ def spent_before(ledger: Path, goal: PrivacyGoal) -> float:
         LedgerError: the file cannot be trusted.
     """
     from dp import BudgetExceededError
-    from simulations.account import account_ledger
+    from simulations.reports.account import account_ledger
 
     spent = float(account_ledger(ledger, goal.delta)["epsilon"])
     if spent >= goal.epsilon:
@@ -267,8 +267,8 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
     """
     from dp import UnsupportedEventError
     from dp.audit import read_ledger
-    from protocol.records import check_goal
-    from simulations.account import is_local
+    from protocol.training.records import check_goal
+    from simulations.reports.account import is_local
 
     entries = read_ledger(ledger)
     if is_local(entries):
@@ -284,9 +284,9 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
 
 def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
     """The plan of every round."""
-    from protocol.plan import plan_graph
-    from protocol.rings import fitting_security_bits
-    from protocol.training_plan import TrainingPlan
+    from protocol.planning.graph import plan_graph
+    from protocol.round.rings import fitting_security_bits
+    from protocol.planning.training_plan import TrainingPlan
     from secagg import Mode
     from secagg.graph_parameters import share_of
 

@@ -1,4 +1,4 @@
-"""`veilsum report`: runs on one HTML page; its body is `simulations.run_report`."""
+"""`veilsum report`: runs on one HTML page; its body is `simulations.reports.run`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def report_command(
     ] = None,
 ) -> None:
     """Write one HTML page about runs; it needs nothing but itself. Several are compared."""
-    from simulations.pages.browser import find_browser, take_pictures
-    from simulations.run_report import find_runs, write_page
+    from simulations.common.pages.browser import find_browser, take_pictures
+    from simulations.reports.run import find_runs, write_page
 
     browser = find_browser()
     if screenshots is not None and browser is None:

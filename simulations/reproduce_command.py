@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from simulations.reproduce.catalog import CAMPAIGNS
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 LISTED = "\n\n".join(f"{name}: {about}" for name, about in CAMPAIGNS.items())
 
@@ -54,7 +54,7 @@ def reproduce_command(
     from simulations.reproduce.catalog import campaign
     from simulations.reproduce.engine.campaign import QUICK, Options
     from simulations.reproduce.engine.command import carry_out
-    from simulations.run.overrides import read_choices
+    from simulations.learning.run.overrides import read_choices
 
     found = campaign(name)
     options = Options(

@@ -10,14 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from simulations.failures import kept_so_far
-from simulations.files import write_whole
-from simulations.tables import JsonFlag, figures_table, readable
+from simulations.common.failures import kept_so_far
+from simulations.common.files import write_whole
+from simulations.common.tables import JsonFlag, figures_table, readable
 
 if TYPE_CHECKING:
-    from simulations.config import RunConfig
-    from simulations.data import Dataset
-    from simulations.run.experiment import RunResult
+    from simulations.learning.configuration import RunConfig
+    from simulations.learning.data import Dataset
+    from simulations.learning.run.experiment import RunResult
 
 ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
 DataOption = Annotated[
@@ -44,10 +44,10 @@ def run_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Run one experiment; the same command goes on with an interrupted one."""
-    from protocol.config import load
-    from simulations.config import RunConfig
-    from simulations.federated import load_data
-    from simulations.run.overrides import changed, read_change
+    from protocol.planning.configuration import load
+    from simulations.learning.configuration import RunConfig
+    from simulations.learning.federated import load_data
+    from simulations.learning.run.overrides import changed, read_change
 
     chosen = changed(load(config, RunConfig), [read_change(text) for text in change or []])
     console = Console(stderr=True, quiet=quiet)
@@ -78,9 +78,9 @@ def sweep_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Run every point of a grid, each in its own folder; finished points are not run again."""
-    from protocol.config import load
-    from simulations.config import RunConfig
-    from simulations.run.overrides import changed, grid, point_name, read_choices
+    from protocol.planning.configuration import load
+    from simulations.learning.configuration import RunConfig
+    from simulations.learning.run.overrides import changed, grid, point_name, read_choices
 
     base = load(config, RunConfig)
     points = list(grid([read_choices(text) for text in choices]))
@@ -105,10 +105,10 @@ def sweep_command(
 
 
 def _run(config: RunConfig, out: Path, data_dir: Path | None, console: Console) -> RunResult:
-    from simulations.federated import load_data
-    from simulations.run.experiment import run_experiment
-    from simulations.run.folder import RunFolder
-    from simulations.run.view import LiveView
+    from simulations.learning.federated import load_data
+    from simulations.learning.run.experiment import run_experiment
+    from simulations.learning.run.folder import RunFolder
+    from simulations.learning.run.view import LiveView
 
     data = load_data(config, data_dir)
     # Made even if nobody sees it: what cannot run here is refused before there is a folder.
@@ -118,15 +118,15 @@ def _run(config: RunConfig, out: Path, data_dir: Path | None, console: Console) 
 
 
 def _forecast(config: RunConfig, data: Dataset) -> dict[str, Any]:
-    from simulations.federated import Federation
-    from simulations.run.forecast import forecast
+    from simulations.learning.federated import Federation
+    from simulations.learning.run.forecast import forecast
 
     return forecast(config, Federation(config, data))
 
 
 def _finished(folder: Path, config: RunConfig) -> dict[str, Any] | None:
     """The summary of a run that is over; None if it is not."""
-    from simulations.run.folder import RunFolder
+    from simulations.learning.run.folder import RunFolder
 
     if not (folder / "summary.json").exists():
         return None

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.config import Server
-from simulations.models.layout import Vector
+from simulations.learning.configuration import Server
+from simulations.learning.models.layout import Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -87,7 +87,7 @@ def veilsum(*arguments: str) -> Result:
     """How a command ended, run in this process."""
     from typer.testing import CliRunner
 
-    from simulations.cli import app
+    from simulations.commands.cli import app
 
     return CliRunner().invoke(app, arguments)
 

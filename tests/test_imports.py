@@ -107,7 +107,7 @@ def test_module_imports_only_what_its_package_may(path: Path) -> None:
         ("secagg", "import dp"),
         ("dp", "from sketch.hashing import PublicSeed"),
         ("sketch", "import random"),
-        ("protocol", "import simulations.cli"),
+        ("protocol", "import simulations.commands.cli"),
         ("protocol", "import time"),
         ("protocol", "import torch"),
         ("secagg", "import numpy as np\nx = np.random.default_rng(0)"),

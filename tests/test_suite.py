@@ -50,7 +50,7 @@ def test_continuous_integration_runs_everything():
 
 
 def test_a_run_without_data_sets_says_what_it_leaves_out(tmp_path):
-    test = "tests/simulations/data/test_real_data.py"
+    test = "tests/simulations/learning/data/test_real_data.py"
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", test],
         cwd=ROOT,

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from simulations.config import RunConfig
+from simulations.learning.configuration import RunConfig
 
 BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 

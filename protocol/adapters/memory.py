@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol
 
-from protocol.conduct import (
+from protocol.exchange.stages import (
     PEER_ERRORS,
     Clock,
     Dropouts,

@@ -15,18 +15,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dp import Ledger
-from protocol.aggregators import Aggregator
-from protocol.calibration import ROUNDING_VARIANCE
-from protocol.client import ClientPolicy
-from protocol.conduct import NOBODY, Dropouts
+from protocol.exchange.aggregators import Aggregator
+from protocol.planning.calibration import ROUNDING_VARIANCE
+from protocol.round.client import ClientPolicy
+from protocol.exchange.stages import NOBODY, Dropouts
 from protocol.estimation.base import Bar, MeanTask, NormReading, Released, Trial
 from protocol.estimation.bounds import squared_norm_excess, squared_norm_upper
 from protocol.estimation.shares import largest_mu, round_goal
-from protocol.pipeline import MeanRelease, Pipeline
-from protocol.rings import UnixClock
-from protocol.setup import RoundSetup
-from protocol.sums import ChargedSums
-from protocol.training_plan import TrainingPlan
+from protocol.round.pipeline import MeanRelease, Pipeline
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundSetup
+from protocol.training.charged_sums import ChargedSums
+from protocol.planning.training_plan import TrainingPlan
 from secagg import ParameterError
 from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random

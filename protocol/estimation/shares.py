@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from dp.accounting import gaussian_epsilon, gaussian_mu
-from protocol.calibration import PrivacyGoal
+from protocol.planning.calibration import PrivacyGoal
 from secagg import ParameterError
 
 _ROUNDING = 1e-9

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from simulations.audit_report.promises import ATTACKS
-from simulations.audit_report.readings import (
+from simulations.reports.audit.promises import ATTACKS
+from simulations.reports.audit.readings import (
     ALLOWED,
     BOUNDS,
     CEILINGS,
@@ -24,9 +24,9 @@ from simulations.audit_report.readings import (
     rate_of,
 )
 from simulations.audits.base import Check, Figures
-from simulations.figures import BLUE, ORANGE
-from simulations.pages.svg import INK, Chart, blank, legend, ruled, write_svg
-from simulations.tables import readable
+from simulations.common.figures import BLUE, ORANGE
+from simulations.common.pages.svg import INK, Chart, blank, legend, ruled, write_svg
+from simulations.common.tables import readable
 
 WIDTH_INCHES: Final = 7.6
 ROW_INCHES: Final = 0.3

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from simulations.audit_report.results import Outcome
+from simulations.reports.audit.results import Outcome
 from simulations.audits.base import Check, Exhibit
-from simulations.failures import kept_so_far
-from simulations.files import append_durably, write_whole
+from simulations.common.failures import kept_so_far
+from simulations.common.files import append_durably, write_whole
 
 
 class Memory(Protocol):

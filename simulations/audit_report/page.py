@@ -11,19 +11,19 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from simulations.audit_report.charts import charts
-from simulations.audit_report.promises import ATTACKS, NOT_PROMISED, Promise, by_promise
-from simulations.audit_report.readings import (
+from simulations.reports.audit.charts import charts
+from simulations.reports.audit.promises import ATTACKS, NOT_PROMISED, Promise, by_promise
+from simulations.reports.audit.readings import (
     control_of,
     entries,
     headline,
     outcome,
     promise_of,
 )
-from simulations.audit_report.results import AuditReport
+from simulations.reports.audit.results import AuditReport
 from simulations.audits.base import Check, Exhibit, Figures
-from simulations.pages import render
-from simulations.tables import readable
+from simulations.common.pages import render
+from simulations.common.tables import readable
 
 COUNTED: Final = {
     "schedules": "schedules explored",
@@ -111,7 +111,7 @@ def render_page(report: AuditReport) -> str:
     """Return the page as HTML."""
     sections = _sections(report)
     return render(
-        "simulations.audit_report",
+        "simulations.reports.audit",
         report=report,
         sections=sections,
         failed=[e for section in sections for e in section.entries if not e.held],

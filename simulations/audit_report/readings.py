@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Final
 
 from simulations.audits.base import Check, Figures
-from simulations.tables import readable
+from simulations.common.tables import readable
 from simulations.threats.rates import CONFIDENCE
 
 RATE: Final = ("trials", "successes", "lower", "upper", "chance")

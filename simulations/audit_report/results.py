@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from simulations.audits.base import Check
-from simulations.provenance import Provenance
+from simulations.common.provenance import Provenance
 
 COUNTED: Final = {
     "schedules": ("schedules", 1),

@@ -8,9 +8,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from simulations.audit_report.journal import Memory
-from simulations.audit_report.results import Outcome
-from simulations.audit_report.units import Unit
+from simulations.reports.audit.journal import Memory
+from simulations.reports.audit.results import Outcome
+from simulations.reports.audit.units import Unit
 from simulations.audits.base import Check, Figures
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.errors import ConfigurationError
 from secagg import Mode
-from simulations.audit_report.span import check_span, span_id
+from simulations.reports.audit.span import check_span, span_id
 from simulations.audits import FULL, QUICK
 from simulations.audits.base import Check
 from simulations.audits.suite import audits

@@ -16,9 +16,9 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from simulations.audit_report.readings import headline, promise_of
-from simulations.audit_report.results import AuditReport, Outcome
-from simulations.audit_report.units import Unit
+from simulations.reports.audit.readings import headline, promise_of
+from simulations.reports.audit.results import AuditReport, Outcome
+from simulations.reports.audit.units import Unit
 
 
 class ProgressView:

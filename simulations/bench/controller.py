@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp import Ledger
-from protocol.aggregators import RealAggregator
-from protocol.calibration import PrivacyGoal
-from protocol.training import PrivateTraining, RoundResult, measure
-from protocol.training_plan import TrainingPlan
+from protocol.exchange.aggregators import RealAggregator
+from protocol.planning.calibration import PrivacyGoal
+from protocol.training.private import PrivateTraining, RoundResult, measure
+from protocol.planning.training_plan import TrainingPlan
 from secagg import Identity
 from simulations.bench.timing import Figures
 from sketch.controllers import AdaptNormTwoSketches

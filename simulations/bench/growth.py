@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from secagg import Mode
 from simulations.bench.round import bench_round
 from simulations.bench.timing import Figures
-from simulations.figures import BLUE, DOTS_PER_INCH, ORANGE
+from simulations.common.figures import BLUE, DOTS_PER_INCH, ORANGE
 
 SIZES = (250, 500, 1000, 2000, 4000, 8000)
 

@@ -7,11 +7,11 @@ import statistics
 
 import numpy as np
 
-from protocol.adapters.memory import MemoryRound, Peer
-from protocol.conduct import SERVER_PARTY, Stage
-from protocol.parameters import RoundParameters
-from protocol.plan import COMPLETE_UP_TO, GraphPlan, plan_graph
-from protocol.setup import RoundSetup
+from protocol.exchange.in_memory import MemoryRound, Peer
+from protocol.exchange.stages import SERVER_PARTY, Stage
+from protocol.round.parameters import RoundParameters
+from protocol.planning.graph import COMPLETE_UP_TO, GraphPlan, plan_graph
+from protocol.round.setup import RoundSetup
 from secagg import (
     ClientSession,
     Identity,
@@ -23,7 +23,7 @@ from secagg import (
 )
 from secagg.graph_parameters import Adversary
 from simulations.bench.timing import Figures, PartyClock, peak_rss_bytes
-from simulations.integer_peer import IntegerPeer
+from simulations.common.integer_peer import IntegerPeer
 from sketch import PublicSeed, SketchSpec
 
 CORRUPT = 0.05

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protocol.aggregators import IdealAggregator
-from protocol.capacity import bits_for
-from protocol.parameters import RoundParameters
-from protocol.pipeline import Pipeline
-from protocol.setup import RoundSetup
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.round.field_size import bits_for
+from protocol.round.parameters import RoundParameters
+from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundSetup
 from secagg import Mode, SessionContext
 from simulations.bench.simulate_order import Order
 from simulations.bench.simulate_peers import flower_seconds, pfl_seconds
 from simulations.bench.timing import interleaved_seconds, peak_rss_bytes
 from simulations.bench.workload import SEED, Workload, sequential_sum, workload
-from simulations.training import Strategy, chosen_strategy, local_updates, training_pool
+from simulations.learning.training import Strategy, chosen_strategy, local_updates, training_pool
 from sketch import PublicSeed, SketchSpec
 
 COINS = 64

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from simulations.bench.simulate_order import Order, SimulatedModel
-from simulations.data import DataKind, Split
-from simulations.models import DataShape, ModelOptions, Task, Vector, build_task
-from simulations.partition import Indices
-from simulations.training import Batches, LocalTraining, draw_batches
+from simulations.learning.data import DataKind, Split
+from simulations.learning.models import DataShape, ModelOptions, Task, Vector, build_task
+from simulations.learning.partition import Indices
+from simulations.learning.training import Batches, LocalTraining, draw_batches
 
 SEED = 1
 LEARNING_RATE = 0.02
@@ -95,8 +95,8 @@ def workload(order: Order) -> Workload:
 
 def _mnist(order: Order, count: int) -> Workload:
     """Real digits, again from the first one when all have been dealt."""
-    from simulations.data.files import DataFolder
-    from simulations.data.images import load_mnist
+    from simulations.learning.data.files import DataFolder
+    from simulations.learning.data.images import load_mnist
 
     data = load_mnist(DataFolder(Path(order.data_dir or "")))
     chosen = np.arange(count) % len(data.train)

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from protocol.errors import ConfigurationError
-from simulations.data.base import DataKind, Dataset, Split
-from simulations.data.catalog import CATALOG
-from simulations.data.cifar import load_cifar10
-from simulations.data.digits import load_digits_dataset
-from simulations.data.errors import DataError, DataProblem
-from simulations.data.files import DATA_DIR_VARIABLE, DataFile, DataFolder, find_data_dir
-from simulations.data.images import load_fashion_mnist, load_mnist
-from simulations.data.leaf import load_leaf_femnist, load_leaf_shakespeare
-from simulations.data.names import load_names
-from simulations.data.shakespeare import load_shakespeare, load_tinyshakespeare
-from simulations.data.uci import load_adult, load_bank, load_kdd99
+from simulations.learning.data.base import DataKind, Dataset, Split
+from simulations.learning.data.catalog import CATALOG
+from simulations.learning.data.cifar import load_cifar10
+from simulations.learning.data.digits import load_digits_dataset
+from simulations.learning.data.errors import DataError, DataProblem
+from simulations.learning.data.files import DATA_DIR_VARIABLE, DataFile, DataFolder, find_data_dir
+from simulations.learning.data.images import load_fashion_mnist, load_mnist
+from simulations.learning.data.leaf import load_leaf_femnist, load_leaf_shakespeare
+from simulations.learning.data.names import load_names
+from simulations.learning.data.shakespeare import load_shakespeare, load_tinyshakespeare
+from simulations.learning.data.uci import load_adult, load_bank, load_kdd99
 
 __all__ = [
     "CATALOG",

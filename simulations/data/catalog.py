@@ -7,7 +7,7 @@ Data only; must not read anything.
 
 from __future__ import annotations
 
-from simulations.data.files import DataFile
+from simulations.learning.data.files import DataFile
 
 _MNIST_ORIGIN = "yann.lecun.com/exdb/mnist, or a mirror such as github.com/fgnt/mnist"
 _FASHION_ORIGIN = "github.com/zalandoresearch/fashion-mnist, data/fashion"

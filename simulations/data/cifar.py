@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.data import catalog
-from simulations.data.base import DataKind, Dataset, Split
-from simulations.data.errors import DataError, DataProblem
-from simulations.data.files import DataFile, DataFolder
+from simulations.learning.data import catalog
+from simulations.learning.data.base import DataKind, Dataset, Split
+from simulations.learning.data.errors import DataError, DataProblem
+from simulations.learning.data.files import DataFile, DataFolder
 
 IMAGE_SHAPE = (3, 32, 32)
 """Colours, rows, columns."""

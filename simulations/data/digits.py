@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.datasets import load_digits
 
-from simulations.data.base import DataKind, Dataset, Split
-from simulations.data.splitting import SPLIT_SEED, TEST_FRACTION, split_stratified
+from simulations.learning.data.base import DataKind, Dataset, Split
+from simulations.learning.data.splitting import SPLIT_SEED, TEST_FRACTION, split_stratified
 
 MAX_PIXEL = 16.0
 """Largest pixel of the bundled images: a count of set bits in a 4x4 block."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.data.tabular import BOUND, Categorical, Table
+from simulations.learning.data.tabular import BOUND, Categorical, Table
 
 
 @dataclass(frozen=True, slots=True)

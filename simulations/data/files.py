@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from simulations.data.errors import DataError, DataProblem
+from simulations.learning.data.errors import DataError, DataProblem
 
 DATA_DIR_VARIABLE = "VEILSUM_DATA_DIR"
 """Environment variable that names the folder if the caller does not."""

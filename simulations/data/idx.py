@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.data.errors import DataError, DataProblem
+from simulations.learning.data.errors import DataError, DataProblem
 
 IDX_TYPES: dict[int, np.dtype[Any]] = {
     0x08: np.dtype("u1"),

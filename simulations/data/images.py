@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.data import catalog
-from simulations.data.base import DataKind, Dataset, Labels, Owners, Split
-from simulations.data.errors import DataError, DataProblem
-from simulations.data.files import DataFile, DataFolder
-from simulations.data.idx import decode_idx
+from simulations.learning.data import catalog
+from simulations.learning.data.base import DataKind, Dataset, Labels, Owners, Split
+from simulations.learning.data.errors import DataError, DataProblem
+from simulations.learning.data.files import DataFile, DataFolder
+from simulations.learning.data.idx import decode_idx
 
 MAX_BYTE = np.float32(255)
 """Largest pixel of an 8-bit image."""

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.data.base import DataKind, Dataset, Inputs, Labels, Owners, Split
-from simulations.data.errors import DataError, DataProblem
-from simulations.data.files import DataFolder
-from simulations.data.text import VOCABULARY, encode_text, pad_left
+from simulations.learning.data.base import DataKind, Dataset, Inputs, Labels, Owners, Split
+from simulations.learning.data.errors import DataError, DataProblem
+from simulations.learning.data.files import DataFolder
+from simulations.learning.data.text import VOCABULARY, encode_text, pad_left
 
 FEMNIST_CLASSES = 62
 """Ten digits, 26 capital and 26 small letters."""
@@ -70,7 +70,7 @@ def load_leaf_femnist(folder: DataFolder) -> Dataset:
 def load_leaf_shakespeare(folder: DataFolder) -> Dataset:
     """Load next-character examples by role, from ``leaf-shakespeare/{train,test}/*.json``.
 
-    Post: inputs are int64[m, 80] in the alphabet of :mod:`simulations.data.text`.
+    Post: inputs are int64[m, 80] in the alphabet of :mod:`simulations.learning.data.text`.
 
     Raises:
         DataError: no file, or one that is not in LEAF's format.

@@ -11,11 +11,11 @@ import unicodedata
 
 import numpy as np
 
-from simulations.data.base import DataKind, Dataset, Split
-from simulations.data.catalog import NAMES
-from simulations.data.files import DataFolder
-from simulations.data.splitting import SPLIT_SEED, TEST_FRACTION, split_stratified
-from simulations.data.text import VOCABULARY, encode_text, pad_left
+from simulations.learning.data.base import DataKind, Dataset, Split
+from simulations.learning.data.catalog import NAMES
+from simulations.learning.data.files import DataFolder
+from simulations.learning.data.splitting import SPLIT_SEED, TEST_FRACTION, split_stratified
+from simulations.learning.data.text import VOCABULARY, encode_text, pad_left
 
 LANGUAGES = tuple(sorted(NAMES))
 """The labels, in order."""

@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from simulations.data.base import DataKind, Dataset, Owners, Split
-from simulations.data.catalog import SHAKESPEARE, TINY_SHAKESPEARE
-from simulations.data.errors import DataError, DataProblem
-from simulations.data.files import DataFile, DataFolder
-from simulations.data.splitting import TEST_FRACTION, check_fraction
-from simulations.data.text import VOCABULARY, Tokens, encode_text, next_token_windows
+from simulations.learning.data.base import DataKind, Dataset, Owners, Split
+from simulations.learning.data.catalog import SHAKESPEARE, TINY_SHAKESPEARE
+from simulations.learning.data.errors import DataError, DataProblem
+from simulations.learning.data.files import DataFile, DataFolder
+from simulations.learning.data.splitting import TEST_FRACTION, check_fraction
+from simulations.learning.data.text import VOCABULARY, Tokens, encode_text, next_token_windows
 
 Speaker = tuple[str, str]
 """Play and role; the play is empty where the source does not tell plays apart."""

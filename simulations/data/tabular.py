@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.data.errors import DataError, DataProblem
+from simulations.learning.data.errors import DataError, DataProblem
 
 MISSING = "?"
 """How the UCI tables write an unknown value."""

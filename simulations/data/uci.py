@@ -13,13 +13,13 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 
-from simulations.data import catalog
-from simulations.data.base import DataKind, Dataset, Split
-from simulations.data.encoding import TableEncoder
-from simulations.data.errors import DataError, DataProblem
-from simulations.data.files import DataFile, DataFolder
-from simulations.data.splitting import SPLIT_SEED, TEST_FRACTION, split_stratified
-from simulations.data.tabular import BOUND, Schema, Table, read_table
+from simulations.learning.data import catalog
+from simulations.learning.data.base import DataKind, Dataset, Split
+from simulations.learning.data.encoding import TableEncoder
+from simulations.learning.data.errors import DataError, DataProblem
+from simulations.learning.data.files import DataFile, DataFolder
+from simulations.learning.data.splitting import SPLIT_SEED, TEST_FRACTION, split_stratified
+from simulations.learning.data.tabular import BOUND, Schema, Table, read_table
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from simulations.example_level.channel import Opening
-from simulations.example_level.clipped import ExampleGradients
-from simulations.example_level.training import Examples, noised_mean
+from simulations.learning.example_level.channel import Opening
+from simulations.learning.example_level.clipped import ExampleGradients
+from simulations.learning.example_level.training import Examples, noised_mean
 
 REPEATS = 100
 """As in the thesis."""

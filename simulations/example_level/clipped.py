@@ -30,9 +30,9 @@ from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy
 
 from dp.errors import NonFiniteUpdateError
-from simulations.example_level.networks import TAPPED
-from simulations.example_level.taps import Slopes
-from simulations.models.task import Parameters, Task
+from simulations.learning.example_level.networks import TAPPED
+from simulations.learning.example_level.taps import Slopes
+from simulations.learning.models.task import Parameters, Task
 
 
 @dataclass(frozen=True, slots=True, eq=False)

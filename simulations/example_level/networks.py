@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, embedding, linear, unfold
 
-from simulations.example_level.taps import Tap, TokenTap
-from simulations.models.convolutional import BlockCnnTask
-from simulations.models.dense import MlpTask
-from simulations.models.recurrent import LstmClassifierTask
-from simulations.models.task import Parameters, centred
+from simulations.learning.example_level.taps import Tap, TokenTap
+from simulations.learning.models.convolutional import BlockCnnTask
+from simulations.learning.models.dense import MlpTask
+from simulations.learning.models.recurrent import LstmClassifierTask
+from simulations.learning.models.task import Parameters, centred
 
 Tapped = tuple[Tensor, list[Tap | TokenTap]]
 """Scores float32[n, classes], and the taps of all parameters."""

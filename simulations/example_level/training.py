@@ -23,11 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simulations.data import Dataset
-from simulations.example_level.accounting import Account, Sampling, batches
-from simulations.example_level.channel import Channel, Opening
-from simulations.example_level.clipped import ExampleGradients, gradients_of
-from simulations.models import Task
+from simulations.learning.data import Dataset
+from simulations.learning.example_level.accounting import Account, Sampling, batches
+from simulations.learning.example_level.channel import Channel, Opening
+from simulations.learning.example_level.clipped import ExampleGradients, gradients_of
+from simulations.learning.models import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

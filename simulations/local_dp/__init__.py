@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulations.local_dp.base import LocalAlgorithm
-from simulations.local_dp.memory import ClientMemory
+from simulations.learning.local_dp.base import LocalAlgorithm
+from simulations.learning.local_dp.memory import ClientMemory
 
 __all__ = [
     "ClientMemory",

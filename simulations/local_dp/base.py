@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dp.keystream import NoiseSeed
 from dp.local import Reports
 from dp.local.base import require_vectors
-from simulations.local_dp.memory import ClientMemory
+from simulations.learning.local_dp.memory import ClientMemory
 from sketch import PublicSeed
 
 

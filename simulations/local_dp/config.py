@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from protocol.config import Section
+from protocol.planning.configuration import Section
 
 COORDINATES = {"bound", "epsilon_report"}
 

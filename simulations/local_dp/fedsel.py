@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from dp.keystream import NoiseSeed
 from dp.local.selection import NOTHING
 from dp.local.two_stage import TwoStage, TwoStageReports
-from simulations.local_dp.base import require_fitting
-from simulations.local_dp.memory import ClientMemory
+from simulations.learning.local_dp.base import require_fitting
+from simulations.learning.local_dp.memory import ClientMemory
 from sketch import PublicSeed
 
 DELAYED = "delayed"

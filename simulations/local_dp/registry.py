@@ -11,13 +11,13 @@ from dp.events import LocalRelease
 from dp.local import CrossPolytope, sampled_hybrid, sampled_piecewise
 from dp.local.base import shared_epsilon
 from dp.local.two_stage import two_stage
-from protocol.config import Privacy
+from protocol.planning.configuration import Privacy
 from protocol.errors import ConfigurationError
-from simulations.local_dp.base import LocalAlgorithm
-from simulations.local_dp.config import LocalDp
-from simulations.local_dp.fedsel import FedSel
-from simulations.local_dp.sqsgd import SqSgd
-from simulations.local_dp.vectors import RandomizedVectors, clip_coordinates, clip_rows
+from simulations.learning.local_dp.base import LocalAlgorithm
+from simulations.learning.local_dp.config import LocalDp
+from simulations.learning.local_dp.fedsel import FedSel
+from simulations.learning.local_dp.sqsgd import SqSgd
+from simulations.learning.local_dp.vectors import RandomizedVectors, clip_coordinates, clip_rows
 
 SAMPLE_SHARE = 0.005
 """r of sqSGD, where nothing else is said: the paper's."""

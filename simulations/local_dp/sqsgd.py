@@ -37,8 +37,8 @@ from dp.clipping import clip_l2
 from dp.keystream import NoiseSeed
 from dp.local import LocalRandomizer, Reports
 from dp.local.calibration import printed_priv_quant
-from simulations.local_dp.base import require_fitting
-from simulations.local_dp.memory import ClientMemory
+from simulations.learning.local_dp.base import require_fitting
+from simulations.learning.local_dp.memory import ClientMemory
 from sketch import PublicSeed, Rotation
 
 RESIDUAL = "residual"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dp.clipping import clip_l2
 from dp.keystream import NoiseSeed
 from dp.local import LocalRandomizer, Reports
-from simulations.local_dp.base import require_fitting
-from simulations.local_dp.memory import ClientMemory
+from simulations.learning.local_dp.base import require_fitting
+from simulations.learning.local_dp.memory import ClientMemory
 from sketch import PublicSeed
 
 Floats = NDArray[np.float64]

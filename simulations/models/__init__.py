@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from simulations.models.convolutional import BlockCnnTask, CnnTask, Lenet5Task, TinyCnnTask
-from simulations.models.dense import MlpTask, ReluMlpTask
-from simulations.models.layout import ParameterLayout, Vector
-from simulations.models.linear import LogisticTask, SvmTask
-from simulations.models.recurrent import LstmClassifierTask, LstmTask
-from simulations.models.registry import MODELS, DataShape, ModelOptions, build_task
-from simulations.models.task import Evaluation, Task
+from simulations.learning.models.convolutional import BlockCnnTask, CnnTask, Lenet5Task, TinyCnnTask
+from simulations.learning.models.dense import MlpTask, ReluMlpTask
+from simulations.learning.models.layout import ParameterLayout, Vector
+from simulations.learning.models.linear import LogisticTask, SvmTask
+from simulations.learning.models.recurrent import LstmClassifierTask, LstmTask
+from simulations.learning.models.registry import MODELS, DataShape, ModelOptions, build_task
+from simulations.learning.models.task import Evaluation, Task
 
 __all__ = [
     "MODELS",

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv2d, instance_norm, linear, max_pool2d
 
-from simulations.data import DataKind
-from simulations.models.dense import check_widths
-from simulations.models.task import Family, Parameters, Task, centred
+from simulations.learning.data import DataKind
+from simulations.learning.models.dense import check_widths
+from simulations.learning.models.task import Family, Parameters, Task, centred
 
 
 @dataclass(frozen=True, kw_only=True)

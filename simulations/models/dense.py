@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from simulations.data import DataKind
-from simulations.models.task import Family, Parameters, Task, centred
+from simulations.learning.data import DataKind
+from simulations.learning.models.task import Family, Parameters, Task, centred
 
 CPSGD_WIDTH = 60
 """Hidden units of a layer of cpSGD's network."""

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, softplus
 
-from simulations.data import DataKind
-from simulations.models.dense import check_widths
-from simulations.models.task import Family, Parameters, Task, centred
+from simulations.learning.data import DataKind
+from simulations.learning.models.dense import check_widths
+from simulations.learning.models.task import Family, Parameters, Task, centred
 
 L2 = 1e-4
 """FedSel's lambda."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
-from simulations.models.dense import check_widths
-from simulations.models.task import IGNORED, Family, Parameters, Task
+from simulations.learning.models.dense import check_widths
+from simulations.learning.models.task import IGNORED, Family, Parameters, Task
 
 PAPER_VOCABULARY = 90
 """Token values of the paper's Shakespeare model."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from protocol.errors import ConfigurationError
-from simulations.data import DataKind, Dataset
-from simulations.models.convolutional import (
+from simulations.learning.data import DataKind, Dataset
+from simulations.learning.models.convolutional import (
     BlockCnnTask,
     CnnTask,
     ImageTask,
@@ -19,10 +19,10 @@ from simulations.models.convolutional import (
     TinyCnnTask,
     image_sides,
 )
-from simulations.models.dense import MlpTask, ReluMlpTask
-from simulations.models.linear import L2, LinearTask, LogisticTask, SvmTask
-from simulations.models.recurrent import LstmClassifierTask, LstmTask
-from simulations.models.task import Task
+from simulations.learning.models.dense import MlpTask, ReluMlpTask
+from simulations.learning.models.linear import L2, LinearTask, LogisticTask, SvmTask
+from simulations.learning.models.recurrent import LstmClassifierTask, LstmTask
+from simulations.learning.models.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, group_norm, linear
 
-from simulations.models.convolutional import ImageTask
-from simulations.models.task import Parameters
+from simulations.learning.models.convolutional import ImageTask
+from simulations.learning.models.task import Parameters
 
 WIDTHS: Final = (16, 32, 64)
 """Channels of the three stages; each halves the image but the first."""

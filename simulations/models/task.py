@@ -2,7 +2,7 @@
 
 The protocol sums vectors, so a task hides names and shapes behind a layout. A task is a pair of
 pure functions, first parameters and loss: it holds sizes and no tensors, so it can be sent to
-another process, and :mod:`simulations.training` can run many clients in one call.
+another process, and :mod:`simulations.learning.training` can run many clients in one call.
 
 `loss_of` uses whatever is fastest for one client, unless it is asked for operations that torch can
 stack over clients. They agree up to float rounding.
@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from protocol.parallel import in_order
-from simulations.data import DataKind, Split
-from simulations.models.layout import ParameterLayout, Vector
+from protocol.exchange.parallel import in_order
+from simulations.learning.data import DataKind, Split
+from simulations.learning.models.layout import ParameterLayout, Vector
 
 Parameters = Mapping[str, Tensor]
 """Named parameters, with the shapes of the layout."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulations.pages.render import render
-from simulations.pages.svg import Chart
+from simulations.common.pages.render import render
+from simulations.common.pages.svg import Chart
 
 __all__ = ["Chart", "render"]

@@ -12,9 +12,9 @@ from typing import Any, Final
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from simulations.pages.svg import Chart
+from simulations.common.pages.svg import Chart
 
-HERE: Final = "simulations.pages"
+HERE: Final = "simulations.common.pages"
 TEMPLATE: Final = "page.html.jinja"
 STYLE: Final = "page.css"
 

@@ -1,7 +1,7 @@
 """Plots as inline SVG that take the colours of the page around them, light or dark.
 
 Drawn on figures of their own. Text stays text. Every colour stands for one of the page's
-(`base.css`), so a plot must use those of `simulations.figures` and `INK` alone.
+(`base.css`), so a plot must use those of `simulations.common.figures` and `INK` alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from simulations.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
+from simulations.common.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
 
 INK: Final = "#5f5f5e"
 """Stands for the colour of the page's text."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from simulations.failures import kept_so_far
-from simulations.files import write_whole
+from simulations.common.failures import kept_so_far
+from simulations.common.files import write_whole
 
 
 class Kept:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from simulations.provenance import provenance
+from simulations.common.provenance import provenance
 
 
 def facts() -> dict[str, Any]:

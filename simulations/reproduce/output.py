@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from simulations.files import write_whole
+from simulations.common.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

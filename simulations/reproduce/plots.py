@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-from simulations.figures import AMBER, BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, PINK, SKY
+from simulations.common.figures import AMBER, BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, PINK, SKY
 
 COLOURS: Final = (ORANGE, BLUE, GREEN, PINK, AMBER, SKY, GREY)
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")

@@ -7,28 +7,28 @@ from contextlib import ExitStack
 
 from dp import Ledger
 from dp.minimal_clip import ClipController
-from protocol.adaptive_clip import AdaptiveClipTraining, Vote, starting
-from protocol.aggregators import Aggregator, IdealAggregator, RealAggregator
-from protocol.config import Privacy, build_plan
+from protocol.training.adaptive_clip import AdaptiveClipTraining, Vote, starting
+from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.planning.configuration import Privacy, build_plan
 from protocol.errors import ConfigurationError
-from protocol.power_training import SUMS, PowerState, PowerTraining
-from protocol.training import PrivateTraining, TrainingState
-from protocol.training_plan import TrainingPlan
+from protocol.training.power import SUMS, PowerState, PowerTraining
+from protocol.training.private import PrivateTraining, TrainingState
+from protocol.planning.training_plan import TrainingPlan
 from secagg.context import SESSION_ID_BYTES
-from simulations.config import Clipping, RunConfig
-from simulations.local_dp.registry import build_algorithm
-from simulations.models.layout import ParameterLayout
-from simulations.run.checkpoint import Checkpoint
-from simulations.run.folder import RunFolder
-from simulations.run.secrets import RunSecrets
-from simulations.sources import CentralMean, PlainMean, PrivateMean, RecordedSource
-from simulations.sources.base import NOTHING, Arrays
-from simulations.sources.clipped import ClippedMean
-from simulations.sources.clipped import restored as clipping_restored
-from simulations.sources.denoised import Denoised, of_source
-from simulations.sources.local import Channel, LocalMean, add_up
-from simulations.sources.power import PowerMean, restored
-from simulations.sources.secure_levels import SecureLevels
+from simulations.learning.configuration import Clipping, RunConfig
+from simulations.learning.local_dp.registry import build_algorithm
+from simulations.learning.models.layout import ParameterLayout
+from simulations.learning.run.checkpoint import Checkpoint
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.secrets import RunSecrets
+from simulations.learning.sources import CentralMean, PlainMean, PrivateMean, RecordedSource
+from simulations.learning.sources.base import NOTHING, Arrays
+from simulations.learning.sources.clipped import ClippedMean
+from simulations.learning.sources.clipped import restored as clipping_restored
+from simulations.learning.sources.denoised import Denoised, of_source
+from simulations.learning.sources.local import Channel, LocalMean, add_up
+from simulations.learning.sources.power import PowerMean, restored
+from simulations.learning.sources.secure_levels import SecureLevels
 from sketch import PublicSeed
 from sketch.factors import FactorShapes
 from sketch.hashing import SEED_BYTES

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
-from protocol.training import TrainingState
-from simulations.files import write_whole
-from simulations.server_optimizer import ModelState
-from simulations.sources import Arrays
+from protocol.training.private import TrainingState
+from simulations.common.files import write_whole
+from simulations.learning.server_optimizer import ModelState
+from simulations.learning.sources import Arrays
 from sketch import SketchSpec
 from sketch.controllers import Decision, Rationale
 from sketch.controllers.base import ControllerState

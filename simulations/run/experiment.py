@@ -3,7 +3,7 @@
 The order of a round: the ledger is charged, the sum is released, the checkpoint with the round's
 record is replaced, the record is appended. A process killed between any two of these goes on where
 it stood: the round is run again with the same secrets and releases the same values, which costs
-nothing again (`protocol.records.Charge`), or its record is taken from the checkpoint.
+nothing again (`protocol.training.records.Charge`), or its record is taken from the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from simulations.config import RunConfig
-from simulations.data import Dataset
-from simulations.federated import Federation, Trained
-from simulations.files import write_whole
-from simulations.run.assembly import source_of
-from simulations.run.checkpoint import Checkpoint
-from simulations.run.folder import RunFolder
-from simulations.server_optimizer import ModelState
-from simulations.sources import RecordedSource
-from simulations.training import training_pool
+from simulations.learning.configuration import RunConfig
+from simulations.learning.data import Dataset
+from simulations.learning.federated import Federation, Trained
+from simulations.common.files import write_whole
+from simulations.learning.run.assembly import source_of
+from simulations.learning.run.checkpoint import Checkpoint
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.server_optimizer import ModelState
+from simulations.learning.sources import RecordedSource
+from simulations.learning.training import training_pool
 
 Record = Mapping[str, Any]
 """One finished round, as plain JSON values."""

@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from protocol.config import load
+from protocol.planning.configuration import load
 from protocol.errors import ConfigurationError
-from simulations.config import RunConfig, write_config
-from simulations.files import append_durably, write_whole
-from simulations.provenance import provenance
+from simulations.learning.configuration import RunConfig, write_config
+from simulations.common.files import append_durably, write_whole
+from simulations.common.provenance import provenance
 
 ENVIRONMENT: Final = "environment.json"
 

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from dp import NoiseSeed
-from protocol.config import build_plan
-from protocol.deployment import DeploymentPlan, plan_deployment
-from protocol.pipeline import Pipeline
-from protocol.power_training import SUMS
-from protocol.training_plan import TrainingPlan
+from protocol.planning.configuration import build_plan
+from protocol.planning.deployment import DeploymentPlan, plan_deployment
+from protocol.round.pipeline import Pipeline
+from protocol.training.power import SUMS
+from protocol.planning.training_plan import TrainingPlan
 from secagg import Identity
 from secagg.context import SESSION_ID_BYTES
-from simulations.config import RunConfig
-from simulations.federated import Federation
-from simulations.local_dp.config import LocalDp
-from simulations.local_dp.registry import build_algorithm
-from simulations.models.layout import ParameterLayout
-from simulations.training.updates import default_chunk
+from simulations.learning.configuration import RunConfig
+from simulations.learning.federated import Federation
+from simulations.learning.local_dp.config import LocalDp
+from simulations.learning.local_dp.registry import build_algorithm
+from simulations.learning.models.layout import ParameterLayout
+from simulations.learning.training.updates import default_chunk
 from sketch import SketchSpec
 from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes

@@ -7,9 +7,9 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from protocol.config import parse
+from protocol.planning.configuration import parse
 from protocol.errors import ConfigurationError
-from simulations.config import RunConfig
+from simulations.learning.configuration import RunConfig
 
 
 def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:

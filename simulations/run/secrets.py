@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from dp import NoiseSeed
 from secagg import Identity
 from secagg.keys import NeverCopied
-from simulations.files import write_whole
+from simulations.common.files import write_whole
 
 KEY_BYTES = 32
 _DOMAIN = b"veilsum/simulated run/v1/"

@@ -18,9 +18,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from simulations.config import RunConfig
-from simulations.run.experiment import Record
-from simulations.tables import readable
+from simulations.learning.configuration import RunConfig
+from simulations.learning.run.experiment import Record
+from simulations.common.tables import readable
 
 SHOWN = 12
 """Rounds of the table that stay in sight."""

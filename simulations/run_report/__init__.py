@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulations.run_report.folders import find_runs, read_run
-from simulations.run_report.page import render_runs, write_page
+from simulations.reports.run.folders import find_runs, read_run
+from simulations.reports.run.page import render_runs, write_page
 
 __all__ = ["find_runs", "read_run", "render_runs", "write_page"]

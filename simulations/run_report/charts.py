@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from simulations.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
-from simulations.pages.svg import INK, Chart, Table
-from simulations.run_report.folders import Record, Run
-from simulations.run_report.plots import Layer, Line, RoundPlot
-from simulations.run_report.trade_off import trade_off_chart
-from simulations.tables import readable
+from simulations.common.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
+from simulations.common.pages.svg import INK, Chart, Table
+from simulations.reports.run.folders import Record, Run
+from simulations.reports.run.plots import Layer, Line, RoundPlot
+from simulations.reports.run.trade_off import trade_off_chart
+from simulations.common.tables import readable
 
 ADVERSARIES: Final = {
     "server": "against the server",

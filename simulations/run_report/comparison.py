@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from simulations.figures import BLUE
-from simulations.pages.svg import Chart, Table, literal
-from simulations.run_report.charts import (
+from simulations.common.figures import BLUE
+from simulations.common.pages.svg import Chart, Table, literal
+from simulations.reports.run.charts import (
     DASH,
     guaranteed,
     number,
@@ -16,9 +16,9 @@ from simulations.run_report.charts import (
     sends_vectors,
     words_of,
 )
-from simulations.run_report.folders import Record, Run
-from simulations.run_report.plots import MARKERS, Line, RoundPlot
-from simulations.tables import readable
+from simulations.reports.run.folders import Record, Run
+from simulations.reports.run.plots import MARKERS, Line, RoundPlot
+from simulations.common.tables import readable
 
 OUTCOMES: Final = (
     "rounds",

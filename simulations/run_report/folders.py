@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.config import load
+from protocol.planning.configuration import load
 from protocol.errors import ConfigurationError
-from simulations.config import RunConfig
+from simulations.learning.configuration import RunConfig
 
 Record = Mapping[str, Any]
 """One finished round, as `rounds.jsonl` has it."""

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import tomli_w
 
-from protocol.config import CONTROLLERS
-from simulations.files import write_whole
-from simulations.pages import Chart, render
-from simulations.run_report.charts import charts_of
-from simulations.run_report.comparison import (
+from protocol.planning.configuration import CONTROLLERS
+from simulations.common.files import write_whole
+from simulations.common.pages import Chart, render
+from simulations.reports.run.charts import charts_of
+from simulations.reports.run.comparison import (
     comparison_charts,
     comparison_table,
     outcomes,
 )
-from simulations.run_report.folders import Run
-from simulations.tables import readable
+from simulations.reports.run.folders import Run
+from simulations.common.tables import readable
 
 SUMS = {
     "real": "the real protocol, with all its cryptography",
@@ -62,7 +62,7 @@ def render_runs(runs: Sequence[Run], title: str) -> str:
     sections = [_section(run, place) for place, run in enumerate(runs, 1)]
     several = len(runs) > 1
     return render(
-        "simulations.run_report",
+        "simulations.reports.run",
         title=title,
         sections=sections,
         table=comparison_table(runs) if several else None,

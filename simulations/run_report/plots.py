@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from simulations.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
-from simulations.pages.svg import INK, Chart, Table, blank, legend, literal, ruled, write_svg
+from simulations.common.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
+from simulations.common.pages.svg import INK, Chart, Table, blank, legend, literal, ruled, write_svg
 
 WIDTH_INCHES: Final = 4.6
 """One on a phone without scaling, two beside one another on a desk."""

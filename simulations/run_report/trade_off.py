@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dp import FailingGaussian
 from dp.accounting import gaussian_mu
-from simulations.figures import BLUE, ORANGE
-from simulations.pages.svg import INK, Chart, Table, blank, legend, ruled, write_svg
-from simulations.run_report.folders import Run
-from simulations.run_report.plots import HEIGHT_INCHES, LEGEND_INCHES, WIDTH_INCHES
+from simulations.common.figures import BLUE, ORANGE
+from simulations.common.pages.svg import INK, Chart, Table, blank, legend, ruled, write_svg
+from simulations.reports.run.folders import Run
+from simulations.reports.run.plots import HEIGHT_INCHES, LEGEND_INCHES, WIDTH_INCHES
 
 TITLE: Final = "What the server could tell of one client"
 SHOWN: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)

@@ -7,10 +7,10 @@ one averages floats without clipping them, and has a learning rate of its own.
 
 from __future__ import annotations
 
-from simulations.sources.base import Arrays, RecordedSource, uploaders
-from simulations.sources.central import CentralMean
-from simulations.sources.plain import PlainMean
-from simulations.sources.private import PrivateMean
+from simulations.learning.sources.base import Arrays, RecordedSource, uploaders
+from simulations.learning.sources.central import CentralMean
+from simulations.learning.sources.plain import PlainMean
+from simulations.learning.sources.private import PrivateMean
 
 __all__ = [
     "Arrays",

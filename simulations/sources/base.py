@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.conduct import Stage
-from protocol.training import TrainingState
-from simulations.config import Server
-from simulations.federated import Invitation, MeanSource
+from protocol.exchange.stages import Stage
+from protocol.training.private import TrainingState
+from simulations.learning.configuration import Server
+from simulations.learning.federated import Invitation, MeanSource
 
 Floats = NDArray[np.float64]
 Facts = dict[str, Any]

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from dp import PrivacyError
 from dp.accounting import gaussian_epsilon
 from dp.clipping import clip_l2
-from protocol.parallel import in_order
-from protocol.training import TrainingState
-from simulations.config import RunConfig
-from simulations.federated import Invitation, Purpose
-from simulations.sources.base import (
+from protocol.exchange.parallel import in_order
+from protocol.training.private import TrainingState
+from simulations.learning.configuration import RunConfig
+from simulations.learning.federated import Invitation, Purpose
+from simulations.learning.sources.base import (
     NOTHING,
     Arrays,
     Facts,
@@ -31,7 +31,7 @@ from simulations.sources.base import (
     lost_clients,
     uploaders,
 )
-from simulations.sources.error_budget import ErrorMeter, Measured, sketched_parts
+from simulations.learning.sources.error_budget import ErrorMeter, Measured, sketched_parts
 from sketch import LinearSketch, PublicSeed
 from sketch.controllers import Controller, Decision, released_stats
 from sketch.hashing import SEED_BYTES

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp.minimal_clip import ClipState
-from protocol.adaptive_clip import AdaptiveClipTraining, ClippedResult, ClippingState
+from protocol.training.adaptive_clip import AdaptiveClipTraining, ClippedResult, ClippingState
 from secagg import Identity
-from simulations.federated import Invitation, model_digest
-from simulations.sources.base import Arrays, Facts, Floats
-from simulations.sources.error_budget import ErrorMeter, private_parts
-from simulations.sources.private import PrivateMean
+from simulations.learning.federated import Invitation, model_digest
+from simulations.learning.sources.base import Arrays, Facts, Floats
+from simulations.learning.sources.error_budget import ErrorMeter, private_parts
+from simulations.learning.sources.private import PrivateMean
 
 _CLIP, _MEMORY = "clip", "clip memory"
 

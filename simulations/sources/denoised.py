@@ -7,10 +7,10 @@ Source: the study of compression under differential privacy, Algorithm 1; docs/c
 
 from __future__ import annotations
 
-from protocol.training import TrainingState
-from simulations.config import RunConfig, Server
-from simulations.federated import Invitation
-from simulations.sources.base import Arrays, Facts, Floats, RecordedSource
+from protocol.training.private import TrainingState
+from simulations.learning.configuration import RunConfig, Server
+from simulations.learning.federated import Invitation
+from simulations.learning.sources.base import Arrays, Facts, Floats, RecordedSource
 from sketch.compressors import Denoise, DenoiseFilter, DenoiseSender, LayerShapes, Stateless, TopK
 
 _NAMES = ("velocity", "received", "residual")

@@ -15,10 +15,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.calibration import ROUNDING_VARIANCE
-from protocol.parameters import RoundParameters
-from protocol.pipeline import MeanRelease
-from simulations.sources.base import Facts, Floats
+from protocol.planning.calibration import ROUNDING_VARIANCE
+from protocol.round.parameters import RoundParameters
+from protocol.round.pipeline import MeanRelease
+from simulations.learning.sources.base import Facts, Floats
 from sketch import SketchSpec
 from sketch.error import compression_error, noise_error
 

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from dp.errors import PrivacyError
 from dp.keystream import NoiseSeed
 from dp.local import Reports
-from simulations.config import RunConfig
-from simulations.federated import Invitation
-from simulations.local_dp.base import LocalAlgorithm
-from simulations.local_dp.memory import ClientMemory
-from simulations.local_dp.registry import composed_epsilon
-from simulations.sources.base import (
+from simulations.learning.configuration import RunConfig
+from simulations.learning.federated import Invitation
+from simulations.learning.local_dp.base import LocalAlgorithm
+from simulations.learning.local_dp.memory import ClientMemory
+from simulations.learning.local_dp.registry import composed_epsilon
+from simulations.learning.sources.base import (
     NOTHING,
     Arrays,
     Facts,
@@ -32,7 +32,7 @@ from simulations.sources.base import (
     lost_clients,
     uploaders,
 )
-from simulations.sources.error_budget import ErrorMeter
+from simulations.learning.sources.error_budget import ErrorMeter
 from sketch import PublicSeed
 from sketch.hashing import SEED_BYTES
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulations.config import Server
-from simulations.federated import Invitation
-from simulations.sources.base import NOTHING, Arrays, Facts, Floats, lost_clients, uploaders
+from simulations.learning.configuration import Server
+from simulations.learning.federated import Invitation
+from simulations.learning.sources.base import NOTHING, Arrays, Facts, Floats, lost_clients, uploaders
 
 
 class PlainMean:

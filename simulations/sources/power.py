@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.power_training import PowerResult, PowerState, PowerTraining
+from protocol.training.power import PowerResult, PowerState, PowerTraining
 from secagg import Identity
-from simulations.federated import Invitation, model_digest
-from simulations.sources.base import Arrays, Facts, Floats, PrivateRate, lost_clients
-from simulations.sources.error_budget import ErrorMeter, rounding_variance
+from simulations.learning.federated import Invitation, model_digest
+from simulations.learning.sources.base import Arrays, Facts, Floats, PrivateRate, lost_clients
+from simulations.learning.sources.error_budget import ErrorMeter, rounding_variance
 from sketch.factors import Factors
 
 _NUMBERS, _SESSION, _BASIS = "numbers", "session", "basis"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from protocol.training import PrivateTraining, RoundResult, TrainingState
+from protocol.training.private import PrivateTraining, RoundResult, TrainingState
 from secagg import Identity
-from simulations.federated import Invitation, model_digest
-from simulations.sources.base import NOTHING, Arrays, Facts, Floats, PrivateRate, lost_clients
-from simulations.sources.error_budget import ErrorMeter, private_parts
+from simulations.learning.federated import Invitation, model_digest
+from simulations.learning.sources.base import NOTHING, Arrays, Facts, Floats, PrivateRate, lost_clients
+from simulations.learning.sources.error_budget import ErrorMeter, private_parts
 
 
 class PrivateMean(PrivateRate):

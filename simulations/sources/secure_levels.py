@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from dp.local import Reports
 from dp.local.priv_quant import LevelReports
-from protocol.adapters.memory import MemoryRound, Peer
-from protocol.conduct import RoundOutcome, Stage
-from protocol.training_plan import TrainingPlan
+from protocol.exchange.in_memory import MemoryRound, Peer
+from protocol.exchange.stages import RoundOutcome, Stage
+from protocol.planning.training_plan import TrainingPlan
 from secagg import ClientSession, Identity, PrimeField, ServerSession, SessionContext, centre
-from simulations.federated import Invitation, model_digest
-from simulations.integer_peer import IntegerPeer
-from simulations.local_dp.sqsgd import SubsampledReports
-from simulations.sources.local import Summed
+from simulations.learning.federated import Invitation, model_digest
+from simulations.common.integer_peer import IntegerPeer
+from simulations.learning.local_dp.sqsgd import SubsampledReports
+from simulations.learning.sources.local import Summed
 from sketch import PublicSeed
 
 _LABEL: Final = b"veilsum/levels/1"

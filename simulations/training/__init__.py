@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from simulations.training.batches import Batches, LocalTraining, draw_batches
-from simulations.training.devices import require_device
-from simulations.training.strategies import Strategy, chosen_strategy
-from simulations.training.updates import default_chunk, local_updates, training_pool
+from simulations.learning.training.batches import Batches, LocalTraining, draw_batches
+from simulations.learning.training.devices import require_device
+from simulations.learning.training.strategies import Strategy, chosen_strategy
+from simulations.learning.training.updates import default_chunk, local_updates, training_pool
 
 __all__ = [
     "Batches",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.partition import Indices
+from simulations.learning.partition import Indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

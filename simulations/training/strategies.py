@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import grad, vmap
 
-from simulations.models.layout import Vector
-from simulations.models.task import Family, Task
-from simulations.training.batches import Batches
+from simulations.learning.models.layout import Vector
+from simulations.learning.models.task import Family, Task
+from simulations.learning.training.batches import Batches
 
 Strategy = Literal["auto", "vmap", "loop"]
 """How the clients of a chunk are trained; `auto` chooses by model and device alone."""

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protocol.parallel import in_order
-from simulations.data import Split
-from simulations.models.layout import Vector
-from simulations.models.task import Task
-from simulations.partition import Indices
-from simulations.training.batches import Batches, LocalTraining, draw_batches
-from simulations.training.strategies import Strategy, Work, chosen_strategy, train
+from protocol.exchange.parallel import in_order
+from simulations.learning.data import Split
+from simulations.learning.models.layout import Vector
+from simulations.learning.models.task import Task
+from simulations.learning.partition import Indices
+from simulations.learning.training.batches import Batches, LocalTraining, draw_batches
+from simulations.learning.training.strategies import Strategy, Work, chosen_strategy, train
 
 MAX_CHUNK = 64
 """Most clients of a chunk unless told otherwise: more gain nothing."""
@@ -63,7 +63,7 @@ def local_updates(
         training: the local optimiser.
         rng: draws the batches, before the first chunk runs.
         chunk: clients of a chunk; memory grows as ``chunk * d``. None chooses by d.
-        strategy: see :mod:`simulations.training.strategies`.
+        strategy: see :mod:`simulations.learning.training.strategies`.
         device: where to train, as torch names it; updates come back to this machine's memory.
         executor: trains chunks on a CPU, in the same order; see `training_pool`.
         ahead: chunks in the executor's hands at once, at least 1.

@@ -38,7 +38,7 @@ from dp.events import (
 )
 from dp.ledger import Ledger
 from dp.records import encode_event
-from protocol.records import replayed_events
+from protocol.training.records import replayed_events
 
 DELTA = 1e-5
 FIRST = BinomialRelease(14272, 16.0, 16, 1000)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dp import Ledger, NoiseSeed
-from protocol.capacity import bits_for
-from protocol.parameters import RoundParameters
-from protocol.setup import RoundSetup, coin_schedule, removal_table
+from protocol.round.field_size import bits_for
+from protocol.round.parameters import RoundParameters
+from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Identity, Mode, SessionContext, lowest_threshold
 from sketch import PublicSeed, SketchSpec, spec_for_size
 

@@ -12,8 +12,8 @@ import numpy as np
 from scipy import stats
 
 from dp import Ledger, NonPrivateRelease
-from protocol.aggregators import IdealAggregator
-from protocol.calibration import PrivacyGoal
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.planning.calibration import PrivacyGoal
 from protocol.estimation import (
     Algorithm,
     CentralMeans,
@@ -26,7 +26,7 @@ from protocol.estimation import (
     Released,
     Trial,
 )
-from protocol.training_plan import TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 from sketch import PublicSeed, spec_for_size
 
 ALPHA = 1e-6

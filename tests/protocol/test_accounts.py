@@ -14,8 +14,8 @@ from dp import (
     FailureReserve,
     MomentsAccountant,
 )
-from protocol.accounts import ClientAccounts
-from protocol.setup import RoundEvents
+from protocol.training.accounts import ClientAccounts
+from protocol.round.setup import RoundEvents
 
 RESERVE = FailureReserve.from_delta(1e-5, 4)
 EVENT = BinomialRelease(4096, 16.0, 8, 100)

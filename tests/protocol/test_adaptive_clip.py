@@ -11,15 +11,15 @@ from training_doubles import MODEL, keys, plan_of
 
 from dp import NonFiniteUpdateError
 from dp.minimal_clip import ClipController
-from protocol.adaptive_clip import (
+from protocol.training.adaptive_clip import (
     AdaptiveClipTraining,
     ClippingState,
     Vote,
     clip_digest,
     starting,
 )
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.training import PrivateTraining
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.training.private import PrivateTraining
 from secagg import Identity, ParameterError
 from sketch.controllers import FixedRate
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.client import ClientPolicy
-from protocol.conduct import Stage
-from protocol.pipeline import Pipeline
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.round.client import ClientPolicy
+from protocol.exchange.stages import Stage
+from protocol.round.pipeline import Pipeline
 from secagg import Mode, TooFewSurvivorsError
 
 OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)

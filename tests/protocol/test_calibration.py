@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dp import BinomialRelease, DominationAccountant, MomentsAccountant
-from protocol.calibration import PrivacyGoal, calibrate, sharpest
-from protocol.records import goal_entry
+from protocol.planning.calibration import PrivacyGoal, calibrate, sharpest
+from protocol.training.records import goal_entry
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, spec_for_size
 

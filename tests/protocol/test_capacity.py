@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dp.coins import noise_limit
-from protocol.capacity import MAX_WRAP_PROBABILITY, bits_for, largest_sum
+from protocol.round.field_size import MAX_WRAP_PROBABILITY, bits_for, largest_sum
 from secagg import PrimeField
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from training_doubles import keys, plan_of
 
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import stages_of
-from protocol.pipeline import Pipeline
-from protocol.training import PrivateTraining
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.exchange.stages import stages_of
+from protocol.round.pipeline import Pipeline
+from protocol.training.private import PrivateTraining
 from secagg import RemoteProtocolError, ServerSession
 from sketch import Probe, SketchKind, SketchSpec
 from sketch.controllers import ControllerState, Decision, Rationale, ReleasedStats

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dp import BinomialRelease, DominationAccountant, MomentsAccountant, NonFiniteUpdateError
-from protocol.calibration import PrivacyGoal
-from protocol.client import ClientPolicy, RoundClient, noise_multiplier
+from protocol.planning.calibration import PrivacyGoal
+from protocol.round.client import ClientPolicy, RoundClient, noise_multiplier
 from protocol.errors import PolicyError
-from protocol.history import ClientHistory, epsilon_of_rounds
-from protocol.pipeline import Pipeline
-from protocol.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
-from protocol.training_plan import TrainingPlan
+from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.pipeline import Pipeline
+from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
+from protocol.planning.training_plan import TrainingPlan
 from secagg import (
     Identity,
     LocalProtocolError,

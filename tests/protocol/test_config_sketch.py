@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from protocol.config import CONTROLLERS, Sketch, load, parse
+from protocol.planning.configuration import CONTROLLERS, Sketch, load, parse
 from protocol.errors import ConfigurationError
 from sketch.controllers import (
     AdaptBudget,

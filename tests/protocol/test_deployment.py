@@ -12,11 +12,11 @@ from scipy import stats
 from training_doubles import keys, plan_of
 
 from dp import Ledger, epsilons
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
-from protocol.conduct import Stage
-from protocol.deployment import plan_deployment
-from protocol.training import PrivateTraining
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.planning.calibration import PrivacyGoal
+from protocol.exchange.stages import Stage
+from protocol.planning.deployment import plan_deployment
+from protocol.training.private import PrivateTraining
 from secagg import Identity, ParameterError
 from sketch import SketchSpec, spec_for_size
 from sketch.controllers import FixedRate

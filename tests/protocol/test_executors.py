@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocol.aggregators import RealAggregator
-from protocol.client import ClientPolicy
-from protocol.conduct import Stage
+from protocol.exchange.aggregators import RealAggregator
+from protocol.round.client import ClientPolicy
+from protocol.exchange.stages import Stage
 from secagg import unmask
 from secagg.unmask import executor_width
 

@@ -9,18 +9,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from protocol import stored_round
-from protocol.aggregators import RealAggregator
-from protocol.calibration import PrivacyGoal
-from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import Stage
+from protocol.round import stored_round
+from protocol.exchange.aggregators import RealAggregator
+from protocol.planning.calibration import PrivacyGoal
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.exchange.stages import Stage
 from protocol.errors import PolicyError
-from protocol.history import ClientHistory
-from protocol.power_training import PowerTraining
-from protocol.remote import RemoteClient, refuse
-from protocol.setup import RoundSetup
-from protocol.training import PrivateTraining
-from protocol.training_plan import TrainingPlan
+from protocol.round.history import ClientHistory
+from protocol.training.power import PowerTraining
+from protocol.exchange.remote import RemoteClient, refuse
+from protocol.round.setup import RoundSetup
+from protocol.training.private import PrivateTraining
+from protocol.planning.training_plan import TrainingPlan
 from secagg import ParameterError, RemoteProtocolError, ServerSession, SessionAbortedError
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.storage import StoredStateError, TokenFolder

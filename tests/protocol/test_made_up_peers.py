@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from dp import DominationAccountant, ExactAccountant
-from protocol.setup import coin_schedule
+from protocol.round.setup import coin_schedule
 from sketch import SketchSpec
 
 DELTA = 1e-5

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dp import LedgerError, NonFiniteUpdateError
-from protocol.adapters.memory import MemoryRound
-from protocol.aggregators import IdealAggregator, _Peer
-from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import Stage, stages_of
+from protocol.exchange.in_memory import MemoryRound
+from protocol.exchange.aggregators import IdealAggregator, _Peer
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.exchange.stages import Stage, stages_of
 from protocol.errors import PolicyError
 from secagg import (
     LocalProtocolError,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp import clip_l2
-from protocol.named_arrays import canonical, difference, model_digest
+from protocol.adapters.named_arrays import canonical, difference, model_digest
 from secagg import ParameterError
 
 FIRST, SECOND = np.arange(6.0).reshape(2, 3), np.ones((2, 3))

@@ -19,8 +19,8 @@ from dp import (
     sample_binomial,
 )
 from dp.dropouts import batch_noise
-from protocol import pipeline as pipeline_module
-from protocol.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize
+from protocol.round import pipeline as pipeline_module
+from protocol.round.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize
 from secagg import FieldSum, FieldVector, ParameterError
 from secagg.field import add_into
 

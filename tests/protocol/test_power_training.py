@@ -15,10 +15,10 @@ from dp import (
     NonFiniteUpdateError,
     replay,
 )
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
-from protocol.conduct import Stage
-from protocol.power_training import PowerTraining, bases_digest, factors_of
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.planning.calibration import PrivacyGoal
+from protocol.exchange.stages import Stage
+from protocol.training.power import PowerTraining, bases_digest, factors_of
 from secagg import ParameterError, TooFewSurvivorsError
 from sketch import PublicSeed
 from sketch.factors import Factors, FactorShapes

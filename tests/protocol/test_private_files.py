@@ -7,7 +7,7 @@ import os
 import pytest
 
 from protocol.errors import ConfigurationError
-from protocol.private_files import read_private
+from protocol.adapters.private_files import read_private
 
 
 @pytest.fixture

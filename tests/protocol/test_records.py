@@ -20,8 +20,8 @@ from dp import (
     UnsupportedEventError,
 )
 from dp.ledger import MAX_LINE_BYTES
-from protocol.calibration import PrivacyGoal
-from protocol.records import (
+from protocol.planning.calibration import PrivacyGoal
+from protocol.training.records import (
     LISTED_COHORT,
     MAX_NOTES_BYTES,
     OWN_COINS,

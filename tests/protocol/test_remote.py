@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from training_doubles import MODEL, keys, plan_of
 
 from dp import LedgerError, NonFiniteUpdateError, PrivacyError
-from protocol.aggregators import IdealAggregator, own_updates
-from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import PEER_ERRORS, Refusal, Stage
+from protocol.exchange.aggregators import IdealAggregator, own_updates
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.exchange.stages import PEER_ERRORS, Refusal, Stage
 from protocol.errors import PolicyError, TrainingFailedError
-from protocol.history import ClientHistory
-from protocol.pipeline import Pipeline
-from protocol.remote import (
+from protocol.round.history import ClientHistory
+from protocol.round.pipeline import Pipeline
+from protocol.exchange.remote import (
     MAX_REASON_BYTES,
     OTHER,
     RemoteAggregator,
@@ -26,7 +26,7 @@ from protocol.remote import (
     open_answer,
     refuse,
 )
-from protocol.training import PrivateTraining
+from protocol.training.private import PrivateTraining
 from secagg import (
     LocalProtocolError,
     Mode,

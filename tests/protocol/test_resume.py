@@ -7,9 +7,9 @@ import pytest
 from training_doubles import MODEL, Killed9Error, KilledIn, Secrets, keys, plan_of
 
 from dp import Ledger
-from protocol.aggregators import IdealAggregator
-from protocol.conduct import Stage
-from protocol.training import PrivateTraining
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.exchange.stages import Stage
+from protocol.training.private import PrivateTraining
 from secagg import LocalProtocolError
 from sketch.controllers import AdaptNorm
 

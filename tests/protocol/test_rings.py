@@ -10,16 +10,16 @@ from fractions import Fraction
 import pytest
 
 from dp import Ledger
-from protocol.calibration import PrivacyGoal
-from protocol.client import ClientPolicy, RoundClient
-from protocol.deployment import plan_deployment
+from protocol.planning.calibration import PrivacyGoal
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.planning.deployment import plan_deployment
 from protocol.errors import PolicyError
-from protocol.history import ClientHistory
-from protocol.records import Records
-from protocol.rings import SPARE_ROUNDS, fitting_security_bits, is_safe
-from protocol.setup import RoundSetup
-from protocol.stored_history import StoredHistory
-from protocol.training_plan import TrainingPlan
+from protocol.round.history import ClientHistory
+from protocol.training.records import Records
+from protocol.round.rings import SPARE_ROUNDS, fitting_security_bits, is_safe
+from protocol.round.setup import RoundSetup
+from protocol.round.stored_history import StoredHistory
+from protocol.planning.training_plan import TrainingPlan
 from secagg import Identity, Mode, ParameterError
 from secagg.grinding import ring_failure
 from sketch import PublicSeed, SketchSpec

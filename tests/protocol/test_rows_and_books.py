@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from dp import LedgerError, NonFiniteUpdateError
-from protocol import setup as setups
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
-from protocol.client import ClientPolicy, RoundClient
+from protocol.round import setup as setups
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.planning.calibration import PrivacyGoal
+from protocol.round.client import ClientPolicy, RoundClient
 from protocol.errors import PolicyError
-from protocol.history import ClientHistory, epsilon_of_rounds
-from protocol.parameters import MAX_SKETCH_ROWS
-from protocol.setup import RoundSetup
-from protocol.stored_history import StoredHistory
+from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.parameters import MAX_SKETCH_ROWS
+from protocol.round.setup import RoundSetup
+from protocol.round.stored_history import StoredHistory
 from secagg import ParameterError
 from sketch import SketchKind, SketchSpec
 

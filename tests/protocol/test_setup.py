@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp import BinomialRelease, NonPrivateRelease
-from protocol.capacity import bits_for
-from protocol.setup import ANNOUNCEMENT_VERSION, RoundSetup
+from protocol.round.field_size import bits_for
+from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
 from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, RemoteProtocolError
 from sketch import PublicSeed, SketchKind, SketchSpec
 

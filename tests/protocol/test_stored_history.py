@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from dp import Ledger, LedgerError, NonPrivateRelease
-from protocol.calibration import PrivacyGoal
-from protocol.client import ClientPolicy, RoundClient
+from protocol.planning.calibration import PrivacyGoal
+from protocol.round.client import ClientPolicy, RoundClient
 from protocol.errors import PolicyError
-from protocol.history import ClientHistory, epsilon_of_rounds
-from protocol.remote import RemoteAggregator, RemoteClient, answer_or_refuse
-from protocol.stored_history import StoredHistory, _mark_of
+from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_refuse
+from protocol.round.stored_history import StoredHistory, _mark_of
 from secagg import ParameterError
 
 MODEL = bytes(32)

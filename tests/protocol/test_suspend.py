@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol import stored_round
-from protocol.adapters.memory import MemoryRound
-from protocol.aggregators import IdealAggregator, _Peer
-from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import Stage
-from protocol.history import ClientHistory
-from protocol.setup import Announcement, RoundSetup
+from protocol.round import stored_round
+from protocol.exchange.in_memory import MemoryRound
+from protocol.exchange.aggregators import IdealAggregator, _Peer
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.exchange.stages import Stage
+from protocol.round.history import ClientHistory
+from protocol.round.setup import Announcement, RoundSetup
 from secagg import LocalProtocolError, Mode, ServerSession, SessionAbortedError
 from secagg.storage import StoredStateError, TokenFolder
 from secagg.transitions import ClientPhase

@@ -16,13 +16,13 @@ from dp import (
     LedgerError,
     replay,
 )
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
-from protocol.conduct import Stage
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.planning.calibration import PrivacyGoal
+from protocol.exchange.stages import Stage
 from protocol.errors import PolicyError
-from protocol.pipeline import Pipeline
-from protocol.setup import RoundSetup, coin_schedule, removal_table
-from protocol.training import PrivateTraining
+from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundSetup, coin_schedule, removal_table
+from protocol.training.private import PrivateTraining
 from secagg import (
     ClientSession,
     Identity,

@@ -10,9 +10,9 @@ import pytest
 from training_doubles import keys, plan_of
 
 from dp import Ledger
-from protocol.aggregators import IdealAggregator
-from protocol.config import CONTROLLERS, Sketch
-from protocol.training import PrivateTraining
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.planning.configuration import CONTROLLERS, Sketch
+from protocol.training.private import PrivateTraining
 from secagg import Identity
 from sketch.controllers import ControllerState
 

@@ -11,10 +11,10 @@ import pytest
 
 from dp import BudgetExceededError, Ledger, RoundsUsedUpError
 from protocol import IdealAggregator, PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
-from protocol.client import ClientPolicy, RoundClient
-from protocol.conduct import Stage
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.exchange.stages import Stage
 from protocol.errors import PolicyError
-from protocol.history import ClientHistory
+from protocol.round.history import ClientHistory
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch.controllers import FixedRate
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from dp import NoiseSeed
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
-from protocol.training_plan import TrainingPlan
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.planning.calibration import PrivacyGoal
+from protocol.planning.training_plan import TrainingPlan
 
 N = 12
 MODEL = bytes(32)

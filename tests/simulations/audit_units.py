@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from simulations.audit_report import Unit
+from simulations.reports.audit import Unit
 from simulations.audits.base import Check, Exhibit
 
 PNG = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from simulations import cli
+from simulations.commands import cli
 
 
 def invoke(*arguments: object) -> Any:

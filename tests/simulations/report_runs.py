@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from simulations.config import demo_config, write_config
-from simulations.run.overrides import changed
-from simulations.run_report.folders import Record
+from simulations.learning.configuration import demo_config, write_config
+from simulations.learning.run.overrides import changed
+from simulations.reports.run.folders import Record
 
 ENVIRONMENT = {
     "python": "3.11.7",

@@ -27,7 +27,7 @@ from dp import (
     replace_one,
 )
 from dp.accounting.losses import LossDistribution
-from simulations import cli
+from simulations.commands import cli
 from simulations.__main__ import main
 
 runner = CliRunner()

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from command_line import invoke, run_json
 
-from protocol.client import ClientPolicy
-from protocol.config import load
+from protocol.round.client import ClientPolicy
+from protocol.planning.configuration import load
 from protocol.errors import ConfigurationError, PolicyError
-from protocol.training_plan import TrainingPlan
-from simulations import cli
+from protocol.planning.training_plan import TrainingPlan
+from simulations.commands import cli
 from simulations.__main__ import main
-from simulations.config import PowerSgd, RunConfig, demo_config, write_config
+from simulations.learning.configuration import PowerSgd, RunConfig, demo_config, write_config
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "1-demo.md"
 
@@ -189,8 +189,8 @@ def test_an_unknown_key_is_one_line_and_status_2(tmp_path, monkeypatch, capsys):
 
 def test_a_missing_extra_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "simulations.cli", raising=False)
-    monkeypatch.delattr("simulations.cli", raising=False)
+    monkeypatch.delitem(sys.modules, "simulations.commands.cli", raising=False)
+    monkeypatch.delattr("simulations.commands.cli", raising=False)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.config import build_plan, load, parse
+from protocol.planning.configuration import build_plan, load, parse
 from protocol.errors import ConfigurationError
-from simulations.config import RunConfig, demo_config, write_config
+from simulations.learning.configuration import RunConfig, demo_config, write_config
 from sketch.controllers import AdaptNorm, FixedRate
 
 

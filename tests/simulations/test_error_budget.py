@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocol.conduct import Stage
-from simulations.config import demo_config
-from simulations.federated import CohortUpdates, Invitation
-from simulations.run.overrides import changed
-from simulations.sources import CentralMean
-from simulations.sources.error_budget import FACT, ErrorMeter, sketched_parts
+from protocol.exchange.stages import Stage
+from simulations.learning.configuration import demo_config
+from simulations.learning.federated import CohortUpdates, Invitation
+from simulations.learning.run.overrides import changed
+from simulations.learning.sources import CentralMean
+from simulations.learning.sources.error_budget import FACT, ErrorMeter, sketched_parts
 from sketch import Probe, SketchSpec
 from sketch.controllers import FixedRate
 from sketch.spec import median_for_size, spec_for_size

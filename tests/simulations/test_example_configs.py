@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from command_line import run_json
 
-from protocol.config import build_plan, load
-from simulations.config import RunConfig
-from simulations.data import DATASETS
-from simulations.models import MODELS
+from protocol.planning.configuration import build_plan, load
+from simulations.learning.configuration import RunConfig
+from simulations.learning.data import DATASETS
+from simulations.learning.models import MODELS
 
 CONFIGS = sorted((Path(__file__).parents[2] / "examples" / "configs").glob("*.toml"))
 

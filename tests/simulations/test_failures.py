@@ -19,13 +19,13 @@ import torch
 from command_line import invoke
 
 from protocol.errors import ConfigurationError
-from simulations import cli
+from simulations.commands import cli
 from simulations.__main__ import main
-from simulations.config import RunConfig, demo_config, write_config
-from simulations.failures import EXTRAS, KEPT, DivergedError, kept_so_far, one_line
-from simulations.files import append_durably, write_whole
-from simulations.run.folder import RunFolder
-from simulations.training import require_device
+from simulations.learning.configuration import RunConfig, demo_config, write_config
+from simulations.common.failures import EXTRAS, KEPT, DivergedError, kept_so_far, one_line
+from simulations.common.files import append_durably, write_whole
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.training import require_device
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from protocol import pipeline
+from protocol.round import pipeline
 from secagg import (
     ClientSession,
     Identity,
@@ -31,7 +31,7 @@ from secagg.messages import SeedRequest
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.shamir import LIMBS
 from secagg.tags import Usage
-from simulations.cli import app
+from simulations.commands.cli import app
 from simulations.threats.faults import (
     FAMILIES,
     FAULTS,

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from dp import Ledger
-from protocol.aggregators import IdealAggregator
-from protocol.conduct import Stage
-from protocol.config import build_plan
-from protocol.training import PrivateTraining
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.exchange.stages import Stage
+from protocol.planning.configuration import build_plan
+from protocol.training.private import PrivateTraining
 from secagg import Identity
-from simulations import federated
-from simulations.config import demo_config
-from simulations.data import load_digits_dataset
-from simulations.federated import Federation, StageSeconds, model_digest
-from simulations.run.overrides import changed
-from simulations.sources import PlainMean, PrivateMean
+from simulations.learning import federated
+from simulations.learning.configuration import demo_config
+from simulations.learning.data import load_digits_dataset
+from simulations.learning.federated import Federation, StageSeconds, model_digest
+from simulations.learning.run.overrides import changed
+from simulations.learning.sources import PlainMean, PrivateMean
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 from command_line import invoke, run_json
 
 from secagg import RemoteProtocolError, messages
-from simulations.bench import fuzz as package
-from simulations.bench.fuzz import Decoder, all_decoders, engine, fuzz, run_fuzz
+from simulations.threats import fuzzing as package
+from simulations.threats.fuzzing import Decoder, all_decoders, engine, fuzz, run_fuzz
 from sketch.compressors import Denoise, DenoiseReceiver
 
 

@@ -11,18 +11,18 @@ from dp import NoiseSeed, PrivacyError
 from dp.accounting.local import LocalAccountant
 from dp.events import LocalRelease
 from dp.local import Duchi
-from protocol.conduct import Stage
-from protocol.config import Privacy, build_plan, parse
+from protocol.exchange.stages import Stage
+from protocol.planning.configuration import Privacy, build_plan, parse
 from protocol.errors import ConfigurationError
 from secagg import Identity, TooFewSurvivorsError
-from simulations.config import RunConfig, demo_config
-from simulations.federated import CohortUpdates, Invitation
-from simulations.local_dp.config import KEYS, LocalDp
-from simulations.local_dp.registry import build_algorithm, epsilon_of_a_report
-from simulations.run.overrides import changed
-from simulations.sources import uploaders
-from simulations.sources.local import MOST_ROWS, LocalMean
-from simulations.sources.secure_levels import SecureLevels, bits_of_sum, with_levels
+from simulations.learning.configuration import RunConfig, demo_config
+from simulations.learning.federated import CohortUpdates, Invitation
+from simulations.learning.local_dp.config import KEYS, LocalDp
+from simulations.learning.local_dp.registry import build_algorithm, epsilon_of_a_report
+from simulations.learning.run.overrides import changed
+from simulations.learning.sources import uploaders
+from simulations.learning.sources.local import MOST_ROWS, LocalMean
+from simulations.learning.sources.secure_levels import SecureLevels, bits_of_sum, with_levels
 
 D, COHORT, CLIP = 60, 20, 0.25
 PRIVACY = Privacy(epsilon=40.0, delta=1e-5, clip_l2=CLIP)

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from simulations.data import DataKind, Dataset, load_digits_dataset
-from simulations.models import MlpTask, Vector
-from simulations.partition import Partition, partition_dirichlet
-from simulations.training import Batches, LocalTraining, draw_batches, local_updates
+from simulations.learning.data import DataKind, Dataset, load_digits_dataset
+from simulations.learning.models import MlpTask, Vector
+from simulations.learning.partition import Partition, partition_dirichlet
+from simulations.learning.training import Batches, LocalTraining, draw_batches, local_updates
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from protocol.errors import ConfigurationError
-from simulations.data import DataKind, Split, load_digits_dataset
-from simulations.models import (
+from simulations.learning.data import DataKind, Split, load_digits_dataset
+from simulations.learning.models import (
     MODELS,
     BlockCnnTask,
     CnnTask,
@@ -31,7 +31,7 @@ from simulations.models import (
     TinyCnnTask,
     build_task,
 )
-from simulations.models.convolutional import image_sides
+from simulations.learning.models.convolutional import image_sides
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from simulations.partition import (
+from simulations.learning.partition import (
     Partition,
     check_partition,
     partition_dirichlet,

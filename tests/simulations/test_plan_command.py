@@ -8,9 +8,9 @@ import pytest
 from command_line import invoke, run_json
 
 from dp import BinomialRelease, BudgetExceededError, Ledger
-from protocol.calibration import PrivacyGoal
+from protocol.planning.calibration import PrivacyGoal
 from protocol.errors import ConfigurationError
-from protocol.records import goal_entry
+from protocol.training.records import goal_entry
 from secagg import ParameterError
 
 GOAL = ("--epsilon", "6", "--rounds", "4", "--dim", "2000")

@@ -17,23 +17,23 @@ from command_line import invoke, run_json
 from rich.console import Console
 
 from dp import Ledger
-from protocol.config import load, parse
+from protocol.planning.configuration import load, parse
 from protocol.errors import ConfigurationError
-from protocol.training import TrainingState
+from protocol.training.private import TrainingState
 from secagg import LocalProtocolError
-from simulations.config import RunConfig
-from simulations.failures import DivergedError
-from simulations.federated import load_data
-from simulations.files import write_whole
-from simulations.provenance import provenance
-from simulations.run import experiment
-from simulations.run.checkpoint import Checkpoint
-from simulations.run.experiment import run_experiment
-from simulations.run.folder import RunFolder
-from simulations.run.overrides import changed, grid, point_name, read_change, read_choices
-from simulations.run.secrets import RunSecrets
-from simulations.run.view import LiveView
-from simulations.server_optimizer import ModelState
+from simulations.learning.configuration import RunConfig
+from simulations.common.failures import DivergedError
+from simulations.learning.federated import load_data
+from simulations.common.files import write_whole
+from simulations.common.provenance import provenance
+from simulations.learning.run import experiment
+from simulations.learning.run.checkpoint import Checkpoint
+from simulations.learning.run.experiment import run_experiment
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.overrides import changed, grid, point_name, read_change, read_choices
+from simulations.learning.run.secrets import RunSecrets
+from simulations.learning.run.view import LiveView
+from simulations.learning.server_optimizer import ModelState
 from sketch.controllers import AdaptNorm
 
 SMALL = {

@@ -10,12 +10,12 @@ from scipy import stats
 
 from dp import PrivacyError
 from dp.clipping import clip_l2
-from protocol.conduct import Stage
-from simulations.config import RunConfig, demo_config
-from simulations.federated import CohortUpdates, Invitation
-from simulations.run.overrides import changed
-from simulations.sources import CentralMean, PlainMean, uploaders
-from simulations.sources.central import GROUP
+from protocol.exchange.stages import Stage
+from simulations.learning.configuration import RunConfig, demo_config
+from simulations.learning.federated import CohortUpdates, Invitation
+from simulations.learning.run.overrides import changed
+from simulations.learning.sources import CentralMean, PlainMean, uploaders
+from simulations.learning.sources.central import GROUP
 from sketch.controllers import FixedRate
 
 D, COHORT, CLIP = 400, 2 * GROUP + 3, 0.25

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from simulations.data import Split, load_digits_dataset
-from simulations.models import MlpTask, ParameterLayout
+from simulations.learning.data import Split, load_digits_dataset
+from simulations.learning.models import MlpTask, ParameterLayout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch.func import grad
 
-from simulations.data import DataKind, Split
-from simulations.models import CnnTask, DataShape, MlpTask, Task, Vector, build_task
-from simulations.training import (
+from simulations.learning.data import DataKind, Split
+from simulations.learning.models import CnnTask, DataShape, MlpTask, Task, Vector, build_task
+from simulations.learning.training import (
     LocalTraining,
     Strategy,
     chosen_strategy,

@@ -16,8 +16,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from protocol import named_arrays
-from protocol.named_arrays import KEPT, TRAINED
+from protocol.adapters import named_arrays
+from protocol.adapters.named_arrays import KEPT, TRAINED
 from secagg import ParameterError
 
 _Shape = tuple[int, ...]

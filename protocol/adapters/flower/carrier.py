@@ -1,4 +1,4 @@
-"""Carries the stages of one round over a Flower grid: the `Exchange` of `protocol.conduct`.
+"""Carries the stages of one round over a Flower grid: the `Exchange` of `protocol.exchange.stages`.
 
 Messages are pushed, and replies pulled as they come, so the server holds one vector and not one for
 each client. The model travels with the stage that training is in, and only to clients that are
@@ -15,8 +15,8 @@ from flwr.serverapp import Grid
 
 from protocol.adapters.flower.record import KEY, Request, Step, read_answer
 from protocol.adapters.flower.waiting import Clock, Wait
-from protocol.conduct import Outbound, Refusal, Stage
-from protocol.remote import OTHER
+from protocol.exchange.stages import Outbound, Refusal, Stage
+from protocol.exchange.remote import OTHER
 
 TTL_SLACK_SECONDS = 600.0
 """Lifetime of a message beyond its stage. It only cleans up: clocks of hosts may differ, and
@@ -133,7 +133,7 @@ class Carrier:
         self.lost: dict[int, str] = {}
 
     def exchange(self, stage: Stage, outbound: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
-        """See `protocol.conduct.Exchange`. Afterwards `lost` says why, by node."""
+        """See `protocol.exchange.stages.Exchange`. Afterwards `lost` says why, by node."""
         step, self._stage = Step.of(stage), stage
         seconds = min(self._patience.of(step), self._whole.left)
         digest = self._job.digest if step is Step.ADVERTISE else b""
@@ -149,7 +149,7 @@ class Carrier:
         self.lost |= dict.fromkeys(silent, f"{stage}: no answer in {seconds:.0f} s")
 
     def note(self, index: int, reason: str) -> None:
-        """See `protocol.conduct.LossHook`: a client is lost in the present stage."""
+        """See `protocol.exchange.stages.LossHook`: a client is lost in the present stage."""
         node = self._nodes[index]
         if node is not None:
             self.lost[node] = f"{self._stage}: {_by_itself(index, reason)}"

@@ -50,10 +50,10 @@ from protocol.adapters.flower.record import (
     without_request,
 )
 from protocol.adapters.flower.waiting import Clock
-from protocol.client import RoundClient
+from protocol.round.client import RoundClient
 from protocol.errors import PolicyError, TrainingFailedError
-from protocol.remote import FROM_TRAINING, RemoteClient, refuse, refuse_clause
-from protocol.setup import RoundSetup
+from protocol.exchange.remote import FROM_TRAINING, RemoteClient, refuse, refuse_clause
+from protocol.round.setup import RoundSetup
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage
 

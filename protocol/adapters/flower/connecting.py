@@ -10,7 +10,7 @@ from flwr.serverapp import Grid
 
 from protocol.adapters.flower.errors import TooFewNodesError
 from protocol.adapters.flower.waiting import Clock, Wait
-from protocol.training_plan import TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 
 _FORGOTTEN_SECONDS = 30.0
 """Whoever asks after so long a silence was not waiting, but busy."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from protocol.named_arrays import add_array
+from protocol.adapters.named_arrays import add_array
 from secagg import ParameterError
 from secagg.tags import encode_parts
 

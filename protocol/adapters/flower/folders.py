@@ -14,7 +14,7 @@ from protocol.adapters.flower.home import (
     client_folder,
     read_identity,
 )
-from protocol.training_plan import TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 from secagg import Identity, Mode
 
 

@@ -39,7 +39,7 @@ from protocol.adapters.flower.rounds import RoundReport, SecureRounds
 from protocol.adapters.flower.settings import DEFAULT_STAGE_SECONDS, read_settings
 from protocol.adapters.flower.strategies import check_strategy, weight_key
 from protocol.adapters.flower.waiting import Clock
-from protocol.training_plan import TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 from secagg import RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import Controller
 

@@ -28,12 +28,12 @@ from pydantic import Field
 
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import values_of
-from protocol.calibration import PrivacyGoal
-from protocol.client import ClientPolicy
-from protocol.config import Section, load
+from protocol.planning.calibration import PrivacyGoal
+from protocol.round.client import ClientPolicy
+from protocol.planning.configuration import Section, load
 from protocol.errors import ConfigurationError
-from protocol.private_files import read_private
-from protocol.stored_history import StoredHistory
+from protocol.adapters.private_files import read_private
+from protocol.round.stored_history import StoredHistory
 from secagg import Identity
 from secagg.context import MAX_COHORT
 from secagg.graph_parameters import SECURITY_BITS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from protocol.conduct import PEER_ERRORS
+from protocol.exchange.stages import PEER_ERRORS
 from protocol.errors import ConfigurationError
 
 _log = logging.getLogger("veilsum")

@@ -11,7 +11,7 @@ from protocol.adapters.flower.home import read_registry, simulated_network
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import LEDGER_KEY, PREFIX, REGISTRY_KEY, FlowerSettings
 from protocol.errors import ConfigurationError
-from protocol.training_plan import TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from protocol.adapters.flower.clear import EVALUATION, QUERIES
 from protocol.adapters.flower.folders import new_client, new_network
 from protocol.adapters.flower.home import REGISTRY, ClientRules
-from protocol.config import parse
+from protocol.planning.configuration import parse
 from protocol.errors import ConfigurationError
 
 _RULES = (

@@ -1,7 +1,7 @@
 """The record that carries the protocol inside Flower's messages.
 
 Every protocol message is a TRAIN message, because a mod that guards training is called for nothing
-else. A request names its step; the answer is bytes, made and read by `protocol.remote`.
+else. A request names its step; the answer is bytes, made and read by `protocol.exchange.remote`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from protocol.conduct import Refusal, Stage
+from protocol.exchange.stages import Refusal, Stage
 from secagg import SERVER, Reason, RemoteProtocolError
 
 KEY = "veilsum"
 VERSION = 1
 CLAIM = b"\0"
-"""Before a node's claim: answers to a hello are marked as `protocol.remote` marks its own."""
+"""Before a node's claim: answers to a hello are marked as `protocol.exchange.remote` marks its own."""
 MAX_REASON = 200
 """Characters of a stranger's reason that go into our messages."""
 

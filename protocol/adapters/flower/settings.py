@@ -16,8 +16,8 @@ from pydantic import Field
 
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
-from protocol.conduct import Stage
-from protocol.config import (
+from protocol.exchange.stages import Stage
+from protocol.planning.configuration import (
     LIFETIME_SECONDS,
     Cohort,
     Privacy,
@@ -28,7 +28,7 @@ from protocol.config import (
     problems_in,
 )
 from protocol.errors import ConfigurationError
-from protocol.training_plan import TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from sketch.controllers import Controller
 

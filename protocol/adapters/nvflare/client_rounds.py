@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from protocol.adapters.nvflare.messages import Assignment
 from protocol.adapters.nvflare.site import Site
-from protocol.client import RoundClient
-from protocol.conduct import Stage
+from protocol.round.client import RoundClient
+from protocol.exchange.stages import Stage
 from protocol.errors import PolicyError
-from protocol.remote import RemoteClient, answer_or_refuse, refuse
-from protocol.setup import RoundSetup
-from protocol.stored_history import StoredHistory
+from protocol.exchange.remote import RemoteClient, answer_or_refuse, refuse
+from protocol.round.setup import RoundSetup
+from protocol.round.stored_history import StoredHistory
 from secagg import LocalProtocolError
 from secagg.storage import TokenFolder
 

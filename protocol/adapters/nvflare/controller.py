@@ -24,11 +24,11 @@ from protocol.adapters.nvflare.exchange import Answer, TaskExchange
 from protocol.adapters.nvflare.messages import Assignment, outgoing
 from protocol.adapters.nvflare.models import changed, dimension_of
 from protocol.adapters.nvflare.site import Agreement, Site
-from protocol.conduct import Outbound, Stage
-from protocol.config import Sketch, parse
+from protocol.exchange.stages import Outbound, Stage
+from protocol.planning.configuration import Sketch, parse
 from protocol.errors import ConfigurationError
-from protocol.remote import RemoteAggregator
-from protocol.training import PrivateTraining, RoundResult
+from protocol.exchange.remote import RemoteAggregator
+from protocol.training.private import PrivateTraining, RoundResult
 from secagg import LocalProtocolError, RemoteProtocolError, TooFewSurvivorsError
 
 META = "veilsum"

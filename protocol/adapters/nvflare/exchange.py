@@ -19,7 +19,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from protocol.adapters.nvflare.messages import enclose, open_reply, task_name
-from protocol.conduct import Outbound, Refusal, Stage
+from protocol.exchange.stages import Outbound, Refusal, Stage
 from secagg import LocalProtocolError
 
 CHECK_SECONDS = 1
@@ -61,7 +61,7 @@ class TaskExchange:
         self._timeouts = timeouts
 
     def __call__(self, stage: Stage, messages: Outbound) -> Iterator[Answer]:
-        """See `protocol.conduct.Exchange`.
+        """See `protocol.exchange.stages.Exchange`.
 
         Raises:
             LocalProtocolError: the job was aborted.

@@ -20,8 +20,8 @@ from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_constant import AppConstants
 
 from protocol.adapters.nvflare.models import Weights, task_digest
-from protocol.conduct import Refusal, Stage
-from protocol.named_arrays import canonical
+from protocol.exchange.stages import Refusal, Stage
+from protocol.adapters.named_arrays import canonical
 from secagg import SERVER, Reason, RemoteProtocolError
 
 PREFIX = "veilsum_"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol import named_arrays
-from protocol.named_arrays import TRAINED, model_digest, require_numbers
+from protocol.adapters import named_arrays
+from protocol.adapters.named_arrays import TRAINED, model_digest, require_numbers
 from secagg import ParameterError
 
 Weights = Mapping[str, NDArray[Any]]

@@ -16,14 +16,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dp import NoiseSeed
-from protocol.aggregators import (
+from protocol.exchange.aggregators import (
     NoiseSource,
     RemovableSource,
     UpdateSource,
     check_survivors,
     ideal_outcome,
 )
-from protocol.conduct import (
+from protocol.exchange.stages import (
     PEER_ERRORS,
     Dropouts,
     ReleaseHook,
@@ -32,8 +32,8 @@ from protocol.conduct import (
     explained,
     no_hook,
 )
-from protocol.pipeline import Pipeline
-from protocol.setup import RoundSetup
+from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundSetup
 from secagg import FieldVector, LocalProtocolError, ParameterError
 
 _USER = b"veilsum/pfl/user/1"

@@ -18,10 +18,10 @@ from dp import Ledger
 from protocol.adapters.pfl.cohort import Cohort, CollectedSums, seats
 from protocol.adapters.pfl.layout import Layout, flatten, require_uniform
 from protocol.adapters.pfl.statistics import FieldStatistics
-from protocol.aggregators import NoiseSource, RemovableSource, fresh_noise, fresh_seeds
-from protocol.parameters import DIGEST_BYTES
-from protocol.training import PrivateTraining, RoundResult, TrainingState
-from protocol.training_plan import TrainingPlan
+from protocol.exchange.aggregators import NoiseSource, RemovableSource, fresh_noise, fresh_seeds
+from protocol.round.parameters import DIGEST_BYTES
+from protocol.training.private import PrivateTraining, RoundResult, TrainingState
+from protocol.planning.training_plan import TrainingPlan
 from secagg import LocalProtocolError, ParameterError
 from secagg.keys import os_random
 from secagg.shamir import Rand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from simulations.bench.commands import campaigns, parts, rounds
+from simulations.commands.bench import campaigns, parts, rounds
 
 bench_app = typer.Typer(help="Measure speed beside its physical limit.", no_args_is_help=True)
 bench_app.command("compress")(parts.compress_command)

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from simulations.bench.commands.options import prose
-from simulations.tables import JsonFlag, show
+from simulations.commands.bench.options import prose
+from simulations.common.tables import JsonFlag, show
 
 
 def faults_command(
@@ -74,7 +74,7 @@ def fuzz_command(
     error."""
     from rich.progress import Progress
 
-    from simulations.bench.fuzz import run_fuzz
+    from simulations.threats.fuzzing import run_fuzz
 
     with Progress(console=prose) as progress:
         task = progress.add_task("cases" if cases else "seconds", total=cases or seconds)

@@ -8,9 +8,9 @@ import typer
 
 from dp.coins import MAX_COINS
 from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
-from simulations.bench.commands.options import Bits, PeerChoice, Rate, Repeats, exit_if_wrong, prose
+from simulations.commands.bench.options import Bits, PeerChoice, Rate, Repeats, exit_if_wrong, prose
 from simulations.bench.sampler import SampledLaw
-from simulations.tables import JsonFlag, show
+from simulations.common.tables import JsonFlag, show
 
 
 def mask_command(

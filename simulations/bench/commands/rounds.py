@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from secagg import Mode
-from simulations.bench.commands.options import (
+from simulations.commands.bench.options import (
     Bits,
     CohortSize,
     Dropout,
@@ -24,7 +24,7 @@ from simulations.bench.commands.options import (
     prose,
 )
 from simulations.bench.simulate_order import Order, SimulatedModel
-from simulations.tables import JsonFlag, readable, show
+from simulations.common.tables import JsonFlag, readable, show
 
 
 class StrategyName(Enum):

@@ -9,9 +9,9 @@ import numpy as np
 
 from dp import NoiseSeed
 from dp.dropouts import removed_noise
-from protocol.calibration import calibrate
-from protocol.pipeline import Pipeline
-from protocol.setup import RoundSetup
+from protocol.planning.calibration import calibrate
+from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundSetup
 from secagg import Identity
 from secagg.prg import MASK_KEY_BYTES, accumulate_masks
 from simulations.bench.flower_rounds.order import Order

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from protocol.calibration import PrivacyGoal
+from protocol.planning.calibration import PrivacyGoal
 from protocol.errors import ConfigurationError
-from protocol.training_plan import TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 from secagg import Mode
 
 FEWEST_ROUNDS = 10

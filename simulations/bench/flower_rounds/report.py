@@ -16,7 +16,7 @@ from simulations.bench.flower_rounds.engine import System, measure
 from simulations.bench.flower_rounds.floor import floor_figures
 from simulations.bench.flower_rounds.order import DELTA, ERROR_SHARE, Order
 from simulations.bench.timing import Figures
-from simulations.provenance import machine
+from simulations.common.provenance import machine
 
 LIBRARIES = ("flwr", "ray", "numpy", "numba", "cryptography")
 _DEVIATIONS = 6.0

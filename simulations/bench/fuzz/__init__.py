@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from simulations.bench.fuzz.decoders import all_decoders
-from simulations.bench.fuzz.engine import Decoder, Report, fuzz
+from simulations.threats.fuzzing.decoders import all_decoders
+from simulations.threats.fuzzing.engine import Decoder, Report, fuzz
 
 __all__ = ["Decoder", "Report", "all_decoders", "fuzz", "run_fuzz"]
 

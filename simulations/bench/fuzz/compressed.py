@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.bench.fuzz.engine import Decoder
-from simulations.bench.fuzz.mutation import Rng, pick
+from simulations.threats.fuzzing.engine import Decoder
+from simulations.threats.fuzzing.mutation import Rng, pick
 from sketch.compressors import (
     Compressor,
     DeepGradientCompression,

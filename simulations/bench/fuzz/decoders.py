@@ -18,7 +18,7 @@ import tomli_w
 from dp import BinomialRelease, Composition, Ledger, LedgerError, NonPrivateRelease
 from dp.records import canonical_json, encode_event
 from protocol import ConfigurationError, RoundSetup
-from protocol.config import load
+from protocol.planning.configuration import load
 from secagg import (
     SERVER,
     ClientSession,
@@ -44,16 +44,16 @@ from secagg.messages import (
 from secagg.shamir import decode_share, encode_share
 from secagg.storage import StoredStateError, resume, suspend
 from secagg.transitions import ClientPhase, ServerPhase
-from simulations.bench.fuzz.compressed import compressed_decoders
-from simulations.bench.fuzz.engine import Decoder
-from simulations.bench.fuzz.mutation import (
+from simulations.threats.fuzzing.compressed import compressed_decoders
+from simulations.threats.fuzzing.engine import Decoder
+from simulations.threats.fuzzing.mutation import (
     Rng,
     mutate_json,
     mutate_msgpack,
     mutate_toml,
     pick,
 )
-from simulations.config import RunConfig, demo_config
+from simulations.learning.configuration import RunConfig, demo_config
 from simulations.threats.contexts import cohort_keys, identity_of, random_inputs
 from simulations.threats.faults.encoded import random_setup
 from simulations.threats.faults.rounds import HonestParty, Round, honest_parties

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from simulations.bench.fuzz.mutation import Mutation, mutate_bytes, pick
+from simulations.threats.fuzzing.mutation import Mutation, mutate_bytes, pick
 from simulations.threats.faults.tally import no_hang
 
 CASE_SECONDS = 20

@@ -8,7 +8,7 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulations.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
+from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.output import Report
 from simulations.reproduce.plots import plain_ticks, quiet, sheet
 from simulations.reproduce.text import section

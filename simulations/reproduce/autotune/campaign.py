@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from simulations.config import RunConfig
-from simulations.data import Dataset
+from simulations.learning.configuration import RunConfig
+from simulations.learning.data import Dataset
 from simulations.reproduce.intervals import half_width
-from simulations.run.experiment import Record, run_experiment
-from simulations.run.folder import RunFolder
-from simulations.run.overrides import changed
+from simulations.learning.run.experiment import Record, run_experiment
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.overrides import changed
 
 SLACK = 0.01
 """Accuracy that the Genie may lose against no compression at the same noise."""

@@ -9,7 +9,7 @@ import typer
 
 from simulations.reproduce.options import DataDir
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 
 def autotune_command(
@@ -38,9 +38,9 @@ def autotune_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Autotuned sketches: accuracy and rate by controller, beside fixed rates (the Genie)."""
-    from protocol.config import load
-    from simulations.config import RunConfig
-    from simulations.federated import load_data
+    from protocol.planning.configuration import load
+    from simulations.learning.configuration import RunConfig
+    from simulations.learning.federated import load_data
     from simulations.reproduce.autotune.campaign import Plan, reproduce
     from simulations.reproduce.autotune.report import REPORT
 

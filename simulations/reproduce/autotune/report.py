@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from simulations.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.reproduce.output import Report, Titled
 from simulations.reproduce.plots import sheet
 from simulations.reproduce.text import markdown, points, shown

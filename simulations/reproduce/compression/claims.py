@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from simulations.example_level.accounting import Account
-from simulations.example_level.breakdown import noise_error, share_kept
+from simulations.learning.example_level.accounting import Account
+from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.reproduce.engine.claims import (
     NOT_REPRODUCED,
     OURS,

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from simulations.data import Dataset
-from simulations.example_level.channel import Compressed, Denoised, Opening
-from simulations.example_level.training import Setting
-from simulations.models import BlockCnnTask, LstmClassifierTask, MlpTask, Task
-from simulations.models.convolutional import image_sides
+from simulations.learning.data import Dataset
+from simulations.learning.example_level.channel import Compressed, Denoised, Opening
+from simulations.learning.example_level.training import Setting
+from simulations.learning.models import BlockCnnTask, LstmClassifierTask, MlpTask, Task
+from simulations.learning.models.convolutional import image_sides
 from simulations.reproduce.engine.study import dataset
 from sketch.compressors import (
     Compressor,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 
 def cpsgd_command(

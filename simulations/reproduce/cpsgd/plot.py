@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulations.figures import BLUE, GREEN, GREY, ORANGE, PINK
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.plots import COLOURS, MARKERS, plain_ticks, quiet, sheet
 
 Points = Sequence[Mapping[str, Any]]

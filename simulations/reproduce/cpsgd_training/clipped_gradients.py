@@ -24,9 +24,9 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy, linear
 
-from simulations.models import Vector
-from simulations.models.dense import ReluMlpTask
-from simulations.models.task import Parameters, centred
+from simulations.learning.models import Vector
+from simulations.learning.models.dense import ReluMlpTask
+from simulations.learning.models.task import Parameters, centred
 
 FloatArray = NDArray[np.float64]
 

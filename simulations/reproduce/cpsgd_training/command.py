@@ -9,7 +9,7 @@ import typer
 
 from simulations.reproduce.options import DataDir
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 
 def cpsgd_mnist_command(
@@ -31,7 +31,7 @@ def cpsgd_mnist_command(
     as_json: JsonFlag = False,
 ) -> None:
     """cpSGD's Figure 2 with MNIST: accuracy by k, m and epsilon, under two accountants."""
-    from simulations.data import load_dataset
+    from simulations.learning.data import load_dataset
     from simulations.reproduce.cpsgd_training.plan import Plan
     from simulations.reproduce.cpsgd_training.report import REPORT
     from simulations.reproduce.cpsgd_training.training import progress_steps, reproduce

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from simulations.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.reproduce.output import Report, Titled
 from simulations.reproduce.plots import quiet, sheet
 from simulations.reproduce.text import section, shown

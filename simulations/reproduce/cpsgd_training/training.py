@@ -27,9 +27,9 @@ import numpy as np
 import torch
 
 from dp.accounting import gaussian_epsilon, gaussian_mu
-from simulations.config import Server
-from simulations.data import Dataset
-from simulations.models.dense import ReluMlpTask
+from simulations.learning.configuration import Server
+from simulations.learning.data import Dataset
+from simulations.learning.models.dense import ReluMlpTask
 from simulations.reproduce.cpsgd_training.clipped_gradients import (
     Examples,
     each_clipped,
@@ -38,8 +38,8 @@ from simulations.reproduce.cpsgd_training.clipped_gradients import (
 from simulations.reproduce.cpsgd_training.estimators import FloatArray, Rounded
 from simulations.reproduce.cpsgd_training.plan import WAYS, Plan, Run, runs
 from simulations.reproduce.kept import Kept
-from simulations.server_optimizer import ModelState, optimize
-from simulations.threads import one_thread
+from simulations.learning.server_optimizer import ModelState, optimize
+from simulations.common.threads import one_thread
 
 Advance = Callable[[], None]
 

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from protocol.errors import ConfigurationError
-from simulations.files import write_whole
-from simulations.provenance import provenance
+from simulations.common.files import write_whole
+from simulations.common.provenance import provenance
 from simulations.reproduce.engine.render import Figures, Grid, Part, claims_table
 from simulations.reproduce.engine.study import Study
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from simulations.reproduce.engine.campaign import QUICK, Campaign, Options
-from simulations.tables import show
+from simulations.common.tables import show
 
 
 def carry_out(

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, PercentFormatter, ScalarFormatter
 
-from simulations.figures import AMBER, BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, PINK, SKY
+from simulations.common.figures import AMBER, BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, PINK, SKY
 from simulations.reproduce.engine.render import Row, Value, value_of
 
 Legend = Literal["best", "right", "below"] | None

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from simulations.provenance import OURS
+from simulations.common.provenance import OURS
 
 
 @cache

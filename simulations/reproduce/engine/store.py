@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 import numpy as np
 
 from protocol.errors import ConfigurationError
-from simulations.failures import kept_so_far
-from simulations.files import append_durably
+from simulations.common.failures import kept_so_far
+from simulations.common.files import append_durably
 from simulations.reproduce.engine.source import source_of
 
 FILE: Final = "results.jsonl"

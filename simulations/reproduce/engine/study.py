@@ -19,7 +19,7 @@ from simulations.reproduce.engine.seeds import evaluated
 from simulations.reproduce.engine.store import Cell, Result, Store, plain
 
 if TYPE_CHECKING:
-    from simulations.data import Dataset
+    from simulations.learning.data import Dataset
 
 P = TypeVar("P")
 
@@ -61,7 +61,7 @@ def dataset(name: str, **options: Any) -> Dataset:
 
 @cache
 def _loaded(name: str, data_dir: Path | None, options: tuple[tuple[str, Any], ...]) -> Dataset:
-    from simulations.data import load_dataset
+    from simulations.learning.data import load_dataset
 
     return load_dataset(name, data_dir, **dict(options))
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.data import DataFolder
+from simulations.learning.data import DataFolder
 from simulations.reproduce.fedsel.arms import Arm
 from simulations.reproduce.fedsel.data import LOADERS, Examples, load
 from simulations.reproduce.fedsel.training import Model, Run, Task, score

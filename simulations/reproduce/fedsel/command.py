@@ -9,7 +9,7 @@ import typer
 
 from simulations.reproduce.options import DataDir
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 
 def fedsel_command(
@@ -31,7 +31,7 @@ def fedsel_command(
     as_json: JsonFlag = False,
 ) -> None:
     """FedSel: Table 3 and Figure 2 (f) to (i), at common learning rates and at each arm's own."""
-    from simulations.data import DataFolder, find_data_dir
+    from simulations.learning.data import DataFolder, find_data_dir
     from simulations.reproduce.fedsel.campaign import (
         Counted,
         Plan,

@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
-from simulations.data import DataFolder, catalog
-from simulations.data.tabular import MISSING, Categorical, Table
-from simulations.data.uci import (
+from simulations.learning.data import DataFolder, catalog
+from simulations.learning.data.tabular import MISSING, Categorical, Table
+from simulations.learning.data.uci import (
     ADULT_CLASSES,
     ADULT_SCHEMA,
     BANK_CLASSES,

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from simulations.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
+from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.fedsel.figures import OWN, SWEPT
 from simulations.reproduce.plots import plain_ticks, quiet, sheet
 

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from protocol.config import Cohort, Privacy, build_plan
-from protocol.deployment import DeploymentPlan, plan_deployment
-from protocol.power_training import SUMS
-from simulations.config import RunConfig
+from protocol.planning.configuration import Cohort, Privacy, build_plan
+from protocol.planning.deployment import DeploymentPlan, plan_deployment
+from protocol.training.power import SUMS
+from simulations.learning.configuration import RunConfig
 from simulations.reproduce.search import smallest
 from simulations.reproduce.secure_compression.plan import Arm, Family, Plan, Point
 from sketch import SketchSpec, spec_for_size

@@ -9,7 +9,7 @@ import typer
 
 from simulations.reproduce.options import DataDir, FirstEvaluated, QuickCampaign
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 
 def secure_compression_command(
@@ -22,7 +22,7 @@ def secure_compression_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Secure PowerSGD, clips that follow norms, and Denoise: do they help, at equal epsilon?"""
-    from simulations.data import load_dataset
+    from simulations.learning.data import load_dataset
     from simulations.reproduce.secure_compression.campaign import Campaign, reproduce
     from simulations.reproduce.secure_compression.plan import Plan
     from simulations.reproduce.secure_compression.report import REPORT

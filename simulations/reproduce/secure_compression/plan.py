@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from protocol.config import parse
-from simulations.config import RunConfig
-from simulations.run.overrides import changed
+from protocol.planning.configuration import parse
+from simulations.learning.configuration import RunConfig
+from simulations.learning.run.overrides import changed
 
 TUNING_OFFSET = 1000
 """From the first seed of what is evaluated to the first seed of what is tried."""

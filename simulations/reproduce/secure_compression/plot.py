@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, PercentFormatter
 
-from simulations.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.reproduce.intervals import half_width
 from simulations.reproduce.plots import sheet
 from simulations.reproduce.secure_compression.claims import by_arm

@@ -9,7 +9,7 @@ import typer
 
 from simulations.reproduce.options import DataDir, Epochs, FirstSeed, QuickTraining
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 MODELS = ("lenet5", "resnet110")
 DATA = ("mnist", "fashion-mnist")
@@ -37,7 +37,7 @@ def sqsgd_command(
     import torch
 
     from protocol.errors import ConfigurationError
-    from simulations.data import load_dataset
+    from simulations.learning.data import load_dataset
     from simulations.reproduce.sqsgd.plan import Plan, build_model
     from simulations.reproduce.sqsgd.report import REPORT
     from simulations.reproduce.sqsgd.training import progress_steps, reproduce

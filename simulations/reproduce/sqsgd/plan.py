@@ -31,11 +31,11 @@ from dp.local import (
 )
 from dp.local.base import shared_epsilon
 from dp.local.sampled import EPSILON_EACH, sampled_count
-from simulations.local_dp import LocalAlgorithm
-from simulations.local_dp.sqsgd import SqSgd, kept_count
-from simulations.local_dp.vectors import RandomizedVectors, clip_coordinates, clip_rows
-from simulations.models import Lenet5Task, Task, TinyCnnTask
-from simulations.models.residual import ResidualTask
+from simulations.learning.local_dp import LocalAlgorithm
+from simulations.learning.local_dp.sqsgd import SqSgd, kept_count
+from simulations.learning.local_dp.vectors import RandomizedVectors, clip_coordinates, clip_rows
+from simulations.learning.models import Lenet5Task, Task, TinyCnnTask
+from simulations.learning.models.residual import ResidualTask
 
 FLOAT_BITS: Final = 32
 """Of a coordinate of the Piecewise Mechanism, as the paper counts it."""

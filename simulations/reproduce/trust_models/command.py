@@ -9,7 +9,7 @@ import typer
 
 from simulations.reproduce.options import DataDir, FirstEvaluated, QuickCampaign
 from simulations.reproduce.output import progress_bar
-from simulations.tables import JsonFlag
+from simulations.common.tables import JsonFlag
 
 
 def trust_models_command(
@@ -22,7 +22,7 @@ def trust_models_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Local, distributed and central privacy on one task: at equal epsilon, and by bytes."""
-    from simulations.data import load_dataset
+    from simulations.learning.data import load_dataset
     from simulations.reproduce.trust_models.campaign import reproduce
     from simulations.reproduce.trust_models.plan import Plan
     from simulations.reproduce.trust_models.report import REPORT

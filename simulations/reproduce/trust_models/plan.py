@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from protocol.config import parse
-from simulations.config import RunConfig
+from protocol.planning.configuration import parse
+from simulations.learning.configuration import RunConfig
 from simulations.reproduce.trust_models.methods import (
     BY_NAME,
     METHODS,
@@ -20,7 +20,7 @@ from simulations.reproduce.trust_models.methods import (
     Method,
     Trust,
 )
-from simulations.run.overrides import changed
+from simulations.learning.run.overrides import changed
 
 TUNING_OFFSET = 1000
 """From the first seed of what is evaluated to the first seed of what is tried."""

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from simulations.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
+from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 from simulations.reproduce.plots import plain_ticks, quiet, sheet
 from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Trust
 

@@ -18,7 +18,7 @@ from protocol import (
     RoundSetup,
     StoredHistory,
 )
-from protocol.history import epsilon_of_rounds
+from protocol.round.history import epsilon_of_rounds
 from secagg import Identity, LocalProtocolError, ParameterError
 from simulations.audits.base import identities_of, noise_seed
 from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal

@@ -16,7 +16,7 @@ import numpy as np
 
 from dp import LedgerError
 from protocol import PolicyError, PrivacyGoal, StoredHistory
-from protocol.history import epsilon_of_rounds
+from protocol.round.history import epsilon_of_rounds
 from secagg import FieldVector
 from secagg.field import unpack
 from secagg.messages import MaskedInput

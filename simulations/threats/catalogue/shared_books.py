@@ -20,10 +20,10 @@ import numpy as np
 
 from dp import Event, Ledger, LedgerError
 from protocol import ClientHistory, PrivacyGoal, RoundSetup
-from protocol.conduct import PEER_ERRORS
-from protocol.history import epsilon_of_rounds
-from protocol.records import Records
-from protocol.setup import RoundEvents
+from protocol.exchange.stages import PEER_ERRORS
+from protocol.round.history import epsilon_of_rounds
+from protocol.training.records import Records
+from protocol.round.setup import RoundEvents
 from secagg import ClientSession, SessionContext
 from secagg.client_states import Fresh, State
 from secagg.keys import Identity

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dp import NoiseSeed, clip_l2, quantize, residual_offset, sample_binomial
 from protocol import Pipeline, RoundParameters, RoundSetup, bits_for
-from protocol.setup import coin_schedule, removal_table
+from protocol.round.setup import coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
 from secagg.context import lowest_threshold
 from simulations.audits.base import Integers

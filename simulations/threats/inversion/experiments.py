@@ -16,8 +16,8 @@ import torch
 from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.audits.base import derived_seed
-from simulations.models import DataShape, Task, Vector, build_task
-from simulations.models.convolutional import image_sides
+from simulations.learning.models import DataShape, Task, Vector, build_task
+from simulations.learning.models.convolutional import image_sides
 from simulations.threats.inversion.analytic import row_ratio, to_pixels
 from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
 from simulations.threats.inversion.labels import leaked_label

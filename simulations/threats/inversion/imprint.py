@@ -26,8 +26,8 @@ import numpy as np
 import torch
 
 from simulations.audits.base import Floats
-from simulations.data import Split
-from simulations.models import DataShape, ReluMlpTask, Vector
+from simulations.learning.data import Split
+from simulations.learning.models import DataShape, ReluMlpTask, Vector
 from simulations.threats.inversion.analytic import to_pixels
 from simulations.threats.inversion.views import named
 

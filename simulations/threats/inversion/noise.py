@@ -17,8 +17,8 @@ import numpy as np
 
 from dp.clipping import clip_l2
 from simulations.audits.base import Floats
-from simulations.data import Split
-from simulations.models import ReluMlpTask
+from simulations.learning.data import Split
+from simulations.learning.models import ReluMlpTask
 from simulations.threats.inversion.analytic import to_pixels
 from simulations.threats.inversion.experiments import Setting
 from simulations.threats.inversion.imprint import imprint_model, imprint_task

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from secagg import ParameterError
 from simulations.audits.base import Floats, Integers
-from simulations.models import Task, Vector
-from simulations.models.convolutional import image_sides
+from simulations.learning.models import Task, Vector
+from simulations.learning.models.convolutional import image_sides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ import numpy as np
 from secagg import ParameterError
 from simulations.audits.base import Floats, Integers, require_count
 from simulations.audits.intervals import upper_bound
-from simulations.data import DataError, Dataset, Split, load_dataset
+from simulations.learning.data import DataError, Dataset, Split, load_dataset
 from simulations.threats.rates import CONFIDENCE
 
 PSNR_CEILING: Final = 120.0

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from protocol import IdealAggregator, Pipeline, PrivacyGoal, RoundParameters, RoundSetup
 from simulations.audits.base import Floats, derived_bytes, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings
-from simulations.data import Split
-from simulations.models import Task, Vector
-from simulations.training import LocalTraining, local_updates
+from simulations.learning.data import Split
+from simulations.learning.models import Task, Vector
+from simulations.learning.training import LocalTraining, local_updates
 from sketch import SketchSpec
 
 CLIP_L2: Final = 1.0

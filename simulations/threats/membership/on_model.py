@@ -40,12 +40,12 @@ from simulations.audits.base import (
 from simulations.audits.intervals import lower_bound, upper_bound
 from simulations.audits.one_run import one_run
 from simulations.audits.paths import repeatable
-from simulations.data import Dataset, Split
-from simulations.federated import model_digest
-from simulations.models import DataShape, Task, Vector, build_task
+from simulations.learning.data import Dataset, Split
+from simulations.learning.federated import model_digest
+from simulations.learning.models import DataShape, Task, Vector, build_task
 from simulations.threats.inversion.views import CLIP_L2, ERROR_SHARE
 from simulations.threats.rates import CONFIDENCE
-from simulations.training import LocalTraining, local_updates
+from simulations.learning.training import LocalTraining, local_updates
 from sketch.controllers import FixedRate
 
 Members: TypeAlias = list[NDArray[np.int64]]

@@ -20,8 +20,8 @@ from typing import Any, Final
 import numpy as np
 
 from protocol import ClientPolicy, RoundClient, RoundParameters, RoundSetup
-from protocol.conduct import PEER_ERRORS
-from protocol.rings import UnixClock
+from protocol.exchange.stages import PEER_ERRORS
+from protocol.round.rings import UnixClock
 from secagg import (
     ClientSession,
     Identity,

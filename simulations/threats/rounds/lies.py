@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from protocol import ClientPolicy, RoundSetup
-from protocol.client import noise_multiplier
+from protocol.round.client import noise_multiplier
 from secagg import Identity, Mode
 from simulations.audits.base import (
     Floats,

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from protocol.named_arrays import model_digest
+from protocol.adapters.named_arrays import model_digest
 from simulations.audits.base import Floats, derived_seed, identities_of
 from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
 from simulations.threats.rounds.suppression import Suppression

@@ -27,9 +27,9 @@ from protocol import (
     RoundClient,
     RoundSetup,
 )
-from protocol.adapters.memory import Peer
-from protocol.conduct import PEER_ERRORS
-from protocol.setup import ANNOUNCEMENT_VERSION, Announcement
+from protocol.exchange.in_memory import Peer
+from protocol.exchange.stages import PEER_ERRORS
+from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement
 from secagg import (
     ClientSession,
     FieldSum,
@@ -70,7 +70,7 @@ class Joining(Protocol):
 
 @dataclass
 class Participant:
-    """A client, what it was told, and what it would send; a `protocol.adapters.memory.Peer`.
+    """A client, what it was told, and what it would send; a `protocol.exchange.in_memory.Peer`.
 
     Attributes:
         client: real, or a victim.
@@ -183,7 +183,7 @@ class UnboundClient:
 
 
 class OwnClient:
-    """A client that submits any integers, without noise; a `protocol.adapters.memory.Peer`.
+    """A client that submits any integers, without noise; a `protocol.exchange.in_memory.Peer`.
 
     Args:
         setup: of the round.

@@ -19,7 +19,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from protocol.conduct import PEER_ERRORS
+from protocol.exchange.stages import PEER_ERRORS
 from secagg import FieldSum, Identity, ProtocolError, SessionContext
 from secagg.graph import held_by
 from secagg.messages import (

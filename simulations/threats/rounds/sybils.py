@@ -10,7 +10,7 @@ import numpy as np
 
 from dp import NoiseSeed, removed_noise
 from protocol import ClientPolicy, Dropouts, Pipeline, PolicyError, RoundSetup, Stage
-from protocol.adapters.memory import Peer
+from protocol.exchange.in_memory import Peer
 from secagg import FieldSum, Identity, centre
 from secagg.roster import RoundRoster
 from simulations.audits.base import Floats, Integers, identities_of, noise_seed, public_keys

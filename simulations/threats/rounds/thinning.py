@@ -11,7 +11,7 @@ import numpy as np
 
 from dp import BinomialRelease, Event, NoiseSeed, removed_noise
 from protocol import Dropouts, RoundParameters, RoundSetup, Stage
-from protocol.adapters.memory import Peer
+from protocol.exchange.in_memory import Peer
 from secagg import FieldSum, centre
 from simulations.audits.base import (
     Figures,

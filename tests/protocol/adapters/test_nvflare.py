@@ -67,11 +67,11 @@ from protocol.adapters.nvflare.models import (
     trained_names,
 )
 from protocol.adapters.nvflare.site import Site, make_identity, read_registry, write_registry
-from protocol.client import RoundClient
-from protocol.conduct import Refusal, Stage
+from protocol.round.client import RoundClient
+from protocol.exchange.stages import Refusal, Stage
 from protocol.errors import ConfigurationError, PolicyError
-from protocol.pipeline import Clip, Pipeline
-from protocol.training import PrivateTraining
+from protocol.round.pipeline import Clip, Pipeline
+from protocol.training.private import PrivateTraining
 from secagg import Identity, ParameterError
 from secagg.storage import TokenFolder
 

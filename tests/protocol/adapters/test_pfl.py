@@ -43,8 +43,8 @@ from protocol.adapters.pfl import FieldStatistics, PrivateMean
 from protocol.adapters.pfl.cohort import CollectedSums, seats
 from protocol.adapters.pfl.layout import flatten
 from protocol.adapters.pfl.postprocessor import NO_MODEL
-from protocol.setup import RoundSetup
-from protocol.training import RoundResult
+from protocol.round.setup import RoundSetup
+from protocol.training.private import RoundResult
 from secagg import (
     FieldVector,
     LocalProtocolError,

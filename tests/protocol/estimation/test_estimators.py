@@ -30,8 +30,8 @@ from dp import (
     replay,
 )
 from dp.events import AboveThresholdRelease, LaplaceRelease, leaves
-from protocol.aggregators import IdealAggregator
-from protocol.calibration import PrivacyGoal
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.planning.calibration import PrivacyGoal
 from protocol.estimation import AdaptNorm, AdaptTail, Bar, DistributedMeans, Doubling, FixedRate
 from sketch import SketchSpec
 

@@ -11,8 +11,8 @@ import pytest
 from estimation_doubles import DELTA, ExactMeans, central, keys, plan_for, table, task_of
 
 from dp import BudgetExceededError, DominationAccountant, Ledger
-from protocol.aggregators import IdealAggregator, RealAggregator
-from protocol.calibration import PrivacyGoal
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.planning.calibration import PrivacyGoal
 from protocol.estimation import (
     AdaptNorm,
     AdaptTail,

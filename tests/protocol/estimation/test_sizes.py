@@ -11,7 +11,7 @@ from scipy import stats
 
 from dp import Ledger, NoiseSeed
 from dp.mechanisms.above_threshold import AboveThreshold
-from protocol.aggregators import IdealAggregator
+from protocol.exchange.aggregators import IdealAggregator
 from protocol.estimation import (
     AdaptNorm,
     AdaptTail,

@@ -9,11 +9,11 @@ import pytest
 from audit_units import attack, rated, unit, unit_of
 from typer.testing import CliRunner
 
-from simulations import cli
+from simulations.commands import cli
 from simulations.__main__ import main
-from simulations.audit_report import runner as units_runner
-from simulations.audit_report import units as suite
-from simulations.audit_report.units import FLOWER
+from simulations.reports.audit import runner as units_runner
+from simulations.reports.audit import units as suite
+from simulations.reports.audit.units import FLOWER
 from simulations.audits.base import Check
 from simulations.threats.catalogue.base import Effort
 
@@ -227,7 +227,7 @@ def test_another_audit_starts_anew_and_spoils_nothing(suite_of, tmp_path, other)
 
 
 def test_changed_source_starts_anew(suite_of, tmp_path, monkeypatch):
-    from simulations import provenance as made
+    from simulations.common import provenance as made
 
     calls = []
     suite_of(unit(attack("A1"), calls))
@@ -273,7 +273,7 @@ def test_results_are_on_disk_before_the_next_unit_runs(tmp_path, suite_of):
 
 
 def test_units_are_announced_before_they_run():
-    from simulations.audit_report.journal import NoMemory
+    from simulations.reports.audit.journal import NoMemory
 
     order = []
     units = [unit(attack("A1"), order), unit(attack("A2"), order)]

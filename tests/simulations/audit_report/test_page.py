@@ -8,11 +8,11 @@ import pytest
 from audit_units import PNG, attack, rated
 from html_elements import Elements, assert_for_every_reader, dangling, loads
 
-from simulations.audit_report.page import render_page
-from simulations.audit_report.promises import NOT_PROMISED
-from simulations.audit_report.results import AuditReport, Outcome
+from simulations.reports.audit.page import render_page
+from simulations.reports.audit.promises import NOT_PROMISED
+from simulations.reports.audit.results import AuditReport, Outcome
 from simulations.audits.base import Check, Exhibit
-from simulations.provenance import Provenance
+from simulations.common.provenance import Provenance
 
 MADE = Provenance("0123abcd + changes", "feedfacefeedface", {"cores": 2}, {"python": "3.11"})
 HOSTILE = "\"><script>alert('x')</script><img src=x onerror=alert(1)>$\\frac{1$"

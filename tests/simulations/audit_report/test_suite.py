@@ -9,11 +9,11 @@ import pytest
 from audit_units import attack
 
 from secagg import Mode
-from simulations.audit_report.promises import ATTACKS, OTHERS, PROMISES, by_promise
-from simulations.audit_report.span import check_span, mutant_figures
-from simulations.audit_report.units import all_units, attack_units, privacy_units, span_units
+from simulations.reports.audit.promises import ATTACKS, OTHERS, PROMISES, by_promise
+from simulations.reports.audit.span import check_span, mutant_figures
+from simulations.reports.audit.units import all_units, attack_units, privacy_units, span_units
 from simulations.audits.suite import FULL, QUICK, AuditSize, audits
-from simulations.provenance import provenance, source_hash
+from simulations.common.provenance import provenance, source_hash
 from simulations.threats.catalogue.base import Attack, Effort, Findings
 from simulations.threats.span import Mutant, span_check
 

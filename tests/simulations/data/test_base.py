@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulations.data import DataKind, Dataset, Split
+from simulations.learning.data import DataKind, Dataset, Split
 
 
 def split(count: int = 3, features: int = 2) -> Split:

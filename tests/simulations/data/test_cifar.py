@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulations.data import DataError, DataFolder, DataKind, DataProblem, Dataset, load_dataset
-from simulations.data.catalog import CIFAR10_BINARY, CIFAR10_PYTHON, CIFAR10_PYTHON_FILES
-from simulations.data.cifar import PIXELS, load_cifar10
+from simulations.learning.data import DataError, DataFolder, DataKind, DataProblem, Dataset, load_dataset
+from simulations.learning.data.catalog import CIFAR10_BINARY, CIFAR10_PYTHON, CIFAR10_PYTHON_FILES
+from simulations.learning.data.cifar import PIXELS, load_cifar10
 
 ROWS = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulations.data import DataKind, load_digits_dataset
+from simulations.learning.data import DataKind, load_digits_dataset
 
 
 def test_digits_have_the_documented_shape_and_range() -> None:

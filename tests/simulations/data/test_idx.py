@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulations.data import DataError, DataProblem
-from simulations.data.idx import IDX_TYPES, decode_idx
+from simulations.learning.data import DataError, DataProblem
+from simulations.learning.data.idx import IDX_TYPES, decode_idx
 
 
 def encode_idx(array: np.ndarray, code: int) -> bytes:

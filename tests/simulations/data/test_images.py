@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulations.data import CATALOG, DataError, DataFolder, DataKind, DataProblem, load_dataset
-from simulations.data.catalog import QMNIST_TEST, QMNIST_TRAIN
-from simulations.data.images import load_fashion_mnist, load_mnist
+from simulations.learning.data import CATALOG, DataError, DataFolder, DataKind, DataProblem, load_dataset
+from simulations.learning.data.catalog import QMNIST_TEST, QMNIST_TRAIN
+from simulations.learning.data.images import load_fashion_mnist, load_mnist
 
 TRAIN, TEST = 12, 5
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulations.data import DataError, DataFolder, DataKind, DataProblem, load_dataset
-from simulations.data.leaf import load_leaf_femnist, load_leaf_shakespeare, read_leaf
-from simulations.data.text import encode_text, pad_left
+from simulations.learning.data import DataError, DataFolder, DataKind, DataProblem, load_dataset
+from simulations.learning.data.leaf import load_leaf_femnist, load_leaf_shakespeare, read_leaf
+from simulations.learning.data.text import encode_text, pad_left
 
 
 def content(users: dict[str, tuple[list[Any], list[Any]]]) -> dict[str, Any]:

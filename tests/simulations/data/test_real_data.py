@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulations.data import DataFolder, Dataset, load_dataset
-from simulations.data.names import LANGUAGES, read_names
-from simulations.data.shakespeare import read_moby_lines, read_tiny_lines
-from simulations.partition import partition_natural
+from simulations.learning.data import DataFolder, Dataset, load_dataset
+from simulations.learning.data.names import LANGUAGES, read_names
+from simulations.learning.data.shakespeare import read_moby_lines, read_tiny_lines
+from simulations.learning.partition import partition_natural
 
 
 def clients(data: Dataset) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ConfigurationError
-from simulations.data import (
+from simulations.learning.data import (
     CATALOG,
     DATA_DIR_VARIABLE,
     DATASETS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulations.data import DataError, DataProblem
-from simulations.data.encoding import TableEncoder
-from simulations.data.tabular import Schema, Table, read_table
+from simulations.learning.data import DataError, DataProblem
+from simulations.learning.data.encoding import TableEncoder
+from simulations.learning.data.tabular import Schema, Table, read_table
 
 SCHEMA = Schema(columns=("age", "job", "pay", "ok"), numeric=frozenset({"age", "pay"}), target="ok")
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulations.data import DataError, DataFolder, DataKind, DataProblem
-from simulations.data.catalog import NAMES, SHAKESPEARE, TINY_SHAKESPEARE
-from simulations.data.names import LANGUAGES, load_names, without_accents
-from simulations.data.shakespeare import (
+from simulations.learning.data import DataError, DataFolder, DataKind, DataProblem
+from simulations.learning.data.catalog import NAMES, SHAKESPEARE, TINY_SHAKESPEARE
+from simulations.learning.data.names import LANGUAGES, load_names, without_accents
+from simulations.learning.data.shakespeare import (
     load_shakespeare,
     load_tinyshakespeare,
     read_moby_lines,
     read_tiny_lines,
 )
-from simulations.data.text import (
+from simulations.learning.data.text import (
     ALPHABET,
     PAD,
     UNKNOWN,

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulations.data import CATALOG, DataError, DataFile, DataFolder, DataKind
-from simulations.data.uci import (
+from simulations.learning.data import CATALOG, DataError, DataFile, DataFolder, DataKind
+from simulations.learning.data.uci import (
     BANK_SCHEMA,
     KDD99_SCHEMA,
     load_adult,

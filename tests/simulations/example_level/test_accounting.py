@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import comb, logsumexp
 
 from dp.accounting import gaussian_epsilon
-from simulations.example_level.accounting import Account, Sampling, batches, renyi
+from simulations.learning.example_level.accounting import Account, Sampling, batches, renyi
 
 ALPHA = 1e-6
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from scipy import stats
 
-from simulations.data import load_dataset
-from simulations.example_level.breakdown import ErrorTally, break_down, noise_error, share_kept
-from simulations.example_level.channel import Compressed
-from simulations.example_level.clipped import gradients_of
-from simulations.example_level.training import Examples
-from simulations.models import MlpTask
+from simulations.learning.data import load_dataset
+from simulations.learning.example_level.breakdown import ErrorTally, break_down, noise_error, share_kept
+from simulations.learning.example_level.channel import Compressed
+from simulations.learning.example_level.clipped import gradients_of
+from simulations.learning.example_level.training import Examples
+from simulations.learning.models import MlpTask
 from sketch.compressors import Identity, LayerShapes, TopK
 from sketch.topk import top_k_indices
 

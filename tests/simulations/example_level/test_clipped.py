@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from dp.errors import NonFiniteUpdateError
-from simulations.example_level.clipped import (
+from simulations.learning.example_level.clipped import (
     ExampleGradients,
     StackedGradients,
     TappedGradients,
     gradients_of,
 )
-from simulations.example_level.networks import TAPPED
-from simulations.models import (
+from simulations.learning.example_level.networks import TAPPED
+from simulations.learning.models import (
     BlockCnnTask,
     LstmClassifierTask,
     MlpTask,

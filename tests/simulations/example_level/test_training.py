@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from simulations.data import Dataset, load_dataset
-from simulations.example_level.accounting import Sampling, batches
-from simulations.example_level.channel import Compressed, Denoised
-from simulations.example_level.training import Setting, Training, noised_mean, train
-from simulations.models import MlpTask
+from simulations.learning.data import Dataset, load_dataset
+from simulations.learning.example_level.accounting import Sampling, batches
+from simulations.learning.example_level.channel import Compressed, Denoised
+from simulations.learning.example_level.training import Setting, Training, noised_mean, train
+from simulations.learning.models import MlpTask
 from sketch.compressors import Denoise, ErrorFeedback, Identity, LayerShapes, TopK
 
 pytestmark = pytest.mark.usefixtures("one_thread")

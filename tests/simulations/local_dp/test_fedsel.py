@@ -9,8 +9,8 @@ from dp import NoiseSeed, NonFiniteUpdateError
 from dp.local.scalars import Piecewise
 from dp.local.selection import perturbed_encoding
 from dp.local.two_stage import TwoStage, two_stage
-from simulations.local_dp import ClientMemory, LocalAlgorithm
-from simulations.local_dp.fedsel import DELAYED, FedSel
+from simulations.learning.local_dp import ClientMemory, LocalAlgorithm
+from simulations.learning.local_dp.fedsel import DELAYED, FedSel
 from sketch import PublicSeed
 
 PUBLIC = PublicSeed(bytes(32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulations.local_dp import ClientMemory
+from simulations.learning.local_dp import ClientMemory
 
 
 def test_vectors_are_zero_until_written_and_kept_then():

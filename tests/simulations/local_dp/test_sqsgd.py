@@ -11,8 +11,8 @@ from dp.errors import NonFiniteUpdateError
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
 from dp.local import InfeasibleEpsilonError, Piecewise, SampledCoordinates, best_priv_quant
-from simulations.local_dp import ClientMemory
-from simulations.local_dp.sqsgd import RESIDUAL, SqSgd, View, kept_count
+from simulations.learning.local_dp import ClientMemory
+from simulations.learning.local_dp.sqsgd import RESIDUAL, SqSgd, View, kept_count
 from sketch import PublicSeed
 
 D, KEPT = 60, 13

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from simulations import cli
-from simulations.data import Dataset, load_dataset
+from simulations.commands import cli
+from simulations.learning.data import Dataset, load_dataset
 
 
 @pytest.fixture(scope="session")

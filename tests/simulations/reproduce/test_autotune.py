@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import ConfigurationError
-from simulations.config import RunConfig, demo_config, write_config
-from simulations.federated import load_data
+from simulations.learning.configuration import RunConfig, demo_config, write_config
+from simulations.learning.federated import load_data
 from simulations.reproduce.autotune import campaign as autotune
 from simulations.reproduce.autotune.campaign import Cell, Plan, harmonic, point_config
 from simulations.reproduce.autotune.report import rows_of
-from simulations.run.overrides import changed
+from simulations.learning.run.overrides import changed
 
 PLAN = Plan(noise=(1.0,), rates=(4.0,), gammas=(0.2, 0.1), others=("two_stage",), seeds=(1, 2))
 
@@ -89,7 +89,7 @@ def test_a_campaign_goes_on_where_it_stopped(base, tmp_path, monkeypatch):
     assert len(told) == 10
     accuracies = first["results"][0]["arms"]["genie 4"]["accuracies"]
     assert len(accuracies) == 2
-    monkeypatch.setattr("simulations.federated.Federation.round", None)
+    monkeypatch.setattr("simulations.learning.federated.Federation.round", None)
     assert autotune.reproduce(base, PLAN, data, tmp_path) == first
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from protocol.errors import ConfigurationError
-from simulations.data import DataError
+from simulations.learning.data import DataError
 from simulations.reproduce.compression.campaign import CAMPAIGN
 from simulations.reproduce.compression.claims import claims
 from simulations.reproduce.compression.plan import ARMS, PRESETS, Arm, load, opening_of

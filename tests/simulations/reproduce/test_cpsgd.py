@@ -18,7 +18,7 @@ from dp import (
     rotated_clip,
     rotated_level_mse_bound,
 )
-from simulations import cli
+from simulations.commands import cli
 from simulations.reproduce.cpsgd import mean_estimation as mean
 from simulations.reproduce.cpsgd import report, scales, theorems
 from simulations.reproduce.cpsgd.conditional import measure_conditional

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from dp import NoiseSeed
 from dp.coins import sample_binomial
-from simulations import cli
-from simulations.data import load_dataset
+from simulations.commands import cli
+from simulations.learning.data import load_dataset
 from simulations.reproduce.cpsgd.mean_estimation import Setting
 from simulations.reproduce.cpsgd_training import report
 from simulations.reproduce.cpsgd_training.clipped_gradients import (

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from protocol.errors import ConfigurationError
-from simulations import cli
+from simulations.commands import cli
 from simulations.reproduce import catalog
 from simulations.reproduce.engine import source, store
 from simulations.reproduce.engine.campaign import Campaign, Options

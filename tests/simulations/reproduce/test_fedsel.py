@@ -15,10 +15,10 @@ from dp import NoiseSeed
 from dp.local.scalars import Duchi, Hybrid, Piecewise, continuous_piecewise_variance
 from dp.local.two_stage import two_stage
 from protocol.errors import ConfigurationError
-from simulations.data import DataFolder
-from simulations.data.tabular import Categorical
-from simulations.local_dp import ClientMemory
-from simulations.local_dp.fedsel import FedSel
+from simulations.learning.data import DataFolder
+from simulations.learning.data.tabular import Categorical
+from simulations.learning.local_dp import ClientMemory
+from simulations.learning.local_dp.fedsel import FedSel
 from simulations.reproduce.fedsel import arms, campaign, data, report, training
 from simulations.reproduce.fedsel.arms import Arm, blind, flat, staged
 from simulations.reproduce.fedsel.campaign import Campaign, Cell, Journal, Plan, Result

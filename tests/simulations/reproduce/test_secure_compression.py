@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from protocol.config import build_plan
-from protocol.deployment import plan_deployment
-from simulations.data import load_dataset
-from simulations.failures import DivergedError
+from protocol.planning.configuration import build_plan
+from protocol.planning.deployment import plan_deployment
+from simulations.learning.data import load_dataset
+from simulations.common.failures import DivergedError
 from simulations.reproduce.secure_compression import campaign as campaigns
 from simulations.reproduce.secure_compression import claims
 from simulations.reproduce.secure_compression.bytes import (

@@ -12,9 +12,9 @@ from torch.func import grad, vmap
 from typer.testing import CliRunner
 
 from protocol.errors import ConfigurationError
-from simulations import cli
-from simulations.local_dp import ClientMemory
-from simulations.models.residual import ResidualTask
+from simulations.commands import cli
+from simulations.learning.local_dp import ClientMemory
+from simulations.learning.models.residual import ResidualTask
 from simulations.reproduce.sqsgd import report
 from simulations.reproduce.sqsgd.claims import (
     NOT_REPRODUCED,

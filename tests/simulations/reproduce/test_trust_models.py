@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocol.config import build_plan
-from protocol.deployment import plan_deployment
-from simulations.local_dp.registry import build_algorithm
+from protocol.planning.configuration import build_plan
+from protocol.planning.deployment import plan_deployment
+from simulations.learning.local_dp.registry import build_algorithm
 from simulations.reproduce.trust_models import campaign as campaign_module
 from simulations.reproduce.trust_models.campaign import (
     Campaign,

@@ -12,9 +12,9 @@ from command_line import invoke
 from report_runs import folder_of, record
 
 from protocol.errors import ConfigurationError
-from simulations.pages import browser
-from simulations.pages.browser import View, find_browser, run_browser, take_pictures
-from simulations.run_report import find_runs, render_runs
+from simulations.common.pages import browser
+from simulations.common.pages.browser import View, find_browser, run_browser, take_pictures
+from simulations.reports.run import find_runs, render_runs
 
 # Frames of the page at several widths, measured by the page around them. What scrolls by itself may
 # be wider than the window; everything else may not.

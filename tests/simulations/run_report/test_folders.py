@@ -8,8 +8,8 @@ import pytest
 from report_runs import folder_of, record
 
 from protocol.errors import ConfigurationError
-from simulations.run_report import find_runs, read_run
-from simulations.run_report.folders import short_names
+from simulations.reports.run import find_runs, read_run
+from simulations.reports.run.folders import short_names
 
 
 def test_a_run_is_read_from_its_folder(tmp_path):

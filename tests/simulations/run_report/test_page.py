@@ -6,9 +6,9 @@ import pytest
 from html_elements import Elements, assert_for_every_reader, dangling, loads
 from report_runs import folder_of, record
 
-from simulations.run_report import find_runs, read_run, render_runs
-from simulations.run_report.charts import charts_of
-from simulations.run_report.comparison import comparison_table, settings_that_differ
+from simulations.reports.run import find_runs, read_run, render_runs
+from simulations.reports.run.charts import charts_of
+from simulations.reports.run.comparison import comparison_table, settings_that_differ
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>$\\frac{1$"
 LOCAL = {

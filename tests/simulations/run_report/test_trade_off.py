@@ -10,9 +10,9 @@ from report_runs import folder_of, record
 from scipy import stats
 
 from dp import FailingGaussian
-from simulations.run_report import read_run
-from simulations.run_report.charts import charts_of
-from simulations.run_report.trade_off import TITLE, least_misses, misses_of_point, promised_misses
+from simulations.reports.run import read_run
+from simulations.reports.run.charts import charts_of
+from simulations.reports.run.trade_off import TITLE, least_misses, misses_of_point, promised_misses
 
 ALARMS = np.linspace(0.0, 1.0, 41)
 

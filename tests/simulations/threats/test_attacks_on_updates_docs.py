@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from simulations.audits.base import Claim
-from simulations.models import CnnTask, MlpTask
+from simulations.learning.models import CnnTask, MlpTask
 from simulations.threats.catalogue.inversion import FEWEST, GOAL
 from simulations.threats.catalogue.membership import MODEL_GOAL, SUM_CLIENTS, SUM_GOAL
 from simulations.threats.inversion.experiments import permitted

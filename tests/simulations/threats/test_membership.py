@@ -10,7 +10,7 @@ import pytest
 from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.audits.base import Claim
-from simulations.data import load_digits_dataset
+from simulations.learning.data import load_digits_dataset
 from simulations.threats.inversion.experiments import Setting
 from simulations.threats.inversion.pictures import Gallery, distinct
 from simulations.threats.inversion.views import CLIP_L2, Round

@@ -8,7 +8,7 @@ import pytest
 
 from dp import Ledger
 from protocol import ClientHistory, RoundClient, StoredHistory
-from protocol.records import Records
+from protocol.training.records import Records
 from secagg import ClientSession, storage
 from secagg.storage import TokenFolder
 from simulations.threats.catalogue import goals, old_copies, shared_books

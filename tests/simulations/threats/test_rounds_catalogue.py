@@ -158,7 +158,7 @@ class TestWeakenedProduct:
         assert not found.real["accuracy"] > found.real["chance"]
 
     def test_a_setup_without_the_capacity_proof(self, monkeypatch):
-        monkeypatch.setattr("protocol.setup.bits_for", lambda *_: 2)
+        monkeypatch.setattr("protocol.round.setup.bits_for", lambda *_: 2)
         assert capacity.wrap_around(Effort.QUICK, SEED).real["succeeded"]
 
 

@@ -16,9 +16,9 @@ pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` br
 
 from dp import Ledger
 from protocol.adapters.flower.home import ClientRules
-from protocol.config import load
-from protocol.records import listed_cohort
-from protocol.stored_history import StoredHistory
+from protocol.planning.configuration import load
+from protocol.training.records import listed_cohort
+from protocol.round.stored_history import StoredHistory
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "flower"

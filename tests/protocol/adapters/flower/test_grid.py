@@ -16,7 +16,7 @@ from dp import BudgetExceededError, Ledger
 from protocol.adapters.flower import SecureGrid, StrategyError, TooFewNodesError
 from protocol.adapters.flower.record import KEY
 from protocol.adapters.flower.strategies import MEAN_BASED, REFUSED, check_strategy
-from protocol.calibration import PrivacyGoal
+from protocol.planning.calibration import PrivacyGoal
 from protocol.errors import ConfigurationError
 from secagg import ParameterError
 

@@ -19,8 +19,8 @@ from protocol.adapters.flower import RoundLostError
 from protocol.adapters.flower.errors import MOST_REASONS, told
 from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
-from protocol.calibration import PrivacyGoal
-from protocol.conduct import Stage
+from protocol.planning.calibration import PrivacyGoal
+from protocol.exchange.stages import Stage
 from secagg import Mode, ParameterError, Reason, RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import AdaptNorm
 
@@ -278,7 +278,7 @@ def test_a_sum_that_cannot_be_opened_names_a_node(make_world, parts, monkeypatch
         blamed.append(setup.context.cohort[party])
         raise RemoteProtocolError(party, Reason.BAD_SHARE)
 
-    monkeypatch.setattr("protocol.training.PrivateTraining.run_setup", run_setup)
+    monkeypatch.setattr("protocol.training.private.PrivateTraining.run_setup", run_setup)
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure, pytest.raises(RemoteProtocolError) as caught:
         start(secure, strategy, parts.model())

@@ -37,7 +37,7 @@ from protocol.adapters.flower.home import (
 from protocol.adapters.flower.provision import main
 from protocol.adapters.flower.remedy import EXAMPLE, mended
 from protocol.adapters.flower.settings import read_settings, values_of
-from protocol.config import load
+from protocol.planning.configuration import load
 from protocol.errors import ConfigurationError
 from secagg import Mode, ParameterError
 from sketch.controllers import AdaptNorm, FixedRate
