@@ -33,6 +33,10 @@ MAX_ATTEMPTS: Final = 64
 """Each attempt succeeds with probability at least 1 - beta = 0.39, so all of them fail with
 probability below 2e-14. The fall-back then costs accuracy, never privacy."""
 
+ROUNDING_VARIANCE: Final = 1.0 / 6.0
+"""Mean of f (1 - f) over uniform fractions f: what rounding adds to the variance of a coordinate of
+one client, in squared integer units."""
+
 DEFAULT_BETA: Final = math.exp(-0.5)
 
 _WORD: Final = np.dtype("<u4")

@@ -1,21 +1,22 @@
 """Joins secagg, dp and sketch into rounds; still without sockets, threads or clocks."""
 
-from protocol.exchange.in_memory import MemoryRound
-from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
-from protocol.planning.calibration import PrivacyGoal, calibrate
-from protocol.round.field_size import bits_for
-from protocol.round.client import ClientPolicy, RoundClient
-from protocol.exchange.stages import Dropouts, RoundOutcome, Stage
-from protocol.planning.deployment import DeploymentPlan, PredictedError, plan_deployment
 from protocol.errors import ConfigurationError, PolicyError
+from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.exchange.in_memory import MemoryRound
+from protocol.exchange.remote import RemoteAggregator, RemoteClient
+from protocol.exchange.stages import Dropouts, RoundOutcome, Stage
+from protocol.goal import PrivacyGoal
+from protocol.planning.calibration import calibrate
+from protocol.planning.deployment import DeploymentPlan, PredictedError, plan_deployment
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.field_size import bits_for
 from protocol.round.history import ClientHistory
 from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import MeanRelease, Pipeline
-from protocol.exchange.remote import RemoteAggregator, RemoteClient
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from protocol.training.private import PrivateTraining, RoundResult
-from protocol.planning.training_plan import TrainingPlan
 
 __all__ = [
     "Aggregator",

@@ -19,6 +19,31 @@ ALLOWED = {
     "protocol": {"secagg", "dp", "sketch", "protocol"},
     "simulations": set(PACKAGES),
 }
+# The rooms of the two large packages, from the ground up: a room imports from those before it, and
+# from itself.
+ROOMS = {
+    "protocol": (
+        "errors",
+        "checks",
+        "goal",
+        "round",
+        "exchange",
+        "planning",
+        "training",
+        "adapters",
+    ),
+    "simulations": (
+        "common",
+        "learning",
+        "audits",
+        "threats",
+        "bench",
+        "reports",
+        "reproduce",
+        "commands",
+        "__main__",
+    ),
+}
 CORE = ("secagg", "dp", "sketch", "protocol")
 # The caller owns sockets, time and threads; randomness comes from the system or a keystream.
 FORBIDDEN_IN_CORE = {"socket", "asyncio", "threading", "time", "random", "logging"}
@@ -29,7 +54,7 @@ CLOCKED = {("protocol", "adapters", name) for name in ("flower", "nvflare", "pfl
 LOCKED = {
     ("secagg", "client.py"),
     ("dp", "ledger.py"),
-    ("protocol", "turns.py"),
+    ("protocol", "round", "turns.py"),
 }
 LOCKS = {"threading.Lock", "threading.RLock"}
 EXCEPTIONS = {
@@ -93,6 +118,40 @@ def violations(package: str, parts: tuple[str, ...], source: str) -> list[str]:
         ):
             found.append("touches numpy.random")
     return found
+
+
+def rooms_above(parts: tuple[str, ...], source: str) -> list[str]:
+    """What a module imports from a room that is above its own."""
+    order = ROOMS.get(parts[0])
+    if order is None or parts[1:] == ("__init__.py",):
+        return []
+    assert parts[1].removesuffix(".py") in order, f"no room of this name: {parts[1]}"
+    own = order.index(parts[1].removesuffix(".py"))
+    found = set()
+    for name in imports(ast.parse(source)):
+        top, _, rest = name.partition(".")
+        if top == parts[0] and (not rest or order.index(rest.split(".")[0]) > own):
+            found.add(name)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_imports_from_no_room_above(path: Path) -> None:
+    parts = path.relative_to(ROOT).parts
+    assert rooms_above(parts, path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        (("protocol", "round"), "from protocol.planning.calibration import calibrate"),
+        (("protocol", "exchange"), "import protocol"),
+        (("simulations", "common"), "from simulations.learning.run import folder"),
+        (("simulations", "bench"), "import simulations.commands.cli"),
+    ],
+)
+def test_an_arrow_upward_is_noticed(room: tuple[str, str], source: str) -> None:
+    assert rooms_above((*room, "module.py"), source)
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -6,7 +6,16 @@ import re
 import subprocess
 import sys
 
-COMMAND = [sys.executable, "-m", "typer", "simulations.commands.cli", "utils", "docs", "--name", "veilsum"]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "typer",
+    "simulations.commands.cli",
+    "utils",
+    "docs",
+    "--name",
+    "veilsum",
+]
 
 
 def page(_: str) -> str:

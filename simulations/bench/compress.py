@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from simulations.bench.timing import Figures, interleaved_seconds
-from simulations.learning.models.recurrent import PAPER_VOCABULARY, LstmTask
 from simulations.common.threads import one_thread
+from simulations.learning.models.recurrent import PAPER_VOCABULARY, LstmTask
 from sketch import PublicSeed
 from sketch.compressors import (
     DeepGradientCompression,

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dp import Ledger
 from protocol.exchange.aggregators import RealAggregator
-from protocol.planning.calibration import PrivacyGoal
-from protocol.training.private import PrivateTraining, RoundResult, measure
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
+from protocol.training.private import PrivateTraining, RoundResult, measure
 from secagg import Identity
 from simulations.bench.timing import Figures
 from sketch.controllers import AdaptNormTwoSketches

@@ -13,10 +13,9 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.bench.peers import Arrays, Masking, Peer, Sharing, Unmasking, load
+from simulations.common.peers import FLOWER_CLIENT, Arrays, Masking, Peer, Sharing, Unmasking, load
 
 SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
-CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
 RING = 1 << 32
 """Flower's default."""
 
@@ -39,7 +38,7 @@ class Flower:
 
     def __init__(self) -> None:
         self._server = _Side(load(SERVER, Peer.FLOWER))
-        self._client = _Side(load(CLIENT, Peer.FLOWER))
+        self._client = _Side(load(FLOWER_CLIENT, Peer.FLOWER))
 
     def masking(self, dim: int, neighbours: int) -> Masking:
         """The client's loop over neighbours: expand, add or subtract, reduce at the end."""

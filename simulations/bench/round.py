@@ -9,8 +9,8 @@ import numpy as np
 
 from protocol.exchange.in_memory import MemoryRound, Peer
 from protocol.exchange.stages import SERVER_PARTY, Stage
-from protocol.round.parameters import RoundParameters
 from protocol.planning.graph import COMPLETE_UP_TO, GraphPlan, plan_graph
+from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundSetup
 from secagg import (
     ClientSession,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from secagg.shamir import LIMBS, PRIME, SECRET_BYTES, combine, random_elements, split
 from simulations.bench.flower import open_peer
 from simulations.bench.limits import modular_product
-from simulations.bench.peers import Peer
 from simulations.bench.timing import Figures, interleaved_seconds
+from simulations.common.peers import Peer
 
 
 def bench_shamir(

@@ -25,8 +25,8 @@ from secagg.shamir import LIMBS, random_elements, split
 from secagg.unmask import MaskRemoval, plan_removal, remove_masks
 from simulations.bench.flower import open_peer
 from simulations.bench.limits import bare_keystream
-from simulations.bench.peers import Peer, Unmasking
 from simulations.bench.timing import Figures, interleaved_seconds, peak_rss_bytes
+from simulations.common.peers import Peer, Unmasking
 
 if TYPE_CHECKING:
     from secagg.roster import RoundRoster

@@ -11,9 +11,9 @@ import pytest
 
 from dp import BudgetExceededError, Ledger, RoundsUsedUpError
 from protocol import IdealAggregator, PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
-from protocol.round.client import ClientPolicy, RoundClient
-from protocol.exchange.stages import Stage
 from protocol.errors import PolicyError
+from protocol.exchange.stages import Stage
+from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch.controllers import FixedRate

@@ -6,7 +6,7 @@ import hashlib
 
 from dp import NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
-from protocol.planning.calibration import PrivacyGoal
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 
 N = 12

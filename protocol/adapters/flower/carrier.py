@@ -15,8 +15,8 @@ from flwr.serverapp import Grid
 
 from protocol.adapters.flower.record import KEY, Request, Step, read_answer
 from protocol.adapters.flower.waiting import Clock, Wait
-from protocol.exchange.stages import Outbound, Refusal, Stage
 from protocol.exchange.remote import OTHER
+from protocol.exchange.stages import Outbound, Refusal, Stage
 
 TTL_SLACK_SECONDS = 600.0
 """Lifetime of a message beyond its stage. It only cleans up: clocks of hosts may differ, and

@@ -50,9 +50,9 @@ from protocol.adapters.flower.record import (
     without_request,
 )
 from protocol.adapters.flower.waiting import Clock
-from protocol.round.client import RoundClient
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.remote import FROM_TRAINING, RemoteClient, refuse, refuse_clause
+from protocol.round.client import RoundClient
 from protocol.round.setup import RoundSetup
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage

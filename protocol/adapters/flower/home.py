@@ -28,11 +28,11 @@ from pydantic import Field
 
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import values_of
-from protocol.planning.calibration import PrivacyGoal
-from protocol.round.client import ClientPolicy
-from protocol.planning.configuration import Section, load
-from protocol.errors import ConfigurationError
 from protocol.adapters.private_files import read_private
+from protocol.errors import ConfigurationError
+from protocol.goal import PrivacyGoal
+from protocol.planning.configuration import Section, load
+from protocol.round.client import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity
 from secagg.context import MAX_COHORT

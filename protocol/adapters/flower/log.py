@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 
-from protocol.exchange.stages import PEER_ERRORS
 from protocol.errors import ConfigurationError
+from protocol.exchange.stages import PEER_ERRORS
 
 _log = logging.getLogger("veilsum")
 

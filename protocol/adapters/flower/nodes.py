@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
 
-from protocol.training.accounts import label
 from protocol.adapters.flower.carrier import TTL_SLACK_SECONDS, Post
 from protocol.adapters.flower.client import claimed
 from protocol.adapters.flower.record import KEY, Request, Step
-from protocol.exchange.stages import Refusal
 from protocol.exchange.remote import OTHER, open_answer
+from protocol.exchange.stages import Refusal
+from protocol.training.accounts import label
 from secagg.keys import KEY_BYTES, os_random, signature_is_valid
 from secagg.tags import Usage
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from protocol.adapters.flower.clear import EVALUATION, QUERIES
 from protocol.adapters.flower.folders import new_client, new_network
 from protocol.adapters.flower.home import REGISTRY, ClientRules
-from protocol.planning.configuration import parse
 from protocol.errors import ConfigurationError
+from protocol.planning.configuration import parse
 
 _RULES = (
     *("epsilon", "delta", "rounds", "clip_l2", "minimum_survivors", "tolerated_colluders"),

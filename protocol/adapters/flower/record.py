@@ -17,7 +17,7 @@ from secagg import SERVER, Reason, RemoteProtocolError
 KEY = "veilsum"
 VERSION = 1
 CLAIM = b"\0"
-"""Before a node's claim: answers to a hello are marked as `protocol.exchange.remote` marks its own."""
+"""Before a node's claim: answers to a hello are marked as `RemoteClient` marks its own."""
 MAX_REASON = 200
 """Characters of a stranger's reason that go into our messages."""
 

@@ -15,11 +15,11 @@ from protocol.adapters.flower.carrier import Carrier, Job, Patience, Post
 from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, told
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
-from protocol.exchange.stages import Outbound, Refusal, Stage
 from protocol.errors import ConfigurationError
 from protocol.exchange.remote import RemoteAggregator
-from protocol.training.private import PrivateTraining, RoundResult
+from protocol.exchange.stages import Outbound, Refusal, Stage
 from protocol.planning.training_plan import TrainingPlan
+from protocol.training.private import PrivateTraining, RoundResult
 from secagg import RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import Controller
 

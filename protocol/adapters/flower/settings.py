@@ -16,6 +16,7 @@ from pydantic import Field
 
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
+from protocol.errors import ConfigurationError
 from protocol.exchange.stages import Stage
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
@@ -27,7 +28,6 @@ from protocol.planning.configuration import (
     parse,
     problems_in,
 )
-from protocol.errors import ConfigurationError
 from protocol.planning.training_plan import TrainingPlan
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from sketch.controllers import Controller

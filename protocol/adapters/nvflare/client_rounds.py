@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from protocol.adapters.nvflare.messages import Assignment
 from protocol.adapters.nvflare.site import Site
-from protocol.round.client import RoundClient
-from protocol.exchange.stages import Stage
 from protocol.errors import PolicyError
 from protocol.exchange.remote import RemoteClient, answer_or_refuse, refuse
+from protocol.exchange.stages import Stage
+from protocol.round.client import RoundClient
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from secagg import LocalProtocolError

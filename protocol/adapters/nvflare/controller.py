@@ -24,10 +24,10 @@ from protocol.adapters.nvflare.exchange import Answer, TaskExchange
 from protocol.adapters.nvflare.messages import Assignment, outgoing
 from protocol.adapters.nvflare.models import changed, dimension_of
 from protocol.adapters.nvflare.site import Agreement, Site
-from protocol.exchange.stages import Outbound, Stage
-from protocol.planning.configuration import Sketch, parse
 from protocol.errors import ConfigurationError
 from protocol.exchange.remote import RemoteAggregator
+from protocol.exchange.stages import Outbound, Stage
+from protocol.planning.configuration import Sketch, parse
 from protocol.training.private import PrivateTraining, RoundResult
 from secagg import LocalProtocolError, RemoteProtocolError, TooFewSurvivorsError
 

@@ -35,9 +35,9 @@ from protocol.adapters.nvflare.messages import (
 )
 from protocol.adapters.nvflare.models import Weights, difference, flat
 from protocol.adapters.nvflare.site import Site
-from protocol.exchange.stages import PEER_ERRORS
 from protocol.errors import ConfigurationError, TrainingFailedError
 from protocol.exchange.remote import FROM_TRAINING, refuse
+from protocol.exchange.stages import PEER_ERRORS
 from secagg import LocalProtocolError, RemoteProtocolError
 
 TrainFunction = Callable[[Weights], Weights]

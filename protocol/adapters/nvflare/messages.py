@@ -19,9 +19,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_constant import AppConstants
 
+from protocol.adapters.named_arrays import canonical
 from protocol.adapters.nvflare.models import Weights, task_digest
 from protocol.exchange.stages import Refusal, Stage
-from protocol.adapters.named_arrays import canonical
 from secagg import SERVER, Reason, RemoteProtocolError
 
 PREFIX = "veilsum_"

@@ -5,7 +5,7 @@
 | `agreement.toml` | everybody's | what all parties agreed to: privacy, cohort, size of the model |
 | `registry.json` | everybody's | every client's Ed25519 public key, hexadecimal, by its name |
 | `NAME/identity.key` | that client's | its private key: 32 bytes, read by its owner only |
-| `NAME/history` | that client's | rounds answered and charged, see `protocol.round.stored_history` |
+| `NAME/history` | that client's | rounds answered and charged: a `StoredHistory` |
 | `NAME/round` | that client's | a round between two of its messages, sealed |
 | `ledger.jsonl` | the server's | every release of this server, over all jobs |
 
@@ -25,11 +25,18 @@ from pathlib import Path
 from nvflare.apis.fl_context import FLContext
 from pydantic import Field
 
-from protocol.round.client import ClientPolicy
-from protocol.planning.configuration import LIFETIME_SECONDS, Cohort, Privacy, Section, build_plan, load
-from protocol.errors import ConfigurationError
 from protocol.adapters.private_files import read_private
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import (
+    LIFETIME_SECONDS,
+    Cohort,
+    Privacy,
+    Section,
+    build_plan,
+    load,
+)
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.client import ClientPolicy
 from secagg import Identity
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from secagg.keys import KEY_BYTES

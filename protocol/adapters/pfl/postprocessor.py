@@ -19,9 +19,9 @@ from protocol.adapters.pfl.cohort import Cohort, CollectedSums, seats
 from protocol.adapters.pfl.layout import Layout, flatten, require_uniform
 from protocol.adapters.pfl.statistics import FieldStatistics
 from protocol.exchange.aggregators import NoiseSource, RemovableSource, fresh_noise, fresh_seeds
+from protocol.planning.training_plan import TrainingPlan
 from protocol.round.parameters import DIGEST_BYTES
 from protocol.training.private import PrivateTraining, RoundResult, TrainingState
-from protocol.planning.training_plan import TrainingPlan
 from secagg import LocalProtocolError, ParameterError
 from secagg.keys import os_random
 from secagg.shamir import Rand

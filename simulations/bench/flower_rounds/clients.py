@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from protocol.adapters.flower import secure_mod
 from protocol.adapters.flower.home import HOME_KEY, client_folder, simulated_network
 from simulations.bench.flower_rounds.order import Order
-from simulations.bench.peers import Peer, load
+from simulations.common.peers import Peer, load
 
 flower = load("flwr.app", Peer.FLOWER)
 ClientApp = load("flwr.clientapp", Peer.FLOWER).ClientApp

@@ -25,8 +25,8 @@ from typing import Any
 
 from secagg import Mode
 from simulations.bench.flower_rounds.order import Order
-from simulations.bench.peers import NO_CALLS_HOME, Peer, load
 from simulations.bench.timing import peak_rss_bytes
+from simulations.common.peers import NO_CALLS_HOME, Peer, load
 
 FIGURES, LOG = "figures.json", "engine.log"
 SECONDS = 3600.0

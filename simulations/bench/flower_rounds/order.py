@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from protocol.planning.calibration import PrivacyGoal
 from protocol.errors import ConfigurationError
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from secagg import Mode
 

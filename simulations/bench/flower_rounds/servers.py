@@ -22,7 +22,7 @@ from simulations.bench.flower_rounds.clients import MODEL, WEIGHTS
 from simulations.bench.flower_rounds.order import Order
 from simulations.bench.flower_rounds.processors import tree_seconds
 from simulations.bench.flower_rounds.tally import TallyGrid
-from simulations.bench.peers import Peer, load
+from simulations.common.peers import Peer, load
 from sketch.controllers import FixedRate
 
 flower = load("flwr.app", Peer.FLOWER)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.adapters.flower.record import KEY
-from simulations.bench.peers import Peer, load
+from simulations.common.peers import Peer, load
 
 ConfigRecord = load("flwr.app", Peer.FLOWER).ConfigRecord
 message_to_proto = load("flwr.common.serde", Peer.FLOWER).message_to_proto

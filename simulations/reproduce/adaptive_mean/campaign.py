@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dp import Ledger, PrivacyError
 from protocol import IdealAggregator, PrivacyGoal, TrainingPlan
-from protocol.estimation import (
+from simulations.reproduce.adaptive_mean.estimation import (
     AdaptNorm,
     AdaptTail,
     Algorithm,

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from simulations.reproduce.output import progress_bar
 from simulations.common.tables import JsonFlag
+from simulations.reproduce.output import progress_bar
 
 
 def adaptive_mean_command(

@@ -19,10 +19,10 @@ import numpy as np
 
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
-from simulations.reproduce.intervals import half_width
 from simulations.learning.run.experiment import Record, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
+from simulations.reproduce.intervals import half_width
 
 SLACK = 0.01
 """Accuracy that the Genie may lose against no compression at the same noise."""

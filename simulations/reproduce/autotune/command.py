@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from simulations.common.tables import JsonFlag
 from simulations.reproduce.options import DataDir
 from simulations.reproduce.output import progress_bar
-from simulations.common.tables import JsonFlag
 
 
 def autotune_command(

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.reproduce.compression.claims import claims
 from simulations.reproduce.compression.plan import ARMS, PRESETS, Arm, Plan, load
 from simulations.reproduce.compression.training import epsilons, gradient_error, trained

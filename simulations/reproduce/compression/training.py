@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from dp.accounting.report import json_number
+from simulations.common.threads import one_thread
 from simulations.learning.example_level.breakdown import break_down
 from simulations.learning.example_level.clipped import gradients_of
 from simulations.learning.example_level.training import Examples, Setting, train
 from simulations.reproduce.compression.plan import Arm, load, opening_of
 from simulations.reproduce.engine.seeds import rng_of
-from simulations.common.threads import one_thread
 from sketch.compressors import LayerShapes
 
 PUBLISHED_EPOCHS = 100

@@ -50,7 +50,7 @@ ROUNDING_SHARE: Final = 1.0 / 8.0
 """The part of delta that ``coupled`` pays for its sensitivity."""
 
 CLIP_PROBABILITY: Final = 1e-3
-"""Chance that a client's rotated vector meets the coordinate clip, as in protocol.planning.calibration."""
+"""Chance that a client's rotated vector meets the coordinate clip, as in calibration."""
 
 _STEP: Final = 1.005
 _MOST_STEPS: Final = 12

@@ -27,9 +27,11 @@ import numpy as np
 import torch
 
 from dp.accounting import gaussian_epsilon, gaussian_mu
+from simulations.common.threads import one_thread
 from simulations.learning.configuration import Server
 from simulations.learning.data import Dataset
 from simulations.learning.models.dense import ReluMlpTask
+from simulations.learning.server_optimizer import ModelState, optimize
 from simulations.reproduce.cpsgd_training.clipped_gradients import (
     Examples,
     each_clipped,
@@ -38,8 +40,6 @@ from simulations.reproduce.cpsgd_training.clipped_gradients import (
 from simulations.reproduce.cpsgd_training.estimators import FloatArray, Rounded
 from simulations.reproduce.cpsgd_training.plan import WAYS, Plan, Run, runs
 from simulations.reproduce.kept import Kept
-from simulations.learning.server_optimizer import ModelState, optimize
-from simulations.common.threads import one_thread
 
 Advance = Callable[[], None]
 

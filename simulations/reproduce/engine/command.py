@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from simulations.reproduce.engine.campaign import QUICK, Campaign, Options
 from simulations.common.tables import show
+from simulations.reproduce.engine.campaign import QUICK, Campaign, Options
 
 
 def carry_out(

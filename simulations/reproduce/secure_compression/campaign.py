@@ -16,10 +16,12 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from simulations.common.failures import DivergedError
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
-from simulations.common.failures import DivergedError
 from simulations.learning.models import DataShape, ModelOptions, build_task
+from simulations.learning.run.experiment import Record, run_experiment
+from simulations.learning.run.folder import RunFolder
 from simulations.reproduce import origin
 from simulations.reproduce.autotune.campaign import final_accuracy
 from simulations.reproduce.kept import Kept
@@ -33,8 +35,6 @@ from simulations.reproduce.secure_compression.plan import (
     Plan,
     Point,
 )
-from simulations.learning.run.experiment import Record, run_experiment
-from simulations.learning.run.folder import RunFolder
 from sketch.layers import LayerShapes
 
 Row = dict[str, Any]

@@ -20,15 +20,15 @@ import torch
 from numpy.typing import NDArray
 
 from dp.keystream import NoiseSeed
+from simulations.common.threads import one_thread
 from simulations.learning.data import Dataset
 from simulations.learning.local_dp import ClientMemory, LocalAlgorithm
 from simulations.learning.models import Task
+from simulations.learning.training import LocalTraining, local_updates
 from simulations.reproduce.kept import Kept
 from simulations.reproduce.sqsgd.claims import claims
 from simulations.reproduce.sqsgd.plan import Plan, Run, build_model, runs
 from simulations.reproduce.sqsgd.settings import theory
-from simulations.common.threads import one_thread
-from simulations.learning.training import LocalTraining, local_updates
 from sketch import PublicSeed
 
 Advance = Callable[[], None]

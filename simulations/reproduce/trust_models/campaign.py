@@ -21,14 +21,14 @@ from protocol.planning.deployment import plan_deployment
 from secagg import PrimeField
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset, Split
+from simulations.learning.run.experiment import run_experiment
+from simulations.learning.run.folder import RunFolder
 from simulations.reproduce import origin
 from simulations.reproduce.intervals import half_width
 from simulations.reproduce.kept import Kept
 from simulations.reproduce.trust_models.findings import findings
 from simulations.reproduce.trust_models.methods import Candidate, Trust
 from simulations.reproduce.trust_models.plan import Plan, Setting
-from simulations.learning.run.experiment import run_experiment
-from simulations.learning.run.folder import RunFolder
 
 _STREAM = 7
 """Tells the choice of records apart from the engine's own streams of a seed."""

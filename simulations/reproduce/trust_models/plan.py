@@ -12,6 +12,7 @@ from typing import Any
 
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
+from simulations.learning.run.overrides import changed
 from simulations.reproduce.trust_models.methods import (
     BY_NAME,
     METHODS,
@@ -20,7 +21,6 @@ from simulations.reproduce.trust_models.methods import (
     Method,
     Trust,
 )
-from simulations.learning.run.overrides import changed
 
 TUNING_OFFSET = 1000
 """From the first seed of what is evaluated to the first seed of what is tried."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from protocol import PrivacyGoal
 from simulations.audits.base import Claim, Figures, derived_seed
-from simulations.learning.data import load_digits_dataset
 from simulations.common.threads import one_thread
+from simulations.learning.data import load_digits_dataset
 from simulations.threats.catalogue.base import Attack, Effort, Findings
 from simulations.threats.inversion.experiments import Setting
 from simulations.threats.inversion.pictures import Gallery, drawn

@@ -22,8 +22,8 @@ from dp import Event, Ledger, LedgerError
 from protocol import ClientHistory, PrivacyGoal, RoundSetup
 from protocol.exchange.stages import PEER_ERRORS
 from protocol.round.history import epsilon_of_rounds
-from protocol.training.records import Records
 from protocol.round.setup import RoundEvents
+from protocol.training.records import Records
 from secagg import ClientSession, SessionContext
 from secagg.client_states import Fresh, State
 from secagg.keys import Identity

@@ -22,8 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from simulations.audits.base import Integers
-from simulations.bench.flower import CLIENT
-from simulations.bench.peers import Peer, load
+from simulations.common.peers import FLOWER_CLIENT, Peer, load
 from simulations.threats.flower.masks import LARGEST, RING
 
 VICTIM, HONEST, COLLUDER, LOST = range(1, 5)
@@ -50,7 +49,7 @@ class FlowerClients:
     """
 
     def __init__(self, length: int, rng: np.random.Generator) -> None:
-        self.code = load(CLIENT, Peer.FLOWER)
+        self.code = load(FLOWER_CLIENT, Peer.FLOWER)
         self._app = load("flwr.app", Peer.FLOWER)
         self._compat = load("flwr.compat.common.recorddict_compat", Peer.FLOWER)
         self._common = load("flwr.common", Peer.FLOWER)
@@ -167,6 +166,6 @@ def fresh_pair_keys(count: int) -> list[bytes]:
     Raises:
         ConfigurationError: Flower is not installed.
     """
-    code = load(CLIENT, Peer.FLOWER)
+    code = load(FLOWER_CLIENT, Peer.FLOWER)
     _, public = code.generate_key_pairs()
     return [code.generate_shared_key(code.generate_key_pairs()[0], public) for _ in range(count)]

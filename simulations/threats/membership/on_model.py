@@ -43,9 +43,9 @@ from simulations.audits.paths import repeatable
 from simulations.learning.data import Dataset, Split
 from simulations.learning.federated import model_digest
 from simulations.learning.models import DataShape, Task, Vector, build_task
+from simulations.learning.training import LocalTraining, local_updates
 from simulations.threats.inversion.views import CLIP_L2, ERROR_SHARE
 from simulations.threats.rates import CONFIDENCE
-from simulations.learning.training import LocalTraining, local_updates
 from sketch.controllers import FixedRate
 
 Members: TypeAlias = list[NDArray[np.int64]]

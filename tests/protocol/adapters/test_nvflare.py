@@ -67,9 +67,9 @@ from protocol.adapters.nvflare.models import (
     trained_names,
 )
 from protocol.adapters.nvflare.site import Site, make_identity, read_registry, write_registry
-from protocol.round.client import RoundClient
-from protocol.exchange.stages import Refusal, Stage
 from protocol.errors import ConfigurationError, PolicyError
+from protocol.exchange.stages import Refusal, Stage
+from protocol.round.client import RoundClient
 from protocol.round.pipeline import Clip, Pipeline
 from protocol.training.private import PrivateTraining
 from secagg import Identity, ParameterError

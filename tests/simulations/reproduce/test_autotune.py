@@ -7,10 +7,10 @@ import pytest
 from protocol.errors import ConfigurationError
 from simulations.learning.configuration import RunConfig, demo_config, write_config
 from simulations.learning.federated import load_data
+from simulations.learning.run.overrides import changed
 from simulations.reproduce.autotune import campaign as autotune
 from simulations.reproduce.autotune.campaign import Cell, Plan, harmonic, point_config
 from simulations.reproduce.autotune.report import rows_of
-from simulations.learning.run.overrides import changed
 
 PLAN = Plan(noise=(1.0,), rates=(4.0,), gammas=(0.2, 0.1), others=("two_stage",), seeds=(1, 2))
 

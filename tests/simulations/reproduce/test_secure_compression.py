@@ -16,8 +16,8 @@ from rich.console import Console
 
 from protocol.planning.configuration import build_plan
 from protocol.planning.deployment import plan_deployment
-from simulations.learning.data import load_dataset
 from simulations.common.failures import DivergedError
+from simulations.learning.data import load_dataset
 from simulations.reproduce.secure_compression import campaign as campaigns
 from simulations.reproduce.secure_compression import claims
 from simulations.reproduce.secure_compression.bytes import (

@@ -13,8 +13,8 @@ from scipy.stats import norm
 
 from protocol import PrivacyGoal
 from secagg import ParameterError
-from simulations.learning.data import DATA_DIR_VARIABLE, Split
 from simulations.common.threads import one_thread
+from simulations.learning.data import DATA_DIR_VARIABLE, Split
 from simulations.threats.inversion.analytic import row_ratio, to_pixels
 from simulations.threats.inversion.experiments import Setting, attack_by_imprint, permitted
 from simulations.threats.inversion.grid import noise_curve

@@ -45,7 +45,7 @@ if importlib.util.find_spec("flwr") is not None:
     from protocol.adapters.flower.home import SIMULATION_VARIABLE
     from protocol.adapters.flower.record import KEY
     from protocol.adapters.flower.waiting import Clock
-    from protocol.planning.calibration import PrivacyGoal
+    from protocol.goal import PrivacyGoal
     from protocol.planning.training_plan import TrainingPlan
     from secagg import Mode
     from sketch.controllers import FixedRate

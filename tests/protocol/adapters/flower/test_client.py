@@ -28,8 +28,8 @@ from protocol.adapters.flower.client import REFUSED
 from protocol.adapters.flower.home import SIMULATION_VARIABLE
 from protocol.adapters.flower.record import KEY, Request, Step
 from protocol.adapters.flower.waiting import Clock
-from protocol.round.client import RoundClient
 from protocol.errors import PolicyError
+from protocol.round.client import RoundClient
 from protocol.round.pipeline import Clip, Pipeline
 
 
@@ -722,7 +722,7 @@ def test_an_announcement_is_answered_once_by_a_fresh_process(make_world, parts):
 
 def test_clients_count_for_themselves(make_world, parts):
     """Two rounds in all: a third is refused by every client, whatever the server's ledger says."""
-    from protocol.planning.calibration import PrivacyGoal
+    from protocol.goal import PrivacyGoal
 
     world = make_world(goal=PrivacyGoal(200.0, 1e-5, 2))
     strategy = FedAvg(fraction_evaluate=0.0)

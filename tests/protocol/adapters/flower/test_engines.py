@@ -17,8 +17,8 @@ pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` br
 from dp import Ledger
 from protocol.adapters.flower.home import ClientRules
 from protocol.planning.configuration import load
-from protocol.training.records import listed_cohort
 from protocol.round.stored_history import StoredHistory
+from protocol.training.records import listed_cohort
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "flower"

@@ -16,8 +16,8 @@ from dp import BudgetExceededError, Ledger
 from protocol.adapters.flower import SecureGrid, StrategyError, TooFewNodesError
 from protocol.adapters.flower.record import KEY
 from protocol.adapters.flower.strategies import MEAN_BASED, REFUSED, check_strategy
-from protocol.planning.calibration import PrivacyGoal
 from protocol.errors import ConfigurationError
+from protocol.goal import PrivacyGoal
 from secagg import ParameterError
 
 

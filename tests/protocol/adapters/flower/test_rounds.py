@@ -19,8 +19,8 @@ from protocol.adapters.flower import RoundLostError
 from protocol.adapters.flower.errors import MOST_REASONS, told
 from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
-from protocol.planning.calibration import PrivacyGoal
 from protocol.exchange.stages import Stage
+from protocol.goal import PrivacyGoal
 from secagg import Mode, ParameterError, Reason, RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import AdaptNorm
 

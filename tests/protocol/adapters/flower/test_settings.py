@@ -37,8 +37,8 @@ from protocol.adapters.flower.home import (
 from protocol.adapters.flower.provision import main
 from protocol.adapters.flower.remedy import EXAMPLE, mended
 from protocol.adapters.flower.settings import read_settings, values_of
-from protocol.planning.configuration import load
 from protocol.errors import ConfigurationError
+from protocol.planning.configuration import load
 from secagg import Mode, ParameterError
 from sketch.controllers import AdaptNorm, FixedRate
 

@@ -1,0 +1,1 @@
+"""How a round's messages travel: the stages, and the aggregators that drive them."""

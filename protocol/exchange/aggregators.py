@@ -1,0 +1,325 @@
+"""Two ways to the same sum: the real protocol, and the ideal functionality that it imitates.
+
+Both encode the same updates with the same pipeline and add them in the same field; given the same
+noise seeds and dropouts they agree bit for bit, which a test asserts. Long training runs may use
+the ideal one; only the real one protects anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn, Protocol
+
+from numpy.typing import NDArray
+
+from dp import NoiseSeed
+from protocol.exchange.in_memory import MemoryRound
+from protocol.exchange.parallel import in_order
+from protocol.exchange.stages import (
+    PEER_ERRORS,
+    Clock,
+    Dropouts,
+    ReleaseHook,
+    RoundOutcome,
+    Stage,
+    check_dropouts,
+    explained,
+    left_after,
+    no_hook,
+    stages_of,
+)
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.history import ClientHistory
+from protocol.round.pipeline import Pipeline
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundSetup
+from secagg import (
+    FieldSum,
+    FieldVector,
+    Identity,
+    LocalProtocolError,
+    ServerSession,
+    TooFewSurvivorsError,
+)
+from secagg.field import add_into
+from secagg.keys import os_random
+from secagg.shamir import Rand
+
+UpdateSource = Callable[[int], NDArray[Any]]
+"""Gives the update of a party (by its index in the cohort) when it is asked for one."""
+
+NoiseSource = Callable[[int], NoiseSeed]
+"""Gives the noise seed of a party. Only who runs a round twice passes one; else the system does."""
+
+RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
+"""Gives a party so many seeds of removable noise, for the same purpose."""
+
+ENCODED_AHEAD = 8
+"""Updates that an executor may work on, or have finished, before the first of them is added."""
+
+
+def own_updates(_: int) -> NDArray[Any]:
+    """In place of an update source: clients elsewhere have updates of their own."""
+    raise LocalProtocolError("clients elsewhere make their own updates")
+
+
+def fresh_noise(_: int) -> NoiseSeed:
+    """A new secret seed for whoever asks."""
+    return NoiseSeed.fresh()
+
+
+def system_rand(_: int) -> Rand:
+    """The operating system's generator, for every client."""
+    return os_random
+
+
+def fresh_seeds(_: int, count: int) -> Sequence[NoiseSeed]:
+    """New secret seeds for whoever asks."""
+    return [NoiseSeed.fresh() for _ in range(count)]
+
+
+class Aggregator(Protocol):
+    """Turns a round's updates into their noisy sum."""
+
+    def run(
+        self,
+        setup: RoundSetup,
+        updates: UpdateSource,
+        dropouts: Dropouts,
+        *,
+        before_release: ReleaseHook = no_hook,
+    ) -> RoundOutcome:
+        """Run one round.
+
+        A client whose update is refused is lost like one that vanished; the outcome says why.
+
+        Args:
+            setup: public parameters of the round.
+            updates: gives a party's update when its turn comes.
+            dropouts: who gets lost, and when.
+            before_release: called exactly once if inputs of enough clients are there, with their
+                indices, before any client learns that they are and gives up what opens the sum.
+
+        Raises:
+            ParameterError: ``dropouts`` names no stage, or nobody of the cohort.
+            TooFewSurvivorsError: too few parties are left at some stage. If `before_release` was
+                not called, nothing can have been learned; if it was, a party that deviates may
+                know the sum.
+        """
+
+
+class IdealAggregator:
+    """Adds the clients' encoded vectors in the field. Trusts everybody; for simulation only.
+
+    Args:
+        removable: of every client; leave it alone except to run the same round twice.
+        noise: likewise.
+        executor: threads, to encode several clients at once; an update must then stay as it is
+            while the next ones are asked for.
+    """
+
+    def __init__(
+        self,
+        removable: RemovableSource = fresh_seeds,
+        noise: NoiseSource = fresh_noise,
+        executor: Executor | None = None,
+    ) -> None:
+        self._removable = removable
+        self._noise = noise
+        self._executor = executor
+
+    def run(
+        self,
+        setup: RoundSetup,
+        updates: UpdateSource,
+        dropouts: Dropouts,
+        *,
+        before_release: ReleaseHook = no_hook,
+    ) -> RoundOutcome:
+        """See `Aggregator.run`; it fails exactly where the real protocol would."""
+        context = setup.context
+        check_dropouts(dropouts, context.size)
+        stages = stages_of(context.mode)
+        released = stages.index(Stage.INPUT) + 1
+        for stage in stages[: released - 1]:
+            check_survivors(setup, dropouts, stage)
+        total, refused, seeds = self._add_up(setup, updates, dropouts)
+        lost = {**dropouts, **dict.fromkeys(refused, Stage.INPUT)}
+        survivors = left_after(context.size, lost, Stage.INPUT)
+        with explained(refused):
+            check_survivors(setup, lost, Stage.INPUT)
+            before_release(survivors)
+            for stage in stages[released:]:
+                check_survivors(setup, lost, stage)
+        return ideal_outcome(setup, total, {index: seeds[index] for index in survivors}, refused)
+
+    def _add_up(
+        self, setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts
+    ) -> tuple[FieldVector, dict[int, str], dict[int, Sequence[NoiseSeed]]]:
+        """The sum over all whose update can be encoded, why the others' cannot, and the seeds."""
+        context, pipeline = setup.context, Pipeline(setup)
+        total = context.field.zeros(context.length)
+        refused: dict[int, str] = {}
+        seeds: dict[int, Sequence[NoiseSeed]] = {}
+
+        def encode(index: int) -> Callable[[], FieldVector]:
+            seeds[index] = self._removable(index, context.seeds)
+            try:
+                update = updates(index)
+            except PEER_ERRORS as error:
+                return partial(_raise, error)
+            return partial(pipeline.encode, update, self._noise(index), seeds[index])
+
+        present = left_after(context.size, dropouts, Stage.INPUT)
+        results = in_order(map(encode, present), self._executor, ENCODED_AHEAD)
+        for index, encoded in zip(present, results, strict=True):
+            try:
+                add_into(total, encoded())
+            except PEER_ERRORS as error:
+                refused[index] = str(error)
+        return FieldVector(context.field, total), refused, seeds
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
+def ideal_outcome(
+    setup: RoundSetup,
+    total: FieldVector,
+    seeds: Mapping[int, Sequence[NoiseSeed]],
+    refused: Mapping[int, str],
+) -> RoundOutcome:
+    """A sum, with what survivors give up to take surplus coins off it.
+
+    Args:
+        seeds: removable ones of every survivor, by index in ascending order.
+        refused: parties whose update could not be encoded, and why.
+    """
+    context, survivors = setup.context, tuple(seeds)
+    surplus = context.removed_seeds(len(survivors))
+    removed = {
+        index: tuple(own[which].material for which in surplus)
+        for index, own in seeds.items()
+        if surplus
+    }
+    sent = dict.fromkeys(survivors, context.field.packed_bytes(context.length))
+    return RoundOutcome(FieldSum(total, survivors, (), removed), sent, refused=dict(refused))
+
+
+class RealAggregator:
+    """Runs every client and the server over in-memory bytes, with real cryptography.
+
+    Args:
+        identities: the clients' signing keys; their public halves are the registry.
+        policy: what every client insists on. Every identity keeps a `ClientHistory` with the
+            policy's goal over all rounds of this object.
+        executor: optional, for unmasking.
+        clock: optional, for measurement.
+        noise: secret seeds of rounding and of the coins that stay; leave it alone except to run
+            the same round twice.
+        rand_of: likewise, the source of every other secret of a client.
+        unix_clock: the clients' own, if their rounds expire.
+    """
+
+    def __init__(
+        self,
+        identities: Sequence[Identity],
+        policy: ClientPolicy,
+        executor: Executor | None = None,
+        clock: Clock | None = None,
+        noise: NoiseSource = fresh_noise,
+        rand_of: Callable[[int], Rand] = system_rand,
+        unix_clock: UnixClock | None = None,
+    ) -> None:
+        self._unix_clock = unix_clock
+        self._noise = noise
+        self._rand_of = rand_of
+        self._identities = {identity.public: identity for identity in identities}
+        self._registry = frozenset(self._identities)
+        self._policy = policy
+        self._histories = {key: ClientHistory(policy.goal) for key in self._registry}
+        self._executor = executor
+        self._clock = clock
+
+    def run(
+        self,
+        setup: RoundSetup,
+        updates: UpdateSource,
+        dropouts: Dropouts,
+        *,
+        before_release: ReleaseHook = no_hook,
+    ) -> RoundOutcome:
+        """See `Aggregator.run`."""
+        check_dropouts(dropouts, setup.context.size)
+        announcement = setup.announce()
+        peers = {
+            index: _Peer(
+                RoundClient(
+                    self._identities[key],
+                    self._registry,
+                    self._policy,
+                    self._histories[key],
+                    self._rand_of(index),
+                    self._unix_clock,
+                ),
+                announcement,
+                setup.parameters.model_digest,
+                lambda i=index: (updates(i), self._noise(i)),  # type: ignore[misc]
+            )
+            for index, key in enumerate(setup.context.cohort)
+        }
+        server = ServerSession(setup.context)
+        wire = MemoryRound(server, setup.context.mode, peers, dropouts, self._clock, before_release)
+        outcome = wire.run(self._executor)
+        for index in outcome.bytes_down:
+            outcome.bytes_down[index] += len(announcement)
+        return outcome
+
+
+@dataclass(eq=False, repr=False)
+class _Peer:
+    """A `RoundClient` with its announcement and its update at hand."""
+
+    client: RoundClient
+    announcement: bytes
+    model_digest: bytes
+    make_input: Callable[[], tuple[NDArray[Any], NoiseSeed]]
+
+    def open(self) -> bytes:
+        return self.client.join(self.announcement, self.model_digest)
+
+    def receive(self, data: bytes) -> bytes | None:
+        return self.client.receive(data)
+
+    def submit(self) -> bytes:
+        return self.client.submit(*self.make_input())
+
+
+def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None:
+    """Fail at a stage where the real protocol would.
+
+    On a sparse graph the real protocol may also fail because too many of one neighbourhood, or of
+    the committee, went away; parameters make that unlikely, and here it never happens.
+
+    Raises:
+        TooFewSurvivorsError: too few parties are left.
+    """
+    context = setup.context
+    if stage is Stage.RECOVER:
+        survivors = left_after(context.size, dropouts, Stage.INPUT)
+        answered = left_after(context.size, dropouts, Stage.UNMASK)
+        # Asked for only if somebody went away without giving up seeds of surplus noise.
+        if survivors == answered or not context.removed_seeds(len(survivors)):
+            return
+    needed = context.minimum_survivors if stage <= Stage.INPUT else context.threshold
+    if stage is Stage.CONFIRM:
+        members = len(left_after(context.size, dropouts, Stage.ADVERTISE))
+        committee = context.committee(members)
+        needed = committee.quorum if committee.size == members else needed
+    left = len(left_after(context.size, dropouts, stage))
+    if left < needed:
+        raise TooFewSurvivorsError(str(stage), left, needed)

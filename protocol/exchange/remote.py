@@ -1,0 +1,211 @@
+"""Rounds with clients elsewhere: what a transport has to carry, and nothing about how it does.
+
+The server calls an `Exchange` once for each stage. The client answers one message at a time, in one
+process or in a new one for each message. What travels is one byte string down and one up for each
+stage: five round trips with the consistency round, four without, one more if a client goes away
+after its upload and the noise has a surplus. The first message down is the round's announcement, so
+a model can travel with it and be trained on before the masked update is due, two stages later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+from numpy.typing import NDArray
+
+from protocol.errors import PolicyError, TrainingFailedError
+from protocol.exchange.aggregators import UpdateSource, own_updates
+from protocol.exchange.stages import (
+    NOBODY,
+    Dropouts,
+    Exchange,
+    LossHook,
+    Outbound,
+    Refusal,
+    ReleaseHook,
+    RoundOutcome,
+    Stage,
+    conduct,
+    no_hook,
+    no_losses,
+)
+from protocol.round.client import RoundClient
+from protocol.round.setup import RoundSetup
+from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
+from secagg.transitions import ClientPhase
+
+_MESSAGE, _REFUSAL = b"\0", b"\1"
+MAX_REASON_BYTES = 200
+"""Of a client's reason for leaving: a stranger's words go into error messages."""
+
+OTHER = "OwnReasons"
+"""Why a client left that does not say."""
+
+FROM_TRAINING = (Exception, SystemExit)
+"""What is caught of code that sees data, and becomes a refusal. A process that ends instead of
+answering can be told apart, and that training calls `sys.exit` may depend on the data. An operator
+can still interrupt it."""
+
+UpdateMaker = Callable[[RoundSetup], NDArray[Any]]
+"""Makes a client's update when it is due: float32|float64[d]."""
+
+
+class RemoteAggregator:
+    """The server's side of rounds with clients elsewhere. An `Aggregator` for `PrivateTraining`.
+
+    Args:
+        exchange: the transport; it bounds the time of every stage.
+        executor: optional, for unmasking.
+        on_loss: told of each client that is lost for a refusal, in the stage in which it is.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        executor: Executor | None = None,
+        on_loss: LossHook = no_losses,
+    ) -> None:
+        self._exchange = exchange
+        self._executor = executor
+        self._on_loss = on_loss
+
+    def run(
+        self,
+        setup: RoundSetup,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts = NOBODY,
+        *,
+        before_release: ReleaseHook = no_hook,
+    ) -> RoundOutcome:
+        """See `Aggregator.run`.
+
+        Raises:
+            ParameterError: updates or dropouts are given. They are the clients' own, and what is
+                passed here would be ignored.
+            LocalProtocolError: the transport delivered the answer of a client that was not asked.
+        """
+        if updates is not own_updates:
+            raise ParameterError("updates", updates, "left out: clients elsewhere make their own")
+        if dropouts:
+            raise ParameterError("dropouts", dict(dropouts), "empty: clients elsewhere just leave")
+        announcement = setup.announce()
+        return conduct(
+            ServerSession(setup.context),
+            setup.context.mode,
+            [(index, announcement) for index in range(setup.context.size)],
+            self._opened,
+            before_release,
+            self._executor,
+            on_loss=self._on_loss,
+        )
+
+    def _opened(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
+        asked = {index for index, _ in messages}
+        for index, answer in self._exchange(stage, messages):
+            # A transport that mixes up its clients would have one lost for another.
+            if index not in asked:
+                raise LocalProtocolError(f"client {index} answered and was not asked")
+            yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
+
+
+class RemoteClient:
+    """The client's side: answers the server's messages of one round, one by one.
+
+    It leaves the round for good with the first error, whatever raised it; the client is aborted.
+
+    Args:
+        client: ours, fresh or resumed.
+        model_digest: 32-byte hash of the model that we received for this round.
+        update: called once, when the update is due.
+    """
+
+    def __init__(self, client: RoundClient, model_digest: bytes, update: UpdateMaker) -> None:
+        self._client = client
+        self._model_digest = model_digest
+        self._update = update
+        self._left = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be answered."""
+        return self._left or self._client.phase in (ClientPhase.FINISHED, ClientPhase.ABORTED)
+
+    def answer(self, data: bytes) -> bytes:
+        """What to send back.
+
+        Raises:
+            ProtocolError, PolicyError, PrivacyError: we leave the round. Send `refuse(error)`, so
+                that the server need not wait, and tell whoever runs this client. Likewise with
+                whatever else the update maker raises.
+            TrainingFailedError: the update maker raised `SystemExit`; refuse as well.
+            LocalProtocolError: we left before.
+        """
+        if self._left:
+            raise LocalProtocolError("this client has left the round")
+        try:
+            return _MESSAGE + self._reply(data)
+        except BaseException:
+            # The update maker is the caller's and may raise anything, with secrets still held.
+            self._left = True
+            self._client.abort()
+            raise
+
+    def _reply(self, data: bytes) -> bytes:
+        if self._client.phase is ClientPhase.FRESH:
+            return self._client.join(data, self._model_digest)
+        reply = self._client.receive(data)
+        return self._client.submit(self._made()) if reply is None else reply
+
+    def _made(self) -> NDArray[Any]:
+        try:
+            return self._update(self._client.setup)
+        except SystemExit as error:
+            raise TrainingFailedError(f"training: SystemExit: {error}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """What a server is told about an error: whether it was for the policy, for what it was sent, or
+    for anything else, and no more.
+
+    What an error says, and which one it is, may depend on what the client holds: that its update
+    was not finite is nobody's business. Its own operator reads the error.
+    """
+    told = (PolicyError, RemoteProtocolError)
+    return next((kind.__name__ for kind in told if isinstance(error, kind)), OTHER)
+
+
+def refuse(error: Exception) -> bytes:
+    """The answer of a client that leaves: `reason_of` the error, and no more."""
+    return _REFUSAL + reason_of(error).encode()
+
+
+def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exception | None]:
+    """An answer for the server, and the error if we left the round.
+
+    Any error is caught, a mistake in the program or in the update maker too: to whoever watches the
+    wire, a client that crashes must look like one that refuses. Whoever runs the client has to tell
+    its operator.
+    """
+    try:
+        return client.answer(data), None
+    except Exception as error:
+        return refuse(error), error
+
+
+def refuse_clause(error: PolicyError) -> bytes:
+    """As `refuse`, for a client that chose to say which clause of its policy it was.
+
+    By its name and without a value. Some clauses are about its own past: a budget, a round that it
+    answered.
+    """
+    return refuse(error) + f": {error.parameter}".encode()
+
+
+def open_answer(data: bytes) -> bytes | Refusal:
+    """A client's message, or its refusal; whatever is neither counts as one."""
+    if data[:1] == _REFUSAL:
+        reason = bytes(data[1 : 1 + MAX_REASON_BYTES])
+        return Refusal("".join(chr(c) if 32 <= c < 127 else "?" for c in reason))
+    return bytes(data[1:]) if data[:1] == _MESSAGE else Refusal("sent something that is no answer")

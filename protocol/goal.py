@@ -1,0 +1,97 @@
+"""What a client is promised, and how a ledger writes it down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dp import FailureReserve, noise_multiplier_for_epsilon
+from dp.accounting.gaussian import LARGEST_EPSILON
+from protocol.checks import require_int, require_number
+from secagg import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyGoal:
+    """(epsilon, delta) of any one client over the `rounds` rounds it takes part in, against the
+    server.
+
+    Args:
+        moment_order: None to count by Gaussian domination, the better bound in all but weak noise;
+            or the order of the truncated moments to count by. One bound counts a whole run, by
+            everybody: it is part of the goal, and of every entry of a ledger. `sharpest` chooses.
+
+    Raises:
+        ParameterError: a figure is out of range.
+    """
+
+    epsilon: float
+    delta: float
+    rounds: int
+    moment_order: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta", "moment_order"):
+            value = getattr(self, name)
+            if name == "moment_order" and value is None:
+                continue
+            require_number(name, value)
+            try:
+                # A ledger has them as they are here, and its readers expect floats.
+                object.__setattr__(self, name, float(value))
+            except OverflowError:
+                raise ParameterError(name, value, "a finite number") from None
+        require_int("rounds", self.rounds, 1)
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
+            raise ParameterError("epsilon", self.epsilon, "positive and finite")
+        if not 0.0 < self.delta < 1.0:
+            raise ParameterError("delta", self.delta, "strictly between 0 and 1")
+        order = self.moment_order
+        if order is not None and not 1.0 < order < math.inf:
+            raise ParameterError("moment_order", order, "left out, or finite and above 1")
+
+    @property
+    def reserve(self) -> FailureReserve:
+        """The part of delta set aside beforehand, for noise and for secure aggregation: the
+        controller sizes later rounds from earlier releases, so the split of delta must not be
+        chosen afterwards (docs/accounting.md)."""
+        return FailureReserve.from_delta(self.delta, self.rounds, moment_order=self.moment_order)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal.
+
+        Raises:
+            ParameterError: epsilon is so large that there is none: such a goal only counts.
+        """
+        if not self.epsilon < LARGEST_EPSILON:
+            valid = f"below {LARGEST_EPSILON:g} to choose noise by: accounting ends there"
+            raise ParameterError("epsilon", self.epsilon, valid)
+        return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
+
+
+def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
+    """A goal as it is written down: with the part of delta that it sets aside, and, where moments
+    count it in place of domination, their order."""
+    entry = {
+        "epsilon": goal.epsilon,
+        "delta": goal.delta,
+        "rounds": goal.rounds,
+        "delta0": goal.reserve.delta0,
+        "aggregation": goal.reserve.aggregation,
+    }
+    order = goal.moment_order
+    return entry if order is None else {**entry, "moment_order": order}
+
+
+def check_goal(metadata: Mapping[str, Any], goal: PrivacyGoal | None) -> None:
+    """See that an entry was written under this goal.
+
+    Raises:
+        ParameterError: it was not.
+    """
+    recorded, wanted = metadata.get("goal"), goal_entry(goal) if goal else None
+    if recorded != wanted:
+        raise ParameterError("goal", wanted, f"that of the ledger, {recorded}, or a new ledger")

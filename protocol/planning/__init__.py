@@ -1,0 +1,1 @@
+"""From a goal and a cohort to the parameters of rounds, before any client is asked."""

@@ -1,0 +1,344 @@
+"""Configuration files: TOML in, frozen and checked values out.
+
+pydantic lives here, at the outer edge, and nowhere else. Every problem becomes a
+`ConfigurationError` that names the key and what would be valid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from dp.accounting import gaussian_epsilon
+from protocol.errors import ConfigurationError
+from protocol.goal import PrivacyGoal
+from protocol.planning.calibration import ERROR_SHARE
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.field_size import WRAP_PROBABILITY
+from secagg import Mode, ParameterError
+from sketch.controllers import (
+    AdaptBudget,
+    AdaptNorm,
+    AdaptNormTwoSketches,
+    AdaptProgress,
+    AdaptTail,
+    Controller,
+    FixedRate,
+    TailUpdate,
+    TwoStage,
+)
+from sketch.controllers.sizing import LARGEST_PROBE, SMALLEST_PROBE
+from sketch.spec import DEFAULT_ROWS
+
+
+class Section(BaseModel):
+    """A table of a configuration file: immutable, and strict about unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+C = TypeVar("C", bound=Section)
+
+MAX_CONFIG_BYTES = 1 << 14
+"""Longest file that is read, many times a real one: reading a dotted key takes time quadratic in
+its parts, some seconds for this many bytes."""
+
+LIFETIME_SECONDS = 24 * 3600
+"""Of a deployment's rounds unless told otherwise: more than a round takes, and an end to it."""
+
+MAX_SHOWN = 200
+"""Most characters of a wrong value in a message."""
+
+UNKNOWN = "unknown key"
+
+
+class Privacy(Section):
+    """The promise."""
+
+    epsilon: float | None = Field(
+        default=None, gt=0, description="against the server, over all rounds"
+    )
+    noise_multiplier: float | None = Field(
+        default=None,
+        gt=0,
+        description="in place of epsilon: noise of a sum over the clip, as a standard deviation",
+    )
+    delta: float = Field(gt=0, lt=1, description="of the same promise")
+    clip_l2: float = Field(gt=0, description="bound on an update, in its own units")
+    error_share: float = Field(
+        default=ERROR_SHARE, gt=0, le=1, description="extra variance over the Gaussian mechanism"
+    )
+    wrap_probability: float = Field(
+        default=WRAP_PROBABILITY, ge=0, description="of a sum that does not fit its field"
+    )
+    moment_order: float | None = Field(
+        default=None,
+        gt=1,
+        allow_inf_nan=False,
+        description="count by truncated moments of this order, for weak noise, not by domination",
+    )
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise ValueError("exactly one of epsilon and noise_multiplier must be given")
+        return self
+
+    def goal(self, rounds: int) -> PrivacyGoal:
+        """What a client that takes part in so many rounds is promised."""
+        epsilon = self.epsilon
+        if self.noise_multiplier is not None:
+            epsilon = gaussian_epsilon(math.sqrt(rounds) / self.noise_multiplier, self.delta)
+        if epsilon is None:
+            raise TypeError("no target")
+        return PrivacyGoal(epsilon, self.delta, rounds, self.moment_order)
+
+
+class Cohort(Section):
+    """Who takes part in a round, and how many may fail or turn."""
+
+    size: int = Field(ge=2, description="clients invited to a round")
+    tolerated_dropouts: int = Field(ge=0, description="of them, that may vanish")
+    tolerated_colluders: int = Field(ge=0, description="of them, that may work for the server")
+    mode: Literal["active", "semi_honest"] = Field(
+        default="active", description="what the server is trusted with"
+    )
+    exact_noise: bool = Field(default=True, description="take surplus noise off again")
+    security_bits: int | None = Field(
+        default=None, ge=1, description="of a sparse graph; as many as the goal needs if left out"
+    )
+
+
+CONTROLLERS: Mapping[str, type] = {
+    "adapt_budget": AdaptBudget,
+    "adapt_norm": AdaptNorm,
+    "adapt_norm_two_sketches": AdaptNormTwoSketches,
+    "adapt_progress": AdaptProgress,
+    "adapt_tail": AdaptTail,
+    "fixed": FixedRate,
+    "two_stage": TwoStage,
+}
+"""Controllers by the name that a configuration gives them; their fields are its other keys."""
+
+
+class Sketch(Section):
+    """The compression and what tunes it.
+
+    What is left out has the controller's own default. A key that the controller does not have is
+    refused: it would be ignored, and somebody meant something by it.
+    """
+
+    controller: Literal[
+        "adapt_budget",
+        "adapt_norm",
+        "adapt_norm_two_sketches",
+        "adapt_progress",
+        "adapt_tail",
+        "fixed",
+        "two_stage",
+    ] = "adapt_norm"
+    rows: int = Field(default=DEFAULT_ROWS, ge=1, description="of a sketch")
+    gamma: float | None = Field(default=None, gt=0, description="compression over noise error")
+    window: int | None = Field(default=None, ge=1, description="rounds averaged")
+    step_factor: float | None = Field(default=None, gt=1, description="most change in a round")
+    first_rate: float | None = Field(default=None, ge=1, description="of the first round")
+    probe_size: int | None = Field(
+        default=None, ge=SMALLEST_PROBE, le=LARGEST_PROBE, description="of the second sketch"
+    )
+    probe_share: float | None = Field(
+        default=None, gt=0, lt=1, description="of the budget, for the second sketch"
+    )
+    horizon: int | None = Field(default=None, ge=1, description="rounds of the run")
+    memory: float | None = Field(
+        default=None, gt=0, le=1, description="share of the run for which an error shows"
+    )
+    warmup: int | None = Field(default=None, ge=1, description="rounds without compression")
+    eta: float | None = Field(default=None, gt=0, description="learning rate of adapt_tail")
+    update: Literal["sign", "power", "exponential", "linear"] | None = Field(
+        default=None, description="how adapt_tail answers to the error"
+    )
+    relative: bool | None = Field(default=None, description="adapt_tail: error over target")
+    kappa: float | None = Field(
+        default=None, gt=0, le=1, description="share of progress that compression may cost"
+    )
+    gamma_low: float | None = Field(default=None, gt=0, description="never a longer sketch")
+    gamma_high: float | None = Field(default=None, gt=0, description="never a shorter one")
+    caution: float | None = Field(default=None, ge=0, description="standard deviations added")
+    momentum: float | None = Field(default=None, ge=0, lt=1, description="of the server")
+    rate: float | None = Field(default=None, ge=1, description="compression; 1 for none")
+
+    @field_validator("*")
+    @classmethod
+    def _belongs(cls, value: object, info: ValidationInfo) -> object:
+        controller = info.data.get("controller")
+        if controller is None or value is None:
+            return value
+        known = _parameters(controller)
+        if info.field_name not in known:
+            raise PydanticCustomError(
+                "foreign_parameter",
+                "left out, as {controller} has {known} only",
+                {"controller": controller, "known": ", ".join(sorted(known))},
+            )
+        return value
+
+    def build(self, rounds: int) -> Controller:
+        """The controller that this section describes.
+
+        Args:
+            rounds: of the run, for controllers that plan ahead and were told nothing else.
+
+        Raises:
+            ConfigurationError: values that do not fit together.
+        """
+        given = self.model_dump(exclude={"controller"}, exclude_none=True)
+        if "update" in given:
+            given["update"] = TailUpdate(given["update"])
+        if self.controller == "fixed":
+            given.setdefault("rate", 1.0)
+        if "horizon" in _parameters(self.controller):
+            given.setdefault("horizon", rounds)
+        try:
+            controller: Controller = CONTROLLERS[self.controller](**given)
+        except ValueError as error:
+            raise ConfigurationError("sketch", str(error), "values that fit together") from None
+        return controller
+
+
+def _parameters(controller: str) -> set[str]:
+    """The keys that a controller has."""
+    return {field.name for field in dataclasses.fields(CONTROLLERS[controller])}
+
+
+def build_plan(
+    privacy: Privacy, cohort: Cohort, rounds: int, lifetime_seconds: int = 0
+) -> TrainingPlan:
+    """The training plan of a configuration.
+
+    Args:
+        lifetime_seconds: of a round; 0 if it never expires.
+
+    Raises:
+        ConfigurationError: the figures do not fit together.
+    """
+    try:
+        return TrainingPlan(
+            goal=privacy.goal(rounds),
+            cohort=cohort.size,
+            tolerated_dropouts=cohort.tolerated_dropouts,
+            tolerated_colluders=cohort.tolerated_colluders,
+            clip_l2=privacy.clip_l2,
+            mode=Mode(cohort.mode),
+            exact_noise=cohort.exact_noise,
+            error_share=privacy.error_share,
+            wrap_probability=privacy.wrap_probability,
+            security_bits=cohort.security_bits,
+            lifetime_seconds=lifetime_seconds,
+        )
+    except ParameterError as error:
+        raise ConfigurationError(
+            f"cohort.{error.argument}", f"value {error.value!r}", error.valid
+        ) from None
+
+
+def load(path: Path, model: type[C]) -> C:
+    """Read a TOML file.
+
+    Raises:
+        ConfigurationError: the file is missing, too long or no TOML, a key is unknown or missing,
+            or a value is out of range.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(
+            str(path), error.strerror or "unreadable", "a readable file"
+        ) from None
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigurationError(str(path), "too long", f"at most {MAX_CONFIG_BYTES} bytes")
+    try:
+        raw = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        # Bad UTF-8, bad TOML, numbers of thousands of digits, very deep nesting.
+        raise ConfigurationError(str(path), str(error), "a TOML file") from None
+    for key, value in _integers(raw):
+        if value.bit_length() > 63:
+            raise ConfigurationError(key, f"value {_shown(value)}", "an integer of 64 bits")
+    return parse(raw, model)
+
+
+def parse(raw: dict[str, Any], model: type[C]) -> C:
+    """Check a configuration that is already in memory; raises as `load` does."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        # An unknown key before all else: what is missing is often there, under a wrong name.
+        raise min(_problems(error, model), key=lambda found: found.problem != UNKNOWN) from None
+
+
+def problems_in(raw: dict[str, Any], model: type[Section]) -> list[ConfigurationError]:
+    """Everything that is wrong with a configuration in memory; `parse` raises one of it."""
+    try:
+        model.model_validate(raw)
+    except ValidationError as error:
+        return list(_problems(error, model))
+    return []
+
+
+def _problems(error: ValidationError, model: type[Section]) -> Iterator[ConfigurationError]:
+    for each in error.errors():
+        key = ".".join(str(part) for part in each["loc"])
+        if each["type"] == "extra_forbidden":
+            yield ConfigurationError(key, UNKNOWN, _known_keys(model, each["loc"]))
+        elif each["type"] == "missing":
+            yield ConfigurationError(key, "missing", "a value, as it has no default")
+        else:
+            problem = f"value {_shown(each.get('input'))}"
+            yield ConfigurationError(key, problem, each["msg"].lower())
+
+
+def _integers(raw: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """All integers by key. TOML promises 64 bits; its reader takes more, and its writer fails."""
+    # Not recursive: a key may have thousands of parts.
+    tables = [("", raw)]
+    while tables:
+        prefix, table = tables.pop()
+        for name, value in table.items():
+            if isinstance(value, dict):
+                tables.append((f"{prefix}{name}.", value))
+            elif isinstance(value, int):
+                yield f"{prefix}{name}", value
+
+
+def _shown(value: object) -> str:
+    """A value for a message; some that TOML can hold cannot be printed, or not in one line."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"of type {type(value).__name__}, too large to print"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """The keys of the table that a location is in."""
+    for part in location[:-1]:
+        annotation = model.model_fields[str(part)].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return ", ".join(sorted(model.model_fields))

@@ -1,0 +1,187 @@
+"""What a deployment needs and what it gets: from a goal to coins, bits, bytes, error and epsilons.
+
+Nothing is run: every figure follows from the public parameters. The error is that of the mean
+update; tests compare it with simulated rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dp import CoinSchedule, FourEpsilons, replace_one
+from dp.accounting import reserved_accountant
+from dp.rounding import ROUNDING_VARIANCE
+from protocol.planning.graph import GraphPlan, price_graph
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.field_size import bits_for
+from protocol.round.parameters import DIGEST_BYTES, RoundParameters, release_event
+from protocol.round.setup import own_coins, removal_table
+from secagg import ParameterError
+from sketch import PublicSeed, SketchSpec
+from sketch.error import compression_error, noise_error
+from sketch.hashing import SEED_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedError:
+    """Expected squared Euclidean error of the mean update, in the units of the update squared.
+
+    Attributes:
+        noise: from coins and rounding.
+        compression: from the sketch, for a mean update as long as the clip bound; it falls with
+            the square of the length.
+        gaussian: of the Gaussian mechanism at the same epsilon and clip, uncompressed noise.
+    """
+
+    noise: float
+    compression: float
+    gaussian: float
+
+    @property
+    def total(self) -> float:
+        """Both parts; they are uncorrelated."""
+        return self.noise + self.compression
+
+    @property
+    def excess(self) -> float:
+        """Noise beyond that of the Gaussian mechanism, as a share of the latter."""
+        return self.noise / self.gaussian - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentPlan:
+    """All figures of a deployment.
+
+    Attributes:
+        parameters: of every round; digests and seeds in it are placeholders.
+        graph: and the bytes of every message of a client.
+        seeds: removable noise seeds of each client.
+        bits: of a field element, with the accepted wrap probability.
+        bits_exact: of a field that holds every sum.
+        survivors: how many the error is predicted for.
+        error: of the mean update of one round.
+        epsilons: of all rounds, with the fewest survivors.
+        replace_one: epsilon against the server under replace-one adjacency, by the goal's bound
+            and with its reserve.
+    """
+
+    parameters: RoundParameters
+    graph: GraphPlan
+    seeds: int
+    bits: int
+    bits_exact: int
+    survivors: int
+    error: PredictedError
+    epsilons: FourEpsilons
+    replace_one: float
+
+    @property
+    def bytes_per_client(self) -> int:
+        """Of one round, both directions."""
+        return sum(self.graph.bytes_each.values())
+
+    @property
+    def bits_per_coordinate(self) -> float:
+        """Of the update before compression: the masked vector alone."""
+        return self.bits * self.parameters.length / self.parameters.sketch.dimension
+
+
+def plan_deployment(
+    plan: TrainingPlan, sketch: SketchSpec, expected_dropouts: int | None = None
+) -> DeploymentPlan:
+    """Work out a deployment.
+
+    Args:
+        plan: the goal, the cohort, and what it tolerates.
+        sketch: compression of every round.
+        expected_dropouts: clients lost in a round of which the error is predicted; as many as are
+            tolerated if left out.
+
+    Raises:
+        ParameterError: infeasible; says what to change.
+    """
+    lost = plan.tolerated_dropouts if expected_dropouts is None else expected_dropouts
+    if not 0 <= lost <= plan.tolerated_dropouts:
+        raise ParameterError("expected_dropouts", lost, f"in 0 .. {plan.tolerated_dropouts}")
+    parameters = plan.calibrate(sketch, bytes(DIGEST_BYTES), PublicSeed(bytes(SEED_BYTES)))
+    schedule = plan.schedule(parameters.coins)
+    seeds = max(removal_table(schedule), default=0).bit_length()
+    bits = bits_for(parameters, plan.cohort, seeds)
+    degree, threshold = plan.graph
+    return DeploymentPlan(
+        parameters=parameters,
+        graph=price_graph(
+            plan.cohort,
+            plan.tolerated_colluders,
+            plan.tolerated_dropouts,
+            plan.mode,
+            degree,
+            threshold,
+            length=parameters.length,
+            bits=bits,
+            seeds=seeds,
+            security_bits=plan.ring_bits,
+        ),
+        seeds=seeds,
+        bits=bits,
+        bits_exact=bits_for(replace(parameters, wrap_probability=0.0), plan.cohort, seeds),
+        survivors=plan.cohort - lost,
+        error=_error(
+            plan,
+            parameters,
+            parameters.coins if schedule is None else schedule.kept_coins(lost),
+            plan.cohort - lost,
+        ),
+        epsilons=_epsilons(plan, parameters, schedule),
+        replace_one=_replace_one(plan, parameters),
+    )
+
+
+def _error(
+    plan: TrainingPlan, parameters: RoundParameters, coins: int, survivors: int
+) -> PredictedError:
+    dimension = parameters.sketch.dimension
+    per_client = (coins / 4.0 + ROUNDING_VARIANCE) / parameters.scale**2
+    sigma = plan.goal.noise_multiplier * parameters.sketch_clip_l2
+    compressed = parameters.length < dimension
+    return PredictedError(
+        noise=noise_error(dimension, per_client / survivors),
+        compression=(
+            compression_error(dimension, parameters.length, plan.clip_l2**2) if compressed else 0.0
+        ),
+        gaussian=noise_error(dimension, (sigma / survivors) ** 2),
+    )
+
+
+def _epsilons(
+    plan: TrainingPlan, parameters: RoundParameters, schedule: CoinSchedule | None
+) -> FourEpsilons:
+    """All rounds, each with the fewest survivors, who keep all of their coins.
+
+    As the running accounts have it: with the part of delta that the goal sets aside.
+    """
+    goal, fewest = plan.goal, plan.minimum_survivors
+
+    def run(coins: int) -> float:
+        accountant = reserved_accountant(goal.reserve)
+        accountant.compose(release_event(parameters, coins), goal.rounds)
+        return accountant.epsilon(goal.delta)
+
+    return FourEpsilons(
+        server=run((fewest - plan.tolerated_colluders) * parameters.coins),
+        outsider=run(fewest * parameters.coins),
+        sybil=run(own_coins(parameters.coins, schedule)),
+        secagg_alone=math.inf,
+        delta=goal.delta,
+        colluders=plan.tolerated_colluders,
+        amplified=False,
+    )
+
+
+def _replace_one(plan: TrainingPlan, parameters: RoundParameters) -> float:
+    """All rounds against the server, if a contribution is replaced by any other."""
+    accountant = reserved_accountant(plan.goal.reserve)
+    event = release_event(parameters, plan.fewest_honest * parameters.coins)
+    accountant.compose(replace_one(event), plan.goal.rounds)
+    return accountant.epsilon(plan.goal.delta)

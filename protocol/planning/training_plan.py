@@ -1,0 +1,284 @@
+"""What stays the same over all rounds of a run: the promise, the cohort, who may fail or turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dp import CoinSchedule
+from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
+from protocol.checks import require_int, require_number
+from protocol.goal import PrivacyGoal
+from protocol.planning.calibration import ERROR_SHARE, calibrate, sharpest
+from protocol.planning.graph import COMPLETE_UP_TO, default_graph
+from protocol.round.client import ClientPolicy
+from protocol.round.field_size import WRAP_PROBABILITY, bits_for
+from protocol.round.parameters import RoundParameters
+from protocol.round.rings import fitting_security_bits, unsafe
+from protocol.round.setup import RoundSetup, coin_schedule, removal_table
+from secagg import (
+    Mode,
+    ParameterError,
+    SessionContext,
+    fewest_survivors,
+    lowest_threshold,
+)
+from secagg.graph_parameters import SECURITY_BITS, require_security_bits
+from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
+from sketch import PublicSeed, SketchSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """What stays the same over all rounds of a run.
+
+    Args:
+        goal: (epsilon, delta) of any one client over all the rounds it takes part in, against the
+            server.
+        cohort: n, clients invited to each round; fixed, so that noise does not depend on it.
+        tolerated_dropouts: clients that may vanish from a round without the noise falling short.
+        tolerated_colluders: clients of a cohort that may work for the server. Whoever cannot trust
+            the server to draw cohorts at random counts those of all clients there are.
+        clip_l2: C, in the units of an update.
+        mode: what the server is trusted with.
+        degree: k of a sparse graph, 0 for the complete one; left out together with the threshold,
+            both are chosen for the cohort: the complete graph for up to 200 clients.
+        threshold: t; the smallest safe one if left out.
+        exact_noise: take surplus noise off when fewer clients vanish than tolerated, at the price
+            of a few more shares for each pair of clients; otherwise it stays in the sum.
+        error_share: how much more variance the noise may have than that of the Gaussian mechanism
+            at the same epsilon; less costs bits.
+        wrap_probability: accepted chance that a round's sum does not fit its field and is lost; 0
+            costs several bits more.
+        security_bits: of a sparse graph and its committee; if left out, the fewest from 80 on, in
+            steps of 8, with which a ring fails no more often than the goal sets aside. The
+            complete graph has no use for them.
+        lifetime_seconds: whole seconds from a round's announcement to its end, which clients with
+            a clock enforce; 0 for rounds that never expire. The shorter, the fewer rings a server
+            can try.
+
+    Raises:
+        ParameterError: the figures leave nobody to hide among.
+    """
+
+    goal: PrivacyGoal
+    cohort: int
+    tolerated_dropouts: int
+    tolerated_colluders: int
+    clip_l2: float
+    mode: Mode = Mode.ACTIVE
+    degree: int | None = None
+    threshold: int | None = None
+    exact_noise: bool = True
+    error_share: float = ERROR_SHARE
+    wrap_probability: float = WRAP_PROBABILITY
+    security_bits: int | None = None
+    lifetime_seconds: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.goal, PrivacyGoal):
+            raise ParameterError("goal", self.goal, "a PrivacyGoal")
+        if not isinstance(self.mode, Mode):
+            raise ParameterError(
+                "mode", self.mode, " or ".join(f"Mode.{each.name}" for each in Mode)
+            )
+        require_int("cohort", self.cohort, 2)
+        require_int("tolerated_dropouts", self.tolerated_dropouts, 0)
+        require_int("tolerated_colluders", self.tolerated_colluders, 0)
+        for name in ("degree", "threshold"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), 0)
+        if not isinstance(self.exact_noise, bool):
+            raise ParameterError("exact_noise", self.exact_noise, "a bool")
+        for name in ("clip_l2", "error_share", "wrap_probability"):
+            require_number(name, getattr(self, name))
+        # Written so that NaN fails the test.
+        if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
+            valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
+            raise ParameterError("clip_l2", self.clip_l2, valid)
+        lifetime = self.lifetime_seconds
+        if type(lifetime) is not int or not 0 <= lifetime <= LARGEST_LIFETIME_SECONDS:
+            valid = f"an int in 0 .. {LARGEST_LIFETIME_SECONDS}"
+            raise ParameterError("lifetime_seconds", lifetime, valid)
+        if self.security_bits is not None:
+            require_security_bits(self.security_bits)
+        degree, threshold = self.graph
+        self._check_ring(degree)
+        fewest = fewest_survivors(threshold, self.tolerated_colluders, degree)
+        if self.minimum_survivors < fewest:
+            raise ParameterError(
+                "tolerated_dropouts",
+                self.tolerated_dropouts,
+                f"at most {self.cohort - fewest}: with {self.cohort} clients and "
+                f"{self.tolerated_colluders} colluders, {fewest} must survive",
+            )
+
+    def _check_ring(self, degree: int) -> None:
+        """Failures of the ring are a part of delta, and there is a share of delta for them."""
+        bits, active = self.ring_bits, self.mode is Mode.ACTIVE
+        failure = ring_failure(self.cohort, bits, self.lifetime_seconds, active=active)
+        if degree and not failure <= self.goal.reserve.aggregation:
+            raise unsafe(bits, failure, self.goal)
+
+    @property
+    def ring_bits(self) -> int:
+        """Security bits of the rounds: as given, or what the goal needs.
+
+        Raises:
+            ParameterError: the goal needs more than there are.
+        """
+        if self.security_bits is not None:
+            return self.security_bits
+        by_size = self.degree is None and self.threshold is None
+        if not (self.cohort > COMPLETE_UP_TO if by_size else self.degree):
+            return SECURITY_BITS
+        return fitting_security_bits(self.goal, self.cohort, self.mode, self.lifetime_seconds)
+
+    @property
+    def graph(self) -> tuple[int, int]:
+        """(k, t): as given, or what the cohort needs."""
+        degree = self.degree
+        if degree is None and self.threshold is None:
+            return default_graph(
+                self.cohort,
+                self.tolerated_colluders,
+                self.tolerated_dropouts,
+                self.mode,
+                self.ring_bits,
+            )
+        degree = degree or 0
+        if self.threshold is not None:
+            return degree, self.threshold
+        lowest = lowest_threshold(
+            self.cohort,
+            self.tolerated_colluders,
+            self.mode,
+            degree,
+            security_bits=self.ring_bits,
+        )
+        return degree, lowest
+
+    @property
+    def minimum_survivors(self) -> int:
+        """Fewer survivors would thin the noise below its target, so no such sum is released."""
+        return self.cohort - self.tolerated_dropouts
+
+    @property
+    def fewest_honest(self) -> int:
+        """Survivors whose coins count: colluders take off their own."""
+        return self.minimum_survivors - self.tolerated_colluders
+
+    def sharpened(self, sketch: SketchSpec) -> TrainingPlan:
+        """This plan with the better of the two bounds for its rounds; see `calibration.sharpest`.
+
+        Call it before the first round: the bound is part of the goal that policies, histories and
+        ledgers agree on.
+
+        Args:
+            sketch: of the first round.
+        """
+        goal = sharpest(
+            self.goal,
+            fewest_honest=self.fewest_honest,
+            bound=self.clip_l2,
+            length=sketch.size,
+            error_share=self.error_share,
+        )
+        return replace(self, goal=goal)
+
+    def schedule(self, coins: int) -> CoinSchedule | None:
+        """The batches of so many coins of a client; None if there is nothing to take off."""
+        if not self.exact_noise:
+            return None
+        return coin_schedule(coins, self.cohort, self.minimum_survivors, self.tolerated_colluders)
+
+    def calibrate(
+        self,
+        sketch: SketchSpec,
+        model_digest: bytes,
+        public_seed: PublicSeed,
+        *,
+        goal: PrivacyGoal | None = None,
+        clip_l2: float | None = None,
+        sketch_clip_l2: float | None = None,
+    ) -> RoundParameters:
+        """Parameters of a round of this plan.
+
+        Args:
+            goal: of the round, where rounds take unequal shares; the plan's if left out.
+            clip_l2: of the round; the plan's if left out.
+            sketch_clip_l2: see `calibrate`, which this raises as, too.
+        """
+        return calibrate(
+            goal or self.goal,
+            fewest_honest=self.fewest_honest,
+            sketch=sketch,
+            clip_l2=self.clip_l2 if clip_l2 is None else clip_l2,
+            tolerated_dropouts=self.tolerated_dropouts,
+            model_digest=model_digest,
+            public_seed=public_seed,
+            error_share=self.error_share,
+            wrap_probability=self.wrap_probability,
+            sketch_clip_l2=sketch_clip_l2,
+        )
+
+    def setup(
+        self,
+        parameters: RoundParameters,
+        cohort: Sequence[bytes],
+        session_id: bytes,
+        round_number: int,
+        opened_at: int = 0,
+    ) -> RoundSetup:
+        """A round of this plan.
+
+        Args:
+            parameters: calibrated for the plan.
+            cohort: identity keys, as many as planned.
+            opened_at: now, in whole unix seconds, if the plan's rounds expire.
+
+        Raises:
+            ParameterError: rounds expire and no time was given, or the other way round.
+        """
+        removal = removal_table(self.schedule(parameters.coins))
+        degree, threshold = self.graph
+        context = SessionContext(
+            session_id=session_id,
+            round_number=round_number,
+            cohort=tuple(cohort),
+            threshold=threshold,
+            degree=degree,
+            minimum_survivors=self.minimum_survivors,
+            mode=self.mode,
+            tolerated_colluders=self.tolerated_colluders,
+            removal=removal,
+            bits=bits_for(parameters, self.cohort, max(removal, default=0).bit_length()),
+            length=parameters.length,
+            application_digest=parameters.digest(),
+            security_bits=self.ring_bits,
+            opened_at=opened_at,
+            lifetime_seconds=self.lifetime_seconds,
+        )
+        return RoundSetup(context, parameters)
+
+    def client_policy(self, dimension: int | None) -> ClientPolicy:
+        """The policy of clients who want what this plan promises and accept nothing less.
+
+        A client that gets the plan from the server gains nothing by it: plan and policy have to
+        come from somebody that the client trusts.
+
+        Args:
+            dimension: d, length of what a client sums; None where sums of a round differ in it.
+        """
+        return ClientPolicy(
+            minimum_noise_multiplier=self.goal.noise_multiplier,
+            goal=self.goal,
+            minimum_survivors=self.minimum_survivors,
+            largest_cohort=self.cohort,
+            registry_colluders=self.tolerated_colluders,
+            largest_clip_l2=self.clip_l2,
+            dimension=dimension,
+            allow_semi_honest=self.mode is Mode.SEMI_HONEST,
+            minimum_security_bits=self.ring_bits,
+            largest_lifetime_seconds=self.lifetime_seconds or None,
+        )

@@ -1,0 +1,189 @@
+"""What one client remembers from round to round, so that no server can make it forget.
+
+A policy looks at one announcement at a time. Two attacks need a memory: announcing the same round
+twice, to get two sums that differ in one client, and announcing one harmless round after the other
+until the harm adds up. That harm is what a sum costs, once an update has left, and what the ring of
+a round may fail with, once the round was joined: a server can drop round after round until a ring
+suits it. The memory is the client's own. It lives as long as its identity does; a
+client that loses it must take a new identity, or trust the server's count.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import NoReturn
+
+from dp import (
+    Budget,
+    BudgetExceededError,
+    DominationAccountant,
+    Event,
+    LedgerError,
+    UnsupportedEventError,
+)
+from dp.accounting import reserved_accountant
+from protocol.errors import PolicyError
+from protocol.goal import PrivacyGoal
+from protocol.round.setup import RoundSetup
+from protocol.round.turns import Turns
+
+
+class ClientHistory:
+    """The rounds that one client has answered, and what its own count says they cost.
+
+    The client counts for itself and for the worst case: the fewest survivors that it agreed to,
+    without the coins of the colluders that it agreed to tolerate. A round is charged when the
+    client hands over its masked update, whatever becomes of the round afterwards: the client
+    cannot know whether others released the sum. What its ring may fail with is counted when the
+    client joins, and all rounds joined may fail with as much together as the goal sets aside.
+
+    It grows by one pair of a session and a number for every round answered. Threads may share it. A
+    forked process has a copy that does not see what the other goes on to spend, so it is refused
+    there, and it is neither copied nor pickled.
+
+    Args:
+        goal: the most that this client will ever spend, with the split of delta that goes with it;
+            None counts nothing.
+    """
+
+    def __init__(self, goal: PrivacyGoal | None = None) -> None:
+        self._answered: set[tuple[bytes, int]] = set()
+        self._goal = goal
+        self._spent = reserved_accountant(goal.reserve) if goal else DominationAccountant()
+        # Exact: as many rounds as the goal has, each with its whole share, must fit.
+        self._rings = Fraction(0)
+        # Rounds may overlap, and each must see what the others have spent.
+        self._lock = Turns("a client's history")
+        self._process = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied: two counts of one budget each see half of what is spent."""
+        raise TypeError("a client's history is neither copied nor pickled: it counts for all")
+
+    @property
+    def goal(self) -> PrivacyGoal | None:
+        """The most that this client will ever spend."""
+        return self._goal
+
+    @property
+    def epsilon(self) -> float:
+        """Spent so far, by the client's own count, at the goal's delta; 0 without a goal.
+
+        Raises:
+            LedgerError: as for `answer`.
+        """
+        with self._alone():
+            return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With no other thread in this history."""
+        # Before the lock: in a forked process, a thread that is not there may hold it.
+        if self._process != os.getpid():
+            raise LedgerError(
+                "a client's history is of no use in a process that was forked after it was made or "
+                "opened: another process counts with it"
+            )
+        with self._lock:
+            yield
+
+    def answer(self, setup: RoundSetup, *, keeps_time: bool = False) -> None:
+        """Enter a round as answered, before anything is sent.
+
+        Args:
+            keeps_time: whether the client has a clock, so that the round's lifetime bounds how many
+                rings a server can try.
+
+        Raises:
+            PolicyError: it would take the client beyond its goal, and is not entered; or it was
+                answered before.
+            LedgerError: the history is that of the process that this one was forked from, or this
+                thread is at it already, and a signal handler or a callback asks.
+        """
+        context = setup.context
+        failure = context.ring_failure(keeps_time=keeps_time)
+        with self._alone():
+            self._check(setup)
+            self._check_rings(setup, failure)
+            if not self._enter(context.session_id, context.round_number, failure):
+                valid = "a number it has not answered before"
+                raise PolicyError("round_number", context.round_number, valid)
+            self._rings += Fraction(failure)
+
+    def charge(self, setup: RoundSetup) -> None:
+        """Charge a round, before the client's masked update leaves.
+
+        Raises:
+            PolicyError: other rounds have used up the goal in the meantime; nothing is charged.
+            LedgerError: as for `answer`.
+        """
+        with self._alone():
+            self._check(setup)
+            self._pay(_worst_case(setup), setup)
+            if self._goal:
+                self._spent.compose(_worst_case(setup))
+
+    def _enter(self, session_id: bytes, round_number: int, failure: float) -> bool:
+        """Enter a round as answered; False if it was before. Called with the lock held.
+
+        Args:
+            failure: what its ring may fail with.
+        """
+        pair = (session_id, round_number)
+        known = pair in self._answered
+        self._answered.add(pair)
+        return not known
+
+    def _pay(self, event: Event, setup: RoundSetup) -> None:
+        """What has to happen before a round is charged; nothing here. Called with the lock held."""
+
+    def _check_rings(self, setup: RoundSetup, failure: float) -> None:
+        """See that the rings of all rounds joined fail with no more than the goal sets aside."""
+        if self._goal is None:
+            return
+        together, share = self._rings + Fraction(failure), self._goal.reserve.aggregation
+        if together > self._goal.rounds * Fraction(share):
+            raise PolicyError(
+                "security_bits",
+                f"{setup.context.security_bits}, with which the rings of all rounds joined so far "
+                f"and of this one fail with probability {float(together):.3g}",
+                f"at most {self._goal.rounds * share:.3g} together: more bits, or a lifetime and a "
+                "clock to keep it by",
+            )
+
+    def _check(self, setup: RoundSetup) -> None:
+        if self._goal is None:
+            return
+        if self._spent.releases >= self._goal.rounds:
+            raise PolicyError(
+                "epsilon",
+                f"unbounded: all rounds of this client's goal are used up ({self._goal.rounds})",
+                f"at most {self._goal.epsilon:.6g} in all",
+            )
+        budget = Budget(self._goal.epsilon, self._goal.delta)
+        try:
+            budget.check(self._spent, _worst_case(setup))
+        except BudgetExceededError as error:
+            raise PolicyError(
+                "epsilon", f"{error.requested:.6g} in all", f"at most {error.budget:.6g} in all"
+            ) from None
+        except UnsupportedEventError as error:
+            raise PolicyError("coins", str(error), "rounds that it can account for") from None
+
+
+def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:
+    """Worst-case epsilon of `goal.rounds` rounds like this one; infinite if there is no theorem."""
+    accountant = reserved_accountant(goal.reserve)
+    try:
+        accountant.compose(_worst_case(setup), goal.rounds)
+    except UnsupportedEventError:
+        return math.inf
+    return accountant.epsilon(goal.delta)
+
+
+def _worst_case(setup: RoundSetup) -> Event:
+    return setup.events(setup.context.minimum_survivors).server

@@ -1,0 +1,288 @@
+"""From a float update to a field vector on the client, and back from the sum on the server.
+
+Each stage has a client half and a server half. The client runs the list forward, the server
+backward. The types carry the sensitivity: `Bounded` knows its Euclidean bound, `Quantized` its
+integer bounds, `Noised` its noise; a stage in the wrong place does not type-check, and raises if
+forced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import (
+    Bounded,
+    Coins,
+    CoinSchedule,
+    Noised,
+    NoiseSeed,
+    Quantized,
+    SensitivityExceededError,
+    add_batches,
+    add_coins,
+    clip_l2,
+    quantize,
+    removed_noise,
+    residual_offset,
+)
+from dp.rounding import ROUNDING_VARIANCE
+from protocol.round.setup import RoundSetup
+from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
+from sketch import LinearSketch, Rotation
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+WORTH_THREADS = 1 << 22
+"""Numbers of surplus noise, of all survivors, from which on several threads draw them again."""
+
+MOST_THREADS = 8
+"""Each holds three vectors: its sum, the noise of a survivor, and that of one batch."""
+
+_BOUND_ROUNDING = 1e-12
+"""Relative room for two ways to round one and the same bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Finite check and Euclidean clip. Stability: any -> l2_bound."""
+
+    dimension: int
+    l2_bound: float
+
+    def client(self, update: NDArray[Any]) -> Bounded:
+        """float32|float64[d] to a vector of norm at most `l2_bound`."""
+        valid = f"a NumPy array of float32 or float64, shape ({self.dimension},)"
+        if not isinstance(update, np.ndarray):
+            raise ParameterError("update", f"of type {type(update).__name__}", valid)
+        if update.dtype not in (np.float32, np.float64):
+            raise ParameterError("update", f"an array of {update.dtype}", valid)
+        if update.shape != (self.dimension,):
+            raise ParameterError("update", f"shape {update.shape}", valid)
+        return clip_l2(update, self.l2_bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Compress:
+    """A linear sketch, clipped again: exact whatever the hash luck. Stability: l2 -> l2_bound."""
+
+    sketch: LinearSketch
+    l2_bound: float
+
+    def client(self, bounded: Bounded) -> Bounded:
+        """float64[d] to float64[L]."""
+        return clip_l2(self.sketch.encode(bounded.values), self.l2_bound, take=True)
+
+    def server(self, mean_sketch: Floats) -> Floats:
+        """float64[L] to float64[d], unbiased."""
+        return self.sketch.decode(mean_sketch)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """A random rotation, so that no coordinate stands out. Stability: l2 -> l2."""
+
+    rotation: Rotation
+
+    def client(self, bounded: Bounded) -> Bounded:
+        """float64[L] to float64[L]."""
+        return bounded.map_isometry(self.rotation.forward)
+
+    def server(self, rotated: Floats) -> Floats:
+        """The inverse rotation."""
+        return self.rotation.inverse(rotated)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantize:
+    """Scale and conditional stochastic rounding. Stability: l2 -> quantized_l2_bound."""
+
+    scale: float
+    linf_bound: int
+
+    def client(self, bounded: Bounded, seed: NoiseSeed) -> Quantized:
+        """float64[L] to bounded integers."""
+        return quantize(bounded, self.scale, self.linf_bound, seed)
+
+    def server(self, total: Floats) -> Floats:
+        """Integer units back to units of the update."""
+        return np.asarray(total / self.scale, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class AddCoins:
+    """Binomial noise from the client's own fair coins. Needs, and keeps, the integer bounds.
+
+    With a schedule, coins come in batches, and those that turn out to be surplus are taken off the
+    sum again: what stays is exact (docs/dropouts.md).
+    """
+
+    coins: int
+    schedule: CoinSchedule | None
+
+    def client(self, quantized: Quantized, seeds: Sequence[NoiseSeed]) -> Noised:
+        """Bounded integers to noised integers; one seed for each batch."""
+        if self.schedule is None:
+            return add_coins(quantized, self.coins, seeds[0])
+        return add_batches(quantized, self.schedule, seeds)
+
+    def server(self, total: Integers, removed: Sequence[Sequence[bytes]], lost: int) -> Floats:
+        """Take off surplus batches, and the known mean of the noise that stays.
+
+        Args:
+            removed: for each survivor, the seeds that it gave up.
+            lost: clients of the cohort that are not survivors.
+        """
+        if self.schedule is None:
+            return np.asarray(total - len(removed) * residual_offset(self.coins), np.float64)
+        schedule, length, batches = self.schedule, total.size, self.schedule.removed(lost)
+
+        def noise_of(share: Sequence[Sequence[bytes]]) -> Integers:
+            """The surplus noise of some survivors, added up."""
+            noise = np.zeros(length, np.int64)
+            for seeds in share:
+                given = dict(zip(batches, map(NoiseSeed, seeds), strict=True))
+                noise += removed_noise(given, schedule, lost, length)
+            return noise
+
+        left = total - len(removed) * schedule.residual_offset(lost)
+        count = min(_threads(), len(removed))
+        if count < 2 or length * len(removed) < WORTH_THREADS:
+            return np.asarray(left - noise_of(removed), np.float64)
+        # The samplers let go of the interpreter; sums of integers have no order.
+        with ThreadPoolExecutor(count) as pool:
+            for noise in pool.map(noise_of, [removed[first::count] for first in range(count)]):
+                left -= noise
+        return np.asarray(left, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """Signed integers to GF(p) and back. The setup proved that the sum cannot wrap around."""
+
+    field: PrimeField
+
+    def client(self, noised: Noised) -> FieldVector:
+        """int64[L] to GF(p)."""
+        return lift(noised.values, self.field)
+
+    def server(self, total: FieldVector) -> Integers:
+        """GF(p) to int64[L]."""
+        return centre(total)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanRelease:
+    """What a round releases; everything here is already private.
+
+    Attributes:
+        update: float64[d], the mean update over the survivors: an estimate without bias, but for
+            what the clips of updates, sketches and coordinates cut off, and conditional rounding.
+        mean_sketch: float64[size], the noisy mean of what clients sent, from which it was decoded;
+            `SketchSpec.split` takes two sketches apart.
+        noise_variance: variance per coordinate of `mean_sketch` from coins and rounding, as
+            `Pipeline.noise_variance` states it.
+        survivors: number of clients in the mean.
+    """
+
+    update: Floats
+    mean_sketch: Floats
+    noise_variance: float
+    survivors: int
+
+
+class Pipeline:
+    """All stages of a round, built from its public setup; the same on both sides."""
+
+    def __init__(self, setup: RoundSetup) -> None:
+        parameters = setup.parameters
+        self._setup = setup
+        self._clip = Clip(parameters.sketch.dimension, parameters.clip_l2)
+        self._compress = Compress(
+            parameters.sketch.build(parameters.public_seed), parameters.sketch_clip_l2
+        )
+        self._rotate = Rotate(Rotation(parameters.length, parameters.public_seed))
+        self._quantize = Quantize(parameters.scale, parameters.linf_bound)
+        self._coins = AddCoins(parameters.coins, setup.schedule)
+        self._lift = Lift(setup.context.field)
+
+    def encode(
+        self, update: NDArray[Any], seed: NoiseSeed, removable: Sequence[NoiseSeed] = ()
+    ) -> FieldVector:
+        """The client's half: clip, sketch, rotate, quantise, noise, lift.
+
+        Args:
+            update: float32|float64[d].
+            seed: fresh and secret; drives rounding and the coins that stay, never used twice.
+            removable: a seed for each removable batch, `setup.context.seeds` of them.
+
+        Raises:
+            ParameterError: the update has another shape.
+            NonFiniteUpdateError: it has a NaN or an infinity.
+            SensitivityExceededError: some stage lost the bound that the round is accounted with.
+        """
+        # What NumPy does about tiny and huge numbers must not depend on what training has set: a
+        # client that then raised would show by it what its update is like.
+        with np.errstate(all="ignore"):
+            bounded = self._clip.client(update)
+            rotated = self._rotate.client(self._compress.client(bounded))
+            noised = self._coins.client(self._quantize.client(rotated, seed), [seed, *removable])
+            self._check_charged(noised)
+            return self._lift.client(noised)
+
+    def _check_charged(self, noised: Noised) -> None:
+        """What the types carry must be what accounting charges for: a stage may have been left
+        out, or built with other figures, without any single type noticing.
+        """
+        parameters = self._setup.parameters
+        within = noised.l2_bound <= parameters.l2_bound * (1.0 + _BOUND_ROUNDING)
+        carried = (noised.linf_bound, noised.noise)
+        # Not the stage's own word for it: the stage may be the one that is wrong.
+        batches = len(self._setup.schedule.batches) if self._setup.schedule else 1
+        charged = (parameters.linf_bound, Coins(parameters.coins, batches))
+        if not (within and carried == charged):
+            raise SensitivityExceededError(
+                f"encoded with l2_bound {noised.l2_bound:g}, linf_bound and noise {carried}, but "
+                f"the round is accounted with {parameters.l2_bound:g}, {charged}"
+            )
+
+    def decode(self, total: FieldSum) -> MeanRelease:
+        """The server's half: the same stages backward, then the mean over the survivors."""
+        survivors = len(total.survivors)
+        integers = self._lift.server(total.vector)
+        removed = [total.removed.get(survivor, ()) for survivor in total.survivors]
+        lost = self._setup.context.size - survivors
+        rotated = self._quantize.server(self._coins.server(integers, removed, lost))
+        mean_sketch = self._rotate.server(rotated) / survivors
+        return MeanRelease(
+            update=self._compress.server(mean_sketch),
+            mean_sketch=mean_sketch,
+            noise_variance=self.noise_variance(survivors),
+            survivors=survivors,
+        )
+
+    def noise_variance(self, survivors: int) -> float:
+        """Variance per coordinate of the mean sketch that is not signal.
+
+        The m coins of a client that stay have variance m/4, exactly. Rounding a fraction f has
+        variance f (1 - f): between 0 and 1/4, depending on private data, and 1/6 on average over
+        uniform fractions, which is what is stated. So the statement is off by at most 1/6 for each
+        client, which calibrated rounds keep below their error share of m/4. It is no use where a
+        round has only a few coins: for updates much smaller than one integer unit, say, rounding
+        is nearly free.
+        """
+        per_client = self._setup.coins_left(survivors) / 4.0 + ROUNDING_VARIANCE
+        return per_client / (survivors * self._setup.parameters.scale**2)
+
+
+def _threads() -> int:
+    """The cores that this process may use, up to a limit."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return min(len(allowed(0)) if allowed else os.cpu_count() or 1, MOST_THREADS)

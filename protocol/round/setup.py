@@ -1,0 +1,314 @@
+"""Everything public about one round: what is encoded how, by whom, and who may learn what.
+
+`RoundSetup` joins the parameters of the encoding and the context of secure aggregation, proves the
+capacity of the field, and travels as one announcement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from dp import CoinSchedule, Event
+from protocol.round.field_size import bits_for
+from protocol.round.parameters import RoundParameters, release_event
+from secagg import (
+    SERVER,
+    CapacityError,
+    Mode,
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+    SessionContext,
+)
+from secagg.keys import KEY_BYTES
+from sketch import PublicSeed, SketchSpec
+
+ANNOUNCEMENT_VERSION = 3
+
+OWN_COINS = "coins_own"
+"""Where an entry has the coins that hide one client from a server that made up all others."""
+
+
+def coin_schedule(
+    coins: int, cohort: int, minimum_survivors: int, colluders: int
+) -> CoinSchedule | None:
+    """The batches in which a client's coins are drawn so that surplus ones can be taken off.
+
+    With the fewest survivors every one of the client's coins stays; the target is what the fewest
+    honest survivors then hold together. None if there is nothing to take off.
+
+    Raises:
+        ParameterError: the numbers make no schedule.
+    """
+    lost = cohort - minimum_survivors
+    if coins == 0 or lost == 0:
+        return None
+    target = coins * (minimum_survivors - colluders)
+    try:
+        schedule = CoinSchedule.best(target, cohort, lost, colluders)
+    except ValueError as error:
+        raise ParameterError("coins", coins, str(error)) from None
+    return schedule if len(schedule.batches) > 1 else None
+
+
+def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
+    """Which removable seeds survivors give up, as `SessionContext.removal` wants it."""
+    if schedule is None:
+        return ()
+    # Batch 0 always stays and has no shared seed, so batch i is seed i - 1.
+    return tuple(
+        sum(1 << (batch - 1) for batch in schedule.removed(lost))
+        for lost in range(schedule.tolerated_dropouts + 1)
+    )
+
+
+def own_coins(coins: int, schedule: CoinSchedule | None) -> int:
+    """Coins of one client that hide it even if all its peers are the server's.
+
+    Peers hold the shares of every seed that may have to go, whether it goes or not: all of them
+    together open these batches. Batch 0 alone has a seed that was never shared.
+
+    Args:
+        coins: of one client.
+        schedule: the batches that they come in; None if none can be taken off.
+    """
+    return coins if schedule is None else schedule.batches[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEvents:
+    """What one sum releases, as each adversary meets it; none of them gains from sampling.
+
+    Attributes:
+        server: the coins of the tolerated colluders do not count, because the server knows them.
+        outsider: who sees only the result knows no coins.
+        sybil: of a server that made up all other clients, `RoundSetup.own_coins` are left.
+
+    Source: docs/accounting.md.
+    """
+
+    server: Event
+    outsider: Event
+    sybil: Event
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class RoundSetup:
+    """A round as announced: the secure-aggregation context and what it carries.
+
+    Raises:
+        ParameterError: context and parameters do not belong together.
+        CapacityError: the sum does not fit the field; raised before any message is sent.
+    """
+
+    context: SessionContext
+    parameters: RoundParameters
+    schedule: CoinSchedule | None = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        context, parameters = self.context, self.parameters
+        self._check_survivors()
+        schedule = None
+        if context.removal:
+            survivors, colluders = context.minimum_survivors, context.tolerated_colluders
+            schedule = coin_schedule(parameters.coins, context.size, survivors, colluders)
+        object.__setattr__(self, "schedule", schedule)
+        if context.removal != removal_table(schedule):
+            raise ParameterError("removal", context.removal, "empty, or that of the coin schedule")
+        if context.application_digest != parameters.digest():
+            raise ParameterError("application_digest", "another digest", "that of the parameters")
+        if context.length != parameters.length:
+            raise ParameterError("length", context.length, f"the sketch size {parameters.length}")
+        needed = bits_for(parameters, context.size, context.seeds)
+        if context.bits < needed:
+            raise CapacityError(needed, context.bits)
+
+    def coins_left(self, survivors: int) -> int:
+        """Coins of each of so many survivors that stay in the sum.
+
+        Raises:
+            PrivacyError: fewer survivors than the noise was made for.
+        """
+        if self.schedule is None:
+            return self.parameters.coins
+        return self.schedule.kept_coins(self.context.size - survivors)
+
+    @property
+    def own_coins(self) -> int:
+        """Coins of one client that no peer can open: see `own_coins`."""
+        return own_coins(self.parameters.coins, self.schedule)
+
+    def _check_survivors(self) -> None:
+        """The noise must be enough for the smallest sum that may be released."""
+        context, dropouts = self.context, self.parameters.tolerated_dropouts
+        if dropouts + context.tolerated_colluders >= context.size or self.fewest_honest < 1:
+            raise ParameterError(
+                "tolerated_dropouts, minimum_survivors",
+                (dropouts, context.minimum_survivors),
+                f"such that somebody is left beside {context.tolerated_colluders} colluders",
+            )
+        if context.minimum_survivors < context.size - dropouts:
+            raise ParameterError(
+                "minimum_survivors",
+                context.minimum_survivors,
+                f"at least {context.size - dropouts}: the noise is made for {dropouts} dropouts",
+            )
+
+    @property
+    def fewest_honest(self) -> int:
+        """Honest clients that are surely among the survivors of any sum that is released."""
+        return self.context.minimum_survivors - self.context.tolerated_colluders
+
+    def events(self, survivors: int) -> RoundEvents:
+        """What a sum over `survivors` clients releases."""
+        coins = self.coins_left(survivors)
+        honest = max(survivors - self.context.tolerated_colluders, 0)
+        return RoundEvents(
+            server=release_event(self.parameters, honest * coins),
+            outsider=release_event(self.parameters, survivors * coins),
+            sybil=release_event(self.parameters, self.own_coins),
+        )
+
+    def announce(self) -> bytes:
+        """The setup as bytes for every client of the cohort."""
+        context, parameters = self.context, self.parameters
+        return bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(
+            Announcement(
+                session_id=context.session_id,
+                round_number=context.round_number,
+                cohort=b"".join(context.cohort),
+                threshold=context.threshold,
+                minimum_survivors=context.minimum_survivors,
+                mode=context.mode.value,
+                tolerated_colluders=context.tolerated_colluders,
+                degree=context.degree,
+                bits=context.bits,
+                clip_l2=parameters.clip_l2,
+                sketch=parameters.sketch.encode_bytes(),
+                sketch_clip_l2=parameters.sketch_clip_l2,
+                public_seed=parameters.public_seed.value,
+                scale=parameters.scale,
+                linf_bound=parameters.linf_bound,
+                coins=parameters.coins,
+                tolerated_dropouts=parameters.tolerated_dropouts,
+                wrap_probability=parameters.wrap_probability,
+                removable=bool(context.removal),
+                security_bits=context.security_bits,
+                opened_at=context.opened_at,
+                lifetime_seconds=context.lifetime_seconds,
+            )
+        )
+
+    @classmethod
+    def from_announcement(cls, data: bytes, model_digest: bytes) -> RoundSetup:
+        """Read an announcement, with the digest of the model that *this* client received.
+
+        Raises:
+            RemoteProtocolError: malformed bytes, or parameters that are no setup.
+
+        Post: nothing was allocated that is larger than the announcement.
+        """
+        if not data or data[0] != ANNOUNCEMENT_VERSION or len(data) > MAX_ANNOUNCEMENT_BYTES:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
+        key = (bytes(data), model_digest)
+        setup = _SETUPS.get(key)
+        if setup is not None:
+            return setup
+        try:
+            announced = msgspec.msgpack.decode(memoryview(data)[1:], type=Announcement)
+            setup = announced.setup(model_digest)
+        except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+        _SETUPS[key] = setup
+        return setup
+
+
+_SETUPS: WeakValueDictionary[tuple[bytes, bytes], RoundSetup] = WeakValueDictionary()
+"""Announcements that some client of this process is working on. A setup never changes, so they
+share it: ten thousand clients that each keep ten thousand keys would fill the memory. One that
+everybody refused is gone at once."""
+
+
+MAX_REMOVAL_DROPOUTS = 10_000
+"""Dropouts that removable noise may tolerate: bounds the table a client computes for a server."""
+
+MAX_ANNOUNCEMENT_BYTES = 1 << 26
+"""A cohort of a million 32-byte identities and some."""
+
+
+class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The wire form of a setup. The model digest is not in it: each client hashes its own model."""
+
+    session_id: bytes
+    round_number: int
+    cohort: bytes
+    threshold: int
+    minimum_survivors: int
+    mode: str
+    tolerated_colluders: int
+    degree: int
+    bits: int
+    clip_l2: float
+    sketch: bytes
+    sketch_clip_l2: float
+    public_seed: bytes
+    scale: float
+    linf_bound: int
+    coins: int
+    tolerated_dropouts: int
+    wrap_probability: float
+    removable: bool
+    security_bits: int
+    opened_at: int
+    lifetime_seconds: int
+
+    def setup(self, model_digest: bytes) -> RoundSetup:
+        """The setup that a client with this model takes part in; ValueError if there is none."""
+        parameters = RoundParameters(
+            model_digest=model_digest,
+            clip_l2=self.clip_l2,
+            sketch=SketchSpec.decode_bytes(self.sketch),
+            sketch_clip_l2=self.sketch_clip_l2,
+            public_seed=PublicSeed(self.public_seed),
+            scale=self.scale,
+            linf_bound=self.linf_bound,
+            coins=self.coins,
+            tolerated_dropouts=self.tolerated_dropouts,
+            wrap_probability=self.wrap_probability,
+        )
+        if len(self.cohort) % KEY_BYTES:
+            raise ValueError("the cohort is not a list of 32-byte identities")
+        context = SessionContext(
+            session_id=self.session_id,
+            round_number=self.round_number,
+            cohort=tuple(
+                self.cohort[i : i + KEY_BYTES] for i in range(0, len(self.cohort), KEY_BYTES)
+            ),
+            threshold=self.threshold,
+            minimum_survivors=self.minimum_survivors,
+            mode=Mode(self.mode),
+            tolerated_colluders=self.tolerated_colluders,
+            degree=self.degree,
+            removal=self._removal(),
+            bits=self.bits,
+            length=parameters.length,
+            application_digest=parameters.digest(),
+            security_bits=self.security_bits,
+            opened_at=self.opened_at,
+            lifetime_seconds=self.lifetime_seconds,
+        )
+        return RoundSetup(context, parameters)
+
+    def _removal(self) -> tuple[int, ...]:
+        """The removal table that the announced numbers stand for."""
+        if not self.removable:
+            return ()
+        size, least = len(self.cohort) // KEY_BYTES, self.minimum_survivors
+        colluders = self.tolerated_colluders
+        # The cost of a schedule grows with the dropouts that it tolerates.
+        if not (0 <= colluders < least <= size and size - least <= MAX_REMOVAL_DROPOUTS):
+            raise ValueError("too many dropouts, or too few survivors, for removable noise")
+        return removal_table(coin_schedule(self.coins, size, least, colluders))

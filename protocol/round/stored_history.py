@@ -1,0 +1,200 @@
+"""What a client remembers from round to round, on disk: for hosts that restart their clients.
+
+A round is marked as answered, and its charge is in the client's own ledger, before the bytes that
+it stands for leave. Both are durable when the call returns, so a crash may count too much and never
+too little. All hosts that may act for one identity must share one folder.
+
+Marks and charges are held against each other when the folder is opened: a charge has a mark, and a
+mark that says so has a charge. A ledger that was deleted, cut at the end or put back to an earlier
+copy is noticed by the marks, marks that vanished or are old by the ledger.
+
+What this cannot stop: a host that rolls the whole folder back, or throws it away. And a mark
+without a charge may vanish unseen, or the bytes of any mark be overwritten, and with them what the
+ring of its round was counted with. Where a mark vanished, no update has left in that round, and one
+that leaves when it is answered again is charged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Self
+
+from dp import Entry, Event, Ledger, LedgerError
+from protocol.goal import PrivacyGoal, check_goal, goal_entry
+from protocol.round.history import ClientHistory
+from protocol.round.setup import OWN_COINS, RoundSetup
+from secagg.storage import sync_folder, write_durably
+
+_MARK_BYTES = 16
+_CHARGED = ".charged"
+_FAILURE = struct.Struct("<d")
+
+
+class StoredHistory(ClientHistory):
+    """A `ClientHistory` in a folder, locked for this process until it is closed.
+
+    A file for every round answered, whose name says whether the round was charged, and whose eight
+    bytes what its ring may fail with; and a line of the ledger for every round charged.
+
+    Args:
+        folder: made if it does not exist; one for each identity.
+        goal: as for `ClientHistory`. A folder keeps the goal, or the lack of one, that its first
+            charge was made under: the part of delta that is set aside must be fixed before it.
+
+    Raises:
+        ParameterError: the folder has charges under another goal, or under none.
+        LedgerError: the ledger in it was altered, marks and charges do not belong together, or
+            another process has it open.
+    """
+
+    def __init__(self, folder: Path, goal: PrivacyGoal | None = None) -> None:
+        super().__init__(goal)
+        _make_durably(folder)
+        self._folder = folder
+        # A line without an end was being written when the host died: it was never acted upon.
+        self._ledger = Ledger.open(folder / "charges.jsonl", recover=True)
+        self._is_open = True
+        try:
+            self._marks = _Marks(folder / "answered")
+            sync_folder(folder)
+            for entry in self._ledger.entries():
+                check_goal(entry.metadata, goal)
+                if goal:
+                    self._spent.compose(entry.event)
+            self._check_marks()
+            share = goal.reserve.aggregation if goal else 0.0
+            self._rings = sum(map(Fraction, self._marks.failures(share)), Fraction(0))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another process have the folder. Closing twice is allowed."""
+        self._is_open = False
+        self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def _enter(self, session_id: bytes, round_number: int, failure: float) -> bool:
+        self._check_open()
+        return self._marks.answer(_mark_of(session_id, round_number), failure)
+
+    def _pay(self, event: Event, setup: RoundSetup) -> None:
+        self._check_open()
+        session, number = setup.context.session_id, setup.context.round_number
+        goal = goal_entry(self.goal) if self.goal else None
+        entry = {
+            "session": session.hex(),
+            "round": number,
+            "goal": goal,
+            OWN_COINS: setup.own_coins,
+        }
+        # The mark last: then one that speaks of a charge always has it, wherever we are killed.
+        self._ledger.append(event, entry)
+        self._marks.charge([_mark_of(session, number)])
+
+    def _check_marks(self) -> None:
+        """Hold marks and charges against each other.
+
+        Raises:
+            LedgerError: something of either is gone.
+        """
+        charges = {_charged_mark(entry) for entry in self._ledger.entries()}
+        answered, charged = self._marks.read()
+        unmarked, uncharged = charges - answered - charged, charged - charges
+        if unmarked or uncharged:
+            raise LedgerError(
+                f"the history in {self._folder} was altered: {len(uncharged)} rounds are marked as "
+                f"charged and not in charges.jsonl, {len(unmarked)} charges have no mark in "
+                "answered; restore both as they were last, or take a new identity"
+            )
+        # We were killed between a charge and its mark, or an earlier version has written it.
+        self._marks.charge(sorted(charges - charged))
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise LedgerError(f"the history in {self._folder} is closed")
+
+
+class _Marks:
+    """A file for each answered round. Whatever comes back True or without an error is on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def answer(self, mark: str, failure: float) -> bool:
+        """Mark a round, and what its ring may fail with; False if it was marked before."""
+        if (self._folder / (mark + _CHARGED)).exists():
+            return False
+        try:
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+            descriptor = os.open(self._folder / mark, flags, 0o600)
+        except FileExistsError:
+            return False
+        write_durably(descriptor, _FAILURE.pack(failure))
+        sync_folder(self._folder)
+        return True
+
+    def charge(self, marks: Sequence[str]) -> None:
+        """Write down that answered rounds were charged; nothing if there are none."""
+        for mark in marks:
+            (self._folder / mark).touch(0o600)
+            (self._folder / mark).rename(self._folder / (mark + _CHARGED))
+        if marks:
+            sync_folder(self._folder)
+
+    def read(self) -> tuple[set[str], set[str]]:
+        """Rounds that were answered only, and those that were charged."""
+        names = {path.name for path in self._folder.iterdir()}
+        charged = {name for name in names if name.endswith(_CHARGED)}
+        return names - charged, {name.removesuffix(_CHARGED) for name in charged}
+
+    def failures(self, share: float) -> Iterator[float]:
+        """What the ring of every round may fail with; `share` where a mark does not say.
+
+        Earlier versions said nothing, and a host may be killed before the bytes are written.
+        """
+        for path in self._folder.iterdir():
+            data = path.read_bytes()
+            (failure,) = _FAILURE.unpack(data) if len(data) == _FAILURE.size else (share,)
+            yield failure if math.isfinite(failure) and failure >= 0.0 else share
+
+
+def _mark_of(session_id: bytes, round_number: int) -> str:
+    """A name that says nothing: 32 hex digits."""
+    number = round_number.to_bytes(8, "little")
+    return hashlib.sha256(session_id + number).digest()[:_MARK_BYTES].hex()
+
+
+def _charged_mark(entry: Entry) -> str:
+    """The mark of the round that an entry is about.
+
+    Raises:
+        LedgerError: the entry is not one of a history.
+    """
+    try:
+        session, number = bytes.fromhex(entry.metadata["session"]), entry.metadata["round"]
+        return _mark_of(session, number)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise LedgerError(
+            f"ledger line {entry.index + 1} is about no round: this is not a history's ledger"
+        ) from None
+
+
+def _make_durably(folder: Path) -> None:
+    """Make a folder, and the names on the way to it last."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in missing:
+        sync_folder(path.parent)

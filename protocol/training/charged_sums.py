@@ -1,0 +1,173 @@
+"""Sums that are charged before they are released: what every kind of training is made of.
+
+The order inside a sum is the promise: check everything that can be checked before anyone is asked,
+aggregate, write the event to the ledger as soon as the survivors are decided and before any of them
+hears it, and only then hand out the sum. So one that fails may be over-counted, never
+under-counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dp import FourEpsilons, Ledger
+from dp.accounting import reserved_accountant
+from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
+from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, check_dropouts
+from protocol.goal import PrivacyGoal
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundSetup
+from protocol.training.records import Notes, Records
+from secagg import ParameterError
+from secagg.keys import os_random
+from secagg.shamir import Rand
+from sketch import PublicSeed, SketchSpec
+from sketch.hashing import SEED_BYTES
+
+
+class ChargedSums:
+    """The sums of one session, one after another.
+
+    Args:
+        plan: what stays the same over all of them.
+        aggregator: real, remote or ideal.
+        ledger: open; events already in it are counted.
+        session_id: of every sum.
+        attempts: sums announced before.
+        rand: source of public seeds; leave it alone except to run an interrupted round again.
+        together: sums of one round of training. A round that was interrupted after some of them
+            were charged runs all of them again, and none is charged twice.
+        clock: tells when a sum is announced; needed if the plan's rounds expire, and only then.
+
+    Raises:
+        ParameterError: the ledger belongs to a run with another goal, or there is no clock and
+            rounds expire.
+    """
+
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        aggregator: Aggregator,
+        ledger: Ledger,
+        session_id: bytes,
+        attempts: int = 0,
+        rand: Rand = os_random,
+        together: int = 1,
+        clock: UnixClock | None = None,
+    ) -> None:
+        if plan.lifetime_seconds and clock is None:
+            raise ParameterError(
+                "clock", None, "one that tells unix seconds: the plan's rounds expire"
+            )
+        self._plan = plan
+        self._aggregator = aggregator
+        self._records = Records(ledger, plan.goal, together)
+        self._released = reserved_accountant(plan.goal.reserve)
+        self._session_id = session_id
+        self._attempts = attempts
+        self._rand = rand
+        self._clock = clock
+
+    @property
+    def session_id(self) -> bytes:
+        """Of every sum."""
+        return self._session_id
+
+    @property
+    def attempts(self) -> int:
+        """Sums announced."""
+        return self._attempts
+
+    def epsilons(self) -> FourEpsilons:
+        """Spent so far by the client that spent most, against four adversaries."""
+        return self._records.epsilons(self._plan.tolerated_colluders)
+
+    @property
+    def spent(self) -> float:
+        """Epsilon of these sums alone, against the server: all that were charged, or had been
+        before. A reading; what is guaranteed is the goal."""
+        return self._released.epsilon(self._plan.goal.delta)
+
+    def setup(
+        self,
+        sketch: SketchSpec,
+        cohort: Sequence[bytes],
+        model_digest: bytes,
+        clip_l2: float | None = None,
+        goal: PrivacyGoal | None = None,
+        sketch_clip_l2: float | None = None,
+    ) -> RoundSetup:
+        """The next sum, with a public seed of its own; nothing is announced or charged yet.
+
+        Args:
+            sketch: of the vectors that are summed.
+            cohort: identity keys, in the order of their indices.
+            model_digest: 32-byte hash of what is sent to the cohort for this sum.
+            clip_l2: at most the plan's; the plan's if left out.
+            goal, sketch_clip_l2: see `TrainingPlan.calibrate`.
+
+        Raises:
+            ParameterError: another number of clients than planned, or a clip beyond the plan's.
+        """
+        plan = self._plan
+        if len(cohort) != plan.cohort:
+            raise ParameterError("cohort", f"{len(cohort)} clients", f"{plan.cohort}, as planned")
+        # Written so that NaN fails the test.
+        if clip_l2 is not None and not clip_l2 <= plan.clip_l2:
+            raise ParameterError("clip_l2", clip_l2, f"at most {plan.clip_l2}, as planned")
+        # Drawn after the size is fixed, or whoever draws could choose collisions.
+        seed = PublicSeed(self._rand(SEED_BYTES))
+        parameters = plan.calibrate(
+            sketch,
+            model_digest,
+            seed,
+            goal=goal,
+            clip_l2=clip_l2,
+            sketch_clip_l2=sketch_clip_l2,
+        )
+        opened_at = int(self._clock()) if self._clock and plan.lifetime_seconds else 0
+        return plan.setup(parameters, cohort, self._session_id, self._attempts, opened_at)
+
+    def run(
+        self,
+        setup: RoundSetup,
+        number: int,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts = NOBODY,
+        notes: Notes | None = None,
+    ) -> RoundOutcome:
+        """The sum of a setup.
+
+        Args:
+            setup: made by `setup`, and the latest.
+            number: of the round of training, for the ledger.
+            updates: gives a party's vector when its turn comes.
+            dropouts: who gets lost, and when.
+            notes: public remarks for the ledger.
+
+        Raises:
+            BudgetExceededError, ParameterError: before any client is asked; costs nothing.
+            TooFewSurvivorsError: nothing is released; see `PrivateTraining.run_round`.
+            LedgerError: the event could not be made durable; the round ended before any client
+                gave anything up.
+        """
+        turn = (setup.context.session_id, setup.context.round_number)
+        if turn != (self._session_id, self._attempts):
+            valid = f"that of the next round, number {self._attempts} of this session"
+            raise ParameterError("setup", f"round number {turn[1]}", valid)
+        check_dropouts(dropouts, setup.context.size)
+        if not callable(updates):
+            valid = "a function that gives a party's update by its index in the cohort"
+            raise ParameterError("updates", f"of type {type(updates).__name__}", valid)
+        charge = self._records.prepare(setup, number, notes)
+        # A number that was announced is used up, or a client would answer one round twice.
+        self._attempts += 1
+
+        def pay(survivors: Sequence[int]) -> None:
+            charge(survivors)
+            self._released.compose(setup.events(len(survivors)).server)
+
+        outcome = self._aggregator.run(setup, updates, dropouts, before_release=pay)
+        charge.settle(outcome.total.survivors)
+        return outcome

@@ -1,0 +1,233 @@
+"""Many rounds: the controller sizes the sketch, the accountant counts, the ledger remembers.
+
+Every round is a charged sum (`protocol.training.charged_sums`), decoded and measured. The
+controller sees released values only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import FourEpsilons, Ledger
+from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
+from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.pipeline import MeanRelease, Pipeline
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundSetup
+from protocol.training.charged_sums import ChargedSums
+from protocol.training.records import Notes
+from secagg.context import SESSION_ID_BYTES
+from secagg.keys import os_random
+from secagg.shamir import Rand
+from sketch.controllers import (
+    Controller,
+    Decision,
+    Rationale,
+    ReleasedStats,
+    released_stats,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """One finished round.
+
+    Attributes:
+        number: of finished rounds before it; rounds that failed are not counted.
+        release: the private mean.
+        setup: the public parameters.
+        outcome: survivors and bytes.
+        rationale: why the sketch had its size.
+        epsilons: spent so far by the client that spent most, against four adversaries; its
+            `guaranteed` is what holds wherever the rounds stop.
+    """
+
+    number: int
+    release: MeanRelease
+    setup: RoundSetup
+    outcome: RoundOutcome
+    rationale: Rationale
+    epsilons: FourEpsilons
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """Where a run stands between two rounds: public, of the size of a model.
+
+    Attributes:
+        session_id: of every round.
+        number: rounds finished.
+        attempts: rounds announced.
+        decision: the shape of the next sketch, and what the controller remembers.
+        previous: float64[d], the update that was released last; None before the first.
+    """
+
+    session_id: bytes
+    number: int
+    attempts: int
+    decision: Decision
+    previous: NDArray[np.float64] | None = field(default=None, compare=False)
+
+
+class PrivateTraining:
+    """Runs rounds until the caller stops or the budget is spent.
+
+    Args:
+        plan: what stays the same.
+        dimension: d, length of an update.
+        controller: chooses the sketch from released values.
+        aggregator: real, remote or ideal.
+        ledger: open; events already in it are counted.
+        state: of an interrupted run, to go on from; a new run if left out. A round that the ledger
+            shows as charged, and that never came to its end, may be run again at no cost if it
+            releases the very same event under the same number: see `Records`.
+        rand: source of public seeds; leave it alone except to run an interrupted round again.
+        clock: tells unix seconds; needed if the plan's rounds expire, and only then.
+
+    Raises:
+        ParameterError: the ledger belongs to a run with another goal, or a clock is missing.
+    """
+
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        dimension: int,
+        controller: Controller,
+        aggregator: Aggregator,
+        ledger: Ledger,
+        state: TrainingState | None = None,
+        rand: Rand = os_random,
+        clock: UnixClock | None = None,
+    ) -> None:
+        self._controller = controller
+        self._clip_l2 = plan.clip_l2
+        if state is None:
+            state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, controller.initial(dimension))
+        self._sums = ChargedSums(
+            plan, aggregator, ledger, state.session_id, state.attempts, rand, clock=clock
+        )
+        self._decision: Decision = state.decision
+        self._previous = state.previous
+        self._number = state.number
+
+    @property
+    def clip_l2(self) -> float:
+        """The plan's clip: the largest that a round can have."""
+        return self._clip_l2
+
+    @property
+    def state(self) -> TrainingState:
+        """Where the run stands."""
+        return TrainingState(
+            self._sums.session_id,
+            self._number,
+            self._sums.attempts,
+            self._decision,
+            self._previous,
+        )
+
+    def run_round(
+        self,
+        cohort: Sequence[bytes],
+        model_digest: bytes,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts = NOBODY,
+        notes: Notes | None = None,
+        clip_l2: float | None = None,
+    ) -> RoundResult:
+        """One round, from calibration to release.
+
+        Args:
+            cohort: the clients' identity keys (`Identity.public`), in the order of their indices.
+            model_digest: 32-byte hash of the model that was sent to the cohort.
+            updates: gives a party's update when its turn comes; left out for clients elsewhere.
+            dropouts: who gets lost, and when; nobody but those who really do if left out.
+            notes: public remarks for the ledger.
+            clip_l2: of this round, at most the plan's; the plan's if left out. It must follow from
+                public or released values.
+
+        Raises:
+            BudgetExceededError, ParameterError: before any client is asked; costs nothing.
+            TooFewSurvivorsError: nothing is released. It costs nothing if it came before the
+                survivors were decided, and the whole round afterwards, when clients may have given
+                up what opens the sum.
+            LedgerError: the event could not be made durable; the round ended before any client
+                gave anything up.
+        """
+        setup = self.next_setup(cohort, model_digest, clip_l2)
+        return self.run_setup(setup, updates, dropouts, notes)
+
+    def run_setup(
+        self,
+        setup: RoundSetup,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts = NOBODY,
+        notes: Notes | None = None,
+    ) -> RoundResult:
+        """The round of a setup that `next_setup` made; see `run_round`.
+
+        Raises:
+            ParameterError: another round has been announced since, or it is of another run.
+        """
+        outcome = self._sums.run(setup, self._number, updates, dropouts, notes)
+        return self._release(setup, outcome)
+
+    def next_setup(
+        self, cohort: Sequence[bytes], model_digest: bytes, clip_l2: float | None = None
+    ) -> RoundSetup:
+        """The next round, with a public seed of its own; nothing is announced or charged yet.
+
+        Args:
+            cohort: identity keys, in the order of their indices.
+            model_digest: 32-byte hash of the model that is sent to the cohort.
+            clip_l2: see `run_round`.
+
+        Raises:
+            ParameterError: another number of clients than planned, or a clip beyond the plan's.
+        """
+        return self._sums.setup(self._decision.spec, cohort, model_digest, clip_l2)
+
+    def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
+        release = Pipeline(setup).decode(outcome.total)
+        number, rationale = self._number, self._decision.rationale
+        stats = measure(setup, release, number, self._previous)
+        self._decision = self._controller.step(self._decision.state, stats)
+        self._previous = release.update
+        self._number += 1
+        return RoundResult(
+            number=number,
+            release=release,
+            setup=setup,
+            outcome=outcome,
+            rationale=rationale,
+            epsilons=self._sums.epsilons(),
+        )
+
+
+def measure(
+    setup: RoundSetup,
+    release: MeanRelease,
+    number: int,
+    previous: NDArray[np.float64] | None,
+) -> ReleasedStats:
+    """What a controller may know of a round.
+
+    Args:
+        number: of the round, from 0.
+        previous: float64[d], the update that was released before; None in the first round.
+    """
+    return released_stats(
+        setup.parameters.sketch,
+        setup.parameters.public_seed,
+        release.mean_sketch,
+        release.update,
+        previous=previous,
+        round_number=number,
+        noise_variance=release.noise_variance,
+        survivors=release.survivors,
+    )

@@ -1,0 +1,299 @@
+"""The books of a run: every release goes to the ledger and to the accounts before it happens.
+
+Three steps, in this order. `Records.prepare` does everything that can fail without harm before a
+client is asked: remarks, room in the ledger, theorems, budgets. The `Charge` it returns is called
+once, when the survivors of the round are decided and no client has been told; it writes the ledger
+and then the accounts. `Charge.settle` sees afterwards that the sum is the one that was paid for. A
+round that ends before its charge releases nothing and costs nothing. A round that ends after it is
+paid in full: whoever deviates may know its sum already. So the books may over-count, never
+under-count.
+
+Rounds may overlap in threads: looking at the budget and writing to the ledger are then two steps of
+one, because a round that was looked at before another was written is refused.
+
+Every entry repeats the goal of its run. The part of delta set aside for failures must be fixed
+before the first release, so a ledger is continued with its own goal or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
+from protocol.goal import PrivacyGoal, check_goal, goal_entry
+from protocol.round.rings import require_safe_ring
+from protocol.round.setup import OWN_COINS, RoundEvents, RoundSetup
+from protocol.round.turns import Turns
+from protocol.training.accounts import ClientAccounts, label
+from secagg import LocalProtocolError, ParameterError
+
+Notes = Mapping[str, str | int | float]
+"""Public remarks of the caller."""
+
+LISTED_COHORT = 1 << 15
+"""Most clients that an entry names one by one: 19 bytes each, of the million of a ledger line. A
+larger cohort is written as a hash, and a replay charges such an entry to everybody."""
+
+MAX_NOTES_BYTES = 1 << 16
+"""Room for the caller's remarks, so that the rest of an entry always fits as well."""
+
+_LABEL = re.compile(r"[0-9a-f]{16}")
+
+
+class Records:
+    """Ledger and accounts of a run.
+
+    Args:
+        ledger: open; the events already in it are charged again.
+        goal: of the run.
+        together: sums that are run again together after an interruption.
+
+    Raises:
+        ParameterError: the ledger was written under another goal, or under none.
+    """
+
+    def __init__(self, ledger: Ledger, goal: PrivacyGoal, together: int = 1) -> None:
+        self._ledger = ledger
+        self._goal = goal
+        self._together = together
+        self._budget = Budget(goal.epsilon, goal.delta)
+        self._accounts = ClientAccounts(goal.reserve)
+        self._seen = 0
+        # Whoever takes in, checks or charges must find the accounts as the ledger has them.
+        self._lock = Turns("the books of a run")
+        self._take_in()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With no other use of these books; `LedgerError` in a fork, or within a use of ours."""
+        self._ledger.require_own_process()
+        with self._lock:
+            yield
+
+    def _take_in(self) -> None:
+        """Charge what others have written to the ledger since it was last read."""
+        for entry in self._ledger.entries()[self._seen :]:
+            check_goal(entry.metadata, self._goal)
+            self._accounts.replay(replayed_events(entry), listed_cohort(entry.metadata))
+            self._seen += 1
+
+    def prepare(self, setup: RoundSetup, number: int, notes: Notes | None) -> Charge:
+        """Check everything that can be checked before a client is asked.
+
+        Raises:
+            BudgetExceededError: with the fewest survivors, somebody would exceed the budget.
+            ParameterError: the notes are not remarks, or too long, or another run with another goal
+                has written to the ledger, or the ring fails more often than the goal allows.
+            LedgerError: the ledger was opened before this process was forked.
+            UnsupportedEventError: the round has no theorem.
+        """
+        require_safe_ring(setup.context, self._goal)
+        labels = [label(key) for key in setup.context.cohort]
+        metadata = {
+            "notes": checked_notes(notes or {}),
+            "round": number,
+            "session": setup.context.session_id.hex(),
+            "attempt": setup.context.round_number,
+            # Covers every public parameter, also the seed drawn for this very round.
+            "context": setup.context.hash.hex(),
+            "cohort": cohort_entry(labels),
+            "goal": goal_entry(self._goal),
+            OWN_COINS: setup.own_coins,
+        }
+        with self._alone():
+            # Read first: whatever comes after it keeps the charge from being written.
+            head = self._ledger.head
+            self._take_in()
+            paid = self._paid(metadata)
+            if paid is None:
+                worst_case = setup.events(setup.context.minimum_survivors).server
+                self._accounts.check(labels, worst_case, self._budget)
+            # The most coins are those that an outsider does not know, with nobody lost.
+            self._accounts.require_theorem(setup.events(setup.context.size).outsider)
+        return Charge(self, setup, labels, metadata, head, paid)
+
+    def write(
+        self,
+        events: RoundEvents,
+        labels: Sequence[str],
+        metadata: Mapping[str, Any],
+        checked_head: str,
+    ) -> None:
+        """Write an event to the ledger, then to the accounts.
+
+        Args:
+            checked_head: of the ledger, when the budget was checked.
+
+        Raises:
+            LedgerError: it could not be made durable, or another round was written to the ledger
+                since the budget was checked, so that the check holds no longer.
+        """
+        with self._alone():
+            self._ledger.append(events.server, metadata, checked_head)
+            # An interrupt in between makes us read the entry again: too much, and not too little.
+            self._accounts.record(labels, events)
+            self._seen += 1
+
+    def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
+        """The entry for this very sum among the last ones: the run was interrupted after it."""
+        same = ("context", "round", "cohort", "goal")
+        for entry in self._ledger.entries()[-self._together :]:
+            if all(entry.metadata.get(key) == metadata[key] for key in same):
+                return entry
+        return None
+
+    def epsilons(self, colluders: int) -> FourEpsilons:
+        """Spent by the client that spent most, against each adversary, whoever wrote the entries;
+        with the goal, which is what is guaranteed.
+
+        Args:
+            colluders: that every round tolerated.
+        """
+        with self._alone():
+            self._take_in()
+            return self._accounts.epsilons(self._goal.delta, colluders, self._goal.epsilon)
+
+
+class Charge:
+    """Pays for one round, once. Call it with the survivors, before they hear of it.
+
+    A round that was paid for before the run was interrupted is not paid for again, if it releases
+    the same event of the same survivors in the same context, which covers the round's public seed.
+    That is right if it releases the same *values*: the same inputs with the same noise, so that
+    whoever saw the first release learns nothing from the second. The caller sees to that by drawing
+    all secrets of the round, the public seed among them, from one stored seed.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        setup: RoundSetup,
+        labels: Sequence[str],
+        metadata: Mapping[str, Any],
+        checked_head: str,
+        paid: Entry | None = None,
+    ) -> None:
+        self._checked_head = checked_head
+        self._paid = paid
+        self._records = records
+        self._setup = setup
+        self._labels = labels
+        self._metadata = metadata
+        self._survivors: tuple[int, ...] | None = None
+
+    def __call__(self, survivors: Sequence[int]) -> None:
+        """Write the event to the ledger, then to the accounts.
+
+        Args:
+            survivors: indices in the cohort, in ascending order.
+
+        Raises:
+            LedgerError: it could not be made durable, or another round was written to this ledger
+                meanwhile; the round must end here.
+            LocalProtocolError: a second call, or too few survivors.
+        """
+        if self._survivors is not None:
+            raise LocalProtocolError("this round has been charged already")
+        count = len(survivors)
+        if count < self._setup.context.minimum_survivors:
+            raise LocalProtocolError(f"a sum over {count} clients must not be released")
+        events = self._setup.events(count)
+        of_this_sum = {
+            "survivors": count,
+            "survivor_set": survivor_entry(survivors),
+            "coins_each": self._setup.coins_left(count),
+        }
+        if self._paid is not None:
+            same = all(self._paid.metadata.get(key) == value for key, value in of_this_sum.items())
+            if self._paid.event != events.server or not same:
+                raise LocalProtocolError(
+                    "this round was charged for another release before it was interrupted"
+                )
+            self._survivors = tuple(survivors)
+            return
+        metadata = {**self._metadata, **of_this_sum}
+        self._records.write(events, self._labels, metadata, self._checked_head)
+        self._survivors = tuple(survivors)
+
+    def settle(self, survivors: Sequence[int]) -> None:
+        """See that a sum over these clients was paid for.
+
+        Raises:
+            LocalProtocolError: the aggregator did not announce its release.
+        """
+        if self._survivors != tuple(survivors):
+            announced = "none" if self._survivors is None else f"another, of {len(self._survivors)}"
+            raise LocalProtocolError(
+                f"the aggregator returned a sum over {len(survivors)} clients and had announced "
+                f"{announced}: nothing is decoded"
+            )
+
+
+def replayed_events(entry: Entry) -> RoundEvents:
+    """What an entry releases to each adversary; where it does not say, the worst."""
+    event, metadata = entry.event, entry.metadata
+    if not isinstance(event, BinomialRelease):
+        return RoundEvents(server=event, outsider=event, sybil=NonPrivateRelease())
+    names = ("coins_each", "survivors", OWN_COINS)
+    each, survivors, own = (_count(metadata.get(name)) for name in names)
+    # Nobody's figures may claim more noise than the event itself supports.
+    everybody = max(event.coins, survivors * min(each, event.coins))
+    return RoundEvents(
+        server=event,
+        outsider=replace(event, coins=everybody),
+        sybil=replace(event, coins=min(own, event.coins)) if own else NonPrivateRelease(),
+    )
+
+
+def _count(value: object) -> int:
+    """A positive count as it stands in an entry, or 0."""
+    return value if type(value) is int and value > 0 else 0
+
+
+def checked_notes(notes: Notes) -> dict[str, str | int | float]:
+    """The notes, if they are plain values that a ledger line holds.
+
+    Raises:
+        ParameterError: another type, a number that is not finite, or too much of it.
+    """
+    if any(type(name) is not str for name in notes):
+        raise ParameterError("notes", "a name of another type", "names that are plain str")
+    for name, value in notes.items():
+        if type(value) not in (str, int, float):
+            raise ParameterError(f"notes[{name!r}]", type(value).__name__, "a str, int or float")
+    try:
+        size = len(json.dumps(dict(notes), allow_nan=False))
+    except ValueError as error:
+        raise ParameterError("notes", "a number that JSON lacks", str(error)) from None
+    if size > MAX_NOTES_BYTES:
+        raise ParameterError("notes", f"{size} bytes", f"at most {MAX_NOTES_BYTES} bytes")
+    return dict(notes)
+
+
+def cohort_entry(labels: Sequence[str]) -> list[str] | dict[str, str | int]:
+    """A cohort as it is written down: by name, or by hash where that would be too long."""
+    if len(labels) <= LISTED_COHORT:
+        return list(labels)
+    digest = hashlib.sha256("".join(labels).encode()).hexdigest()
+    return {"clients": len(labels), "sha256": digest}
+
+
+def survivor_entry(survivors: Sequence[int]) -> str:
+    """A set of survivors as it is written down: SHA-256 of their indices, with commas between."""
+    return hashlib.sha256(",".join(map(str, survivors)).encode()).hexdigest()
+
+
+def listed_cohort(metadata: Mapping[str, Any]) -> list[str] | None:
+    """The clients that an entry names; None, meaning everybody, if it is no list of labels."""
+    cohort = metadata.get("cohort")
+    if not isinstance(cohort, list) or not cohort:
+        return None
+    if not all(isinstance(name, str) and _LABEL.fullmatch(name) for name in cohort):
+        return None
+    return cohort

@@ -1,0 +1,1 @@
+"""Every verb of the command line, and nothing else."""

@@ -1,0 +1,143 @@
+"""The options of `veilsum audit`; its body is `simulations.reports.audit`, loaded when it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from simulations.common.failures import kept_so_far
+from simulations.common.files import write_whole
+from simulations.common.tables import JsonFlag
+
+if TYPE_CHECKING:
+    from simulations.reports.audit import AuditReport, Outcome, Unit
+    from simulations.reports.audit.journal import Memory
+
+PAGE: Final = "index.html"
+CHECKS: Final = "checks.jsonl"
+RESULT: Final = "audit.json"
+NO_FLOWER: Final = (
+    "Flower is not installed, so its secure aggregation was not tried: "
+    'pip install "veilsum[flower]".'
+)
+
+
+def audit_command(
+    full: Annotated[
+        bool, typer.Option("--full", help="More trials of everything: minutes, not seconds.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(help="Fixes all randomness but the secrets of real rounds.", min=0)
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the report. A stopped audit goes on from what is in it."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Id of a check, as A1; repeat it, or separate ids by commas."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Attack the protocol and measure its privacy; exit status 1 if a promise does not hold."""
+    from simulations.reports.audit.units import all_units, chosen_units
+    from simulations.threats.catalogue.base import Effort
+
+    effort = Effort.FULL if full else Effort.QUICK
+    planned = all_units(effort, seed)
+    units = chosen_units(planned, only or [])
+    console = Console(stderr=True, quiet=quiet)
+    memory = _memory(out, seed, effort.value)
+    # Standard output is for the result: whatever a check prints goes where progress goes.
+    with contextlib.redirect_stdout(sys.stderr):
+        outcomes = _run(units, memory, console)
+    report = _report(units, outcomes, seed, effort.value, left_out=len(planned) - len(units))
+    if as_json:
+        typer.echo(json.dumps(report.as_json()))
+    elif not quiet:
+        _show(report)
+    if out is not None:
+        _write(report, out, console)
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def _memory(out: Path | None, seed: int, effort: str) -> Memory:
+    from simulations.common.provenance import provenance
+    from simulations.reports.audit.journal import Journal, NoMemory
+
+    if out is None:
+        return NoMemory()
+    made = provenance()
+    key = {
+        "seed": seed,
+        "effort": effort,
+        "version": made.versions.get("veilsum"),
+        "source": made.source,
+    }
+    return Journal(out / CHECKS, key)
+
+
+def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[Outcome]:
+    from simulations.reports.audit.runner import run_units
+    from simulations.reports.audit.view import ProgressView
+
+    kept = sum(memory.find(unit.id) is not None for unit in units)
+    if kept:
+        console.print(f"{kept} of {len(units)} units are finished already, and not run again.")
+    outcomes: list[Outcome] = []
+    with ProgressView(len(units), console) as view:
+        for outcome in run_units(units, memory, view.begin):
+            view.end(outcome)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _report(
+    units: Sequence[Unit], outcomes: Sequence[Outcome], seed: int, effort: str, left_out: int
+) -> AuditReport:
+    from simulations.common.provenance import provenance
+    from simulations.reports.audit.results import AuditReport
+    from simulations.reports.audit.units import FLOWER
+
+    absent = any(outcome.unit == FLOWER and not outcome.checks for outcome in outcomes)
+    notes: tuple[str, ...] = (NO_FLOWER,) if absent else ()
+    if left_out:
+        notes += (f"Part of the audit only: {left_out} units were not asked for.",)
+    return AuditReport(
+        seed=seed,
+        effort=effort,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        outcomes=tuple(outcomes),
+        defences={unit.id: unit.defence for unit in units if unit.defence},
+        provenance=provenance(),
+        notes=notes,
+    )
+
+
+def _write(report: AuditReport, out: Path, console: Console) -> None:
+    from simulations.reports.audit.page import render_page
+
+    with kept_so_far():
+        write_whole(out / PAGE, render_page(report))
+        write_whole(out / RESULT, json.dumps(report.as_json(), indent=1) + "\n")
+    console.print(Text(f"Report: {out / PAGE}"), soft_wrap=True)
+
+
+def _show(report: AuditReport) -> None:
+    from simulations.reports.audit.view import results_table
+
+    console = Console()
+    console.print(results_table(report))
+    for note in report.notes:
+        console.print(Text(note), soft_wrap=True)

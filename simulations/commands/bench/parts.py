@@ -1,0 +1,142 @@
+"""Benchmarks of the parts of a round: each command's body is the module of its name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dp.coins import MAX_COINS
+from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
+from simulations.bench.sampler import SampledLaw
+from simulations.commands.bench.options import Bits, PeerChoice, Rate, Repeats, exit_if_wrong, prose
+from simulations.common.tables import JsonFlag, show
+
+
+def mask_command(
+    dim: Annotated[int, typer.Option(help="Elements of the vector.", min=1)] = 1 << 20,
+    neighbours: Annotated[int, typer.Option(help="Masks added to it.", min=1)] = 100,
+    bits: Bits = 32,
+    repeats: Repeats = 5,
+    peer: PeerChoice = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Mask expansion and addition, beside the bare AES-CTR keystream."""
+    from simulations.bench.mask import bench_mask
+
+    show("mask", bench_mask(dim, neighbours, bits, repeats, peer), as_json)
+
+
+def shamir_command(
+    secrets: Annotated[int, typer.Option(help="Secrets of 32 bytes.", min=1)] = 1,
+    holders: Annotated[int, typer.Option(help="Parties that get a share.", min=1)] = 100,
+    threshold: Annotated[int, typer.Option(help="Shares that rebuild a secret.", min=1)] = 51,
+    repeats: Repeats = 15,
+    peer: PeerChoice = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Sharing and rebuilding secrets, beside a bare matrix product; status 1 if one is wrong."""
+    from simulations.bench.shamir import bench_shamir
+
+    figures = bench_shamir(secrets, holders, threshold, repeats, peer)
+    show("shamir", figures, as_json)
+    exit_if_wrong(figures)
+
+
+def unmask_command(
+    clients: Annotated[int, typer.Option(help="Clients that shared their secrets.", min=2)] = 100,
+    dim: Annotated[int, typer.Option(help="Elements of the vector.", min=1)] = 1_000_000,
+    dropped: Annotated[int, typer.Option(help="Clients that never uploaded.", min=0)] = 10,
+    liars: Annotated[int, typer.Option(help="Survivors that give wrong shares.", min=0)] = 0,
+    bits: Bits = 24,
+    workers: Annotated[int, typer.Option(help="Processes; 1 for none but this.", min=1)] = 1,
+    repeats: Repeats = 5,
+    peer: PeerChoice = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """The server's last step, beside the bare keystream of its masks; status 1 if it is wrong."""
+    from simulations.bench.unmask import bench_unmask
+
+    figures = bench_unmask(
+        clients, dim, dropped, bits, workers, repeats, peer, prose.print, liars=liars
+    )
+    show("unmask", figures, as_json)
+    exit_if_wrong(figures)
+
+
+def sampler_command(
+    coins: Annotated[int, typer.Option(help="Fair coins of one draw.", min=1, max=MAX_COINS)] = 64,
+    law: Annotated[SampledLaw, typer.Option(help="What is drawn.")] = SampledLaw.BINOMIAL,
+    variance: Annotated[
+        float,
+        typer.Option(help="Of one draw of the other laws.", min=MIN_VARIANCE, max=MAX_VARIANCE),
+    ] = 900.0,
+    samples: Annotated[int, typer.Option(help="Length of the vector.", min=1)] = 1 << 20,
+    repeats: Repeats = 9,
+    as_json: JsonFlag = False,
+) -> None:
+    """Exact noise, beside NumPy's samplers and the bare AES-CTR keystream."""
+    from simulations.bench.sampler import bench_sampler
+
+    show("sampler", bench_sampler(law, coins, variance, samples, repeats), as_json)
+
+
+def encode_command(
+    dim: Annotated[int, typer.Option(help="Elements of the update.", min=1)] = 1 << 20,
+    coins: Annotated[int, typer.Option(help="Fair coins each.", min=0, max=MAX_COINS)] = 64,
+    rotate: Annotated[bool, typer.Option(help="Rotate before rounding.")] = False,
+    repeats: Repeats = 9,
+    as_json: JsonFlag = False,
+) -> None:
+    """One client's path from clip to noise, stage by stage, beside a copy in memory."""
+    from simulations.bench.encode import bench_encode
+
+    show("encode", bench_encode(dim, coins, rotate, repeats), as_json)
+
+
+def sketch_command(
+    dim: Annotated[int, typer.Option(help="Coordinates of the vector.", min=2)] = 1 << 20,
+    rows: Annotated[int, typer.Option(help="Rows of a copy.", min=1)] = 15,
+    rate: Rate = 64.0,
+    copies: Annotated[int, typer.Option(help="Copies for a median, odd; 1 for none.", min=1)] = 1,
+    repeats: Repeats = 9,
+    as_json: JsonFlag = False,
+) -> None:
+    """A sketch's two directions, per row, beside random access with ready tables and a copy."""
+    from simulations.bench.sketch import bench_sketch
+
+    try:
+        figures = bench_sketch(dim, rows, rate, copies, repeats)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    show("sketch", figures, as_json)
+
+
+def compress_command(
+    dim: Annotated[int, typer.Option(help="Values for top-k.", min=1)] = 1_000_000,
+    rate: Annotated[float, typer.Option(help="Values over those that are sent.", min=1)] = 16.0,
+    rank: Annotated[int, typer.Option(help="Rank of PowerSGD, 1 to 204.", min=1, max=204)] = 4,
+    repeats: Repeats = 15,
+    as_json: JsonFlag = False,
+) -> None:
+    """Top-k, PowerSGD and Denoise, beside a copy, a product and a training step."""
+    from simulations.bench.compress import bench_compress
+
+    show("compress", bench_compress(dim, rate, rank, repeats), as_json)
+
+
+def local_command(
+    dim: Annotated[int, typer.Option(help="Coordinates of the vector.", min=2)] = 1_000_000,
+    levels: Annotated[int, typer.Option(help="Levels of PrivQuant.", min=2)] = 16,
+    epsilon: Annotated[float, typer.Option(help="Of one report of values.", min=0.01)] = 300.0,
+    selection_epsilon: Annotated[
+        float, typer.Option(help="Of one choice of a coordinate.", min=0.01)
+    ] = 1.0,
+    repeats: Repeats = 5,
+    as_json: JsonFlag = False,
+) -> None:
+    """One report in every way: PrivQuant, Piecewise, and the choices EXP, PE and PS."""
+    from simulations.bench.local import bench_local
+
+    figures = bench_local(dim, levels, epsilon, selection_epsilon, repeats)
+    show("local", figures, as_json)

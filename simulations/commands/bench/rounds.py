@@ -1,0 +1,189 @@
+"""Benchmarks of whole rounds and of training."""
+
+from __future__ import annotations
+
+import json
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from secagg import Mode
+from simulations.bench.simulate_order import Order, SimulatedModel
+from simulations.commands.bench.options import (
+    Bits,
+    CohortSize,
+    Dropout,
+    Rate,
+    Repeats,
+    Trust,
+    exit_if_wrong,
+    prose,
+)
+from simulations.common.tables import JsonFlag, readable, show
+
+
+class StrategyName(Enum):
+    """Ways to train the clients of a chunk."""
+
+    AUTO = "auto"
+    VMAP = "vmap"
+    LOOP = "loop"
+
+
+def round_command(
+    clients: CohortSize = 100,
+    dim: Annotated[int, typer.Option(help="Elements of each vector.", min=1)] = 100_000,
+    dropout: Dropout = 0.1,
+    bits: Bits = 24,
+    mode: Trust = Mode.ACTIVE,
+    as_json: JsonFlag = False,
+) -> None:
+    """One round of secure aggregation with real cryptography; exit status 1 if its sum is wrong."""
+    from simulations.bench.round import bench_round
+
+    figures = bench_round(clients, dim, dropout, bits, mode)
+    show("round", figures, as_json)
+    exit_if_wrong(figures)
+
+
+def growth_command(
+    dim: Annotated[int, typer.Option(help="Elements of each vector.", min=1)] = 10_000,
+    dropout: Dropout = 0.1,
+    largest: Annotated[int, typer.Option(help="Largest cohort of the series.", min=250)] = 8000,
+    mode: Trust = Mode.SEMI_HONEST,
+    plot: Annotated[Path | None, typer.Option(help="PNG file for a plot.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Server time for each client as cohorts grow from 250 clients; minutes for the largest."""
+    from simulations.bench.growth import SIZES, bench_growth, plot_growth
+
+    sizes = [size for size in SIZES if size <= largest]
+    results = bench_growth(
+        sizes,
+        dim,
+        dropout,
+        mode,
+        lambda figures: prose.print(
+            f"{figures['clients']} clients: {float(figures['server_seconds']):.2f} s"
+        ),
+    )
+    figures = {str(each["clients"]): each for each in results}
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        columns = ("degree", "threshold", "server_seconds", "server_seconds_per_client", "correct")
+        table = Table("clients", *columns, title="growth")
+        for each in results:
+            table.add_row(str(each["clients"]), *(readable(each[column]) for column in columns))
+        Console().print(table)
+    # Last, so that a file that cannot be written does not cost minutes of figures.
+    if plot is not None:
+        plot_growth(results, plot)
+
+
+def controller_command(
+    clients: CohortSize = 32,
+    dim: Annotated[int, typer.Option(help="Coordinates of an update.", min=100)] = 1 << 20,
+    rate: Rate = 64.0,
+    repeats: Repeats = 3,
+    as_json: JsonFlag = False,
+) -> None:
+    """What a controller and its second sketch add to a round of the real protocol."""
+    from simulations.bench.controller import bench_controller
+
+    show("controller", bench_controller(clients, dim, rate, repeats), as_json)
+
+
+def flower_command(
+    clients: Annotated[int, typer.Option(help="Size of the cohort.", min=4)] = 50,
+    dim: Annotated[int, typer.Option(help="Elements of an update.", min=100)] = 1_000_000,
+    lost: Annotated[
+        int, typer.Option(help="Clients that share their keys and never upload.", min=0)
+    ] = 0,
+    rounds: Annotated[int, typer.Option(help="Timed rounds of each system.", min=1)] = 5,
+    mode: Annotated[Mode, typer.Option(help="What our server is trusted with.")] = Mode.ACTIVE,
+    epsilon: Annotated[float, typer.Option(help="Of our rounds, all together.")] = 8.0,
+    exact_noise: Annotated[
+        bool, typer.Option(help="Take off the noise made for dropouts that did not happen.")
+    ] = True,
+    rate: Annotated[
+        float, typer.Option(help="Compression of one more row; 1 leaves it out.", min=1.0)
+    ] = 8.0,
+    cores: Annotated[
+        int | None, typer.Option(help="Processors for Ray; all if left out.", min=1)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Seconds of a round on Flower's simulation: plain, ours and Flower's SecAgg+; no training."""
+    from simulations.bench.flower_rounds import Order as RoundOrder
+    from simulations.bench.flower_rounds import bench_flower
+
+    order = RoundOrder(
+        clients=clients,
+        dim=dim,
+        lost=lost,
+        rounds=rounds,
+        mode=mode,
+        epsilon=epsilon,
+        exact_noise=exact_noise,
+        rate=rate,
+    )
+    figures = bench_flower(
+        order,
+        cores=cores or os.cpu_count() or 1,
+        sketched=rate > 1.0,
+        progress=prose.print,
+    )
+    show("flower", figures, as_json)
+
+
+def simulate_command(
+    model: Annotated[
+        SimulatedModel, typer.Option(help="What the clients train.")
+    ] = SimulatedModel.MLP,
+    clients: CohortSize = 64,
+    steps: Annotated[int, typer.Option(help="SGD steps of a client.", min=1)] = 5,
+    batch: Annotated[int, typer.Option(help="Examples of a step.", min=1)] = 20,
+    strategy: Annotated[
+        StrategyName, typer.Option(help="All clients at once, or one after another.")
+    ] = StrategyName.AUTO,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that train and encode; all cores if left out.")
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(help="Of this process, for the plain loop and pfl too.", min=1)
+    ] = 1,
+    repeats: Repeats = 3,
+    peers: Annotated[
+        bool, typer.Option(help="Measure Flower and pfl too, where they are installed.")
+    ] = True,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with MNIST; made-up pixels if left out.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Simulated training with secure encoding, beside a plain loop, Flower and pfl."""
+    from simulations.bench.simulate import bench_simulate
+
+    order = Order(
+        model=model,
+        clients=clients,
+        steps=steps,
+        batch=batch,
+        data_dir=None if data_dir is None else str(data_dir),
+    )
+    figures = bench_simulate(
+        order,
+        strategy=strategy.value,
+        workers=workers or os.cpu_count() or 1,
+        threads=threads,
+        repeats=repeats,
+        peers=peers,
+        progress=prose.print,
+    )
+    show("simulate", figures, as_json)

@@ -1,0 +1,77 @@
+"""`veilsum demo`: options, and what it says before and after; its body is `walkthrough`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from simulations.common.tables import JsonFlag
+
+if TYPE_CHECKING:
+    from simulations.commands.demo.walkthrough import Summary
+    from simulations.learning.configuration import RunConfig
+
+SERVER_IN = {
+    "active": "the server may deviate at will",
+    "semi_honest": "the server is trusted to follow the protocol and only looks",
+}
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="Report folder.")] = Path("veilsum-demo"),
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file to use instead of the built-in configuration.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Overrides the configuration's seed.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a small network on real digits: real cryptography, dropouts, noise, a tuned sketch."""
+    from protocol.planning.configuration import load
+    from simulations.commands.demo.walkthrough import run_demo
+    from simulations.learning.configuration import RunConfig, demo_config
+
+    chosen = load(config, RunConfig) if config else demo_config()
+    if seed is not None:
+        chosen = chosen.model_copy(update={"seed": seed})
+    console = Console(stderr=True, quiet=quiet)
+    console.print(
+        f"{chosen.task.population} clients, {chosen.cohort.size} of them in each of "
+        f"{chosen.rounds} rounds; mode {chosen.cohort.mode}: {SERVER_IN[chosen.cohort.mode]}, "
+        f"with {chosen.cohort.tolerated_colluders} colluders; "
+        f"{chosen.lost_per_round} clients are lost in every round."
+        + ("" if config else " One core, about a minute."),
+        soft_wrap=True,
+    )
+    summary = run_demo(chosen, out, console)
+    if as_json:
+        typer.echo(json.dumps(summary.as_json()))
+    elif not quiet:
+        _explain(chosen, summary, console)
+
+
+def _explain(config: RunConfig, summary: Summary, console: Console) -> None:
+    """What the demo showed, in words."""
+    table = Table("", "private", "plain averaging", title="after the last round", min_width=60)
+    table.add_row("accuracy", f"{summary.accuracy:.1%}", f"{summary.accuracy_baseline:.1%}")
+    table.add_row("compression", f"{summary.average_compression:.2f}x", "none")
+    for adversary, epsilon in summary.epsilons.rows():
+        table.add_row(f"epsilon {adversary}", f"{epsilon:.2f}", "inf")
+    console.print(table)
+    console.print(
+        f"Plain averaging: no clipping, no noise, no compression, a learning rate of its own. "
+        f"delta = {summary.epsilons.delta:g}; {summary.epsilons.adjacency}. "
+        f"No amplification by sampling is claimed: the server knows who takes part. "
+        f"A client takes part in at most "
+        f"{config.participations} rounds. {summary.dropped} clients were lost on the way, at all "
+        f"stages. {summary.bytes_per_client / 1000:.1f} kB for each client and round, all messages "
+        f"in both directions. {summary.seconds:.0f} s.\n"
+        f"Report: {summary.page}, a page for any browser; what it shows is beside it.",
+        soft_wrap=True,
+        highlight=False,
+    )

@@ -1,0 +1,226 @@
+"""The demo: federated training of a small network on real digits, with everything switched on.
+
+Real cryptography in every round, lost clients at every stage, binomial noise at a stated epsilon,
+a sketch that tunes itself; beside it plain federated averaging on the same clients and batches:
+no clipping, no noise, no compression, no cryptography, and a learning rate of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from dp import FourEpsilons, Ledger
+from protocol.errors import ConfigurationError
+from protocol.exchange.aggregators import RealAggregator
+from protocol.planning.configuration import build_plan
+from protocol.training.private import PrivateTraining
+from secagg import Identity
+from simulations.common.files import named, write_whole
+from simulations.learning.configuration import RunConfig, write_config
+from simulations.learning.data import load_digits_dataset
+from simulations.learning.federated import Federation
+from simulations.learning.run.experiment import Record, record_of
+from simulations.learning.run.folder import write_environment
+from simulations.learning.run.overrides import changed
+from simulations.learning.sources import PlainMean, PrivateMean, RecordedSource
+from simulations.reports.run import find_runs, write_page
+
+COLUMNS = ("round", "correct", "sketch", "rate", "bits", "kB", "left", "eps S", "eps O")
+PLAIN: Final = "plain"
+"""Folder of the baseline, below that of the demo."""
+PAGE: Final = "report.html"
+NOT_RUN: Final = ("local_dp", "powersgd", "clipping", "denoise")
+"""Tables of a configuration that the demo has no use for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What the demo is about, in numbers.
+
+    Attributes:
+        rounds: rounds run.
+        accuracy: of the private model on the test split after the last round.
+        accuracy_baseline: of plain federated averaging: no privacy, no compression, no clipping,
+            and a learning rate of its own.
+        epsilons: what is guaranteed against a server of the configured mode and its colluders, and
+            what the busiest client has spent, against them and three other adversaries.
+        average_compression: harmonic mean over the rounds, d rounds / sum of sketch sizes.
+        bytes_per_client: mean over rounds, sent and received by a surviving client.
+        dropped: clients lost over all rounds, at any stage.
+        seconds: the whole demo, baseline included.
+        page: the file to look at.
+    """
+
+    rounds: int
+    accuracy: float
+    accuracy_baseline: float
+    epsilons: FourEpsilons
+    average_compression: float
+    bytes_per_client: float
+    dropped: int
+    seconds: float
+    page: str
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values; infinity is the string "inf"."""
+        return {**asdict(self), "epsilons": self.epsilons.as_json()}
+
+
+def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
+    """Run the demo and write its report folder.
+
+    The folder gets what that of a run has (`config.toml`, `environment.json`, `rounds.jsonl` with
+    one line as each round ends, `ledger.jsonl`, `summary.json`), that of the baseline below it, and
+    a page about both. Identities are new in every run, so a ledger from an earlier demo in the same
+    folder belongs to other clients: it is kept as `ledger.previous-1.jsonl`, or under the next
+    number that is free.
+
+    Args:
+        console: for progress and prose.
+
+    Raises:
+        ConfigurationError: it asks for what only `veilsum run` does.
+    """
+    start = time.perf_counter()
+    for name in NOT_RUN:
+        if getattr(config, name) is not None:
+            raise ConfigurationError(name, "given for the demo", "left out; veilsum run has it")
+    # Tensors this small make a second thread wait, and one thread repeats bit for bit.
+    torch.set_num_threads(1)
+    data = load_digits_dataset()
+    every = ("engine.evaluate_every", 1)
+    plain = changed(config, [("engine.aggregator", "plain"), every])
+    baseline = list(_rounds(plain, Federation(plain, data), PlainMean(), out / PLAIN))
+    private = changed(config, [("engine.aggregator", "real"), every])
+    federation = Federation(private, data)
+    with Ledger.open(_fresh_ledger(out)) as ledger:
+        source = _private_source(private, federation.task.dimension, ledger)
+        rounds = _rounds(private, federation, source, out)
+        records = _shown(rounds, private.rounds, console)
+    if source.last is None:
+        raise RuntimeError("a round ended without a result")
+    page = write_page(find_runs([out]), "veilsum demo", out / PAGE)
+    seconds = time.perf_counter() - start
+    summary = _summarise(
+        private, records, baseline[-1]["accuracy"], source.last.epsilons, seconds, page
+    )
+    write_whole(out / "summary.json", json.dumps(summary.as_json(), indent=1) + "\n")
+    return summary
+
+
+def _private_source(config: RunConfig, dimension: int, ledger: Ledger) -> PrivateMean:
+    identities = [Identity.generate() for _ in range(config.task.population)]
+    plan = build_plan(config.privacy, config.cohort, config.participations)
+    aggregator = RealAggregator(identities, plan.client_policy(dimension))
+    training = PrivateTraining(
+        plan, dimension, config.sketch.build(config.rounds), aggregator, ledger
+    )
+    return PrivateMean(training, identities)
+
+
+def _rounds(
+    config: RunConfig, federation: Federation, source: RecordedSource, folder: Path
+) -> Iterator[Record]:
+    """Run all rounds and write them down as they end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_config(config, folder / "config.toml")
+    write_environment(folder)
+    records = folder / "rounds.jsonl"
+    with records.open("w") as file:
+        before, start = federation.initial(), time.perf_counter()
+        for trained in federation.run(source, before):
+            seconds = time.perf_counter() - start
+            record = record_of(config, source, trained, before, seconds)
+            with named(records):
+                file.write(json.dumps(record) + "\n")
+                file.flush()
+            yield record
+            before, start = trained.state, time.perf_counter()
+
+
+def _shown(rounds: Iterator[Record], total: int, console: Console) -> list[Record]:
+    """Show rounds as they end, and give them back."""
+    table = Table(
+        *COLUMNS, title="one row for each round (epsilon spent so far: S server, O outsider)"
+    )
+    for column in table.columns:
+        column.justify = "right"
+    records = []
+    with _progress(console) as progress:
+        task = progress.add_task("training", total=total, note="")
+        for record in rounds:
+            records.append(record)
+            table.add_row(*_row(record))
+            spent = f"epsilon spent {record['epsilons']['server']:.2f}"
+            note = f"accuracy {record['accuracy']:.1%}, {spent}"
+            progress.update(task, advance=1, note=note)
+    console.print(table)
+    return records
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    return (
+        str(record["round"]),
+        f"{record['accuracy']:.1%}",
+        str(record["sketch_size"]),
+        f"{record['compression']:.1f}x",
+        str(record["bits"]),
+        f"{record['bytes_per_client'] / 1000:.1f}",
+        f"{record['survivors']}/{record['cohort']}",
+        f"{record['epsilons']['server']:.2f}",
+        f"{record['epsilons']['outsider']:.2f}",
+    )
+
+
+def _summarise(
+    config: RunConfig,
+    records: list[Record],
+    baseline: float,
+    epsilons: FourEpsilons,
+    seconds: float,
+    page: Path,
+) -> Summary:
+    last = records[-1]
+    return Summary(
+        rounds=len(records),
+        accuracy=last["accuracy"],
+        accuracy_baseline=baseline,
+        epsilons=epsilons,
+        average_compression=last["dimension"]
+        * len(records)
+        / sum(record["sketch_size"] for record in records),
+        bytes_per_client=sum(record["bytes_per_client"] for record in records) / len(records),
+        dropped=config.lost_per_round * len(records),
+        seconds=seconds,
+        page=str(page),
+    )
+
+
+def _fresh_ledger(out: Path) -> Path:
+    path = out / "ledger.jsonl"
+    if path.exists():
+        kept = (out / f"ledger.previous-{number}.jsonl" for number in count(1))
+        path.replace(next(previous for previous in kept if not previous.exists()))
+    return path
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+    )

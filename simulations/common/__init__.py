@@ -1,0 +1,1 @@
+"""What several rooms share: files, tables, figures, pages, provenance."""

@@ -1,0 +1,1 @@
+"""Federated training: data, models, what turns updates into a mean, and runs of it."""

@@ -1,0 +1,261 @@
+"""Configuration of a federated run: the protocol's sections and the simulation's own."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Literal
+
+import tomli_w
+from pydantic import Field
+
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import Cohort, Privacy, Section, Sketch, parse
+from protocol.training.adaptive_clip import VOTE_SHARE
+from simulations.common.files import write_whole
+from simulations.learning.local_dp.config import LocalDp
+from simulations.learning.training.batches import LocalTraining
+
+
+class Task(Section):
+    """The data, how clients share it, and the model."""
+
+    data: str = Field(default="digits", description="a data set by name")
+    data_options: dict[str, bool | int | float | str] = Field(
+        default_factory=dict, description="arguments of the data set's reader"
+    )
+    clients: Literal["dirichlet", "shards", "iid", "natural"] = "dirichlet"
+    population: int = Field(ge=2, description="clients that exist")
+    dirichlet_alpha: float = Field(
+        default=1.0, gt=0, description="small: every client has few labels"
+    )
+    shards_each: int = Field(default=2, ge=1, description="pieces of sorted labels for a client")
+    minimum_examples: int = Field(default=1, ge=1, description="examples of the poorest client")
+    model: str = Field(default="mlp", description="a model by name")
+    hidden: int = Field(default=32, ge=1, description="hidden units of `mlp`")
+    l2: float = Field(default=1e-4, ge=0, description="penalty of linear models")
+
+
+class Local(Section):
+    """Training on a client."""
+
+    algorithm: Literal["fedavg", "fedsgd"] = "fedavg"
+    learning_rate: float | None = Field(default=None, gt=0, description="of fedavg")
+    steps: int | None = Field(default=None, ge=1, description="batches in a round; or else epochs")
+    epochs: int | None = Field(
+        default=None, ge=1, description="passes over a client's examples; or else steps"
+    )
+    batch_size: int | None = Field(default=None, ge=1, description="all examples if left out")
+
+    def build(self) -> LocalTraining:
+        """What a client does.
+
+        Raises:
+            ConfigurationError: figures are missing, or contradict one another.
+        """
+        if self.algorithm == "fedsgd":
+            if (self.learning_rate, self.steps, self.epochs) != (None, None, None):
+                raise ConfigurationError(
+                    "local", "steps, epochs or a rate for fedsgd", "its one step has none of them"
+                )
+            return LocalTraining.fed_sgd(self.batch_size)
+        if self.learning_rate is None:
+            raise ConfigurationError("local.learning_rate", "missing", "a positive number")
+        try:
+            return LocalTraining(
+                learning_rate=self.learning_rate,
+                steps=self.steps,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+            )
+        except ValueError as error:
+            raise ConfigurationError("local", str(error), "either steps or epochs") from None
+
+
+class Server(Section):
+    """What the server does with the mean update."""
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = Field(gt=0, description="of the first round")
+    final_learning_rate: float | None = Field(
+        default=None, gt=0, description="reached linearly in the last round; constant if left out"
+    )
+    plain_learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="of the baseline, whose updates are not clipped and so much longer",
+    )
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="also beta 1 of adam")
+    beta2: float = Field(default=0.99, ge=0, lt=1, description="of adam")
+    adaptivity: float = Field(default=1e-3, gt=0, description="tau of adam")
+
+    def private_rate(self, number: int, rounds: int) -> float:
+        """Learning rate of round `number` of a private run."""
+        first, last = self.learning_rate, self.final_learning_rate
+        if last is None:
+            return first
+        return first + (last - first) * number / max(rounds - 1, 1)
+
+
+class Engine(Section):
+    """How the simulation is run.
+
+    The sum comes from the real protocol, from the ideal one (the same integers, no cryptography),
+    from a trusted server that adds Gaussian noise (central), from reports that every client makes
+    private by itself (local), or from a server without any privacy (plain), which neither clips
+    nor adds noise.
+    """
+
+    aggregator: Literal["real", "ideal", "central", "local", "plain"] = "ideal"
+    device: str = Field(default="cpu", description="where clients train, as torch names it")
+    chunk: int | None = Field(default=None, ge=1, description="clients trained together")
+    workers: int | None = Field(
+        default=None, ge=1, description="threads that train and encode; all cores if left out"
+    )
+    strategy: Literal["auto", "vmap", "loop"] = "auto"
+    evaluate_every: int = Field(default=1, ge=1, description="rounds between tests")
+    test_examples: int | None = Field(
+        default=None, ge=1, description="examples of a test, chosen once; all if left out"
+    )
+
+    @property
+    def threads(self) -> int:
+        """How many threads train and encode; what comes out does not depend on it."""
+        return self.workers or os.cpu_count() or 1
+
+
+class Faults(Section):
+    """What goes wrong in every round."""
+
+    dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="share of a cohort lost, at random stages"
+    )
+
+
+class PowerSgd(Section):
+    """Low-rank factors in the place of a sketch: two secure sums a round."""
+
+    rank: int = Field(ge=1, description="columns of a factor")
+
+
+class Clipping(Section):
+    """A clip that follows released norms; privacy.clip_l2 is then the largest."""
+
+    smallest: float = Field(gt=0, description="clip of an update, in its own units")
+    first: float | None = Field(default=None, gt=0, description="the largest if left out")
+    step_factor: float = Field(default=1.5, gt=1, description="most change in a round")
+    window: int = Field(default=5, ge=1, description="rounds averaged")
+    quantile: float = Field(default=0.5, gt=0, lt=1, description="of the norms, that is followed")
+    rate: float = Field(default=0.2, gt=0, le=10, description="of the steps towards it")
+    vote_share: float = Field(
+        default=VOTE_SHARE, gt=0, lt=1, description="of the squared clip, for the clients' votes"
+    )
+
+
+class Denoise(Section):
+    """A filter of the released means, on the server: a second clip and an average over time."""
+
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="of the average")
+    residual_decay: float = Field(default=1.0, ge=0, le=1, description="of what was left out")
+    rate: float = Field(default=1.0, ge=1, description="coordinates over those that are used")
+
+
+class RunConfig(Section):
+    """One federated run.
+
+    `seed` fixes the data split, the initial model, the schedule of cohorts, batches and dropouts.
+    Masks, coins and rounding are fresh secrets in every run.
+    """
+
+    seed: int = Field(ge=0, description="of everything that need not be secret")
+    rounds: int = Field(ge=1, description="of the run")
+    task: Task
+    local: Local
+    server: Server
+    privacy: Privacy
+    cohort: Cohort
+    sketch: Sketch = Field(default_factory=Sketch)
+    faults: Faults = Field(default_factory=Faults)
+    engine: Engine = Field(default_factory=Engine)
+    local_dp: LocalDp | None = None
+    powersgd: PowerSgd | None = None
+    clipping: Clipping | None = None
+    denoise: Denoise | None = None
+
+    def check(self) -> None:
+        """See that the sections fit together.
+
+        Raises:
+            ConfigurationError: names the key.
+        """
+        if self.cohort.size > self.task.population:
+            raise ConfigurationError(
+                "cohort.size", f"value {self.cohort.size}", f"at most {self.task.population}"
+            )
+        if self.lost_per_round > self.cohort.tolerated_dropouts:
+            raise ConfigurationError(
+                "faults.dropout",
+                f"value {self.faults.dropout} loses {self.lost_per_round} of {self.cohort.size}",
+                f"at most cohort.tolerated_dropouts = {self.cohort.tolerated_dropouts} of them",
+            )
+        self._check_sections()
+
+    def _check_sections(self) -> None:
+        """See that optional sections are there exactly where something reads them."""
+        aggregator = self.engine.aggregator
+        if (aggregator == "local") != (self.local_dp is not None):
+            problem = "missing" if self.local_dp is None else f"given for {aggregator}"
+            raise ConfigurationError("local_dp", problem, 'a table for engine.aggregator = "local"')
+        for name in ("powersgd", "clipping"):
+            if getattr(self, name) is not None and aggregator not in ("real", "ideal"):
+                raise ConfigurationError(
+                    name, f"given for {aggregator}", "left out, unless sums are real or ideal"
+                )
+        if self.powersgd is not None and self.clipping is not None:
+            raise ConfigurationError("clipping", "given beside powersgd", "one of the two")
+        if self.denoise is not None and aggregator == "plain":
+            raise ConfigurationError("denoise", "given for plain", "left out: there is no noise")
+
+    @property
+    def participations(self) -> int:
+        """The most rounds that any client is invited to, with cohorts taking turns."""
+        return math.ceil(self.rounds * self.cohort.size / self.task.population)
+
+    @property
+    def lost_per_round(self) -> int:
+        """Clients lost in every round."""
+        return round(self.faults.dropout * self.cohort.size)
+
+
+def demo_config() -> RunConfig:
+    """The demo: 192 clients share the bundled digits, 64 of them take part in each of 24 rounds."""
+    return parse(
+        {
+            "seed": 1,
+            "rounds": 24,
+            "task": {
+                "population": 192,
+                "dirichlet_alpha": 1.0,
+                "minimum_examples": 3,
+                "hidden": 64,
+            },
+            "local": {"learning_rate": 0.3, "steps": 8, "batch_size": 8},
+            "server": {
+                "learning_rate": 6.0,
+                "final_learning_rate": 2.0,
+                "plain_learning_rate": 2.0,
+            },
+            "privacy": {"epsilon": 5.0, "delta": 1e-5, "clip_l2": 0.25},
+            "cohort": {"size": 64, "tolerated_dropouts": 8, "tolerated_colluders": 2},
+            "sketch": {"gamma": 0.1, "window": 5},
+            "faults": {"dropout": 0.1},
+        },
+        RunConfig,
+    )
+
+
+def write_config(config: RunConfig, path: Path) -> Path:
+    """Write a configuration as TOML that `protocol.planning.configuration.load` reads back."""
+    write_whole(path, tomli_w.dumps(config.model_dump(exclude_none=True)))
+    return path

@@ -1,0 +1,320 @@
+"""A population that learns together: cohorts take turns, some clients get lost, a model moves.
+
+The engine knows nothing of cryptography: it asks a `MeanSource` for the mean update of a cohort.
+
+Whatever is random in a round comes from the run's seed and the round's number alone, so a run can
+go on from any round. Updates are made chunk by chunk as they are asked for: memory is that of a
+chunk, whatever the size of the cohort.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from protocol.errors import ConfigurationError
+from protocol.exchange.stages import NOBODY, Dropouts, Stage, stages_of
+from secagg import Mode
+from simulations.common.failures import DivergedError
+from simulations.learning.configuration import RunConfig, Server
+from simulations.learning.data import DATASETS, Dataset, Split, load_dataset
+from simulations.learning.models import DataShape, Evaluation, ModelOptions, Vector, build_task
+from simulations.learning.partition import (
+    Partition,
+    check_partition,
+    partition_dirichlet,
+    partition_iid,
+    partition_natural,
+    partition_shards,
+)
+from simulations.learning.server_optimizer import ModelState, optimize
+from simulations.learning.training import local_updates, require_device
+
+
+class Purpose(IntEnum):
+    """What random numbers are for: each purpose has a stream of its own in every round."""
+
+    PARTITION = 0
+    ORDER = 1
+    DROPOUTS = 2
+    BATCHES = 3
+    CENTRAL = 4
+    TEST = 5
+
+
+class CohortUpdates:
+    """The updates of a cohort, made chunk by chunk; each is asked for once, in ascending order.
+
+    Args:
+        chunks: float32[c, d] each, the clients' updates one after another.
+    """
+
+    def __init__(self, chunks: Iterator[NDArray[np.float32]]) -> None:
+        self._chunks = chunks
+        self._first = 0
+        self._chunk: NDArray[np.float32] = np.empty((0, 0), np.float32)
+        self._waited = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long callers waited for updates: what threads made ahead of time is not in it."""
+        return self._waited
+
+    def __call__(self, index: int) -> NDArray[np.float32]:
+        """The update of client `index`, float32[d]; valid until a later one is asked for.
+
+        Raises:
+            ValueError: an update before the present chunk, which is forgotten.
+            IndexError: there is no such client.
+        """
+        if index < self._first:
+            raise ValueError(f"update {index} was made and forgotten; ask in ascending order")
+        while index >= self._first + len(self._chunk):
+            self._first += len(self._chunk)
+            start = time.perf_counter()
+            following = next(self._chunks, None)
+            self._waited += time.perf_counter() - start
+            if following is None:
+                raise IndexError(f"no client {index} in this cohort")
+            self._chunk = following
+        row: NDArray[np.float32] = self._chunk[index - self._first]
+        return row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Invitation:
+    """One round's cohort and fate.
+
+    Attributes:
+        number: from 0.
+        clients: members of the population, in the order of their indices in the cohort.
+        dropouts: by index in the cohort.
+        updates: what every member would send.
+        model: float32[d], what every member received.
+    """
+
+    number: int
+    clients: tuple[int, ...]
+    dropouts: Dropouts
+    updates: CohortUpdates
+    model: Vector
+
+
+class MeanSource(Protocol):
+    """Turns a cohort's updates into their mean; they are in `simulations.learning.sources`."""
+
+    def mean(self, invitation: Invitation) -> NDArray[np.float64]:
+        """float64[d]; raises what the protocol raises."""
+
+    def rate(self, server: Server, number: int, rounds: int) -> float:
+        """The server's learning rate for this kind of mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageSeconds:
+    """Where the time of a round went.
+
+    Attributes:
+        training: until updates were there, as far as the round had to wait for them.
+        aggregation: all else from the first update to the released mean: encoding, the protocol's
+            messages, adding up, decoding.
+        test: of the new model; 0 in rounds without one.
+    """
+
+    training: float
+    aggregation: float
+    test: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """The model after a round, how good it is (None in rounds without a test), and its time."""
+
+    invitation: Invitation
+    state: ModelState
+    evaluation: Evaluation | None
+    seconds: StageSeconds
+
+    @property
+    def model(self) -> Vector:
+        """float32[d]."""
+        return self.state.model
+
+    @property
+    def tested(self) -> Evaluation:
+        """The evaluation of a round that has one.
+
+        Raises:
+            ValueError: it has none.
+        """
+        if self.evaluation is None:
+            raise ValueError(f"round {self.invitation.number + 1} was not tested")
+        return self.evaluation
+
+
+class Federation:
+    """A task, a population with its data, and a schedule; the same for every `MeanSource`.
+
+    Args:
+        config: of the run.
+        data: train and test splits.
+        executor: optional; trains clients, in processes for instance.
+
+    Raises:
+        ConfigurationError: the configuration does not fit together, or not to the data.
+    """
+
+    def __init__(self, config: RunConfig, data: Dataset, executor: Executor | None = None) -> None:
+        config.check()
+        require_device(config.engine.device)
+        self._config = config
+        self._data = data
+        self._executor = executor
+        options = ModelOptions(hidden=config.task.hidden, l2=config.task.l2)
+        self.task = build_task(config.task.model, DataShape.of(data), options)
+        self._local = config.local.build()
+        self.members = self._partition()
+        self._test = self._test_split()
+        self._order = self._rng(Purpose.ORDER).permutation(config.task.population)
+
+    def initial(self) -> ModelState:
+        """Before the first round."""
+        generator = torch.Generator().manual_seed(self._config.seed)
+        return ModelState.initial(self.task.initial(generator))
+
+    def run(
+        self, source: MeanSource, state: ModelState | None = None, number: int = 0
+    ) -> Iterator[Trained]:
+        """Yield the model after each round.
+
+        Args:
+            state: after `number` rounds, to go on from.
+
+        Raises:
+            DivergedError: the loss on the test split is not finite.
+        """
+        state = self.initial() if state is None else state
+        for now in range(number, self._config.rounds):
+            trained = self.round(source, state, now)
+            yield trained
+            state = trained.state
+
+    def round(self, source: MeanSource, state: ModelState, number: int) -> Trained:
+        """One round, from the invitation to the test."""
+        config = self._config
+        start = time.perf_counter()
+        invitation = self.invite(number, state.model)
+        invited = time.perf_counter()
+        mean = source.mean(invitation)
+        released = time.perf_counter()
+        training = invited - start + invitation.updates.seconds
+        aggregation = released - invited - invitation.updates.seconds
+        rate = source.rate(config.server, number, config.rounds)
+        after = optimize(config.server, state, mean, rate)
+        if not np.isfinite(after.model).all():
+            raise DivergedError(number, math.nan)
+        last = number == config.rounds - 1
+        if not last and (number + 1) % config.engine.evaluate_every:
+            return Trained(invitation, after, None, StageSeconds(training, aggregation, 0.0))
+        begin = time.perf_counter()
+        evaluation = self.task.evaluate(after.model, self._test, executor=self._executor)
+        if not math.isfinite(evaluation.loss):
+            raise DivergedError(number, evaluation.loss)
+        seconds = StageSeconds(training, aggregation, time.perf_counter() - begin)
+        return Trained(invitation, after, evaluation, seconds)
+
+    def invite(self, number: int, model: Vector) -> Invitation:
+        """Cohorts slide over a fixed random order, so nobody is invited more often than needed."""
+        engine, size = self._config.engine, self._config.cohort.size
+        positions = (np.arange(size) + number * size) % len(self._order)
+        clients = tuple(int(client) for client in self._order[positions])
+        updates = local_updates(
+            self.task,
+            model,
+            self._data.train,
+            [self.members[client] for client in clients],
+            self._local,
+            self._rng(Purpose.BATCHES, number),
+            chunk=engine.chunk,
+            strategy=engine.strategy,
+            device=engine.device,
+            executor=self._executor,
+        )
+        return Invitation(number, clients, self._lose(number), CohortUpdates(updates), model)
+
+    def _lose(self, number: int) -> Dropouts:
+        """A fixed number of clients; the stages take turns over the rounds, so all occur."""
+        size, lost = self._config.cohort.size, self._config.lost_per_round
+        if not lost:
+            return NOBODY
+        # Nothing is asked for in the last stage, so nobody can fail to send it.
+        stages = [s for s in stages_of(Mode(self._config.cohort.mode)) if s is not Stage.RECOVER]
+        chosen = self._rng(Purpose.DROPOUTS, number).choice(size, lost, replace=False)
+        return {int(c): stages[(number * lost + i) % len(stages)] for i, c in enumerate(chosen)}
+
+    def _rng(self, purpose: Purpose, number: int = 0) -> np.random.Generator:
+        return np.random.default_rng([self._config.seed, purpose, number])
+
+    def _test_split(self) -> Split:
+        """All of the test examples, or as many as wished for, the same in every round."""
+        test, wanted = self._data.test, self._config.engine.test_examples
+        if wanted is None or wanted >= len(test):
+            return test
+        chosen = np.sort(self._rng(Purpose.TEST).choice(len(test), wanted, replace=False))
+        return Split(test.inputs[chosen], test.labels[chosen])
+
+    def _partition(self) -> Partition:
+        task = self._config.task
+        labels, rng = self._data.train.labels, self._rng(Purpose.PARTITION)
+        least, count = task.minimum_examples, task.population
+        try:
+            if task.clients == "natural":
+                everybody = partition_natural(self._data.train.owners, minimum=least)
+                if count > len(everybody):
+                    raise ValueError(
+                        f"{len(everybody)} natural clients have {least} examples or more"
+                    )
+                chosen = rng.choice(len(everybody), count, replace=False)
+                parts = tuple(everybody[i] for i in sorted(chosen))
+            elif task.clients == "shards":
+                parts = partition_shards(labels, count, task.shards_each, rng)
+            elif task.clients == "iid":
+                parts = partition_iid(len(labels), count, rng, minimum=least)
+            else:
+                parts = partition_dirichlet(labels, count, task.dirichlet_alpha, rng, minimum=least)
+            check_partition(parts, cohort=self._config.cohort.size)
+        except ValueError as error:
+            raise ConfigurationError("task.population", f"value {count}", str(error)) from None
+        return parts
+
+
+def load_data(config: RunConfig, data_dir: Path | None = None) -> Dataset:
+    """The data set of a run.
+
+    Raises:
+        ConfigurationError, DataError: see `simulations.learning.data.load_dataset`.
+    """
+    if config.task.data not in DATASETS:
+        raise ConfigurationError(
+            "task.data", f"no data set {config.task.data!r}", ", ".join(DATASETS)
+        )
+    options: dict[str, Any] = dict(config.task.data_options)
+    if config.task.clients == "natural" and config.task.data == "mnist":
+        options.setdefault("writers", True)
+    return load_dataset(config.task.data, data_dir, **options)
+
+
+def model_digest(model: Vector) -> bytes:
+    """SHA-256 of the little-endian float32 bytes of a model: what clients bind into the round."""
+    return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).digest()

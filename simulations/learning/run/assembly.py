@@ -1,0 +1,190 @@
+"""From a configuration, a folder and a checkpoint to the source of a run's means."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from contextlib import ExitStack
+
+from dp import Ledger
+from dp.minimal_clip import ClipController
+from protocol.errors import ConfigurationError
+from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.planning.configuration import Privacy, build_plan
+from protocol.planning.training_plan import TrainingPlan
+from protocol.training.adaptive_clip import AdaptiveClipTraining, Vote, starting
+from protocol.training.power import SUMS, PowerState, PowerTraining
+from protocol.training.private import PrivateTraining, TrainingState
+from secagg.context import SESSION_ID_BYTES
+from simulations.learning.configuration import Clipping, RunConfig
+from simulations.learning.local_dp.registry import build_algorithm
+from simulations.learning.models.layout import ParameterLayout
+from simulations.learning.run.checkpoint import Checkpoint
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.secrets import RunSecrets
+from simulations.learning.sources import CentralMean, PlainMean, PrivateMean, RecordedSource
+from simulations.learning.sources.base import NOTHING, Arrays
+from simulations.learning.sources.clipped import ClippedMean
+from simulations.learning.sources.clipped import restored as clipping_restored
+from simulations.learning.sources.denoised import Denoised, of_source
+from simulations.learning.sources.local import Channel, LocalMean, add_up
+from simulations.learning.sources.power import PowerMean, restored
+from simulations.learning.sources.secure_levels import SecureLevels
+from sketch import PublicSeed
+from sketch.factors import FactorShapes
+from sketch.hashing import SEED_BYTES
+from sketch.layers import LayerShapes
+
+
+def source_of(
+    config: RunConfig,
+    layout: ParameterLayout,
+    folder: RunFolder,
+    checkpoint: Checkpoint | None,
+    stack: ExitStack,
+    executor: Executor,
+) -> RecordedSource:
+    """Where the means of a run come from, as far as the checkpoint.
+
+    Args:
+        layout: of the model.
+        stack: closes what is opened here.
+
+    Raises:
+        ConfigurationError, ParameterError, LedgerError: it cannot be run.
+    """
+    arrays = checkpoint.arrays if checkpoint else NOTHING
+    layers = LayerShapes(layout.shapes)
+    source = _bare(config, layers, folder, checkpoint, of_source(arrays), stack, executor)
+    return source if config.denoise is None else Denoised(source, config, layers, arrays)
+
+
+def _bare(
+    config: RunConfig,
+    layers: LayerShapes,
+    folder: RunFolder,
+    checkpoint: Checkpoint | None,
+    arrays: Arrays,
+    stack: ExitStack,
+    executor: Executor,
+) -> RecordedSource:
+    """The source without a filter."""
+    state, dimension = checkpoint.training if checkpoint else None, layers.dimension
+    if config.engine.aggregator == "plain":
+        return PlainMean()
+    if config.engine.aggregator == "central":
+        controller = config.sketch.build(config.rounds)
+        return CentralMean(config, controller, dimension, state, executor)
+    secrets = RunSecrets.open(folder.key)
+    if config.local_dp is not None:
+        return _local(config, dimension, secrets, arrays)
+    # A line cut off by a crash was never answered with a result.
+    ledger = stack.enter_context(Ledger.open(folder.ledger, recover=True))
+    if config.powersgd is not None:
+        return _power(config, layers, secrets, arrays, ledger, executor)
+    identities = secrets.identities(config.task.population)
+    if config.clipping is not None:
+        # One coordinate more, for the clients' votes.
+        training = _private(config, dimension + 1, secrets, state, ledger, executor)
+        clipped = _clipped(config.clipping, config.privacy, training, arrays)
+        return ClippedMean(clipped, identities, secrets.begin)
+    training = _private(config, dimension, secrets, state, ledger, executor)
+    return PrivateMean(training, identities, secrets.begin)
+
+
+def _private(
+    config: RunConfig,
+    dimension: int,
+    secrets: RunSecrets,
+    state: TrainingState | None,
+    ledger: Ledger,
+    executor: Executor,
+) -> PrivateTraining:
+    plan = build_plan(config.privacy, config.cohort, config.participations)
+    controller = config.sketch.build(config.rounds)
+    if state is None:
+        # Fixed before the first round is charged, so that it can be recognised if that is all.
+        session = secrets.session_id(SESSION_ID_BYTES)
+        state = TrainingState(session, 0, 0, controller.initial(dimension))
+    aggregator = _aggregator(config, plan, dimension, secrets, executor)
+    return PrivateTraining(plan, dimension, controller, aggregator, ledger, state, secrets.public)
+
+
+def _clipped(
+    section: Clipping, privacy: Privacy, training: PrivateTraining, arrays: Arrays
+) -> AdaptiveClipTraining:
+    vote = Vote(share=section.vote_share, quantile=section.quantile, rate=section.rate)
+    largest = privacy.clip_l2 / vote.whole
+    try:
+        controller = ClipController(
+            smallest=section.smallest,
+            largest=largest,
+            step_factor=section.step_factor,
+            window=section.window,
+        )
+        begun = starting(controller, section.first or largest)
+    except ValueError as error:
+        raise ConfigurationError("clipping", str(error), "figures that fit together") from None
+    state = clipping_restored(arrays) if arrays else begun
+    return AdaptiveClipTraining(training, controller, state, vote)
+
+
+def _power(
+    config: RunConfig,
+    layers: LayerShapes,
+    secrets: RunSecrets,
+    arrays: Arrays,
+    ledger: Ledger,
+    executor: Executor,
+) -> PowerMean:
+    if config.powersgd is None:
+        raise ValueError("the configuration has no table powersgd")
+    plan = build_plan(config.privacy, config.cohort, SUMS * config.participations)
+    shapes = FactorShapes(layers, config.powersgd.rank)
+    if arrays:
+        state = restored(arrays)
+    else:
+        right = shapes.initial_right(PublicSeed(secrets.bases(SEED_BYTES)))
+        state = PowerState(secrets.session_id(SESSION_ID_BYTES), 0, 0, right)
+    aggregator = _aggregator(config, plan, None, secrets, executor)
+    training = PowerTraining(plan, shapes, aggregator, ledger, state, secrets.public, secrets.begin)
+    whole = sum(place.stop - place.start for place, _ in shapes.whole())
+    identities = secrets.identities(config.task.population)
+    return PowerMean(training, identities, config.privacy.clip_l2, whole)
+
+
+def _local(config: RunConfig, dimension: int, secrets: RunSecrets, arrays: Arrays) -> LocalMean:
+    if config.local_dp is None:
+        raise ValueError("the configuration has no table local_dp")
+    algorithm = build_algorithm(config.local_dp, config.privacy, dimension, config.participations)
+    channel: Channel = add_up
+    if config.local_dp.through == "secure_sum":
+        plan = build_plan(config.privacy, config.cohort, config.participations)
+        identities = secrets.identities(config.task.population)
+        channel = SecureLevels(plan, identities, secrets.session_id(SESSION_ID_BYTES))
+    return LocalMean(
+        config,
+        algorithm,
+        dimension,
+        secrets.noise,
+        secrets.public,
+        channel=channel,
+        arrays=arrays,
+        before=secrets.begin,
+    )
+
+
+def _aggregator(
+    config: RunConfig,
+    plan: TrainingPlan,
+    dimension: int | None,
+    secrets: RunSecrets,
+    executor: Executor,
+) -> Aggregator:
+    """The real protocol, or the sum that it computes."""
+    if config.engine.aggregator == "ideal":
+        return IdealAggregator(secrets.removable, secrets.noise, executor)
+    identities = secrets.identities(config.task.population)
+    policy = plan.client_policy(dimension)
+    return RealAggregator(
+        identities, policy, executor, noise=secrets.noise, rand_of=secrets.rand_of
+    )

@@ -1,0 +1,156 @@
+"""One experiment from a configuration to its last round, in a folder that survives a crash.
+
+The order of a round: the ledger is charged, the sum is released, the checkpoint with the round's
+record is replaced, the record is appended. A process killed between any two of these goes on where
+it stood: the round is run again with the same secrets and releases the same values, which costs
+nothing again (`protocol.training.records.Charge`), or its record is taken from the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from simulations.common.files import write_whole
+from simulations.learning.configuration import RunConfig
+from simulations.learning.data import Dataset
+from simulations.learning.federated import Federation, Trained
+from simulations.learning.run.assembly import source_of
+from simulations.learning.run.checkpoint import Checkpoint
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.server_optimizer import ModelState
+from simulations.learning.sources import RecordedSource
+from simulations.learning.training import training_pool
+
+Record = Mapping[str, Any]
+"""One finished round, as plain JSON values."""
+
+Progress = Callable[[Record], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A finished run.
+
+    Attributes:
+        records: of all rounds, also of those before an interruption.
+        resumed: rounds that were finished before this call.
+        seconds: of this call.
+    """
+
+    records: list[Record]
+    resumed: int
+    seconds: float
+    path: Path
+
+    def summary(self) -> dict[str, Any]:
+        """What the run came to, as JSON values."""
+        last = self.records[-1]
+        tested = [record for record in self.records if record["accuracy"] is not None]
+        return {
+            "rounds": len(self.records),
+            "accuracy": tested[-1]["accuracy"],
+            "best_accuracy": max(record["accuracy"] for record in tested),
+            "loss": tested[-1]["loss"],
+            "bytes_per_client": _mean(self.records, "bytes_per_client"),
+            "compression": last["dimension"] / _mean(self.records, "sketch_size"),
+            "epsilons": last["epsilons"],
+            "seconds_training_and_encoding": _mean(self.records, "seconds") * len(self.records),
+            "resumed_after": self.resumed,
+            "folder": str(self.path),
+        }
+
+
+def run_experiment(
+    config: RunConfig, data: Dataset, folder: RunFolder, progress: Progress = lambda _: None
+) -> RunResult:
+    """Run an experiment, or what is left of it.
+
+    Args:
+        data: that the configuration names.
+        folder: open, of this configuration.
+        progress: called with each record: first with those of an earlier call, then as rounds end.
+
+    Raises:
+        ConfigurationError: the folder is damaged, or data and configuration do not fit.
+        BudgetExceededError, LedgerError, TooFewSurvivorsError, DivergedError: where the run ends;
+            the folder holds all rounds before.
+    """
+    start = time.perf_counter()
+    if config.engine.device == "cpu":
+        # One core for each thread of the pool, or they would wait for one another.
+        torch.set_num_threads(1)
+    checkpoint = Checkpoint.load(folder.checkpoint)
+    records: list[Record] = list(folder.restore(checkpoint.record if checkpoint else None))
+    for record in records:
+        progress(record)
+    done = len(records)
+    with ExitStack() as stack:
+        executor = stack.enter_context(training_pool(config.engine.threads))
+        federation = Federation(config, data, executor)
+        source = source_of(config, federation.task.layout, folder, checkpoint, stack, executor)
+        for trained, record in _rounds(config, federation, source, checkpoint):
+            number, state = trained.invitation.number + 1, source.state
+            checkpoint = Checkpoint(number, trained.state, state, record, source.arrays)
+            checkpoint.save(folder.checkpoint)
+            folder.append(record)
+            records.append(record)
+            progress(record)
+    result = RunResult(records, done, time.perf_counter() - start, folder.path)
+    write_whole(folder.summary, json.dumps(result.summary(), indent=1).encode() + b"\n")
+    # Nothing has to be released again from now on.
+    folder.key.unlink(missing_ok=True)
+    return result
+
+
+def _rounds(
+    config: RunConfig,
+    federation: Federation,
+    source: RecordedSource,
+    checkpoint: Checkpoint | None,
+) -> Iterator[tuple[Trained, Record]]:
+    state = checkpoint.state if checkpoint else federation.initial()
+    for number in range(checkpoint.number if checkpoint else 0, config.rounds):
+        start = time.perf_counter()
+        trained = federation.round(source, state, number)
+        seconds = time.perf_counter() - start
+        yield trained, record_of(config, source, trained, state, seconds)
+        state = trained.state
+
+
+def record_of(
+    config: RunConfig,
+    source: RecordedSource,
+    trained: Trained,
+    before: ModelState,
+    seconds: float,
+) -> dict[str, Any]:
+    """What is kept of a round that a source has just run.
+
+    Args:
+        before: the model's state before it.
+        seconds: of the whole round.
+    """
+    invitation, evaluation = trained.invitation, trained.evaluation
+    return {
+        "round": invitation.number + 1,
+        "accuracy": None if evaluation is None else evaluation.accuracy,
+        "loss": None if evaluation is None else evaluation.loss,
+        "seconds": seconds,
+        "stages": asdict(trained.seconds),
+        "cohort": config.cohort.size,
+        "step": float(np.linalg.norm(trained.model.astype(np.float64) - before.model)),
+        **source.facts(invitation),
+    }
+
+
+def _mean(records: list[Record], key: str) -> float:
+    return sum(float(record[key]) for record in records) / len(records)

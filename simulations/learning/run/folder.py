@@ -1,0 +1,153 @@
+"""The folder of a run: everything needed to understand it, and to go on after a crash.
+
+config.toml       the configuration, as checked
+environment.json  versions, machine, commit
+rounds.jsonl      one line for each finished round
+checkpoint.npz    where the run stands
+ledger.jsonl      what was released; private runs only
+secrets.key       all secrets of the run; deleted when it is over
+summary.json      when it is over
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import load
+from simulations.common.files import append_durably, write_whole
+from simulations.common.provenance import provenance
+from simulations.learning.configuration import RunConfig, write_config
+
+ENVIRONMENT: Final = "environment.json"
+
+
+class RunFolder:
+    """An open folder, locked for this process.
+
+    Args:
+        path: made if it does not exist.
+        config: of the run; the folder must be new, or of this very configuration.
+
+    Raises:
+        ConfigurationError: the folder belongs to another configuration, or is in use.
+    """
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self._take()
+            self._claim(config)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def rounds(self) -> Path:
+        """The record of rounds."""
+        return self.path / "rounds.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the run stands."""
+        return self.path / "checkpoint.npz"
+
+    @property
+    def ledger(self) -> Path:
+        """What was released."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def key(self) -> Path:
+        """All secrets of the run."""
+        return self.path / "secrets.key"
+
+    @property
+    def summary(self) -> Path:
+        """The end of the run."""
+        return self.path / "summary.json"
+
+    def records(self) -> list[dict[str, Any]]:
+        """All finished rounds. An unfinished last line, if the machine stopped, is not one."""
+        if not self.rounds.exists():
+            return []
+        *lines, _ = self.rounds.read_bytes().split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def restore(self, last: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+        """Bring the record of rounds up to the checkpoint's, and return it.
+
+        Args:
+            last: the record in the checkpoint; None if there is no checkpoint.
+        """
+        until = 0 if last is None else int(last["round"])
+        kept = [record for record in self.records() if record["round"] <= until]
+        if last is not None and (not kept or kept[-1]["round"] < until):
+            kept.append(dict(last))
+        write_whole(self.rounds, b"".join(_line(record) for record in kept))
+        return kept
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a finished round, durably."""
+        append_durably(self.rounds, _line(record))
+
+    def close(self) -> None:
+        """Let others use the folder. Closing twice is allowed."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            valid = "wait"
+            raise ConfigurationError(str(self.path), "in use by another process", valid) from None
+
+    def _claim(self, config: RunConfig) -> None:
+        path = self.path / "config.toml"
+        if not path.exists():
+            # What the lines below leave, if the disk was full between them, is no stranger.
+            ours = (".", ENVIRONMENT, path.name)
+            strangers = sorted(p.name for p in self.path.iterdir() if not p.name.startswith(ours))
+            if strangers:
+                raise ConfigurationError(
+                    str(self.path), f"holds {strangers[0]} and no config.toml", "an empty folder"
+                )
+            write_environment(self.path)
+            write_config(config, path)
+        elif load(path, RunConfig) != config:
+            raise ConfigurationError(
+                str(self.path), "made by another configuration", "another --out, or that one"
+            )
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record).encode() + b"\n"
+
+
+def write_environment(folder: Path) -> None:
+    """Write what runs here, as JSON, into a run's folder."""
+    made = provenance()
+    packages = dict(made.versions)
+    found = {
+        "python": packages.pop("python"),
+        **made.machine,
+        "packages": packages,
+        "commit": made.commit,
+        "source": made.source,
+    }
+    write_whole(folder / ENVIRONMENT, json.dumps(found, indent=1).encode() + b"\n")

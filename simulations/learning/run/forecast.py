@@ -1,0 +1,120 @@
+"""What a run will take, before it begins: privacy, bytes, noise, and an estimate of the time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from dp import NoiseSeed
+from protocol.planning.configuration import build_plan
+from protocol.planning.deployment import DeploymentPlan, plan_deployment
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.pipeline import Pipeline
+from protocol.training.power import SUMS
+from secagg import Identity
+from secagg.context import SESSION_ID_BYTES
+from simulations.learning.configuration import RunConfig
+from simulations.learning.federated import Federation
+from simulations.learning.local_dp.config import LocalDp
+from simulations.learning.local_dp.registry import build_algorithm
+from simulations.learning.models.layout import ParameterLayout
+from simulations.learning.training.updates import default_chunk
+from sketch import SketchSpec
+from sketch.factors import FactorShapes
+from sketch.layers import LayerShapes
+
+
+def forecast(config: RunConfig, federation: Federation) -> dict[str, Any]:
+    """Work out a run, and time one chunk of clients on this machine.
+
+    Later rounds of a private run compress as the controller decides; the figures are those of the
+    first. The real protocol's own time is not in the estimate.
+
+    Raises:
+        ParameterError, ConfigurationError: it cannot be run; says what to change.
+    """
+    poorest = min(map(len, federation.members))
+    figures: dict[str, Any] = {
+        "parameters": federation.task.dimension,
+        "clients": config.task.population,
+        "examples_of_the_poorest_client": poorest,
+        "rounds": config.rounds,
+        "cohort": config.cohort.size,
+        "rounds_of_one_client": config.participations,
+        "aggregator": config.engine.aggregator,
+    }
+    seconds, update = _time_training(config, federation)
+    if config.local_dp is not None:
+        figures |= _local_figures(config, config.local_dp, federation.task.dimension)
+    elif config.engine.aggregator != "plain":
+        for name, plan, first in _sums(config, federation.task.layout):
+            deployment = plan_deployment(plan, first)
+            figures |= {name + key: value for key, value in _sum_figures(deployment).items()}
+            seconds += _time_encoding(plan, deployment, np.resize(update, first.dimension))
+        figures["clip_l2"] = config.privacy.clip_l2
+    updates = config.cohort.size * config.rounds
+    figures["estimated_minutes"] = seconds * updates / config.engine.threads / 60.0
+    return figures
+
+
+def _sums(config: RunConfig, layout: ParameterLayout) -> list[tuple[str, TrainingPlan, SketchSpec]]:
+    """The sums of the first round, each with a prefix for its figures, its plan and its shape."""
+    if config.powersgd is None:
+        plan = build_plan(config.privacy, config.cohort, config.participations)
+        # One coordinate more, for the votes of a clip that follows norms.
+        dimension = layout.dimension + (config.clipping is not None)
+        return [("", plan, config.sketch.build(config.rounds).initial(dimension).spec)]
+    plan = build_plan(config.privacy, config.cohort, SUMS * config.participations)
+    shapes = FactorShapes(LayerShapes(layout.shapes), config.powersgd.rank)
+    return [
+        ("left_", plan, SketchSpec.identity(shapes.first_size)),
+        ("right_", plan, SketchSpec.identity(shapes.second_size)),
+    ]
+
+
+def _sum_figures(deployment: DeploymentPlan) -> dict[str, Any]:
+    return {
+        "first_sketch": deployment.parameters.length,
+        "coins_per_client": deployment.parameters.coins,
+        "bits": deployment.bits,
+        "megabytes_per_client_and_round": deployment.bytes_per_client / 1e6,
+        "noise_of_the_mean_l2": deployment.error.noise**0.5,
+        "epsilons": deployment.epsilons.as_json(),
+    }
+
+
+def _local_figures(config: RunConfig, section: LocalDp, dimension: int) -> dict[str, Any]:
+    algorithm = build_algorithm(section, config.privacy, dimension, config.participations)
+    return {
+        "algorithm": section.algorithm,
+        "epsilon_of_a_report": algorithm.epsilon,
+        "megabytes_per_client_and_round": algorithm.report_bytes / 1e6,
+    }
+
+
+def _time_training(config: RunConfig, federation: Federation) -> tuple[float, Any]:
+    """Seconds for one client, from one chunk after a first that compiles and allocates."""
+    size = min(config.engine.chunk or default_chunk(federation.task.dimension), config.cohort.size)
+    model = federation.initial().model
+    for _ in range(2):
+        updates = federation.invite(0, model).updates
+        start = time.perf_counter()
+        update = np.array(updates(0))
+        seconds = (time.perf_counter() - start) / size
+    return seconds, update
+
+
+def _time_encoding(plan: TrainingPlan, deployment: DeploymentPlan, update: Any) -> float:
+    """Seconds for one client, from clip to field elements, the second time."""
+    # A round among clients that do not exist.
+    cohort = [Identity.generate().public for _ in range(plan.cohort)]
+    setup = plan.setup(deployment.parameters, cohort, bytes(SESSION_ID_BYTES), 0)
+    pipeline = Pipeline(setup)
+    for _ in range(2):
+        removable = [NoiseSeed.fresh() for _ in range(setup.context.seeds)]
+        start = time.perf_counter()
+        pipeline.encode(np.nan_to_num(update), NoiseSeed.fresh(), removable)
+        seconds = time.perf_counter() - start
+    return seconds

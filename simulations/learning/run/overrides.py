@@ -1,0 +1,78 @@
+"""Changes to a configuration from the command line, and the grids of a sweep."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import parse
+from simulations.learning.configuration import RunConfig
+
+
+def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:
+    """The configuration with other values, checked again.
+
+    Args:
+        changes: pairs of a dotted key and a value.
+
+    Raises:
+        ConfigurationError: a key is unknown, or a value is out of range.
+    """
+    raw = config.model_dump(exclude_none=True)
+    for key, value in changes:
+        *tables, name = key.split(".")
+        place = raw
+        for table in tables:
+            inner = place.setdefault(table, {})
+            if not isinstance(inner, dict):
+                raise ConfigurationError(key, f"{table} is a value", "a key of a table")
+            place = inner
+        place[name] = value
+    return parse(raw, RunConfig)
+
+
+def read_change(text: str) -> tuple[str, Any]:
+    """Read `key=value`, the value as TOML has it; a bare word is a string.
+
+    Raises:
+        ConfigurationError: it is nothing of the kind.
+    """
+    key, values = read_choices(text)
+    if len(values) != 1:
+        raise ConfigurationError(key, f"{len(values)} values", "one value; see `veilsum sweep`")
+    return key, values[0]
+
+
+def read_choices(text: str) -> tuple[str, list[Any]]:
+    """Read `key=value,value,...`."""
+    key, equals, rest = text.partition("=")
+    if not equals or not key.strip() or not rest.strip():
+        raise ConfigurationError("set", f"{text!r}", "key=value, for instance privacy.epsilon=2")
+    try:
+        values = tomllib.loads(f"values = [{rest}]")["values"]
+    except tomllib.TOMLDecodeError:
+        values = [_word(word) for word in rest.split(",")]
+    return key.strip(), values
+
+
+def grid(choices: Sequence[tuple[str, Sequence[Any]]]) -> Iterator[list[tuple[str, Any]]]:
+    """Every combination, the last key changing fastest."""
+    keys = [key for key, _ in choices]
+    for values in itertools.product(*(values for _, values in choices)):
+        yield list(zip(keys, values, strict=True))
+
+
+def point_name(point: Sequence[tuple[str, Any]]) -> str:
+    """A folder name for a point of a grid."""
+    parts = (f"{key.rpartition('.')[2]}={value}" for key, value in point)
+    return ",".join(parts).replace("/", "_")
+
+
+def _word(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()

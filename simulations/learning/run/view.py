@@ -1,0 +1,113 @@
+"""The live view of a run: a progress bar and the last rounds, redrawn as they end."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from simulations.common.tables import readable
+from simulations.learning.configuration import RunConfig
+from simulations.learning.run.experiment import Record
+
+SHOWN = 12
+"""Rounds of the table that stay in sight."""
+
+COLUMNS = ("round", "accuracy", "loss", "sketch", "bits", "kB each", "clients", "spent", "s")
+
+
+class LiveView:
+    """Shows records as they come; on a console that is no terminal, a line for each.
+
+    Args:
+        config: of the run.
+        console: where to draw; a quiet one draws nothing.
+    """
+
+    def __init__(self, config: RunConfig, console: Console) -> None:
+        self._console = console
+        self._lines: deque[tuple[str, ...]] = deque(maxlen=SHOWN)
+        self._progress = Progress(
+            TextColumn("rounds"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._progress.add_task("rounds", total=config.rounds)
+        self._live = Live(self._drawn(), console=console, refresh_per_second=4)
+        self._animated = console.is_terminal and not console.quiet
+        self._start = time.perf_counter()
+        self._promise = ""
+
+    def __enter__(self) -> Self:
+        if self._animated:
+            self._live.start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        if self._animated:
+            self._live.stop()
+        if self._promise:
+            self._console.print(self._promise, highlight=False, soft_wrap=True)
+
+    def add(self, record: Record) -> None:
+        """Show one more round."""
+        cells, epsilons = row(record), record["epsilons"]
+        if "guaranteed" in epsilons:
+            self._promise = (
+                f"epsilon {readable(epsilons['guaranteed'])} at delta {epsilons['delta']:g} is "
+                "guaranteed against the server, wherever the run stops; what is spent is a reading"
+            )
+        self._lines.append(cells)
+        self._progress.update(self._task, completed=record["round"])
+        if self._animated:
+            self._live.update(self._drawn())
+        else:
+            pairs = zip(COLUMNS, cells, strict=True)
+            text = "  ".join(f"{name} {cell}" for name, cell in pairs)
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+    def _drawn(self) -> Group:
+        table = Table(*COLUMNS)
+        for column in table.columns:
+            column.justify = "right"
+        for line in self._lines:
+            table.add_row(*line)
+        return Group(table, self._progress)
+
+
+def row(record: Record) -> tuple[str, ...]:
+    """A record as cells."""
+    survivors = record["survivors"]
+    return (
+        str(record["round"]),
+        _number(record["accuracy"], ".1%"),
+        _number(record["loss"], ".3f"),
+        f"{record['sketch_size']} ({record['compression']:.1f}x)",
+        _number(record["bits"], ""),
+        f"{record['bytes_per_client'] / 1000:.1f}",
+        f"{'all' if survivors is None else survivors}/{record['cohort']}",
+        _number(record["epsilons"]["server"], ".3f"),
+        f"{record['seconds']:.2f}",
+    )
+
+
+def _number(value: Any, form: str) -> str:
+    if value is None:
+        return "-"
+    return format(value, form) if isinstance(value, float) else str(value)

@@ -1,0 +1,91 @@
+"""The whole protocol: what the project is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from protocol.training.private import PrivateTraining, RoundResult, TrainingState
+from secagg import Identity
+from simulations.learning.federated import Invitation, model_digest
+from simulations.learning.sources.base import (
+    NOTHING,
+    Arrays,
+    Facts,
+    Floats,
+    PrivateRate,
+    lost_clients,
+)
+from simulations.learning.sources.error_budget import ErrorMeter, private_parts
+
+
+class PrivateMean(PrivateRate):
+    """The whole protocol. `last` is the result of the last round.
+
+    Args:
+        training: drives the rounds.
+        identities: of the whole population.
+        before: told the number of attempts before each round, which fixes a run's secrets.
+    """
+
+    def __init__(
+        self,
+        training: PrivateTraining,
+        identities: Sequence[Identity],
+        before: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._training = training
+        self._identities = identities
+        self._before = before
+        self.last: RoundResult | None = None
+        self._error: Facts = {}
+
+    @property
+    def arrays(self) -> Arrays:
+        """Nothing beside that."""
+        return NOTHING
+
+    @property
+    def state(self) -> TrainingState:
+        """That of the training."""
+        return self._training.state
+
+    def mean(self, invitation: Invitation) -> Floats:
+        """The released mean update."""
+        self._before(self._training.state.attempts)
+        meter = ErrorMeter(invitation.updates, self._training.clip_l2)
+        self.last = self._training.run_round(
+            [self._identities[client].public for client in invitation.clients],
+            model_digest(invitation.model),
+            meter,
+            invitation.dropouts,
+        )
+        release, parameters = self.last.release, self.last.setup.parameters
+        measured = meter.measure(release.update, release.survivors)
+        parts = private_parts(parameters, release, measured, release.update.size)
+        self._error = measured.facts(**parts)
+        return release.update
+
+    def facts(self, invitation: Invitation) -> Facts:
+        """Sizes, bytes, noise and epsilons of the last round."""
+        result = self.last
+        if result is None:
+            raise RuntimeError("no round was run")
+        parameters, survivors = result.setup.parameters, result.outcome.total.survivors
+        return {
+            "survivors": len(survivors),
+            "sketch_size": parameters.length,
+            "dimension": parameters.sketch.dimension,
+            "compression": parameters.sketch.rate,
+            "bits": result.setup.context.bits,
+            "bytes_per_client": result.outcome.bytes_per_survivor(),
+            "coins": parameters.coins,
+            "scale": parameters.scale,
+            "clip_l2": parameters.clip_l2,
+            "noise_variance": result.release.noise_variance,
+            "epsilons": result.epsilons.as_json(),
+            "rationale": result.rationale.words,
+            "figures": dict(result.rationale.numbers),
+            **lost_clients(invitation, survivors),
+            "refused": len(result.outcome.refused),
+            **self._error,
+        }

@@ -1,0 +1,64 @@
+"""Runs units one by one. An error that nobody planned is reported, and the next unit runs."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from simulations.audits.base import Check, Figures
+from simulations.reports.audit.journal import Memory
+from simulations.reports.audit.results import Outcome
+from simulations.reports.audit.units import Unit
+
+
+def run_units(
+    units: Sequence[Unit], memory: Memory, begin: Callable[[Unit], None] = lambda _: None
+) -> Iterator[Outcome]:
+    """Run units and yield what each came to as soon as it is known.
+
+    Args:
+        units: in order.
+        memory: units that it knows are not run; others are given to it when they are done.
+        begin: told each unit before it runs.
+    """
+    for unit in units:
+        outcome = memory.find(unit.id)
+        if outcome is None:
+            begin(unit)
+            outcome = run_unit(unit)
+            memory.keep(outcome)
+        yield outcome
+
+
+def run_unit(unit: Unit) -> Outcome:
+    """Run one unit. An error makes a check that is not held, whatever its type.
+
+    An attack that the product stops says so in its figures. An error that comes out of it instead
+    means that neither run came to its end, so nothing was shown.
+    """
+    started = time.perf_counter()
+    try:
+        checks = tuple(unit.run())
+        # Figures that are not plain values would fail later, and take the other checks with them.
+        json.dumps([check.as_json() for check in checks], allow_nan=False)
+    except Exception as error:
+        text = _described(error)
+        figures: Figures = {"error": text}
+        checks = (Check(unit.id, unit.title, figures, dict(figures), held=False),)
+        return Outcome(unit.id, checks, time.perf_counter() - started, error=text)
+    return Outcome(unit.id, checks, time.perf_counter() - started)
+
+
+def _described(error: Exception) -> str:
+    """Type, message and place of an error, on one line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    message = " ".join(str(error).split())
+    place = f"{Path(frame.filename).name}, line {frame.lineno}"
+    return (
+        f"{type(error).__name__}: {message} ({place})"
+        if message
+        else (f"{type(error).__name__} ({place})")
+    )

@@ -1,0 +1,121 @@
+"""What an audit consists of: the attack catalogue, the Span check, privacy audits, Flower.
+
+A unit is what is run, kept and taken up again as a whole. Most units give one check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from protocol.errors import ConfigurationError
+from secagg import Mode
+from simulations.audits import FULL, QUICK
+from simulations.audits.base import Check
+from simulations.audits.suite import audits
+from simulations.reports.audit.span import check_span, span_id
+from simulations.threats.catalogue.base import Attack, Effort
+
+FLOWER: Final = "flower"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One thing to run.
+
+    Attributes:
+        id: of its check; a name of its own if it gives several.
+        title: what is promised, or what it is about, for the progress display and for errors.
+        run: gives its checks.
+        defence: what the twin lacks, in words; empty if the check's title says so.
+    """
+
+    id: str
+    title: str
+    run: Callable[[], Sequence[Check]]
+    defence: str = ""
+
+
+def all_units(effort: Effort, seed: int) -> list[Unit]:
+    """Return everything that an audit runs, in order.
+
+    Args:
+        effort: how much of everything.
+        seed: fixes all randomness but the secrets of real rounds.
+    """
+    from simulations.threats.catalogue import CATALOGUE
+
+    return [
+        *attack_units(CATALOGUE, effort, seed),
+        *span_units(effort),
+        *privacy_units(effort, seed),
+        flower_unit(effort, seed),
+    ]
+
+
+def attack_units(catalogue: Iterable[Attack], effort: Effort, seed: int) -> list[Unit]:
+    """Return a unit for each attack, with and without the defence."""
+
+    def run(attack: Attack) -> list[Check]:
+        return [attack.check(effort, seed)]
+
+    return [Unit(a.id, a.title, partial(run, a), a.stopped_by) for a in catalogue]
+
+
+def span_units(effort: Effort) -> list[Unit]:
+    """Return the Span check for rounds of 3 and 4 clients, and of 5 in a full audit."""
+
+    def run(size: int, mode: Mode) -> list[Check]:
+        return [check_span(size, mode)]
+
+    return [
+        Unit(
+            span_id(size, mode),
+            f"No schedule of a round of {size} clients yields more than the promised sum",
+            partial(run, size, mode),
+            "one rule of the client at a time",
+        )
+        for size in range(3, effort.choose(4, 5) + 1)
+        for mode in Mode
+    ]
+
+
+def privacy_units(effort: Effort, seed: int) -> list[Unit]:
+    """Return the privacy audits."""
+
+    def run(audit: Callable[[], Check]) -> list[Check]:
+        return [audit()]
+
+    size = QUICK if effort is Effort.QUICK else FULL
+    return [
+        Unit(name, f"privacy audit: {name}", partial(run, audit))
+        for name, audit in audits(size, seed)
+    ]
+
+
+def flower_unit(effort: Effort, seed: int) -> Unit:
+    """Return the attacks on Flower's own secure aggregation; no checks if Flower is absent."""
+
+    def run() -> list[Check]:
+        from simulations.threats.flower import flower_weaknesses
+
+        return flower_weaknesses(effort, seed)
+
+    return Unit(FLOWER, "Weaknesses of Flower's secure aggregation are absent here", run)
+
+
+def chosen_units(units: Sequence[Unit], only: Iterable[str]) -> list[Unit]:
+    """Return the units with the ids asked for, in the order of the audit; all if none are.
+
+    Raises:
+        ConfigurationError: there is no unit with such an id.
+    """
+    wanted = {name.strip().casefold() for entry in only for name in entry.split(",")} - {""}
+    known = {unit.id.casefold() for unit in units}
+    unknown = sorted(wanted - known)
+    if unknown:
+        valid = ", ".join(unit.id for unit in units)
+        raise ConfigurationError("only", f"there is no check {unknown[0]!r}", valid)
+    return [unit for unit in units if not wanted or unit.id.casefold() in wanted]

@@ -1,0 +1,318 @@
+"""The plots of one run, each with its figures in words and as a table."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from simulations.common.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
+from simulations.common.pages.svg import INK, Chart, Table
+from simulations.common.tables import readable
+from simulations.reports.run.folders import Record, Run
+from simulations.reports.run.plots import Layer, Line, RoundPlot
+from simulations.reports.run.trade_off import trade_off_chart
+
+ADVERSARIES: Final = {
+    "server": "against the server",
+    "outsider": "against an outsider",
+}
+"""The epsilons that are drawn; a record may have more."""
+STAGE_COLOURS: Final = {
+    "advertise": ORANGE,
+    "share": PINK,
+    "input": AMBER,
+    "confirm": SKY,
+    "unmask": BLUE,
+}
+ERROR_PARTS: Final = {
+    "noise": ("noise", BLUE),
+    "sketch": ("sketch", AMBER),
+    "rounding": ("rounding", PINK),
+    "clipping": ("clipping", GREEN),
+}
+STAGE_PARTS: Final = {
+    "training": ("training", GREEN),
+    "aggregation": ("aggregation", BLUE),
+    "test": ("test", AMBER),
+}
+DASH: Final = "-"
+
+
+def charts_of(run: Run, number: int) -> list[Chart]:
+    """Return the plots for which the run has something to show.
+
+    Args:
+        number: of the run on its page.
+    """
+    if not run.records:
+        return []
+    prefix = f"run{number}"
+    makers: tuple[Callable[[Run, str], Chart | None], ...] = (
+        accuracy_chart,
+        epsilon_chart,
+        trade_off_chart,
+        sketch_chart,
+        bytes_chart,
+        clients_chart,
+        error_chart,
+        time_chart,
+    )
+    drawn = (
+        make(run, f"{prefix}-{make.__name__.removesuffix('_chart').replace('_', '-')}")
+        for make in makers
+    )
+    return [chart for chart in drawn if chart is not None]
+
+
+def accuracy_chart(run: Run, name: str) -> Chart | None:
+    """Plot test accuracy by round; None if the model was never tested."""
+    tested = run.tested
+    if not tested:
+        return None
+    line = Line("accuracy", rounds_of(tested), [record["accuracy"] for record in tested])
+    plot = RoundPlot(name, "Test accuracy", "correct answers", 1)
+    plot.draw_line(line, 0)
+    plot.in_percent()
+    best, last = max(tested, key=lambda record: float(record["accuracy"])), tested[-1]
+    text = (
+        f"After round {last['round']}, {last['accuracy']:.1%} of the test examples are answered "
+        f"correctly; the best is {best['accuracy']:.1%} after round {best['round']}."
+    )
+    rows = [(str(r["round"]), f"{r['accuracy']:.1%}", readable(r["loss"])) for r in tested]
+    return plot.chart(text, Table(("round", "correct", "loss"), tuple(rows)))
+
+
+def epsilon_chart(run: Run, name: str) -> Chart | None:
+    """Plot the epsilon that one client has spent; None if none is finite."""
+    lines = []
+    for key, label in ADVERSARIES.items():
+        values = [number(record["epsilons"].get(key)) for record in run.records]
+        if any(math.isfinite(value) for value in values):
+            shown = [value if math.isfinite(value) else math.nan for value in values]
+            lines.append(Line(label, rounds_of(run.records), shown))
+    if not lines:
+        return None
+    goal = guaranteed(run)
+    plot = RoundPlot(name, "Privacy spent by one client", "epsilon so far", len(lines) + 1)
+    for place, line in enumerate(lines):
+        plot.draw_line(line, place)
+    if math.isfinite(goal):
+        plot.draw_level("guaranteed: the goal", goal)
+    last = run.records[-1]["epsilons"]
+    said = "; ".join(
+        f"{words_of(number(last[k]))} {v}" for k, v in ADVERSARIES.items() if k in last
+    )
+    text = (
+        f"Guaranteed wherever the run stops: epsilon {words_of(goal)}, its goal. Spent so far by "
+        f"the client that has spent most, a reading: {said}."
+    )
+    names = [key for key in last if is_epsilon(last[key]) and key not in ("delta", "colluders")]
+    rows = [
+        (str(r["round"]), *(words_of(number(r["epsilons"].get(key))) for key in names))
+        for r in run.records
+    ]
+    columns = ("round", *(key.replace("_", " ") for key in names))
+    return plot.chart(text, Table(columns, tuple(rows)))
+
+
+def guaranteed(run: Run) -> float:
+    """Epsilon that a run keeps to wherever it stops: its goal; infinite if it promises nothing.
+
+    Against the server; against an outsider where the server is trusted.
+    """
+    if run.config.engine.aggregator == "plain":
+        return math.inf
+    said = run.records[-1]["epsilons"].get("guaranteed") if run.records else None
+    if said is not None:
+        return number(said)
+    return run.config.privacy.goal(run.config.participations).epsilon
+
+
+def sketch_chart(run: Run, name: str) -> Chart | None:
+    """Plot how many values a client sends; None if it is all of them, or if it sends no vector."""
+    records = run.records
+    sizes, dimension = [r["sketch_size"] for r in records], records[-1]["dimension"]
+    if set(sizes) == {dimension} or not sends_vectors(run):
+        return None
+    plot = RoundPlot(name, "Values that a client sends", "values", 2)
+    plot.draw_line(Line("sent", rounds_of(records), sizes), 0)
+    plot.draw_level("parameters of the model", dimension)
+    rate = dimension * len(sizes) / sum(sizes)
+    between = f"Between {min(sizes):,} and {max(sizes):,}"
+    text = (
+        f"{between if len(set(sizes)) > 1 else f'{sizes[0]:,}'} values instead of {dimension:,}: "
+        f"compression {rate:.3g}x over the whole run. {_reasons(records)}"
+    )
+    rows = [
+        (
+            str(r["round"]),
+            f"{r['sketch_size']:,}",
+            f"{r['compression']:.3g}x",
+            str(r["bits"]),
+            str(r.get("rationale") or DASH),
+            _figures(r.get("figures") or {}),
+        )
+        for r in records
+    ]
+    columns = ("round", "values", "compression", "bits each", "why", "figures")
+    return plot.chart(text, Table(columns, tuple(rows)))
+
+
+def bytes_chart(run: Run, name: str) -> Chart | None:
+    """Plot the bytes of one client."""
+    records = run.records
+    each = [record["bytes_per_client"] / 1000 for record in records]
+    plot = RoundPlot(name, "Bytes of one client", "kB in a round", 1)
+    plot.draw_line(Line("kB", rounds_of(records), each), 0)
+    mean = sum(each) / len(each)
+    text = f"{readable(mean)} kB in a round on average, {readable(sum(each))} kB in all rounds."
+    rows = [(str(r["round"]), readable(kilo)) for r, kilo in zip(records, each, strict=True)]
+    return plot.chart(text, Table(("round", "kB"), tuple(rows)))
+
+
+def clients_chart(run: Run, name: str) -> Chart | None:
+    """Plot at which stage clients got lost; None if nobody did."""
+    records = run.records
+    layers = list(_loss_layers(records))
+    if not layers:
+        return None
+    plot = RoundPlot(name, "Clients lost, by stage", "clients", len(layers) + 1)
+    plot.draw_layers(rounds_of(records), layers)
+    invited, summed = (sum(r[key] for r in records) for key in ("cohort", "survivors"))
+    lost = ", ".join(f"{int(sum(layer.values)):,} {layer.label}" for layer in layers)
+    text = f"Of {invited:,} invitations, {summed:,} ended in a sum. Lost: {lost}."
+    rows = [
+        (str(r["round"]), str(r["survivors"]), *(str(int(layer.values[i])) for layer in layers))
+        for i, r in enumerate(records)
+    ]
+    columns = ("round", "in the sum", *(layer.label for layer in layers))
+    return plot.chart(text, Table(columns, tuple(rows)))
+
+
+def error_chart(run: Run, name: str) -> Chart | None:
+    """Plot the parts of the error of the mean beside what was measured; None without either."""
+    records = [r for r in run.records if r.get("error")]
+    if not records:
+        return None
+    layers = [
+        Layer(label, colour, [r["error"].get(key) or 0.0 for r in records])
+        for key, (label, colour) in ERROR_PARTS.items()
+        if any(r["error"].get(key) for r in records)
+    ]
+    measured = [number(r["error"].get("measured")) for r in records]
+    plot = RoundPlot(
+        name, "Error of the mean update", "squared distance", len(layers) + 1 if layers else 1
+    )
+    if layers:
+        plot.draw_layers(rounds_of(records), layers)
+        plot.draw_dots("measured", rounds_of(records), measured)
+    else:
+        plot.draw_line(Line("measured", rounds_of(records), measured), 0)
+    keys = [key for key in ERROR_PARTS if any(key in r["error"] for r in records)]
+    rows = [
+        (
+            str(r["round"]),
+            *(readable(r["error"][key]) if key in r["error"] else DASH for key in keys),
+            words_of(value),
+            str(r["error"].get("clipped_clients", DASH)),
+        )
+        for r, value in zip(records, measured, strict=True)
+    ]
+    columns = ("round", *(ERROR_PARTS[key][0] for key in keys), "measured", "clients clipped")
+    return plot.chart(_error_text(layers, measured), Table(columns, tuple(rows)))
+
+
+def time_chart(run: Run, name: str) -> Chart | None:
+    """Plot where the time of each round went; None if that was not kept."""
+    records = [r for r in run.records if r.get("stages")]
+    if not records:
+        return None
+    layers = [
+        Layer(label, colour, [r["stages"][key] for r in records])
+        for key, (label, colour) in STAGE_PARTS.items()
+    ]
+    rest = [max(0.0, r["seconds"] - sum(r["stages"].values())) for r in records]
+    layers.append(Layer("rest", PINK, rest))
+    plot = RoundPlot(name, "Time by stage", "seconds", len(layers))
+    plot.draw_layers(rounds_of(records), layers)
+    sums = {layer.label: sum(layer.values) for layer in layers}
+    text = f"{readable(sum(sums.values()))} s in all rounds: " + ", ".join(
+        f"{label} {readable(seconds)} s" for label, seconds in sums.items()
+    )
+    rows = [
+        (str(r["round"]), *(f"{layer.values[i]:.3f}" for layer in layers))
+        for i, r in enumerate(records)
+    ]
+    return plot.chart(text + ".", Table(("round", *sums), tuple(rows)))
+
+
+def sends_vectors(run: Run) -> bool:
+    """Whether a client sends values of a fixed size, and not a report in another form."""
+    return all(record.get("bits") is not None for record in run.records)
+
+
+def rounds_of(records: Sequence[Record]) -> list[int]:
+    """The numbers of rounds."""
+    return [int(record["round"]) for record in records]
+
+
+def number(value: Any) -> float:
+    """A figure of a record; NaN for none, and infinity has a name in JSON."""
+    return math.nan if value is None else float(value)
+
+
+def is_epsilon(value: Any) -> bool:
+    """Whether an entry of a record's epsilons is one: a number, or "inf"."""
+    return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def words_of(value: float) -> str:
+    """A figure for reading."""
+    if math.isnan(value):
+        return DASH
+    return "infinite" if math.isinf(value) else readable(value)
+
+
+def _reasons(records: Sequence[Record]) -> str:
+    """How often the controller gave which reason."""
+    given = Counter(str(r["rationale"]) for r in records if r.get("rationale"))
+    if not given:
+        return ""
+    said = ", ".join(
+        f'"{reason.rstrip(".")}" in {count} round{"s" if count > 1 else ""}'
+        for reason, count in given.most_common()
+    )
+    return f"The controller's reasons: {said}."
+
+
+def _figures(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{k.replace('_', ' ')} {readable(v)}" for k, v in figures.items())
+
+
+def _loss_layers(records: Sequence[Record]) -> Iterator[Layer]:
+    """Losses after the sum had the client's update at the bottom, those before it on top."""
+    before = [r["lost"] for r in records]
+    later = [r.get("lost_later") or {} for r in records]
+    for words, losses in (("at {} (in the sum)", later), ("at {}", before)):
+        for stage, colour in reversed(STAGE_COLOURS.items()):
+            counts = [lost.get(stage, 0) for lost in losses]
+            if any(counts):
+                yield Layer(words.format(stage), colour, counts)
+    rest = [
+        r["cohort"] - r["survivors"] - sum(lost.values())
+        for r, lost in zip(records, before, strict=True)
+    ]
+    if any(rest):
+        yield Layer("refused, or otherwise", INK, rest)
+
+
+def _error_text(layers: Sequence[Layer], measured: Sequence[float]) -> str:
+    known = [value for value in measured if math.isfinite(value)]
+    mean = sum(known) / len(known) if known else math.nan
+    parts = ", ".join(
+        f"{layer.label} {readable(sum(layer.values) / len(layer.values))}" for layer in layers
+    )
+    told = f" Predicted parts: {parts}." if parts else ""
+    return f"Measured squared error of the mean update, mean over rounds: {words_of(mean)}.{told}"

@@ -1,0 +1,180 @@
+"""Several runs beside one another: what differs between them, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from simulations.common.figures import BLUE
+from simulations.common.pages.svg import Chart, Table, literal
+from simulations.common.tables import readable
+from simulations.reports.run.charts import (
+    DASH,
+    guaranteed,
+    number,
+    rounds_of,
+    sends_vectors,
+    words_of,
+)
+from simulations.reports.run.folders import Record, Run
+from simulations.reports.run.plots import MARKERS, Line, RoundPlot
+
+OUTCOMES: Final = (
+    "rounds",
+    "correct",
+    "best",
+    "epsilon",
+    "spent, server",
+    "spent, outsider",
+    "compression",
+    "kB each",
+    "lost",
+    "error",
+    "seconds",
+)
+SHOWN_ANYWAY: Final = "rounds"
+
+
+def settings_that_differ(runs: Sequence[Run]) -> list[str]:
+    """Dotted keys whose values are not the same in all runs."""
+    flat = [flattened(run.config.model_dump()) for run in runs]
+    keys = dict.fromkeys(key for settings in flat for key in settings)
+    return [key for key in keys if len({repr(settings.get(key)) for settings in flat}) > 1]
+
+
+def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted key; tables that are left out have none."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{prefix}{key}.")
+        elif value is not None:
+            found[prefix + key] = value
+    return found
+
+
+def comparison_table(runs: Sequence[Run]) -> Table:
+    """A row for each run: what came of it, and the settings that differ."""
+    keys = [key for key in settings_that_differ(runs) if key != SHOWN_ANYWAY]
+    rows = []
+    for run in runs:
+        flat = flattened(run.config.model_dump())
+        settings = (readable(flat[key]) if key in flat else DASH for key in keys)
+        rows.append((run.name, *outcomes(run).values(), *settings))
+    return Table(("run", *OUTCOMES, *keys), tuple(rows))
+
+
+def outcomes(run: Run) -> dict[str, str]:
+    """What came of a run, by the names of `OUTCOMES`."""
+    records, tested = run.records, run.tested
+    if not records:
+        return dict.fromkeys(OUTCOMES, DASH) | {"rounds": f"0 of {run.config.rounds}"}
+    last = records[-1]
+    invited = sum(r["cohort"] for r in records)
+    size = mean([r["sketch_size"] for r in records])
+    return {
+        "rounds": f"{len(records)} of {run.config.rounds}",
+        "correct": f"{tested[-1]['accuracy']:.1%}" if tested else DASH,
+        "best": f"{max(r['accuracy'] for r in tested):.1%}" if tested else DASH,
+        "epsilon": words_of(guaranteed(run)),
+        "spent, server": words_of(number(last["epsilons"].get("server"))),
+        "spent, outsider": words_of(number(last["epsilons"].get("outsider"))),
+        "compression": f"{last['dimension'] / size:.3g}x",
+        "kB each": readable(mean([r["bytes_per_client"] for r in records]) / 1000),
+        "lost": f"{1 - sum(r['survivors'] for r in records) / invited:.1%}",
+        "error": words_of(measured_error(records)),
+        "seconds": readable(sum(r["seconds"] for r in records)),
+    }
+
+
+def comparison_charts(runs: Sequence[Run]) -> list[Chart]:
+    """Plots of all runs at once, where there is something to compare."""
+    shown = [run for run in runs if run.tested]
+    if len(shown) < 2:
+        return []
+    found = (accuracy_overlay(shown), privacy_plot(shown), sketch_overlay(shown))
+    return [chart for chart in found if chart is not None]
+
+
+def accuracy_overlay(runs: Sequence[Run]) -> Chart:
+    """Plot test accuracy by round, a curve for each run."""
+    plot = RoundPlot("all-accuracy", "Test accuracy of all runs", "correct answers", len(runs))
+    for place, run in enumerate(runs):
+        values = [record["accuracy"] for record in run.tested]
+        plot.draw_line(Line(run.name, rounds_of(run.tested), values), place)
+    plot.in_percent()
+    text = "After the last round: " + _said(runs, "correct")
+    return plot.chart(text, _by_round(runs, "accuracy", ".1%"))
+
+
+def privacy_plot(runs: Sequence[Run]) -> Chart | None:
+    """Plot accuracy over what is guaranteed against the server; None with fewer than two finite
+    epsilons."""
+    points = [
+        (guaranteed(run), run.tested[-1]["accuracy"], run.name)
+        for run in runs
+        if math.isfinite(number(run.records[-1]["epsilons"].get("server")))
+    ]
+    finite = [point for point in points if math.isfinite(point[0])]
+    if len({epsilon for epsilon, _, _ in finite}) < 2:
+        return None
+    plot = RoundPlot("all-privacy", "Accuracy and privacy", "correct answers", 1)
+    for epsilon, accuracy, label in finite:
+        plot.axes.plot([epsilon], [accuracy], color=BLUE, marker=MARKERS[0])
+        plot.axes.annotate(
+            literal(label),
+            (epsilon, accuracy),
+            textcoords="offset points",
+            xytext=(5, -11),
+            fontsize=9,
+        )
+    plot.axes.set_xlabel("epsilon, guaranteed against the server", fontsize=11)
+    plot.axes.set_xlim(0.0, 1.25 * max(epsilon for epsilon, _, _ in finite))
+    plot.in_percent()
+    text = ", ".join(
+        f"{label}: {accuracy:.1%} at epsilon {readable(epsilon)}"
+        for epsilon, accuracy, label in finite
+    )
+    rows = [(label, readable(epsilon), f"{accuracy:.1%}") for epsilon, accuracy, label in finite]
+    return plot.chart(text + ".", Table(("run", "epsilon", "correct"), tuple(rows)))
+
+
+def sketch_overlay(runs: Sequence[Run]) -> Chart | None:
+    """Plot compression by round; None if no run compresses."""
+    shown = [run for run in runs if sends_vectors(run)]
+    if all(record["compression"] == 1.0 for run in shown for record in run.records):
+        return None
+    plot = RoundPlot("all-compression", "Compression of all runs", "model over sketch", len(shown))
+    for place, run in enumerate(shown):
+        rates = [record["compression"] for record in run.records]
+        plot.draw_line(Line(run.name, rounds_of(run.records), rates), place)
+    text = "Over the whole run: " + _said(shown, "compression")
+    return plot.chart(text, _by_round(shown, "compression", ".3g"))
+
+
+def measured_error(records: Sequence[Record]) -> float:
+    """Mean over rounds of the squared error of the mean update; NaN if it was never measured."""
+    values = [number((record.get("error") or {}).get("measured")) for record in records]
+    known = [value for value in values if math.isfinite(value)]
+    return mean(known) if known else math.nan
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of at least one value."""
+    return sum(values) / len(values)
+
+
+def _said(runs: Sequence[Run], outcome: str) -> str:
+    return ", ".join(f"{run.name} {outcomes(run)[outcome]}" for run in runs) + "."
+
+
+def _by_round(runs: Sequence[Run], key: str, form: str) -> Table:
+    """A row for each round, a column for each run."""
+    values = [{int(r["round"]): r[key] for r in run.records if r[key] is not None} for run in runs]
+    rounds = sorted({number for found in values for number in found})
+    rows = [
+        (str(now), *(format(found[now], form) if now in found else DASH for found in values))
+        for now in rounds
+    ]
+    return Table(("round", *(run.name for run in runs)), tuple(rows))

@@ -1,0 +1,207 @@
+"""The real protocol against the ideal functionality, and bad input on the way."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.exchange.stages import Stage
+from protocol.round.client import ClientPolicy
+from protocol.round.pipeline import Pipeline
+from secagg import Mode, TooFewSurvivorsError
+
+OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+
+stages = st.sampled_from(list(Stage))
+schedules = st.dictionaries(st.integers(0, 5), stages, max_size=5)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("size", [None, 60])
+@pytest.mark.parametrize(
+    "dropouts",
+    [
+        {},
+        {0: Stage.ADVERTISE},
+        {1: Stage.SHARE, 4: Stage.UNMASK},
+        {5: Stage.INPUT, 2: Stage.CONFIRM},
+    ],
+)
+def test_real_and_ideal_agree_bit_for_bit(
+    make_setup, identities, updates, noise, mode, size, dropouts
+):
+    setup = make_setup(mode=mode, size=size)
+    ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
+    real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
+    assert real.total.survivors == ideal.total.survivors
+    assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    "dropouts",
+    [
+        {},
+        {0: Stage.ADVERTISE},
+        {1: Stage.SHARE, 4: Stage.UNMASK},
+        {5: Stage.UNMASK, 3: Stage.RECOVER},
+        {2: Stage.INPUT, 3: Stage.INPUT},
+    ],
+)
+def test_they_agree_with_removable_noise(
+    make_setup, identities, updates, noise, mode, dropouts, monkeypatch
+):
+    """Removed by their owners or rebuilt from shares: the same noise stays, bit for bit."""
+    setup = make_setup(mode=mode, removable=True)
+    assert setup.context.seeds > 0
+    drawn = []
+    encode = Pipeline.encode
+
+    def watched(pipeline, update, seed, removable):
+        drawn.append((update, removable))
+        return encode(pipeline, update, seed, removable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pipeline, "encode", watched)
+        real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
+
+    def again(index, count):
+        (seeds,) = [seeds for update, seeds in drawn if np.array_equal(update, updates(index))]
+        assert len(seeds) == count
+        return seeds
+
+    ideal = IdealAggregator(again, noise).run(setup, updates, dropouts)
+    assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
+    assert real.total.removed == ideal.total.removed
+    pipeline = Pipeline(setup)
+    assert np.array_equal(pipeline.decode(real.total).update, pipeline.decode(ideal.total).update)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(dropouts=schedules, active=st.booleans())
+def test_any_dropouts_give_the_ideal_sum_or_the_ideal_abort(
+    make_setup, identities, updates, noise, dropouts, active
+):
+    setup = make_setup(mode=Mode.ACTIVE if active else Mode.SEMI_HONEST)
+    real = RealAggregator(identities, OPEN_POLICY, noise=noise)
+    try:
+        ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
+    except TooFewSurvivorsError:
+        with pytest.raises(TooFewSurvivorsError):
+            real.run(setup, updates, dropouts)
+        return
+    outcome = real.run(setup, updates, dropouts)
+    assert outcome.total.survivors == ideal.total.survivors
+    assert np.array_equal(outcome.total.vector.elements, ideal.total.vector.elements)
+
+
+def test_too_few_survivors_names_stage_and_numbers(make_setup, updates):
+    lost = dict.fromkeys(range(3), Stage.SHARE)
+    with pytest.raises(TooFewSurvivorsError, match=r"share.*3 clients answered, 4 are needed"):
+        IdealAggregator().run(make_setup(), updates, lost)
+
+
+def test_bytes_are_counted_in_both_directions(make_setup, identities, updates):
+    setup = make_setup()
+    outcome = RealAggregator(identities, OPEN_POLICY).run(setup, updates, {0: Stage.ADVERTISE})
+    packed = setup.context.field.packed_bytes(setup.context.length)
+    assert outcome.bytes_up[0] == 0
+    assert outcome.bytes_down[0] == len(setup.announce())
+    assert all(outcome.bytes_up[i] > packed for i in range(1, 6))
+    assert outcome.bytes_per_survivor() > packed
+
+
+def test_an_executor_changes_nothing(make_setup, identities, updates, noise):
+    setup = make_setup()
+    plain = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, {})
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        spread = RealAggregator(identities, OPEN_POLICY, pool, noise=noise).run(setup, updates, {})
+    assert np.array_equal(plain.total.vector.elements, spread.total.vector.elements)
+
+
+@pytest.fixture(params=["ideal", "real"])
+def make_aggregator(request, identities):
+    real = partial(RealAggregator, identities, OPEN_POLICY)
+    return IdealAggregator if request.param == "ideal" else real
+
+
+@pytest.fixture
+def aggregator(make_aggregator):
+    return make_aggregator()
+
+
+@pytest.mark.parametrize("bad", [np.full(200, np.nan), np.full(200, np.inf), np.zeros(199)])
+def test_a_bad_update_loses_its_client_and_no_other(
+    make_setup, updates, noise, make_aggregator, bad
+):
+    def poisoned(index):
+        return bad if index == 2 else updates(index)
+
+    outcome = make_aggregator(noise=noise).run(make_setup(), poisoned, {})
+    without = IdealAggregator(noise=noise).run(make_setup(), updates, {2: Stage.INPUT})
+    assert outcome.total.survivors == (0, 1, 3, 4, 5)
+    assert np.array_equal(outcome.total.vector.elements, without.total.vector.elements)
+    assert list(outcome.refused) == [2]
+    assert "NaN or infinite" in outcome.refused[2] or "update" in outcome.refused[2]
+
+
+def test_nobody_is_refused_in_a_round_that_goes_well(make_setup, updates, aggregator):
+    assert aggregator.run(make_setup(), updates, {0: Stage.SHARE}).refused == {}
+
+
+def test_too_many_bad_updates_end_the_round_and_say_why(make_setup, aggregator):
+    calls = []
+    with pytest.raises(TooFewSurvivorsError) as caught:
+        aggregator.run(
+            make_setup(), lambda _: np.full(200, np.nan), {}, before_release=calls.append
+        )
+    assert calls == []
+    assert "party 0 was lost: 200 of 200 coordinates are NaN" in caught.value.__notes__[0]
+    assert caught.value.__notes__[-1] == "... and 3 more were lost"
+
+
+def test_a_mistake_in_the_program_is_not_hidden(make_setup, aggregator):
+    with pytest.raises(KeyError):
+        aggregator.run(make_setup(), lambda index: {}[index], {})
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("stage", list(Stage))
+def test_the_hook_is_called_once_iff_the_survivors_are_decided(
+    make_setup, updates, aggregator, mode, stage
+):
+    """Five parties vanish at a stage: too late for the hook to be spared, or in time."""
+    calls = []
+    setup = make_setup(mode=mode)
+    lost = dict.fromkeys(range(5), stage)
+    ends_well = stage is Stage.RECOVER
+    try:
+        outcome = aggregator.run(setup, updates, lost, before_release=calls.append)
+    except TooFewSurvivorsError:
+        assert not ends_well
+    else:
+        assert ends_well and len(outcome.total.survivors) == 6
+    assert [len(survivors) for survivors in calls] == ([6] if stage > Stage.INPUT else [])
+
+
+def test_every_round_draws_fresh_noise(make_setup, updates, aggregator):
+    setups = [make_setup(round_number=number) for number in range(2)]
+    sums = [aggregator.run(setup, updates, {}).total.vector.elements for setup in setups]
+    # Binomial noise of 606 coins: most of 200 coordinates differ.
+    assert np.count_nonzero(sums[0] != sums[1]) > 100
+
+
+def test_an_identity_answers_a_round_once_in_its_life(make_setup, identities, updates):
+    real = RealAggregator(identities, OPEN_POLICY)
+    real.run(make_setup(), updates, {})
+    with pytest.raises(TooFewSurvivorsError) as caught:
+        real.run(make_setup(), updates, {})
+    assert "round_number = 3" in caught.value.__notes__[0]
+    real.run(make_setup(round_number=4), updates, {})

@@ -1,0 +1,561 @@
+"""Rounds with clients elsewhere: the same sums whoever leaves, typed errors for whoever lies."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from training_doubles import MODEL, keys, plan_of
+
+from dp import LedgerError, NonFiniteUpdateError, PrivacyError
+from protocol.errors import PolicyError, TrainingFailedError
+from protocol.exchange.aggregators import IdealAggregator, own_updates
+from protocol.exchange.remote import (
+    MAX_REASON_BYTES,
+    OTHER,
+    RemoteAggregator,
+    RemoteClient,
+    answer_or_refuse,
+    open_answer,
+    refuse,
+)
+from protocol.exchange.stages import PEER_ERRORS, Refusal, Stage
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.history import ClientHistory
+from protocol.round.pipeline import Pipeline
+from protocol.training.private import PrivateTraining
+from secagg import (
+    LocalProtocolError,
+    Mode,
+    ParameterError,
+    ProtocolError,
+    Reason,
+    RemoteProtocolError,
+    ServerSession,
+    TooFewSurvivorsError,
+)
+from secagg.storage import TokenFolder
+from secagg.transitions import ClientPhase
+from sketch.controllers import FixedRate
+
+OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+
+
+class Elsewhere:
+    """A transport to clients of which nothing is left between two messages but stored bytes.
+
+    For every message a client is a new object that goes on from them; `lost` says which message of
+    whom does not arrive, `change` what happens to answers on their way.
+    """
+
+    def __init__(self, identities, updates, folder, *, lost=None, change=None, noise=None):
+        self.identities, self.updates, self.lost = identities, updates, lost or {}
+        self.noise, self.change = noise, change or (lambda stage, index, answer: answer)
+        self.registry = frozenset(identity.public for identity in identities)
+        self.tokens = [TokenFolder(folder / str(i)) for i in range(len(identities))]
+        self.histories = [ClientHistory() for _ in identities]
+        self.stored, self.errors, self.asked = {}, {}, []
+
+    def exchange(self, stage, messages):
+        if stage is Stage.ADVERTISE:
+            self.stored.clear()
+        for index, data in messages:
+            self.asked.append((stage, index))
+            if self.lost.get(index, len(Stage)) > stage:
+                yield index, self.change(stage, index, self.answer(index, data))
+
+    def answer(self, index, data):
+        ours = (self.identities[index], self.registry, OPEN_POLICY, self.histories[index])
+        client = RoundClient(*ours) if self.noise is None else Repeatable(self.noise(index), *ours)
+        if index in self.stored:
+            client.resume(self.stored.pop(index), self.tokens[index])
+        remote = RemoteClient(client, MODEL, lambda _: self.updates(index))
+        answer, error = answer_or_refuse(remote, data)
+        if error is not None:
+            self.errors[index] = error
+        assert remote.is_over == (error is not None or client.phase is ClientPhase.FINISHED)
+        if not remote.is_over:
+            self.stored[index] = client.suspend(self.tokens[index])
+        return answer
+
+
+class Repeatable(RoundClient):
+    """A client whose noise is that of the ideal sum it is compared with."""
+
+    def __init__(self, noise, *ours):
+        super().__init__(*ours)
+        self.own_noise = noise
+
+    def submit(self, update, noise=None):
+        return super().submit(update, self.own_noise)
+
+
+def exact(setup, updates, noise, lost):
+    """The ideal functionality's sum, or None where it has too few survivors."""
+    try:
+        return IdealAggregator(noise=noise).run(setup, updates, lost).total
+    except TooFewSurvivorsError:
+        return None
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_mean_of_clients_that_restart_after_every_message_is_the_plain_one(
+    make_setup, identities, updates, tmp_path, mode
+):
+    """Without coins, what is left is rounding: below one unit for each client and coordinate."""
+    setup = make_setup(mode=mode, coins=0)
+    transport = Elsewhere(identities, updates, tmp_path)
+    outcome = RemoteAggregator(transport.exchange).run(setup)
+    assert outcome.total.survivors == tuple(range(6))
+    mean = Pipeline(setup).decode(outcome.total).update
+    clipped = [updates(i) / max(1.0, np.linalg.norm(updates(i)) / 2.0) for i in range(6)]
+    # In a rotated frame each coordinate is off by less than 1/64; the norm, by sqrt(200)/64.
+    assert np.linalg.norm(mean - np.mean(clipped, axis=0)) < np.sqrt(200) / 64
+    # Every message of every client was answered by a client of its own.
+    assert len(transport.asked) == 6 * (5 if mode is Mode.ACTIVE else 4)
+    assert transport.stored == {}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("stage", list(Stage))
+def test_a_client_may_vanish_at_any_stage(
+    make_setup, identities, updates, noise, tmp_path, mode, stage
+):
+    setup, lost = make_setup(mode=mode), {1: stage, 4: stage}
+    transport = Elsewhere(identities, updates, tmp_path, lost=lost, noise=noise)
+    outcome = RemoteAggregator(transport.exchange).run(setup)
+    total = exact(setup, updates, noise, lost)
+    assert outcome.total.survivors == total.survivors
+    assert np.array_equal(outcome.total.vector.elements, total.vector.elements)
+    assert outcome.refused == {}
+    # A client that did not answer in time is not asked again.
+    assert sum(index == 1 and s >= stage for s, index in transport.asked) <= 1
+
+
+@settings(
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    lost=st.dictionaries(st.integers(0, 5), st.sampled_from(list(Stage)), max_size=4),
+    active=st.booleans(),
+)
+def test_any_losses_give_the_exact_sum_or_the_ideal_abort(
+    make_setup, identities, updates, noise, tmp_path_factory, lost, active
+):
+    setup = make_setup(mode=Mode.ACTIVE if active else Mode.SEMI_HONEST)
+    folder = tmp_path_factory.mktemp("tokens")
+    transport = Elsewhere(identities, updates, folder, lost=lost, noise=noise)
+    total = exact(setup, updates, noise, lost)
+    if total is None:
+        with pytest.raises(TooFewSurvivorsError):
+            RemoteAggregator(transport.exchange).run(setup)
+        return
+    outcome = RemoteAggregator(transport.exchange).run(setup)
+    assert outcome.total.survivors == total.survivors
+    assert np.array_equal(outcome.total.vector.elements, total.vector.elements)
+
+
+@pytest.mark.parametrize("gone", [Stage.UNMASK, Stage.RECOVER])
+def test_surplus_noise_is_taken_off_when_a_client_goes_after_its_upload(
+    make_setup, identities, updates, tmp_path, gone
+):
+    """The sixth stage: the others give up shares of the seeds that the lost client still held."""
+    setup = make_setup(removable=True, coins=20_000)
+    lost = {3: gone, 2: Stage.INPUT}
+    transport = Elsewhere(identities, updates, tmp_path, lost=lost)
+    outcome = RemoteAggregator(transport.exchange).run(setup)
+    assert outcome.total.survivors == (0, 1, 3, 4, 5)
+    asked = [index for stage, index in transport.asked if stage is Stage.RECOVER]
+    assert asked == ([0, 1, 4, 5] if gone is Stage.UNMASK else [])
+    assert set(outcome.total.removed) == {0, 1, 3, 4, 5}
+
+
+class TestRefusals:
+    """A client that leaves, and one that talks nonsense, are lost alone."""
+
+    @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.RECOVER])
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param(lambda answer: b"", id="empty"),
+            pytest.param(lambda answer: answer[1:], id="no first byte"),
+            pytest.param(lambda answer: answer[:-1], id="cut"),
+            pytest.param(lambda answer: answer + b"\0", id="longer"),
+            pytest.param(lambda answer: b"\2" + answer[1:], id="neither"),
+            pytest.param(lambda answer: b"\1" + answer[1:], id="made a refusal"),
+            pytest.param(lambda answer: refuse(PolicyError("coins", 0, "some")), id="refusal"),
+            pytest.param(lambda answer: Refusal("disconnected"), id="the transport's word"),
+            pytest.param(lambda answer: b"\0" + bytes(100_000), id="zeros"),
+        ],
+    )
+    def test_nonsense_loses_its_sender_alone(
+        self, make_setup, identities, updates, noise, tmp_path, stage, change
+    ):
+        def changed(at, index, answer):
+            return change(answer) if (at, index) == (stage, 2) else answer
+
+        setup = make_setup()
+        transport = Elsewhere(identities, updates, tmp_path, change=changed, noise=noise)
+        outcome = RemoteAggregator(transport.exchange).run(setup)
+        total = exact(setup, updates, noise, {2: stage})
+        assert outcome.total.survivors == total.survivors
+        assert np.array_equal(outcome.total.vector.elements, total.vector.elements)
+        assert list(outcome.refused) == [2]
+
+    @pytest.mark.parametrize("answer", [b"\0nonsense", refuse(PolicyError("coins", 0, "some"))])
+    @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
+    def test_losses_are_told_in_their_stage(
+        self, make_setup, identities, updates, tmp_path, stage, answer
+    ):
+        """Of whom is refused and of who refuses; those who are silent the transport knows."""
+        now, heard = [], []
+
+        def changed(at, index, good):
+            return answer if (at, index) == (stage, 1) else good
+
+        transport = Elsewhere(identities, updates, tmp_path, lost={0: Stage.INPUT}, change=changed)
+
+        def exchange(stage, messages):
+            now[:] = [stage]
+            return transport.exchange(stage, messages)
+
+        def on_loss(index, reason):
+            heard.append((now[0], index, reason))
+
+        outcome = RemoteAggregator(exchange, on_loss=on_loss).run(make_setup())
+        assert heard == [(stage, 1, outcome.refused[1])] and list(outcome.refused) == [1]
+
+    def test_bytes_of_any_kind_are_understood(self, make_setup, identities, updates, tmp_path):
+        kinds = [bytearray, memoryview, bytes]
+        transport = Elsewhere(
+            identities, updates, tmp_path, change=lambda _, index, data: kinds[index % 3](data)
+        )
+        outcome = RemoteAggregator(transport.exchange).run(make_setup())
+        assert outcome.refused == {} and len(outcome.total.survivors) == 6
+
+    def test_a_client_with_a_bad_update_leaves_and_keeps_its_reason_to_itself(
+        self, make_setup, identities, updates, tmp_path
+    ):
+        def poisoned(index):
+            return np.full(200, np.nan) if index == 2 else updates(index)
+
+        transport = Elsewhere(identities, poisoned, tmp_path)
+        outcome = RemoteAggregator(transport.exchange).run(make_setup())
+        assert outcome.total.survivors == (0, 1, 3, 4, 5)
+        assert outcome.refused == {2: OTHER}
+        assert isinstance(transport.errors[2], NonFiniteUpdateError)
+
+    def test_reasons_go_with_the_error_that_ends_the_round(
+        self, make_setup, identities, updates, tmp_path
+    ):
+        setup = make_setup()
+        transport = Elsewhere(identities, updates, tmp_path)
+        RemoteAggregator(transport.exchange).run(setup)
+        hooked = []
+        with pytest.raises(TooFewSurvivorsError) as caught:
+            # All have answered this round before.
+            RemoteAggregator(transport.exchange).run(setup, before_release=hooked.append)
+        assert caught.value.__notes__[0] == "party 0 was lost: PolicyError"
+        assert hooked == []
+
+    @pytest.mark.parametrize(
+        ("error", "told"),
+        [
+            (PolicyError("epsilon", 7.25, "at most 5"), "PolicyError"),
+            (RemoteProtocolError(3, Reason.BAD_SEAL, "detail"), "RemoteProtocolError"),
+            (NonFiniteUpdateError("3 of 200 coordinates"), OTHER),
+            (LedgerError("/home/alice/charges.jsonl"), OTHER),
+            (LocalProtocolError("state 17"), OTHER),
+            (ParameterError("update", "shape (3,)", "shape (4,)"), OTHER),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_a_refusal_says_no_more_than_its_kind(self, error, told):
+        assert refuse(error) == b"\1" + told.encode()
+        assert open_answer(refuse(error)) == Refusal(told)
+
+    def test_a_reason_from_a_stranger_is_short_and_printable(self):
+        long = open_answer(b"\1" + b"x" * 10**6)
+        assert isinstance(long, Refusal) and long.reason == "x" * MAX_REASON_BYTES
+        odd = open_answer(b"\1a\nb\x1b[31m\xff\xc3\xa9")
+        assert isinstance(odd, Refusal) and odd.reason == "a?b?[31m???"
+
+    def test_noise_on_the_wire_does_not_make_a_client_that_was_understood_a_lost_one(
+        self, make_setup, identities, updates, noise, tmp_path
+    ):
+        """Somebody speaks in a client's name before and after it, at every stage."""
+        transport = Elsewhere(identities, updates, tmp_path, noise=noise)
+
+        def noisy(stage, messages):
+            for index, answer in transport.exchange(stage, messages):
+                yield index, b"\0garbage"
+                yield index, answer
+                yield index, answer
+                yield index, Refusal("bye")
+
+        setup = make_setup()
+        outcome = RemoteAggregator(noisy).run(setup)
+        total = exact(setup, updates, noise, {})
+        assert outcome.refused == {}
+        assert outcome.total.survivors == total.survivors
+        assert np.array_equal(outcome.total.vector.elements, total.vector.elements)
+
+
+class TestServer:
+    """What the server's side insists on."""
+
+    @pytest.mark.parametrize(
+        ("name", "given"),
+        [
+            ("updates", lambda index: np.zeros(200)),
+            ("dropouts", {0: Stage.SHARE}),
+        ],
+    )
+    def test_what_would_be_ignored_is_refused(self, make_setup, name, given):
+        def nobody_is_asked(stage, messages):
+            raise AssertionError("something was sent")
+
+        with pytest.raises(ParameterError) as caught:
+            RemoteAggregator(nobody_is_asked).run(make_setup(), **{name: given})
+        assert caught.value.argument == name
+
+    @pytest.mark.parametrize("stranger", [-1, 6, 1])
+    def test_an_answer_of_somebody_who_was_not_asked_is_the_transports_mistake(
+        self, make_setup, identities, updates, tmp_path, stranger
+    ):
+        """Client 1 was lost before; -1 and 6 are nobody."""
+        transport = Elsewhere(identities, updates, tmp_path, lost={1: Stage.ADVERTISE})
+
+        def mixed_up(stage, messages):
+            for index, answer in transport.exchange(stage, messages):
+                yield (stranger if (stage, index) == (Stage.SHARE, 4) else index), answer
+
+        with pytest.raises(LocalProtocolError, match=f"client {stranger} answered"):
+            RemoteAggregator(mixed_up).run(make_setup())
+
+    @pytest.mark.parametrize("mode", list(Mode))
+    def test_nothing_is_given_up_before_it_is_charged(
+        self, make_setup, identities, updates, tmp_path, mode
+    ):
+        """Whoever cannot write the ledger ends the round, and no survivor has heard."""
+        transport = Elsewhere(identities, updates, tmp_path)
+
+        def disk_full(_):
+            raise LedgerError("disk full")
+
+        with pytest.raises(LedgerError):
+            RemoteAggregator(transport.exchange).run(
+                make_setup(mode=mode), before_release=disk_full
+            )
+        assert max(stage for stage, _ in transport.asked) is Stage.INPUT
+        assert len(transport.asked) == 6 * 3
+
+    def test_the_charge_comes_between_the_last_upload_and_the_first_survivor_set(
+        self, make_setup, identities, updates, tmp_path
+    ):
+        transport = Elsewhere(identities, updates, tmp_path, lost={5: Stage.INPUT})
+        hook = lambda survivors: transport.asked.append(("charged", survivors))  # noqa: E731
+        RemoteAggregator(transport.exchange).run(make_setup(), before_release=hook)
+        at = transport.asked.index(("charged", (0, 1, 2, 3, 4)))
+        assert {stage for stage, _ in transport.asked[:at]} == set(Stage) - {
+            Stage.CONFIRM,
+            Stage.UNMASK,
+            Stage.RECOVER,
+        }
+        assert {stage for stage, _ in transport.asked[at + 1 :]} == {Stage.CONFIRM, Stage.UNMASK}
+
+    def test_uploads_are_used_as_they_come_and_not_kept(
+        self, make_setup, identities, updates, tmp_path, monkeypatch
+    ):
+        """The server has taken each answer in before it asks for the next, and holds at most one:
+        memory is one vector."""
+        transport = Elsewhere(identities, updates, tmp_path)
+        uploads, most, taken = [], 0, []
+        take = ServerSession.receive_bytes
+
+        def counted(server, sender, data):
+            taken.append(sender)
+            take(server, sender, data)
+
+        monkeypatch.setattr(ServerSession, "receive_bytes", counted)
+
+        class Upload(bytes):
+            """Bytes that can be watched."""
+
+            def watch(self):
+                # Bytes take no weak reference; what hangs on them is forgotten with them.
+                self.tracer = lambda: None
+                return weakref.ref(self.tracer)
+
+        def streaming(stage, messages):
+            nonlocal most
+            for index, answer in transport.exchange(stage, messages):
+                assert len(taken) == len(uploads)
+                most = max(most, sum(upload() is not None for upload in uploads))
+                upload = Upload(answer)
+                uploads.append(upload.watch())
+                yield index, upload
+                del upload
+
+        outcome = RemoteAggregator(streaming).run(make_setup())
+        assert len(outcome.total.survivors) == 6
+        assert len(uploads) == 6 * 5 and most == 1
+
+    def test_a_training_runs_with_public_keys_only(self, identities, ledger, tmp_path):
+        """The server holds no identity and no update, and pays like any other."""
+        plan = plan_of(2, cohort=6, tolerated_dropouts=1, tolerated_colluders=0)
+        transport = Elsewhere(
+            identities, lambda _: np.full(50, 0.05), tmp_path, lost={2: Stage.CONFIRM}
+        )
+        server = RemoteAggregator(transport.exchange)
+        training = PrivateTraining(plan, 50, FixedRate(1.0), server, ledger)
+        results = [training.run_round(keys(identities), MODEL) for _ in range(2)]
+        assert len(ledger.entries()) == 2
+        assert 0 < results[0].epsilons.server < results[1].epsilons.server <= 8.0
+        assert [result.release.survivors for result in results] == [6, 6]
+
+    def test_clients_elsewhere_have_updates_of_their_own(self, make_setup):
+        with pytest.raises(TooFewSurvivorsError) as caught:
+            IdealAggregator().run(make_setup(), own_updates, {})
+        assert "make their own updates" in caught.value.__notes__[0]
+
+
+class TestClient:
+    """What the client's side does for a server that lies, and for a caller that fails."""
+
+    def remote(self, identities, update=None, policy=OPEN_POLICY, history=None):
+        registry = frozenset(identity.public for identity in identities)
+        client = RoundClient(identities[0], registry, policy, history)
+        return RemoteClient(client, MODEL, update or (lambda _: np.zeros(200))), client
+
+    def ready(self, make_setup, identities, tmp_path, update):
+        """A client that answers its announcement and its roster, and the shares that are next."""
+        remote, client = self.remote(identities, update)
+        transport = Elsewhere(identities, lambda _: np.zeros(200), tmp_path)
+        kept = {}
+
+        def stop_at_input(stage, messages):
+            for index, data in messages:
+                if index == 0 and stage is Stage.INPUT:
+                    kept["shares"] = data
+                elif index == 0 and stage < Stage.INPUT:
+                    yield 0, remote.answer(data)
+                elif index and stage < Stage.INPUT:
+                    yield index, transport.answer(index, data)
+
+        with pytest.raises(TooFewSurvivorsError):
+            RemoteAggregator(stop_at_input).run(make_setup())
+        return remote, client, kept["shares"]
+
+    def test_the_update_is_made_when_it_is_due_and_once(self, make_setup, identities, tmp_path):
+        made = []
+
+        def update(setup):
+            made.append(setup)
+            return np.zeros(200)
+
+        remote, client, shares = self.ready(make_setup, identities, tmp_path, update)
+        assert made == [] and client.phase is ClientPhase.SHARED
+        assert remote.answer(shares)[:1] == b"\0"
+        assert made == [make_setup()]
+        with pytest.raises(RemoteProtocolError):
+            remote.answer(shares)
+        assert len(made) == 1
+
+    @pytest.mark.parametrize(
+        "error", [ValueError, KeyError, MemoryError, FloatingPointError, NonFiniteUpdateError]
+    )
+    def test_a_failing_update_ends_the_round_for_its_client(
+        self, make_setup, identities, tmp_path, error
+    ):
+        """In words that are the same for all, whatever its data made it raise."""
+
+        def fail(_):
+            raise error("patient 17")
+
+        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        answer, told = answer_or_refuse(remote, shares)
+        assert answer == b"\1OwnReasons" and type(told) is error
+        assert remote.is_over and client.phase is ClientPhase.ABORTED
+        with pytest.raises(LocalProtocolError, match="left"):
+            remote.answer(shares)
+
+    def test_an_update_that_ends_the_program_is_a_refusal(self, make_setup, identities, tmp_path):
+        """A client that ends without a word could be told apart from one that leaves."""
+
+        def fail(_):
+            raise SystemExit("patient 17")
+
+        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        answer, told = answer_or_refuse(remote, shares)
+        assert answer == b"\1OwnReasons" and isinstance(told, TrainingFailedError)
+        assert "patient 17" in str(told)
+        assert remote.is_over and client.phase is ClientPhase.ABORTED
+
+    def test_an_interrupted_update_ends_the_round_and_the_program(
+        self, make_setup, identities, tmp_path
+    ):
+        def fail(_):
+            raise KeyboardInterrupt
+
+        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        with pytest.raises(KeyboardInterrupt):
+            answer_or_refuse(remote, shares)
+        assert remote.is_over and client.phase is ClientPhase.ABORTED
+        with pytest.raises(LocalProtocolError, match="left"):
+            remote.answer(shares)
+
+    @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, LedgerError, PolicyError])
+    def test_a_charge_that_fails_keeps_the_upload_and_ends_the_round(
+        self, make_setup, identities, tmp_path, error
+    ):
+        class Failing(ClientHistory):
+            def _pay(self, event, setup):
+                raise error(*(["x"] * (3 if error is PolicyError else 1)))
+
+        _, client, shares = self.ready(make_setup, identities, tmp_path, lambda _: np.zeros(200))
+        client._history = Failing()
+        # Without the remote client, which ends a round itself.
+        assert client.receive(shares) is None
+        with pytest.raises(error):
+            client.submit(np.zeros(200))
+        assert client.phase is ClientPhase.ABORTED
+
+    def test_after_a_refused_announcement_there_is_no_second_one(self, make_setup, identities):
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, minimum_survivors=5)
+        remote, _ = self.remote(identities, policy=policy)
+        answer, error = answer_or_refuse(remote, make_setup().announce())
+        assert isinstance(error, PolicyError) and open_answer(answer) == Refusal("PolicyError")
+        assert remote.is_over
+        acceptable = make_setup(minimum_survivors=6, round_number=9).announce()
+        with pytest.raises(LocalProtocolError, match="left"):
+            remote.answer(acceptable)
+        assert self.remote(identities, policy=policy)[0].answer(acceptable)
+
+    @settings(
+        max_examples=150,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(data=st.binary(max_size=200), joined=st.booleans())
+    def test_a_server_that_sends_anything_gets_a_refusal(
+        self, make_setup, identities, data, joined
+    ):
+        remote, _ = self.remote(identities)
+        if joined:
+            remote.answer(make_setup().announce())
+        answer, error = answer_or_refuse(remote, data)
+        assert isinstance(error, PEER_ERRORS) and isinstance(open_answer(answer), Refusal)
+        assert remote.is_over
+
+    def test_a_mistake_in_the_program_is_hidden_from_the_server_only(self, identities):
+        remote, _ = self.remote(identities)
+        answer, error = answer_or_refuse(remote, 7)
+        assert answer == b"\1OwnReasons" and isinstance(error, (TypeError, AttributeError))
+        assert remote.is_over
+
+    def test_peer_errors_are_the_three_families(self):
+        assert set(PEER_ERRORS) == {ProtocolError, PrivacyError, PolicyError}

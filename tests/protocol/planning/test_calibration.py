@@ -1,0 +1,143 @@
+"""From a goal to a round's parameters: enough noise with the fewest survivors, and hardly more."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp import BinomialRelease, DominationAccountant, MomentsAccountant
+from protocol.goal import PrivacyGoal, goal_entry
+from protocol.planning.calibration import calibrate, sharpest
+from secagg import ParameterError
+from sketch import PublicSeed, SketchSpec, spec_for_size
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (0.0, 1e-5, 1),
+        (float("inf"), 1e-5, 1),
+        (1.0, 0.0, 1),
+        (1.0, 1.0, 1),
+        (1.0, 1e-5, 0),
+        (1.0, 1e-5, 1, 1.0),
+        (1.0, 1e-5, 1, float("nan")),
+        (1.0, 1e-5, 1, True),
+        (True, 1e-5, 1),
+        (10**400, 1e-5, 1),
+        (1.0, 1e-5, True),
+    ],
+)
+def test_impossible_goals_are_refused(arguments):
+    with pytest.raises(ParameterError):
+        PrivacyGoal(*arguments)
+
+
+def test_a_goal_holds_floats():
+    """As its readers expect them: whole numbers of a caller are written like all others."""
+    entry = goal_entry(PrivacyGoal(20, 1e-5, 10, moment_order=3))
+    assert entry == goal_entry(PrivacyGoal(20.0, 1e-5, 10, moment_order=3.0))
+    assert {name for name, value in entry.items() if type(value) is not float} == {"rounds"}
+
+
+def calibrated(sketch, fewest_honest=8, epsilon=4.0, **options):
+    return calibrate(
+        PrivacyGoal(epsilon, 1e-5, 5),
+        fewest_honest=fewest_honest,
+        sketch=sketch,
+        clip_l2=0.7,
+        tolerated_dropouts=1,
+        model_digest=bytes(32),
+        public_seed=PublicSeed(bytes(32)),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("share", [0.005, 0.01, 0.1, 1.0])
+@pytest.mark.parametrize(("size", "fewest_honest"), [(15, 1000), (1500, 2), (20_000, 8)])
+def test_noise_is_within_its_share_of_the_gaussian(size, fewest_honest, share):
+    """By the closed form of the Gaussian mechanism, and not by much less: bits cost."""
+    sketch = spec_for_size(20_000, size)
+    goal = PrivacyGoal(8.0, 1e-5, 5)
+    parameters = calibrated(sketch, fewest_honest, 8.0, error_share=share)
+    sigma = goal.noise_multiplier * parameters.sketch_clip_l2 * parameters.scale
+    variance = fewest_honest * (parameters.coins / 4 + 1 / 6)
+    excess = variance / sigma**2 - 1
+    assert 0.0 < excess <= share
+    # One sixteenth of an octave less would have been too little, or nearly.
+    assert excess > 0.5 * share
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0, 50.0])
+def test_the_goal_is_met_with_the_fewest_survivors(epsilon):
+    parameters = calibrated(SketchSpec.identity(100), epsilon=epsilon)
+    accountant = DominationAccountant(PrivacyGoal(epsilon, 1e-5, 5).reserve)
+    event = BinomialRelease(8 * parameters.coins, parameters.l2_bound, parameters.linf_bound, 100)
+    accountant.compose(event, 5)
+    assert 0.98 * epsilon < accountant.epsilon(1e-5) <= epsilon
+
+
+@pytest.mark.parametrize("share", [0.0, 4e-3, 1.1, float("nan")])
+def test_shares_out_of_range_are_refused(share):
+    with pytest.raises(ParameterError, match="error_share"):
+        calibrated(SketchSpec.identity(100), error_share=share)
+
+
+def test_too_many_coins_say_what_to_change():
+    with pytest.raises(ParameterError, match=r"coins = \d+: .*raise epsilon"):
+        calibrated(SketchSpec.identity(20_000), 1, epsilon=0.5)
+
+
+def test_nobody_honest_is_infeasible():
+    with pytest.raises(ParameterError, match="fewest_honest"):
+        calibrated(SketchSpec.identity(100), 0)
+
+
+def test_a_sketch_has_no_room_beyond_the_clip():
+    """Room would be paid for with noise in every coordinate."""
+    for spec in (SketchSpec.identity(100), spec_for_size(1000, 500, 5)):
+        parameters = calibrated(spec, 5)
+        assert parameters.sketch_clip_l2 == parameters.clip_l2
+
+
+WEAK = PrivacyGoal(20.0, 1e-5, 10)
+FIGURES = {"fewest_honest": 3, "bound": 1.0, "length": 4, "error_share": 1.0}
+
+
+def rounds_of(goal):
+    return calibrate(
+        goal,
+        fewest_honest=3,
+        sketch=SketchSpec.identity(4),
+        clip_l2=1.0,
+        tolerated_dropouts=1,
+        model_digest=bytes(32),
+        public_seed=PublicSeed(bytes(32)),
+        error_share=1.0,
+    )
+
+
+def test_weak_noise_gets_the_better_bound():
+    """At sigma near 4 moments allow a scale a fifth smaller, within the same error."""
+    chosen = sharpest(WEAK, **FIGURES)
+    assert chosen.moment_order is not None
+    plain, sharp = rounds_of(WEAK), rounds_of(chosen)
+    assert sharp.scale < 0.85 * plain.scale
+    accountant = MomentsAccountant(chosen.reserve)
+    event = BinomialRelease(3 * sharp.coins, sharp.l2_bound, sharp.linf_bound, 4)
+    accountant.compose(event, 10)
+    assert accountant.epsilon(1e-5) <= 20.0
+    # What the moments allow, domination would not.
+    by_domination = DominationAccountant(WEAK.reserve)
+    by_domination.compose(event, 10)
+    assert by_domination.epsilon(1e-5) > 20.0
+
+
+def test_strong_noise_keeps_domination():
+    for goal in (WEAK, PrivacyGoal(4.0, 1e-5, 5)):
+        assert sharpest(goal, **{**FIGURES, "error_share": 0.01}).moment_order is None
+    assert sharpest(PrivacyGoal(20.0, 1e-5, 10, 3.0), **{**FIGURES, "length": 5000}) == WEAK
+
+
+def test_an_order_too_low_for_the_goal_says_so():
+    with pytest.raises(ParameterError, match="moment_order"):
+        rounds_of(PrivacyGoal(2.0, 1e-5, 10, 1.5))

@@ -1,0 +1,171 @@
+"""Planned figures against what rounds really do."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from training_doubles import keys, plan_of
+
+from dp import Ledger, epsilons
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.exchange.stages import Stage
+from protocol.goal import PrivacyGoal
+from protocol.planning.deployment import plan_deployment
+from protocol.training.private import PrivateTraining
+from secagg import Identity, ParameterError
+from sketch import SketchSpec, spec_for_size
+from sketch.controllers import FixedRate
+
+N, D, LOST = 20, 3000, 3
+ALPHA = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def repeatable(monkeypatch):
+    """Coins and sketches from a fixed seed: the tolerances below hold for all seeds but few."""
+    source = np.random.default_rng(20261121)
+    monkeypatch.setattr("secrets.token_bytes", source.bytes)
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    return [Identity.from_private_bytes(hashlib.sha256(b"d%d" % i).digest()) for i in range(N)]
+
+
+def plan(**overrides):
+    values = {"cohort": N, "tolerated_dropouts": LOST, "clip_l2": 0.5}
+    return plan_of(12, 6.0, **{**values, **overrides})
+
+
+def update(index):
+    """Inside the clip bound, so that clipping moves nothing; all clients lean the same way."""
+    rng = np.random.default_rng(index)
+    vector = rng.standard_normal(D) + 1.0
+    return 0.4 * vector / np.linalg.norm(vector)
+
+
+def errors(cohort, tmp_path, chosen, rate, lost, rounds=12):
+    """Squared errors of the mean update in simulated rounds, and the squared length of the mean."""
+    true = np.mean([update(i) for i in range(lost, N)], axis=0)
+    found = []
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        run = PrivateTraining(
+            plan=chosen,
+            dimension=D,
+            ledger=ledger,
+            aggregator=IdealAggregator(),
+            controller=FixedRate(rate),
+        )
+        gone = dict.fromkeys(range(lost), Stage.INPUT)
+        for _ in range(rounds):
+            result = run.run_round(keys(cohort), bytes(32), update, gone)
+            found.append(float(np.sum((result.release.update - true) ** 2)))
+    return np.array(found), float(true @ true)
+
+
+@pytest.mark.parametrize("lost", [0, LOST])
+def test_the_predicted_noise_is_the_noise(cohort, tmp_path, lost):
+    """The sum of squares of D Gaussians, twelve times: chi-square with 12 D degrees."""
+    chosen = plan()
+    predicted = plan_deployment(chosen, SketchSpec.identity(D), lost).error
+    assert predicted.compression == 0.0
+    found, _ = errors(cohort, tmp_path, chosen, 1.0, lost)
+    degrees = D * found.size
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], degrees) / degrees
+    # Rounding is stated to within the error share (docs/accounting.md).
+    slack = chosen.error_share
+    assert low - slack < found.mean() / predicted.noise < high + slack
+    # Noise for one client more or less would be noticed.
+    assert not low - slack < found.mean() / predicted.noise * N / (N - 2) < high + slack
+
+
+def test_the_predicted_compression_error_is_the_one(cohort, tmp_path):
+    chosen = plan(goal=PrivacyGoal(200.0, 1e-5, 12))
+    sketch = spec_for_size(D, D // 6)
+    predicted = plan_deployment(chosen, sketch, 0).error
+    found, squared_length = errors(cohort, tmp_path, chosen, 6.0, 0)
+    compression = predicted.compression * squared_length / chosen.clip_l2**2
+    expected = predicted.noise + compression
+    # Both parts count: without either the mean would be far off.
+    assert min(predicted.noise, compression) > 0.05 * expected
+    spread = stats.t.isf(ALPHA / 2, found.size - 1) * found.std(ddof=1) / math.sqrt(found.size)
+    assert spread < 0.3 * expected
+    assert abs(found.mean() - expected) < spread
+
+
+@pytest.mark.parametrize("exact_noise", [False, True])
+def test_the_planned_epsilons_are_those_of_the_books(cohort, ledger, exact_noise):
+    """With every round at its fewest survivors, the part of delta for failures and all."""
+    chosen = plan(exact_noise=exact_noise)
+    planned = plan_deployment(chosen, SketchSpec.identity(D)).epsilons
+    run = PrivateTraining(chosen, D, FixedRate(1.0), IdealAggregator(), ledger)
+    gone = dict.fromkeys(range(LOST), Stage.INPUT)
+    for _ in range(chosen.goal.rounds):
+        booked = run.run_round(keys(cohort), bytes(32), update, gone).epsilons
+    for name in ("server", "outsider", "sybil"):
+        assert getattr(planned, name) == getattr(booked, name), name
+    assert planned.server <= chosen.goal.epsilon
+    # With the best split of delta, known only afterwards, it would be another figure.
+    event = run.next_setup(keys(cohort), bytes(32)).events(N - LOST).server
+    assert planned.server > epsilons([(event, chosen.goal.rounds)], chosen.goal.delta).epsilon
+
+
+def test_the_plan_is_what_rounds_announce(cohort, tmp_path):
+    chosen = plan()
+    deployment = plan_deployment(chosen, SketchSpec.identity(D))
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        run = PrivateTraining(
+            plan=chosen,
+            dimension=D,
+            ledger=ledger,
+            aggregator=RealAggregator(cohort, chosen.client_policy(D)),
+            controller=FixedRate(1.0),
+        )
+        result = run.run_round(keys(cohort), bytes(32), update, {})
+    setup = result.setup
+    placeholder = {
+        "model_digest": deployment.parameters.model_digest,
+        "public_seed": deployment.parameters.public_seed,
+    }
+    assert replace(setup.parameters, **placeholder) == deployment.parameters
+    assert setup.context.bits == deployment.bits <= deployment.bits_exact
+    assert setup.context.seeds == deployment.seeds
+    assert (setup.context.degree, setup.context.threshold) == (
+        deployment.graph.degree,
+        deployment.graph.threshold,
+    )
+    # What a client sends and receives; framing takes a few bytes of each message.
+    sent = result.outcome.bytes_per_survivor() - len(setup.announce())
+    assert deployment.bytes_per_client <= sent <= deployment.bytes_per_client + 200
+
+
+def test_epsilons_are_those_of_the_fewest_survivors():
+    """The goal is met, the others are ordered, and secure aggregation alone promises nothing."""
+    epsilons = plan_deployment(plan(), SketchSpec.identity(D)).epsilons
+    assert 0.98 * 6.0 < epsilons.server <= 6.0
+    assert epsilons.outsider < epsilons.server < epsilons.sybil < epsilons.secagg_alone == math.inf
+
+
+def test_noise_beyond_the_gaussian_is_that_of_colluders_and_the_share():
+    chosen = plan()
+    error = plan_deployment(chosen, SketchSpec.identity(D)).error
+    colluders = (N - LOST) / (N - LOST - 1) - 1.0
+    assert colluders < error.excess <= (1 + colluders) * (1 + chosen.error_share) - 1.0
+
+
+def test_noise_that_stays_when_nobody_is_lost():
+    """Without removable noise, clients that do not vanish add too much."""
+    exact = plan_deployment(plan(), SketchSpec.identity(D), 0).error
+    pessimistic = plan_deployment(plan(exact_noise=False), SketchSpec.identity(D), 0).error
+    assert pessimistic.noise / exact.noise == pytest.approx(N / (N - LOST), rel=0.02)
+
+
+@pytest.mark.parametrize("lost", [-1, LOST + 1])
+def test_more_dropouts_than_tolerated_are_refused(lost):
+    with pytest.raises(ParameterError, match="expected_dropouts"):
+        plan_deployment(plan(), SketchSpec.identity(D), lost)

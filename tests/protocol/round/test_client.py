@@ -1,0 +1,493 @@
+"""One client against its own caller, its own policy, and a server that lies."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dp import BinomialRelease, DominationAccountant, MomentsAccountant, NonFiniteUpdateError
+from protocol.errors import PolicyError
+from protocol.goal import PrivacyGoal
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.client import ClientPolicy, RoundClient, noise_multiplier
+from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.pipeline import Pipeline
+from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
+from secagg import (
+    Identity,
+    LocalProtocolError,
+    Mode,
+    ParameterError,
+    RemoteProtocolError,
+    ServerSession,
+    SessionAbortedError,
+)
+from sketch import SketchKind, SketchSpec
+from sketch.spec import _LAYOUT, SPEC_VERSION
+
+OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+
+
+@pytest.fixture
+def ready(make_setup, identities, registry):
+    """Makes a client that has received its shares and waits for its update, and its server."""
+
+    def make(setup=None, history=None):
+        setup = setup or make_setup()
+        clients = [
+            RoundClient(identity, registry, OPEN_POLICY, None if index else history)
+            for index, identity in enumerate(identities)
+        ]
+        server = ServerSession(setup.context)
+        for index, client in enumerate(clients):
+            server.receive_bytes(index, client.join(setup.announce(), bytes(32)))
+        for index, data in server.close_round_bytes():
+            server.receive_bytes(index, clients[index].receive(data))
+        for index, data in server.close_round_bytes():
+            assert clients[index].receive(data) is None
+        return clients[0], server
+
+    return make
+
+
+def colluding(setup, colluders=1):
+    """The same round with some colluders tolerated."""
+    context = dataclasses.replace(
+        setup.context, tolerated_colluders=colluders, threshold=4, minimum_survivors=4
+    )
+    return RoundSetup(context, setup.parameters)
+
+
+class TestClient:
+    """One client against its own caller, its own policy, and a server that lies."""
+
+    def client(self, identities, registry, **policy):
+        values = {"minimum_noise_multiplier": 0.0, **policy}
+        history = ClientHistory(values.get("goal"))
+        return RoundClient(identities[0], registry, ClientPolicy(**values), history)
+
+    @pytest.mark.parametrize(
+        ("policy", "parameter"),
+        [
+            ({"minimum_survivors": 5}, "minimum_survivors"),
+            ({"registry_colluders": 1}, "tolerated_colluders"),
+            ({"smallest_cohort": 7}, "cohort_size"),
+            ({"largest_cohort": 5}, "cohort_size"),
+            ({"minimum_own_noise_multiplier": 1.0}, "own_noise_multiplier"),
+            ({"minimum_noise_multiplier": 1.0}, "noise_multiplier"),
+            ({"largest_clip_l2": 1.9}, "clip_l2"),
+            ({"largest_bits": 9}, "bits"),
+            ({"largest_length": 199}, "length"),
+            ({"largest_coins": 100}, "coins"),
+            ({"largest_linf_bound": 99}, "linf_bound"),
+            ({"dimension": 201}, "dimension"),
+            ({"goal": PrivacyGoal(10.0, 1e-5, 1)}, "epsilon"),
+        ],
+    )
+    def test_policy_refuses(self, make_setup, identities, registry, policy, parameter):
+        with pytest.raises(PolicyError) as caught:
+            self.client(identities, registry, **policy).join(make_setup().announce(), bytes(32))
+        assert caught.value.parameter == parameter
+
+    def test_policy_refuses_rounds_without_the_consistency_check(
+        self, make_setup, identities, registry
+    ):
+        announcement = make_setup(mode=Mode.SEMI_HONEST).announce()
+        with pytest.raises(PolicyError, match="mode"):
+            self.client(identities, registry).join(announcement, bytes(32))
+
+    def test_policy_accepts_what_it_should(self, make_setup, identities, registry):
+        setup = make_setup()
+        exact = noise_multiplier(setup)
+        client = self.client(identities, registry, minimum_noise_multiplier=exact)
+        assert client.join(setup.announce(), bytes(32))
+
+    def test_strangers_in_the_cohort_are_refused(self, make_setup, identities, registry):
+        with pytest.raises(PolicyError, match="unregistered"):
+            self.client(identities, registry - {identities[3].public}).join(
+                make_setup().announce(), bytes(32)
+            )
+
+    def test_a_cohort_without_us_is_refused(self, make_setup, registry):
+        outsider = Identity.from_private_bytes(hashlib.sha256(b"outsider").digest())
+        with pytest.raises(PolicyError, match="cohort"):
+            RoundClient(outsider, registry, OPEN_POLICY).join(make_setup().announce(), bytes(32))
+
+    def test_it_joins_once(self, make_setup, identities, registry):
+        client = self.client(identities, registry)
+        client.join(make_setup().announce(), bytes(32))
+        with pytest.raises(LocalProtocolError):
+            client.join(make_setup().announce(), bytes(32))
+
+    def test_it_must_join_first(self, identities, registry):
+        with pytest.raises(LocalProtocolError, match="join"):
+            self.client(identities, registry).receive(b"")
+
+    @pytest.mark.parametrize(
+        ("update", "error"),
+        [(np.full(200, np.nan), NonFiniteUpdateError), (np.zeros(199), ParameterError)],
+    )
+    def test_a_bad_update_aborts_the_session(self, ready, updates, update, error):
+        client, server = ready()
+        with pytest.raises(error):
+            client.submit(update)
+        with pytest.raises(SessionAbortedError):
+            client.submit(updates(0))
+        assert 0 not in server.answered
+
+    def test_garbage_from_the_server_aborts_the_session(self, ready, updates):
+        client, _ = ready()
+        with pytest.raises(RemoteProtocolError):
+            client.receive(b"\x01garbage")
+        with pytest.raises(SessionAbortedError):
+            client.submit(updates(0))
+
+
+def test_one_client_with_another_model_cannot_contribute(make_setup, identities, registry):
+    """Model inconsistency: the digest differs, so its very first signature is refused."""
+    setup = make_setup()
+    server = ServerSession(setup.context)
+    client = RoundClient(identities[0], registry, OPEN_POLICY)
+    advertisement = client.join(setup.announce(), b"\x01" * 32)
+    with pytest.raises(RemoteProtocolError):
+        server.receive_bytes(0, advertisement)
+
+
+class TestPolicy:
+    """What a client insists on, by formulas of its own."""
+
+    def test_noise_has_to_be_asked_for_or_waived(self):
+        with pytest.raises(TypeError, match="minimum_noise_multiplier"):
+            ClientPolicy()
+
+    def test_the_multiplier_credits_the_fewest_honest_only(self, make_setup):
+        setup = colluding(make_setup())
+        # Six invited, four must survive, one of them may collude.
+        expected = math.sqrt(3 * 101) / 2 / setup.parameters.l2_bound
+        assert noise_multiplier(setup) == pytest.approx(expected, rel=1e-12)
+
+    def test_length_is_that_of_the_update_as_well_as_of_its_sketch(self, make_setup):
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_length=100)
+        with pytest.raises(PolicyError, match="length = 200"):
+            policy.check(make_setup(size=60))
+
+    def test_a_goal_counts_rounds_and_the_fewest_honest(self, make_setup):
+        setup = colluding(make_setup(coins=20_000))
+        one, four = (epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, rounds)) for rounds in (1, 4))
+        assert 1.8 * one < four < 4 * one
+        goal = PrivacyGoal(four, 1e-5, 4)
+        ClientPolicy(minimum_noise_multiplier=0.0, goal=goal).check(setup)
+        fewer = colluding(make_setup(coins=19_900))
+        with pytest.raises(PolicyError, match="epsilon"):
+            ClientPolicy(minimum_noise_multiplier=0.0, goal=goal).check(fewer)
+
+    def test_the_worst_case_is_three_of_six_clients_coins(self, make_setup):
+        setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(9.0, 1e-5, 2)
+        accountant = DominationAccountant(goal.reserve)
+        bounds = setup.parameters.l2_bound, setup.parameters.linf_bound
+        accountant.compose(BinomialRelease(3 * 20_000, *bounds, 200), 2)
+        assert epsilon_of_rounds(setup, goal) == accountant.epsilon(1e-5)
+
+    def test_a_goal_may_be_counted_by_moments(self, make_setup):
+        setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(13.0, 1e-5, 2, 6.0)
+        accountant = MomentsAccountant(goal.reserve)
+        accountant.compose(setup.events(setup.context.minimum_survivors).server, 2)
+        assert epsilon_of_rounds(setup, goal) == accountant.epsilon(1e-5) < 13.0
+        history = ClientHistory(goal)
+        history.answer(setup)
+        history.charge(setup)
+        assert 0.0 < history.epsilon < accountant.epsilon(1e-5)
+
+    def test_coarse_noise_passes_the_multiplier_and_fails_the_goal(self, make_setup):
+        """Noise of a few units, and coordinates that can stand out of it."""
+        setup = make_setup(coins=6, scale=0.8, linf_bound=5)
+        goal = PrivacyGoal(8.0, 1e-5, 1)
+        multiplier = 0.3
+        assert noise_multiplier(setup) > multiplier
+        ClientPolicy(minimum_noise_multiplier=multiplier).check(setup)
+        with pytest.raises(PolicyError, match="epsilon"):
+            ClientPolicy(minimum_noise_multiplier=multiplier, goal=goal).check(setup)
+
+    def test_rounds_beyond_every_theorem_have_no_finite_epsilon(self, make_setup):
+        goal = PrivacyGoal(8.0, 1e-5, 1)
+        assert epsilon_of_rounds(make_setup(coins=0), goal) == math.inf
+
+    def test_coins_beyond_every_table_are_refused(self, make_setup, monkeypatch):
+        setup, goal = make_setup(), PrivacyGoal(1e3, 1e-5, 1)
+        monkeypatch.setattr("dp.accounting.base.MAX_TOTAL_COINS", 4 * 101 - 1)
+        assert epsilon_of_rounds(setup, goal) == math.inf
+        with pytest.raises(PolicyError, match="account for"):
+            ClientHistory(goal).answer(setup)
+
+
+class TestHistory:
+    """The memory that a policy lacks."""
+
+    def test_a_round_is_answered_once(self, make_setup, identities, registry):
+        history = ClientHistory()
+        announcement = make_setup().announce()
+        join = lambda data: RoundClient(  # noqa: E731
+            identities[0], registry, OPEN_POLICY, history
+        ).join(data, bytes(32))
+        assert join(announcement)
+        with pytest.raises(PolicyError) as caught:
+            join(announcement)
+        assert caught.value.parameter == "round_number"
+        # Other parameters under the same number are the same round.
+        with pytest.raises(PolicyError):
+            join(make_setup(coins=7).announce())
+        assert join(make_setup(round_number=4).announce())
+
+    def test_another_session_is_another_round(self, make_setup):
+        setup, history = make_setup(), ClientHistory()
+        history.answer(setup)
+        context = dataclasses.replace(setup.context, session_id=bytes([1]) * 16)
+        history.answer(RoundSetup(context, setup.parameters))
+
+    def test_a_refused_round_is_not_an_answered_one(self, make_setup, identities, registry):
+        history = ClientHistory()
+        strict = ClientPolicy(minimum_noise_multiplier=1.0)
+        with pytest.raises(PolicyError):
+            RoundClient(identities[0], registry, strict, history).join(
+                make_setup().announce(), bytes(32)
+            )
+        assert RoundClient(identities[0], registry, OPEN_POLICY, history).join(
+            make_setup().announce(), bytes(32)
+        )
+
+    def test_rounds_beyond_the_goal_are_refused(self, make_setup):
+        setups = [make_setup(coins=20_000, round_number=number) for number in range(4)]
+        three = epsilon_of_rounds(setups[0], PrivacyGoal(1.0, 1e-5, 3))
+        history = ClientHistory(PrivacyGoal(three, 1e-5, 3))
+        for setup in setups[:3]:
+            history.answer(setup)
+            history.charge(setup)
+        assert history.epsilon == pytest.approx(three)
+        with pytest.raises(PolicyError, match="epsilon"):
+            history.answer(setups[3])
+
+    def test_it_refuses_what_no_theorem_covers(self, make_setup):
+        history = ClientHistory(PrivacyGoal(8.0, 1e-5, 1))
+        with pytest.raises(PolicyError):
+            history.answer(make_setup(coins=0))
+
+    def test_rounds_joined_side_by_side_cannot_overspend(self, make_setup, ready, updates):
+        setup = make_setup(coins=20_000)
+        one = epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, 1))
+        history = ClientHistory(PrivacyGoal(one, 1e-5, 1))
+        first, second = (
+            ready(make_setup(coins=20_000, round_number=number), history)[0] for number in range(2)
+        )
+        assert history.epsilon == 0.0
+        assert first.submit(updates(0))
+        assert history.epsilon == pytest.approx(one)
+        with pytest.raises(PolicyError):
+            second.submit(updates(0))
+        with pytest.raises(SessionAbortedError):
+            second.submit(updates(0))
+
+    def test_an_update_that_was_never_sent_costs_nothing(self, make_setup, ready, updates):
+        history = ClientHistory(PrivacyGoal(1e6, 1e-5, 9))
+        client, _ = ready(make_setup(coins=9000), history)
+        with pytest.raises(NonFiniteUpdateError):
+            client.submit(np.full(200, np.nan))
+        with pytest.raises(SessionAbortedError):
+            client.submit(updates(0))
+        assert history.epsilon == 0.0
+
+
+def test_every_submission_draws_its_own_noise(make_setup, ready, updates, monkeypatch):
+    """The vectors before masking: the same update twice, and hardly a coordinate alike."""
+    encoded = []
+    encode = Pipeline.encode
+
+    def watched(pipeline, update, seed, removable):
+        encoded.append(encode(pipeline, update, seed, removable))
+        return encoded[-1]
+
+    monkeypatch.setattr(Pipeline, "encode", watched)
+    for number in range(2):
+        client, _ = ready(make_setup(round_number=number))
+        client.submit(updates(0))
+    # The noise of 101 coins repeats in a coordinate with probability 0.056.
+    assert np.count_nonzero(encoded[0].elements == encoded[1].elements) < 60
+
+
+class TestHostileAnnouncements:
+    """Any numbers whatever: accepted, refused, or malformed. Nothing else, and nothing large."""
+
+    INTEGERS = st.one_of(
+        st.integers(-(2**63), 2**64 - 1),
+        st.sampled_from([0, 1, 2, 4, 6, 7, 2**20, 2**24, 2**28, 2**30, 2**53, 2**63 - 1]),
+        st.integers(0, 300),
+    )
+    FLOATS = st.one_of(
+        st.floats(),
+        st.floats(1e-3, 1e3),
+        st.sampled_from([1e-320, 1e-100, 1e-99, 1e99, 1e100, 1e154, 1e308, 2.0**53]),
+    )
+    SPECS = st.tuples(
+        st.sampled_from([kind.value for kind in SketchKind] + [7]),
+        *[st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 3, 5, 200, 2**32, 2**63 - 1])] * 5,
+        st.floats() | st.sampled_from([0.0, 0.1, 1.0]),
+    ).map(lambda numbers: _LAYOUT.pack(SPEC_VERSION, *numbers))
+
+    def fields(self, setup):
+        decoded = msgspec.msgpack.decode(setup.announce()[1:])
+        return dict(zip(Announcement.__struct_fields__, decoded, strict=True))
+
+    @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_only_typed_errors(self, make_setup, identities, registry, data):
+        values = self.fields(make_setup())
+        kinds = {int: self.INTEGERS, float: self.FLOATS}
+        names = [name for name, value in values.items() if type(value) in kinds] + ["sketch"]
+        for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)):
+            kind = type(values[name])
+            values[name] = data.draw(kinds.get(kind, self.SPECS), label=name)
+        policy = ClientPolicy(
+            minimum_noise_multiplier=0.0,
+            goal=data.draw(st.sampled_from([None, PrivacyGoal(1e9, 1e-5, 3)])),
+            largest_length=1000,
+        )
+        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
+        try:
+            history = ClientHistory(policy.goal)
+            RoundClient(identities[0], registry, policy, history).join(raw, bytes(32))
+        except (RemoteProtocolError, PolicyError):
+            pass
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            SketchSpec.identity(2**40),
+            SketchSpec(SketchKind.COUNT_MEAN, 2**62, 15, 2**16),
+            SketchSpec(SketchKind.COUNT_MEAN, 200, 15, 2**16),
+        ],
+    )
+    def test_huge_sketches_are_refused_before_anything_is_built(
+        self, make_setup, identities, registry, spec, monkeypatch
+    ):
+        def build(*_):
+            raise AssertionError("the sketch was built")
+
+        monkeypatch.setattr(SketchSpec, "build", build)
+        values = {**self.fields(make_setup()), "sketch": spec.encode_bytes()}
+        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
+        with pytest.raises((RemoteProtocolError, PolicyError)):
+            RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+
+    def test_nested_beyond_any_depth(self, identities, registry):
+        raw = bytes([ANNOUNCEMENT_VERSION]) + b"\x91" * 100_000
+        with pytest.raises(RemoteProtocolError):
+            RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+
+    def test_a_cohort_that_is_no_list_of_keys(self, make_setup, identities, registry):
+        values = self.fields(make_setup())
+        values["cohort"] += b"x"
+        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
+        with pytest.raises(RemoteProtocolError, match="32-byte"):
+            RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+
+    def test_noise_made_for_no_dropouts_but_released_with_many(
+        self, make_setup, identities, registry
+    ):
+        """The noise would be right for six honest clients, and four are enough for a sum."""
+        values = {**self.fields(make_setup()), "tolerated_dropouts": 0, "minimum_survivors": 4}
+        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
+        with pytest.raises(RemoteProtocolError, match="minimum_survivors"):
+            RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+
+
+class TestPolicyClauses:
+    """What a client asks of cohorts, of colluders, and of its own noise."""
+
+    @pytest.mark.parametrize(
+        ("name", "values"),
+        [
+            ("minimum_noise_multiplier", [-0.1, np.nan]),
+            ("minimum_own_noise_multiplier", [-1.0, np.nan]),
+            ("smallest_cohort", [1, -5, 3.0, True, (1 << 20) + 1]),
+            ("largest_cohort", [1, 3, 20.5, None, (1 << 20) + 1]),
+            ("registry_colluders", [-1, 0.5, False, (1 << 20) + 1]),
+        ],
+    )
+    def test_what_is_no_bound_is_named(self, name, values):
+        for value in values:
+            with pytest.raises(ParameterError, match=f"{name} = ") as caught:
+                ClientPolicy(**{"minimum_noise_multiplier": 0.0, "smallest_cohort": 4, name: value})
+            assert caught.value.argument == name
+
+    def test_by_default_any_cohort_and_any_noise_of_ones_own_will_do(self, make_setup):
+        ClientPolicy(minimum_noise_multiplier=0.0).check(make_setup(coins=0))
+
+    @pytest.mark.parametrize(
+        ("clause", "accepts", "refuses", "told"),
+        [
+            ("smallest_cohort", 6, 7, "at least 7"),
+            ("largest_cohort", 6, 5, "at most 5"),
+        ],
+    )
+    def test_sizes_of_cohorts(self, make_setup, clause, accepts, refuses, told):
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, **{clause: accepts})
+        policy.check(make_setup())
+        with pytest.raises(PolicyError, match=f"cohort_size = 6, .* accepts {told}"):
+            dataclasses.replace(policy, **{clause: refuses}).check(make_setup())
+
+    def test_all_colluders_of_the_registry_may_be_in_one_cohort(self, make_setup):
+        """The server picks the cohort: the bound is not scaled down to its size."""
+        setup = colluding(make_setup())
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, registry_colluders=1)
+        policy.check(setup)
+        for bound in (2, 60):
+            with pytest.raises(PolicyError) as caught:
+                dataclasses.replace(policy, registry_colluders=bound).check(setup)
+            assert caught.value.parameter == "tolerated_colluders"
+            assert f"at least {bound}" in str(caught.value) and "plan for" in str(caught.value)
+
+    def test_a_plan_asks_for_its_own_colluders_and_no_larger_cohort(self):
+        plan = TrainingPlan(
+            goal=PrivacyGoal(8.0, 1e-6, 1),
+            cohort=20,
+            tolerated_dropouts=3,
+            tolerated_colluders=2,
+            clip_l2=1.0,
+        )
+        policy = plan.client_policy(10)
+        assert (policy.registry_colluders, policy.largest_cohort) == (2, 20)
+
+    def test_only_coins_that_nobody_else_can_take_off_count_as_ones_own(self, make_setup):
+        """With removable noise that is batch 0: peers hold the shares of all other seeds."""
+        for removable in (False, True):
+            setup = make_setup(coins=20_000, removable=removable)
+            own = setup.schedule.batches[0] if removable else 20_000
+            assert (own < 20_000) == removable
+            multiplier = np.sqrt(own / 4.0) / setup.parameters.l2_bound
+            policy = ClientPolicy(
+                minimum_noise_multiplier=0.0, minimum_own_noise_multiplier=multiplier * (1 - 1e-9)
+            )
+            policy.check(setup)
+            policy = dataclasses.replace(
+                policy, minimum_own_noise_multiplier=multiplier * (1 + 1e-9)
+            )
+            with pytest.raises(PolicyError, match="more coins for each client") as caught:
+                policy.check(setup)
+            assert caught.value.parameter == "own_noise_multiplier"
+
+    def test_a_refused_round_has_cost_nothing_and_sent_nothing(
+        self, make_setup, identities, registry
+    ):
+        history = ClientHistory()
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_cohort=5)
+        with pytest.raises(PolicyError, match="cohort_size"):
+            RoundClient(identities[0], registry, policy, history).join(
+                make_setup().announce(), bytes(32)
+            )
+        history.answer(make_setup())

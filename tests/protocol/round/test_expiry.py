@@ -1,0 +1,349 @@
+"""Rounds that expire: a client with a clock leaves them, at whatever stage, for good."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from protocol.errors import PolicyError
+from protocol.exchange.aggregators import RealAggregator
+from protocol.exchange.remote import RemoteClient, refuse
+from protocol.exchange.stages import Stage
+from protocol.goal import PrivacyGoal
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round import stored_round
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.history import ClientHistory
+from protocol.round.setup import RoundSetup
+from protocol.training.power import PowerTraining
+from protocol.training.private import PrivateTraining
+from secagg import ParameterError, RemoteProtocolError, ServerSession, SessionAbortedError
+from secagg.grinding import CLOCK_SKEW_SECONDS
+from secagg.storage import StoredStateError, TokenFolder
+from secagg.transitions import ClientPhase
+from sketch.controllers import FixedRate
+from sketch.factors import FactorShapes
+from sketch.layers import LayerShapes
+
+OPEN = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+MODEL = bytes(32)
+OPENED = 1_750_000_000
+HOUR = 3600
+
+
+class Watch:
+    """A clock that is set by hand."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+
+    def __call__(self):
+        return OPENED + self.seconds
+
+
+@pytest.fixture
+def setup(make_setup):
+    made = make_setup()
+    context = dataclasses.replace(made.context, opened_at=OPENED, lifetime_seconds=HOUR)
+    return RoundSetup(context, made.parameters)
+
+
+@pytest.fixture
+def make_client(identities, registry):
+    def make(index=0, clock=None, policy=OPEN, history=None):
+        return RoundClient(identities[index], registry, policy, history, clock=clock)
+
+    return make
+
+
+@pytest.mark.parametrize("seconds", [-CLOCK_SKEW_SECONDS, 0.0, 17.5, HOUR])
+def test_a_round_under_way_is_joined(make_client, setup, seconds):
+    assert make_client(clock=Watch(seconds)).join(setup.announce(), MODEL)
+
+
+@pytest.mark.parametrize(
+    "seconds", [-CLOCK_SKEW_SECONDS - 1, HOUR + 0.1, 10 * HOUR, -1e9, math.nan, math.inf]
+)
+def test_a_round_that_is_over_or_to_come_is_not(make_client, setup, seconds):
+    history = ClientHistory()
+    with pytest.raises(PolicyError) as refused:
+        make_client(clock=Watch(seconds), history=history).join(setup.announce(), MODEL)
+    assert refused.value.parameter == "opened_at"
+    # It was not answered: by a better clock it still may be.
+    assert make_client(clock=Watch(), history=history).join(setup.announce(), MODEL)
+
+
+def test_without_a_clock_no_round_is_ever_over(make_client, setup):
+    assert make_client().join(setup.announce(), MODEL)
+
+
+def test_without_a_lifetime_no_round_is_ever_over(make_client, make_setup):
+    assert make_client(clock=Watch(1e12)).join(make_setup().announce(), MODEL)
+
+
+def messages_of(setup, clients, updates):
+    """What the server of a whole round sends to client 0, stage by stage.
+
+    Client 0 is stopped before it answers; `act` does it.
+    """
+    server = ServerSession(setup.context)
+    down = [(index, setup.announce()) for index in range(len(clients))]
+    for stage in Stage:
+        yield stage, dict(down)[0]
+        for index, data in down:
+            client = clients[index]
+            if stage is Stage.ADVERTISE:
+                answer = client.join(data, MODEL)
+            else:
+                answer = client.receive(data)
+            server.receive_bytes(index, client.submit(updates(index)) if answer is None else answer)
+        if stage is Stage.UNMASK:
+            return
+        down = server.close_round_bytes()
+
+
+STAGES = [stage for stage in Stage if Stage.ADVERTISE < stage < Stage.RECOVER]
+
+
+@pytest.mark.parametrize("last", STAGES, ids=str)
+def test_a_client_leaves_an_expired_round_at_every_stage(make_client, setup, updates, last):
+    watch = Watch()
+    clients = [make_client(i, watch if i == 0 else None) for i in range(6)]
+    for stage, message in messages_of(setup, clients, updates):
+        if stage is last:
+            watch.seconds = HOUR + 1
+            with pytest.raises(PolicyError, match="by our clock"):
+                clients[0].receive(message)
+            assert clients[0].phase is ClientPhase.ABORTED
+            # For good: the clock going back does not bring it back.
+            watch.seconds = 0
+            with pytest.raises(SessionAbortedError):
+                clients[0].receive(message)
+            return
+    raise AssertionError("the round never came so far")
+
+
+def test_an_update_is_not_handed_over_after_the_end(make_client, setup, updates):
+    watch, history = Watch(), ClientHistory(PrivacyGoal(1e6, 1e-5, 5))
+    clients = [make_client(i, watch, history=None if i else history) for i in range(6)]
+    for stage, message in messages_of(setup, clients, updates):
+        if stage is Stage.INPUT:
+            assert clients[0].receive(message) is None
+            watch.seconds = HOUR + 1  # training took too long
+            with pytest.raises(PolicyError, match="opened_at"):
+                clients[0].submit(updates(0))
+            break
+    assert history.epsilon == 0.0
+    watch.seconds = 0
+    with pytest.raises(SessionAbortedError):
+        clients[0].submit(updates(0))
+
+
+def test_a_stored_round_is_used_up_by_the_end(make_client, setup, tmp_path):
+    watch, tokens = Watch(), TokenFolder(tmp_path)
+    client = make_client(clock=watch)
+    client.join(setup.announce(), MODEL)
+    stored = client.suspend(tokens)
+    watch.seconds = HOUR + 1
+    late = make_client(clock=watch)
+    with pytest.raises(PolicyError, match="opened_at"):
+        late.resume(stored, tokens)
+    assert late.phase is ClientPhase.FRESH
+    watch.seconds = 0
+    with pytest.raises(StoredStateError, match="before"):
+        make_client(clock=watch).resume(stored, tokens)
+
+
+def test_a_stored_round_goes_on_in_time(make_client, setup, tmp_path):
+    client, tokens = make_client(clock=Watch()), TokenFolder(tmp_path)
+    client.join(setup.announce(), MODEL)
+    again = make_client(clock=Watch(HOUR))
+    again.resume(client.suspend(tokens), tokens)
+    assert again.phase is ClientPhase.ADVERTISED
+
+
+class TestStoredWithAClock:
+    """A round that was joined with a clock ends by it, through restarts."""
+
+    @pytest.fixture
+    def tokens(self, tmp_path):
+        return TokenFolder(tmp_path)
+
+    @pytest.fixture
+    def stored(self, make_client, setup, tokens):
+        """Joined at the start, and stored ten minutes before the end."""
+        watch = Watch()
+        client = make_client(clock=watch)
+        client.join(setup.announce(), MODEL)
+        watch.seconds = HOUR - 600
+        return client.suspend(tokens)
+
+    def test_without_a_clock_it_is_not_resumed_and_not_used_up(self, make_client, stored, tokens):
+        for _ in range(2):
+            with pytest.raises(StoredStateError, match="make it with `clock`"):
+                make_client().resume(stored, tokens)
+        again = make_client(clock=Watch(HOUR))
+        again.resume(stored, tokens)
+        assert again.phase is ClientPhase.ADVERTISED
+
+    def test_who_writes_that_there_was_none_does_not_open_it(self, make_client, stored, tokens):
+        plain = msgspec.msgpack.decode(stored, type=stored_round.Plain)
+        assert plain[3] == OPENED + HOUR - 600
+        for seen in (None, float(OPENED)):
+            changed = msgspec.msgpack.encode((*plain[:3], seen, plain[4]))
+            for client in (make_client(), make_client(clock=Watch())):
+                with pytest.raises(StoredStateError):
+                    client.resume(changed, tokens)
+        make_client(clock=Watch()).resume(stored, tokens)
+
+    def test_a_clock_that_went_back_does_not_lengthen_it(self, make_client, stored, tokens):
+        watch = Watch(-600)
+        client = make_client(clock=watch)
+        client.resume(stored, tokens)
+        for seconds in (-600, math.nan):  # whatever it shows while the round is stored again
+            watch.seconds = seconds
+            stored = client.suspend(tokens)
+            watch.seconds = -600
+            client = make_client(clock=watch)
+            client.resume(stored, tokens)
+        plain = msgspec.msgpack.decode(client.suspend(tokens), type=stored_round.Plain)
+        assert plain[3] == OPENED + HOUR - 600
+
+    def test_one_that_was_over_when_it_was_stored_stays_over(self, make_client, setup, tokens):
+        watch = Watch()
+        client = make_client(clock=watch)
+        client.join(setup.announce(), MODEL)
+        watch.seconds = HOUR + 1
+        stored = client.suspend(tokens)
+        watch.seconds = 0
+        with pytest.raises(PolicyError, match="opened_at"):
+            make_client(clock=watch).resume(stored, tokens)
+
+    def test_also_between_two_messages(self, make_client, setup):
+        watch = Watch(HOUR)
+        client = make_client(clock=watch)
+        client.join(setup.announce(), MODEL)
+        watch.seconds = 0
+        with pytest.raises(RemoteProtocolError):
+            client.receive(b"")
+        assert client._seen == OPENED + HOUR
+
+    @pytest.mark.parametrize("joined_with", [True, False])
+    def test_a_round_without_an_end_needs_no_clock(
+        self, make_client, make_setup, tokens, joined_with
+    ):
+        client = make_client(clock=Watch() if joined_with else None)
+        client.join(make_setup().announce(), MODEL)
+        make_client().resume(client.suspend(tokens), tokens)
+
+    def test_one_joined_without_a_clock_needs_none(self, make_client, setup, tokens):
+        client = make_client()
+        client.join(setup.announce(), MODEL)
+        make_client().resume(client.suspend(tokens), tokens)
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("use", ["receive", "submit", "suspend"])
+def test_a_clock_that_fails_ends_the_round(make_client, setup, tmp_path, error, use):
+    class Broken(Watch):
+        def __call__(self):
+            if self.seconds:
+                raise error
+            return super().__call__()
+
+    watch = Broken()
+    client = make_client(clock=watch)
+    client.join(setup.announce(), MODEL)
+    watch.seconds = 1
+    uses = {
+        "receive": lambda: client.receive(b""),
+        "submit": lambda: client.submit(np.zeros(200)),
+        "suspend": lambda: client.suspend(TokenFolder(tmp_path)),
+    }
+    with pytest.raises(error):
+        uses[use]()
+    assert client.phase is ClientPhase.ABORTED
+
+
+def test_a_server_hears_that_a_policy_refused(make_client, setup):
+    remote = RemoteClient(make_client(clock=Watch(2 * HOUR)), MODEL, lambda _: np.zeros(200))
+    with pytest.raises(PolicyError) as refused:
+        remote.answer(setup.announce())
+    assert refuse(refused.value) == b"\1PolicyError"
+    assert remote.is_over
+
+
+class TestPolicy:
+    @pytest.mark.parametrize("longest", [HOUR, HOUR + 1])
+    def test_it_takes_part_in_short_rounds(self, make_client, setup, longest):
+        policy = dataclasses.replace(OPEN, largest_lifetime_seconds=longest)
+        assert make_client(clock=Watch(), policy=policy).join(setup.announce(), MODEL)
+
+    def test_longer_ones_and_those_without_an_end_are_refused(self, make_client, setup, make_setup):
+        policy = dataclasses.replace(OPEN, largest_lifetime_seconds=HOUR - 1)
+        for announced in (setup, make_setup()):
+            with pytest.raises(PolicyError) as refused:
+                make_client(clock=Watch(), policy=policy).join(announced.announce(), MODEL)
+            assert refused.value.parameter == "lifetime_seconds"
+
+    def test_it_needs_a_clock(self, make_client):
+        policy = dataclasses.replace(OPEN, largest_lifetime_seconds=HOUR)
+        with pytest.raises(ParameterError, match="expire") as refused:
+            make_client(policy=policy)
+        assert refused.value.argument == "clock"
+
+
+def plan(**changes):
+    return TrainingPlan(
+        **{
+            "goal": PrivacyGoal(20.0, 1e-5, 2),
+            "cohort": 6,
+            "tolerated_dropouts": 1,
+            "tolerated_colluders": 0,
+            "clip_l2": 1.0,
+            "lifetime_seconds": HOUR,
+            **changes,
+        }
+    )
+
+
+class TestPlan:
+    def test_rounds_of_a_plan_are_opened_by_the_servers_clock(self, identities, ledger, updates):
+        watch = Watch(0.9)
+        real = RealAggregator(identities, plan().client_policy(200), unix_clock=watch)
+        training = PrivateTraining(plan(), 200, FixedRate(1.0), real, ledger, clock=watch)
+        cohort = [identity.public for identity in identities]
+        result = training.run_round(cohort, MODEL, updates)
+        assert result.setup.context.opened_at == OPENED
+        assert result.setup.context.lifetime_seconds == HOUR
+        watch.seconds = 500.0
+        assert training.next_setup(cohort, MODEL).context.opened_at == OPENED + 500
+
+    def test_they_need_a_clock(self, identities, ledger):
+        real = RealAggregator(identities, OPEN)
+        with pytest.raises(ParameterError, match="expire"):
+            PrivateTraining(plan(), 200, FixedRate(1.0), real, ledger)
+        shapes = FactorShapes(LayerShapes((("a", (10, 20)),)), 2)
+        with pytest.raises(ParameterError, match="expire"):
+            PowerTraining(plan(), shapes, real, ledger)
+
+    def test_without_a_lifetime_a_clock_changes_nothing(self, identities, ledger):
+        forever = plan(lifetime_seconds=0)
+        real = RealAggregator(identities, forever.client_policy(200))
+        training = PrivateTraining(forever, 200, FixedRate(1.0), real, ledger, clock=Watch())
+        context = training.next_setup([i.public for i in identities], MODEL).context
+        assert (context.opened_at, context.lifetime_seconds) == (0, 0)
+
+    @pytest.mark.parametrize("lifetime", [-1, 60.0, True, 10**6])
+    def test_lifetimes_that_no_round_has(self, lifetime):
+        with pytest.raises(ParameterError) as refused:
+            plan(lifetime_seconds=lifetime)
+        assert refused.value.argument == "lifetime_seconds"
+
+    def test_its_clients_want_the_expiry(self):
+        assert plan().client_policy(200).largest_lifetime_seconds == HOUR
+        assert plan(lifetime_seconds=0).client_policy(200).largest_lifetime_seconds is None

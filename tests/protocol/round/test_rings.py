@@ -1,0 +1,278 @@
+"""What a ring may fail with is a part of delta: planned, refused, set aside."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from fractions import Fraction
+
+import pytest
+
+from dp import Ledger
+from protocol.errors import PolicyError
+from protocol.goal import PrivacyGoal
+from protocol.planning.deployment import plan_deployment
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.history import ClientHistory
+from protocol.round.rings import SPARE_ROUNDS, fitting_security_bits, is_safe
+from protocol.round.setup import RoundSetup
+from protocol.round.stored_history import StoredHistory
+from protocol.training.records import Records
+from secagg import Identity, Mode, ParameterError
+from secagg.grinding import ring_failure
+from sketch import PublicSeed, SketchSpec
+
+COHORT, DIMENSION, OPENED, HOUR = 400, 50, 1_750_000_000, 3600
+
+
+def plan(goal, **changes):
+    return TrainingPlan(
+        **{
+            "goal": goal,
+            "cohort": COHORT,
+            "tolerated_dropouts": 20,
+            "tolerated_colluders": 40,
+            "clip_l2": 1.0,
+            "exact_noise": False,
+            **changes,
+        }
+    )
+
+
+GOAL = PrivacyGoal(8.0, 1e-5, 4)
+STRICT = PrivacyGoal(8.0, 1e-16, 1000)
+
+
+def reopened(history, folder):
+    """The history of the folder, as after a restart."""
+    if isinstance(history, StoredHistory):
+        history.close()
+    return StoredHistory(folder, GOAL)
+
+
+@pytest.fixture(scope="module")
+def people():
+    raw = [hashlib.sha256(b"ring %d" % i).digest() for i in range(COHORT)]
+    return [Identity.from_private_bytes(key) for key in raw]
+
+
+@pytest.fixture
+def make_setup(people):
+    """A round of a plan for `GOAL`; fields of its context may be overridden."""
+
+    def make(made, **changes):
+        parameters = made.calibrate(
+            SketchSpec.identity(DIMENSION), bytes(32), PublicSeed(bytes(32))
+        )
+        opened = OPENED if made.lifetime_seconds else 0
+        setup = made.setup(parameters, [p.public for p in people], bytes(16), 0, opened)
+        return RoundSetup(dataclasses.replace(setup.context, **changes), parameters)
+
+    return make
+
+
+class TestPlan:
+    def test_the_graph_alone_does_not_fail_more_often_than_delta(self):
+        """A graph of forty bits fails with 4.5e-13 in one round, without a single try more."""
+        made = plan(STRICT)
+        failure = ring_failure(COHORT, made.ring_bits, 0, active=True)
+        assert failure <= STRICT.reserve.aggregation <= STRICT.delta / STRICT.rounds
+        with pytest.raises(ParameterError) as refused:
+            plan(STRICT, security_bits=40)
+        assert refused.value.argument == "security_bits"
+        for cure in ("larger, up to 160", "a lifetime", "the complete graph", "a larger delta"):
+            assert cure in refused.value.valid
+
+    def test_an_expiry_saves_neighbours(self):
+        forever, hour = plan(GOAL), plan(GOAL, lifetime_seconds=HOUR)
+        assert hour.ring_bits < forever.ring_bits
+        assert hour.graph[0] < forever.graph[0]
+
+    def test_the_fewest_bits_that_fit(self):
+        for goal, lifetime in ((GOAL, 0), (GOAL, HOUR), (STRICT, 0), (STRICT, HOUR)):
+            bits = fitting_security_bits(goal, COHORT, Mode.ACTIVE, lifetime)
+            assert bits % 8 == 0
+            failures = [
+                ring_failure(COHORT, each, lifetime, active=True) for each in (bits, bits - 8)
+            ]
+            assert SPARE_ROUNDS * failures[0] <= goal.reserve.aggregation
+            assert SPARE_ROUNDS * failures[1] > goal.reserve.aggregation
+
+    def test_the_last_bits_need_no_room_to_spare(self):
+        strictest = PrivacyGoal(8.0, 2e-23, 1000)
+        failure = ring_failure(COHORT, 160, 0, active=True)
+        assert failure <= strictest.reserve.aggregation < SPARE_ROUNDS * failure
+        assert fitting_security_bits(strictest, COHORT, Mode.ACTIVE, 0) == 160
+
+    def test_a_curious_server_needs_no_more_than_eighty(self):
+        assert plan(STRICT, mode=Mode.SEMI_HONEST).ring_bits == 80
+
+    def test_what_no_ring_can_do_is_refused_with_its_cures(self):
+        hopeless = PrivacyGoal(8.0, 1e-25, 1000)
+        with pytest.raises(ParameterError, match="the complete graph"):
+            plan(hopeless)
+        assert plan(hopeless, degree=0).graph[0] == 0
+
+    def test_small_cohorts_have_no_ring(self):
+        small = plan(STRICT, cohort=60, tolerated_dropouts=3, tolerated_colluders=3)
+        assert (small.graph[0], small.ring_bits) == (0, 80)
+
+    def test_what_is_given_is_kept(self):
+        made = plan(GOAL, security_bits=128)
+        assert made.ring_bits == 128
+        assert made.graph[0] > plan(GOAL).graph[0]
+        degree, threshold = made.graph
+        assert plan(GOAL, degree=degree, security_bits=128).graph == (degree, threshold)
+
+    @pytest.mark.parametrize("bits", [0, 161, 80.0])
+    def test_bits_that_no_graph_has(self, bits):
+        with pytest.raises(ParameterError, match=r"1 \.\. 160"):
+            plan(GOAL, security_bits=bits)
+
+    def test_the_deployment_says_what_it_is_for(self):
+        deployment = plan_deployment(plan(GOAL), SketchSpec.identity(DIMENSION))
+        assert deployment.graph.security_bits == plan(GOAL).ring_bits == 96
+
+    def test_rounds_carry_it(self, make_setup):
+        setup = make_setup(plan(GOAL, lifetime_seconds=HOUR))
+        context = RoundSetup.from_announcement(setup.announce(), bytes(32)).context
+        assert context == setup.context
+        assert (context.security_bits, context.lifetime_seconds) == (88, HOUR)
+        assert is_safe(context, GOAL)
+        assert not is_safe(context, GOAL, keeps_time=False)
+
+
+class TestRecords:
+    def test_a_ring_that_fails_too_often_is_not_run(self, ledger, make_setup):
+        records = Records(ledger, GOAL)
+        with pytest.raises(ParameterError, match="aside for it in each"):
+            records.prepare(make_setup(plan(GOAL), security_bits=88), 0, None)
+        assert ledger.entries() == ()
+        assert records.prepare(make_setup(plan(GOAL)), 0, None)
+
+    def test_an_expiry_counts(self, ledger, make_setup):
+        times = {"opened_at": OPENED, "lifetime_seconds": HOUR, "security_bits": 88}
+        assert Records(ledger, GOAL).prepare(make_setup(plan(GOAL), **times), 0, None)
+
+    def test_a_ledger_without_a_part_for_rings_is_not_continued(self, tmp_path, make_setup):
+        """The split of delta is fixed before the first release."""
+        setup = make_setup(plan(GOAL))
+        event = setup.events(COHORT).server
+        goal = {"epsilon": GOAL.epsilon, "delta": GOAL.delta, "rounds": GOAL.rounds}
+        goal["delta0"] = GOAL.reserve.delta0
+        with Ledger.open(tmp_path / "old.jsonl") as old:
+            old.append(event, {"goal": goal})
+            with pytest.raises(ParameterError, match="a new ledger"):
+                Records(old, GOAL)
+
+
+class TestClient:
+    def join(self, people, setup, policy, clock=None, history=None):
+        registry = frozenset(setup.context.cohort)
+        history = ClientHistory(policy.goal) if history is None else history
+        client = RoundClient(people[0], registry, policy, history, clock=clock)
+        return client.join(setup.announce(), bytes(32))
+
+    def policy(self, **changes):
+        return ClientPolicy(**{"minimum_noise_multiplier": 0.0, "goal": GOAL, **changes})
+
+    def refused(self, *arguments, **named):
+        with pytest.raises(PolicyError) as refused:
+            self.join(*arguments, **named)
+        assert refused.value.parameter == "security_bits"
+        return refused.value
+
+    def test_a_round_of_the_plan_is_joined(self, people, make_setup):
+        made = plan(GOAL)
+        assert self.join(people, make_setup(made), made.client_policy(DIMENSION))
+
+    def test_a_ring_that_fails_too_often_for_the_goal_is_refused(self, people, make_setup):
+        setup = make_setup(plan(GOAL), security_bits=80)
+        error = self.refused(people, setup, self.policy())
+        assert "a lifetime and a clock" in str(error)
+
+    def test_an_expiry_is_worth_something_to_a_client_with_a_clock_only(self, people, make_setup):
+        setup = make_setup(plan(GOAL, lifetime_seconds=HOUR))
+        assert self.join(people, setup, self.policy(), clock=lambda: OPENED + 1.0)
+        self.refused(people, setup, self.policy())
+
+    def test_the_goal_of_a_history_is_enough(self, people, make_setup):
+        setup = make_setup(plan(GOAL), security_bits=80)
+        policy = self.policy(goal=None)
+        assert self.join(people, setup, policy)
+        self.refused(people, setup, policy, history=ClientHistory(GOAL))
+
+    def test_fewer_than_eighty_bits_are_refused_without_a_goal_as_well(self, people, make_setup):
+        setup = make_setup(plan(GOAL), security_bits=79)
+        policy = self.policy(goal=None)
+        assert "at least 80" in str(self.refused(people, setup, policy))
+        less = dataclasses.replace(policy, minimum_security_bits=79)
+        assert self.join(people, setup, less)
+
+    @pytest.mark.parametrize("stored", [False, True])
+    def test_rounds_that_came_to_nothing_had_a_ring(self, people, make_setup, tmp_path, stored):
+        """Else a server drops round after round until a ring suits it."""
+        made = plan(GOAL)
+        rounds = [
+            dataclasses.replace(setup, context=dataclasses.replace(setup.context, round_number=i))
+            for setup in [make_setup(made)]
+            for i in range(1000)
+        ]
+        failure, share = rounds[0].context.ring_failure(), GOAL.reserve.aggregation
+        fitting = math.floor(GOAL.rounds * Fraction(share) / Fraction(failure))
+        assert SPARE_ROUNDS * GOAL.rounds <= fitting < len(rounds)
+        policy, history = made.client_policy(DIMENSION), ClientHistory(GOAL)
+        for number, setup in enumerate(rounds[:fitting]):
+            if stored and number % 100 == 0:
+                history = reopened(history, tmp_path)
+            self.join(people, setup, policy, history=history)
+        if stored:
+            history = reopened(history, tmp_path)
+        error = self.refused(people, rounds[fitting], policy, history=history)
+        assert "all rounds joined" in str(error)
+
+    @pytest.mark.parametrize("clock", [None, lambda: OPENED + 1.0])
+    def test_the_end_of_a_round_counts_for_a_client_with_a_clock_only(
+        self, people, make_setup, clock
+    ):
+        """By how many rings a server could try before the client left."""
+        setup = make_setup(plan(GOAL), opened_at=OPENED, lifetime_seconds=HOUR)
+        history, failure = ClientHistory(GOAL), setup.context.ring_failure
+        assert failure(keeps_time=True) < failure(keeps_time=False) / 100
+        self.join(people, setup, self.policy(), clock=clock, history=history)
+        assert history._rings == Fraction(failure(keeps_time=clock is not None))
+
+    @pytest.mark.parametrize("charged", [False, True])
+    def test_a_ring_is_still_counted_after_a_restart(self, make_setup, tmp_path, charged):
+        """Neither forgotten nor counted as a whole share when its round is charged."""
+        setup = make_setup(plan(GOAL))
+        failure = setup.context.ring_failure()
+        assert 0.0 < failure < GOAL.reserve.aggregation
+        with StoredHistory(tmp_path, GOAL) as history:
+            history.answer(setup)
+            if charged:
+                history.charge(setup)
+        with StoredHistory(tmp_path, GOAL) as history:
+            assert history._rings == Fraction(failure)
+            assert (history.epsilon > 0.0) == charged
+
+    def test_as_many_rounds_as_the_goal_has_fit_exactly(self, make_setup):
+        setup = make_setup(plan(GOAL))
+        goal = dataclasses.replace(GOAL, delta=1e-7, rounds=3)
+        history = ClientHistory(goal)
+        share = goal.reserve.aggregation
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(setup.context), "ring_failure", lambda *_, **__: share)
+            patch.setattr(history, "_check", lambda _: None)
+            for number in range(3):
+                context = dataclasses.replace(setup.context, round_number=number)
+                history.answer(dataclasses.replace(setup, context=context))
+            with pytest.raises(PolicyError, match="all rounds joined"):
+                context = dataclasses.replace(setup.context, round_number=3)
+                history.answer(dataclasses.replace(setup, context=context))
+
+    def test_the_complete_graph_has_no_use_for_bits(self, people, make_setup):
+        setup = make_setup(plan(STRICT, degree=0), security_bits=1)
+        assert self.join(people, setup, self.policy(goal=STRICT))

@@ -1,0 +1,519 @@
+"""A client's memory on disk: whatever restarts, a round is answered once and paid for once."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp import Ledger, LedgerError, NonPrivateRelease
+from protocol.errors import PolicyError
+from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_refuse
+from protocol.goal import PrivacyGoal
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.stored_history import StoredHistory, _mark_of
+from secagg import ParameterError
+
+MODEL = bytes(32)
+
+
+@pytest.fixture
+def setups(make_setup):
+    """Rounds that differ in their number only."""
+    return [make_setup(coins=20_000, round_number=number) for number in range(5)]
+
+
+@pytest.fixture
+def goal(setups):
+    """Enough for three of them."""
+    return PrivacyGoal(epsilon_of_rounds(setups[0], PrivacyGoal(1.0, 1e-5, 3)), 1e-5, 3)
+
+
+def take_part(history, setup):
+    history.answer(setup)
+    history.charge(setup)
+
+
+def member(identities, index, updates, history=None):
+    """One client of a round, with its history or none."""
+    registry = frozenset(identity.public for identity in identities)
+    policy = ClientPolicy(minimum_noise_multiplier=0.0)
+    own = RoundClient(identities[index], registry, policy, history)
+    return RemoteClient(own, MODEL, lambda _: updates(index))
+
+
+def party(identities, updates):
+    """All clients of a round, without histories."""
+    return [member(identities, index, updates) for index in range(len(identities))]
+
+
+class TestRestart:
+    """What another process finds."""
+
+    def test_a_round_is_answered_once(self, tmp_path, setups):
+        with StoredHistory(tmp_path) as history:
+            history.answer(setups[0])
+        with StoredHistory(tmp_path) as history:
+            with pytest.raises(PolicyError) as caught:
+                history.answer(setups[0])
+            assert caught.value.parameter == "round_number"
+            history.answer(setups[1])
+
+    def test_rounds_that_failed_were_answered_all_the_same(
+        self, tmp_path, setups, identities, updates
+    ):
+        """The announcement was answered; the process died before it came to an update."""
+        with StoredHistory(tmp_path) as history:
+            assert member(identities, 0, updates, history).answer(setups[0].announce())
+        with StoredHistory(tmp_path) as history:
+            with pytest.raises(PolicyError, match="round_number"):
+                member(identities, 0, updates, history).answer(setups[0].announce())
+            assert history.epsilon == 0.0
+
+    def test_the_budget_counts_across_processes(self, tmp_path, setups, goal):
+        spent = []
+        for setup in setups[:3]:
+            with StoredHistory(tmp_path, goal) as history:
+                take_part(history, setup)
+                spent.append(history.epsilon)
+        memory = ClientHistory(goal)
+        for setup in setups[:3]:
+            take_part(memory, setup)
+        assert spent == sorted(set(spent)) and spent[-1] == memory.epsilon
+        with StoredHistory(tmp_path, goal) as history:
+            assert history.epsilon == spent[-1]
+            with pytest.raises(PolicyError, match="epsilon"):
+                history.answer(setups[3])
+            with pytest.raises(PolicyError, match="epsilon"):
+                history.charge(setups[3])
+            assert history.epsilon == spent[-1]
+
+    def test_another_session_is_another_round(self, tmp_path, setups):
+        folder = tmp_path / "h"
+        with StoredHistory(folder) as history:
+            assert history._enter(b"\1" * 16, 256, 0.0)
+            assert history._enter(b"\1" * 16, 1, 0.0)
+            assert history._enter(b"\2" * 16, 1, 0.0)
+        with StoredHistory(folder) as history:
+            assert not history._enter(b"\1" * 16, 256, 0.0)
+            assert not history._enter(b"\2" * 16, 1, 0.0)
+            assert history._enter(b"\2" * 16, 256, 0.0)
+
+    def test_it_works_in_a_process_of_its_own(self, tmp_path, setups, goal):
+        """Nothing of it lives in this one: another interpreter charges, and we find the charge."""
+        script = (
+            "import sys; from pathlib import Path\n"
+            "from protocol import PrivacyGoal, RoundSetup, StoredHistory\n"
+            "folder, epsilon, announcement = sys.argv[1:]\n"
+            "setup = RoundSetup.from_announcement(bytes.fromhex(announcement), bytes(32))\n"
+            "with StoredHistory(Path(folder), PrivacyGoal(float(epsilon), 1e-5, 3)) as history:\n"
+            "    history.answer(setup); history.charge(setup)\n"
+            "    print(repr(history.epsilon))\n"
+        )
+        told = [str(tmp_path), repr(goal.epsilon), setups[0].announce().hex()]
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-W", "error", "-c", script, *told],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        with StoredHistory(tmp_path, goal) as history:
+            assert history.epsilon == float(done.stdout) > 0
+            with pytest.raises(PolicyError, match="round_number"):
+                history.answer(setups[0])
+
+
+class TestGoals:
+    """A folder keeps the goal that it was charged under."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda goal: PrivacyGoal(goal.epsilon * 2, goal.delta, goal.rounds),
+            lambda goal: PrivacyGoal(goal.epsilon, goal.delta * 2, goal.rounds),
+            lambda goal: PrivacyGoal(goal.epsilon, goal.delta, goal.rounds + 1),
+            lambda goal: None,
+        ],
+        ids=["epsilon", "delta", "rounds", "none"],
+    )
+    def test_another_goal_is_refused(self, tmp_path, setups, goal, change):
+        with StoredHistory(tmp_path, goal) as history:
+            take_part(history, setups[0])
+        with pytest.raises(ParameterError, match="goal"):
+            StoredHistory(tmp_path, change(goal))
+        # And the folder is not left locked.
+        StoredHistory(tmp_path, goal).close()
+
+    def test_rounds_without_a_goal_are_not_forgotten_under_one(self, tmp_path, setups, goal):
+        with StoredHistory(tmp_path) as history:
+            take_part(history, setups[0])
+            assert history.epsilon == 0.0
+        with pytest.raises(ParameterError, match="goal"):
+            StoredHistory(tmp_path, goal)
+        with StoredHistory(tmp_path) as history, pytest.raises(PolicyError):
+            history.answer(setups[0])
+
+    def test_without_a_goal_rounds_without_noise_are_remembered_too(self, tmp_path, make_setup):
+        with StoredHistory(tmp_path) as history:
+            take_part(history, make_setup(coins=0))
+        StoredHistory(tmp_path).close()
+
+    def test_a_folder_without_charges_takes_any_goal(self, tmp_path, setups, goal):
+        with StoredHistory(tmp_path) as history:
+            history.answer(setups[0])
+        with StoredHistory(tmp_path, goal) as history:
+            assert history.goal == goal
+
+
+class TestDamage:
+    """What was altered is refused; what a crash cut off is not."""
+
+    @pytest.fixture
+    def charged(self, tmp_path, setups, goal):
+        with StoredHistory(tmp_path, goal) as history:
+            take_part(history, setups[0])
+            take_part(history, setups[1])
+        return tmp_path / "charges.jsonl"
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda text: text.replace(b'"coins":', b'"coins":9', 1),
+            lambda text: b"".join(text.splitlines(keepends=True)[:1] + text.splitlines(True)[2:]),
+            lambda text: text[:-2] + b"x\n",
+            lambda text: b"\n" + text,
+            lambda text: text + bytes(4096) + b"\n",
+        ],
+        ids=["more coins", "a line less", "another end", "an empty line", "zeros"],
+    )
+    def test_an_altered_ledger_is_refused(self, charged, goal, change):
+        before = charged.read_bytes()
+        changed = change(before)
+        assert changed != before
+        charged.write_bytes(changed)
+        for _ in range(2):
+            with pytest.raises(LedgerError):
+                StoredHistory(charged.parent, goal)
+        charged.write_bytes(before)
+        StoredHistory(charged.parent, goal).close()
+
+    def test_a_line_that_was_being_written_did_not_count(self, charged, goal, setups):
+        """Its charge never returned, so its update never left."""
+        with StoredHistory(charged.parent, goal) as history:
+            two = history.epsilon
+            take_part(history, setups[2])
+            assert history.epsilon > two
+        lines = charged.read_bytes().splitlines(keepends=True)
+        charged.write_bytes(b"".join(lines[:-1]) + lines[-1][:-20])
+        # Nor was its mark touched yet.
+        context = setups[2].context
+        mark = charged.parent / "answered" / _mark_of(context.session_id, context.round_number)
+        mark.with_suffix(".charged").rename(mark)
+        with StoredHistory(charged.parent, goal) as history:
+            assert history.epsilon == two
+            # It was answered all the same.
+            with pytest.raises(PolicyError, match="round_number"):
+                history.answer(setups[2])
+
+    @pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack("<d", math.nan)])
+    def test_a_mark_that_does_not_say_counts_as_a_whole_share(
+        self, tmp_path, setups, goal, content
+    ):
+        """That of an earlier version, or of a host that was killed in between."""
+        with StoredHistory(tmp_path, goal) as history:
+            history.answer(setups[0])
+            assert history._rings == 0  # on the complete graph nothing can be tried
+        (mark,) = (tmp_path / "answered").iterdir()
+        mark.write_bytes(content)
+        with StoredHistory(tmp_path, goal) as history:
+            assert history._rings == goal.reserve.aggregation
+
+    def test_files_are_private(self, charged):
+        for path in (charged, *(charged.parent / "answered").iterdir()):
+            assert os.stat(path).st_mode & 0o077 == 0
+
+    def test_a_new_folder_is_private(self, tmp_path):
+        StoredHistory(tmp_path / "a" / "b").close()
+        assert os.stat(tmp_path / "a" / "b").st_mode & 0o077 == 0
+
+
+def marks_of(folder, suffix=""):
+    return sorted(path for path in (folder / "answered").iterdir() if path.suffix == suffix)
+
+
+class TestMarksAndCharges:
+    """Each is held against the other: what is gone of one is seen in the other."""
+
+    @pytest.fixture
+    def before(self, tmp_path, setups, goal):
+        """The folder after one charged round, kept aside."""
+        with StoredHistory(tmp_path / "h", goal) as history:
+            take_part(history, setups[0])
+        return shutil.copytree(tmp_path / "h", tmp_path / "before")
+
+    @pytest.fixture
+    def folder(self, tmp_path, before, setups, goal):
+        """The same folder, two charged rounds later."""
+        with StoredHistory(tmp_path / "h", goal) as history:
+            take_part(history, setups[1])
+            take_part(history, setups[2])
+        return tmp_path / "h"
+
+    def cut(self, folder, before):
+        lines = (folder / "charges.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "charges.jsonl").write_bytes(b"".join(lines[:-1]))
+
+    def old_charges(self, folder, before):
+        shutil.copy(before / "charges.jsonl", folder / "charges.jsonl")
+
+    def empty(self, folder, before):
+        (folder / "charges.jsonl").write_bytes(b"")
+
+    def no_charges(self, folder, before):
+        (folder / "charges.jsonl").unlink()
+
+    def no_marks(self, folder, before):
+        shutil.rmtree(folder / "answered")
+
+    def old_marks(self, folder, before):
+        shutil.rmtree(folder / "answered")
+        shutil.copytree(before / "answered", folder / "answered")
+
+    def a_mark_less(self, folder, before):
+        marks_of(folder, ".charged")[0].unlink()
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            (cut, "1 rounds are marked"),
+            (old_charges, "2 rounds are marked"),
+            (empty, "3 rounds are marked"),
+            (no_charges, "3 rounds are marked"),
+            (no_marks, "3 charges have no mark"),
+            (old_marks, "2 charges have no mark"),
+            (a_mark_less, "1 charges have no mark"),
+        ],
+    )
+    def test_what_is_gone_of_one_is_noticed_by_the_other(
+        self, folder, before, goal, tmp_path, change, told
+    ):
+        whole = shutil.copytree(folder, tmp_path / "whole")
+        change(self, folder, before)
+        for _ in range(2):
+            with pytest.raises(LedgerError, match=told):
+                StoredHistory(folder, goal)
+        StoredHistory(whole, goal).close()
+
+    def test_another_clients_ledger_is_none_of_ours(self, folder, goal, tmp_path, make_setup):
+        with StoredHistory(tmp_path / "other", goal) as other:
+            take_part(other, make_setup(coins=20_000, round_number=99))
+        shutil.copy(tmp_path / "other" / "charges.jsonl", folder / "charges.jsonl")
+        with pytest.raises(LedgerError, match=r"3 rounds are marked .* 1 charges have no mark"):
+            StoredHistory(folder, goal)
+
+    def test_a_ledger_of_something_else_is_refused(self, tmp_path):
+        with Ledger.open(tmp_path / "charges.jsonl") as ledger:
+            ledger.append(NonPrivateRelease(), {"goal": None, "round": "first"})
+        with pytest.raises(LedgerError, match="line 2 is about no round"):
+            StoredHistory(tmp_path)
+
+    def test_a_charge_whose_mark_was_not_reached_is_marked_by_the_next(self, folder, goal, setups):
+        """We were killed between the two, or an earlier version did not write it."""
+        for mark in marks_of(folder, ".charged"):
+            mark.rename(mark.with_suffix(""))
+        with StoredHistory(folder, goal) as history:
+            with pytest.raises(PolicyError, match="round_number"):
+                history._goal = None
+                history.answer(setups[0])
+        assert len(marks_of(folder, ".charged")) == 3
+        self.no_charges(folder, None)
+        with pytest.raises(LedgerError, match="3 rounds are marked"):
+            StoredHistory(folder, goal)
+
+    def test_answered_rounds_without_a_charge_are_no_alarm(self, tmp_path, setups, goal):
+        with StoredHistory(tmp_path, goal) as history:
+            history.answer(setups[0])
+            history.answer(setups[1])
+            history.charge(setups[1])
+        for _ in range(2):
+            with StoredHistory(tmp_path, goal) as history, pytest.raises(PolicyError):
+                history.answer(setups[0])
+
+
+class TestOneProcess:
+    """Two counts of one budget would each see half of what is spent."""
+
+    def test_an_open_folder_is_locked(self, tmp_path, goal):
+        with StoredHistory(tmp_path, goal), pytest.raises(LedgerError, match="another process"):
+            StoredHistory(tmp_path, goal)
+        StoredHistory(tmp_path, goal).close()
+
+    def test_another_process_is_kept_out(self, tmp_path, goal):
+        script = (
+            "import sys; from pathlib import Path; from dp import LedgerError\n"
+            "from protocol import StoredHistory\n"
+            "try: StoredHistory(Path(sys.argv[1]))\n"
+            "except LedgerError as error: print(error)\n"
+        )
+        command = [sys.executable, "-W", "error", "-c", script, str(tmp_path)]
+        with StoredHistory(tmp_path):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)  # noqa: S603
+        assert done.returncode == 0, done.stderr
+        assert "another process" in done.stdout
+
+    def test_a_closed_history_answers_and_charges_nothing(self, tmp_path, setups):
+        history = StoredHistory(tmp_path)
+        history.close()
+        history.close()
+        with pytest.raises(LedgerError, match="closed"):
+            history.answer(setups[0])
+        with pytest.raises(LedgerError, match="closed"):
+            history.charge(setups[0])
+        # Nothing was marked: another process may have the folder by now.
+        with StoredHistory(tmp_path) as again:
+            again.answer(setups[0])
+
+    def test_a_forked_process_must_open_its_own(self, tmp_path, setups, goal, monkeypatch):
+        """It has our lock, and a count of its own."""
+        with StoredHistory(tmp_path, goal) as history:
+            history.answer(setups[0])
+            ours = os.getpid()
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            with pytest.raises(LedgerError, match="forked"):
+                history.answer(setups[1])
+            with pytest.raises(LedgerError, match="forked"):
+                history.charge(setups[0])
+            monkeypatch.undo()
+            history.charge(setups[0])
+
+
+class TestCrashes:
+    """Killed anywhere, it counts too much and never too little."""
+
+    def test_marks_and_charges_are_on_disk_before_the_call_returns(
+        self, tmp_path, setups, goal, monkeypatch
+    ):
+        """Every write is followed by a sync of what was written, and of the folder it is in."""
+        synced = []
+        real = os.fsync
+
+        def fsync(descriptor):
+            synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        folder = tmp_path / "new" / "history"
+        with StoredHistory(folder, goal) as history:
+            assert {tmp_path, tmp_path / "new", folder} <= set(synced)
+            synced.clear()
+            history.answer(setups[0])
+            context = setups[0].context
+            mark = _mark_of(context.session_id, context.round_number)
+            assert synced == [folder / "answered" / mark, folder / "answered"]
+            synced.clear()
+            history.charge(setups[0])
+            assert synced == [folder / "charges.jsonl", folder / "answered"]
+
+    @pytest.mark.parametrize("call", range(5))
+    def test_dying_at_any_write_never_counts_too_little(
+        self, tmp_path, setups, goal, identities, updates, monkeypatch, call
+    ):
+        """A client dies at its n-th sync of a round; what left before is in the books of the next.
+
+        Out of the process go advertisement, shares and masked update; the first must not leave
+        unmarked, the last not uncharged.
+        """
+        left, real, seen = [], os.fsync, []
+
+        class KilledError(BaseException):
+            """The process was killed; nothing in it may catch that."""
+
+        def fsync(descriptor):
+            if len(seen) == call:
+                raise KilledError
+            seen.append(descriptor)
+            real(descriptor)
+
+        def exchange(stage, messages):
+            for index, data in messages:
+                if index:
+                    yield index, answer_or_refuse(others[index], data)[0]
+                    continue
+                try:
+                    left.append(remote.answer(data))
+                except KilledError:
+                    continue
+                yield index, left[-1]
+
+        others = party(identities, updates)
+        (tmp_path / "h").mkdir()
+        StoredHistory(tmp_path / "h", goal).close()
+        history = StoredHistory(tmp_path / "h", goal)
+        remote = member(identities, 0, updates, history)
+        monkeypatch.setattr(os, "fsync", fsync)
+        total = RemoteAggregator(exchange).run(setups[0]).total
+        monkeypatch.undo()
+        history.close()
+        with StoredHistory(tmp_path / "h", goal) as books:
+            is_charged = books.epsilon > 0
+            is_marked = not books._enter(setups[0].context.session_id, 0, 0.0)
+        # Advertisement, shares, update: the third to leave is the one that costs.
+        assert is_marked or not left
+        assert is_charged or len(left) < 3
+        assert (0 in total.survivors) == (len(left) >= 3)
+        assert [len(left), is_marked, is_charged] == EXPECTED[call]
+
+    def test_a_charge_that_cannot_be_written_keeps_the_update(
+        self, tmp_path, setups, goal, monkeypatch
+    ):
+        def full(*_):
+            raise OSError("disk full")
+
+        with StoredHistory(tmp_path, goal) as history:
+            history.answer(setups[0])
+            monkeypatch.setattr(os, "write", full)
+            with pytest.raises(LedgerError, match="disk full"):
+                history.charge(setups[0])
+            monkeypatch.undo()
+            # What is on disk is not known any more: this object is of no use.
+            with pytest.raises(LedgerError):
+                history.charge(setups[0])
+        with StoredHistory(tmp_path, goal) as history:
+            assert history.epsilon == 0.0
+
+    def test_a_bad_update_costs_nothing(self, tmp_path, setups, goal, identities):
+        with StoredHistory(tmp_path, goal) as history:
+            clients = party(identities, lambda index: np.full(200, 0.01))
+            clients[0] = member(identities, 0, lambda _: np.full(200, np.nan), history)
+
+            def exchange(stage, messages):
+                for index, data in messages:
+                    yield index, answer_or_refuse(clients[index], data)[0]
+
+            total = RemoteAggregator(exchange).run(setups[0]).total
+            assert total.survivors == (1, 2, 3, 4, 5)
+            assert history.epsilon == 0.0
+            with pytest.raises(PolicyError, match="round_number"):
+                history.answer(setups[0])
+
+
+EXPECTED = [
+    # Killed at the sync of its mark, or of the folder: nothing left, and it was marked.
+    [0, True, False],
+    [0, True, False],
+    # At the sync of its charge: keys and shares left, the update did not, the charge stays.
+    [2, True, True],
+    # At the sync of what the mark says of the charge: the same.
+    [2, True, True],
+    # Not killed: mark, charge, and the mark that says so, are all the syncs of a round.
+    [5, True, True],
+]

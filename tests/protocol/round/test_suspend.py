@@ -1,0 +1,390 @@
+"""A round that is stored between messages: it goes on once, for its own client, unchanged."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from protocol.exchange.aggregators import IdealAggregator, _Peer
+from protocol.exchange.in_memory import MemoryRound
+from protocol.exchange.stages import Stage
+from protocol.round import stored_round
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.history import ClientHistory
+from protocol.round.setup import Announcement, RoundSetup
+from secagg import LocalProtocolError, Mode, ServerSession, SessionAbortedError
+from secagg.storage import StoredStateError, TokenFolder
+from secagg.transitions import ClientPhase
+from sketch import SketchSpec
+
+OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+MODEL = bytes(32)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path):
+    return TokenFolder(tmp_path / "tokens")
+
+
+@pytest.fixture
+def make_client(identities, registry):
+    def make(index=0, history=None):
+        return RoundClient(identities[index], registry, OPEN_POLICY, history)
+
+    return make
+
+
+class Restarted(_Peer):
+    """A peer whose client is stored and taken up by a new object before every message.
+
+    `keep` gets what is stored, with the phase that it is of.
+    """
+
+    def __init__(self, make, tokens, keep, *rest):
+        super().__init__(make(), *rest)
+        self.make, self.tokens, self.keep = make, tokens, keep
+
+    def restart(self):
+        stored = self.client.suspend(self.tokens)
+        assert self.client.phase is ClientPhase.ABORTED
+        self.client = self.make()
+        self.client.resume(stored, self.tokens)
+        self.keep[self.client.phase] = stored
+
+    def receive(self, data):
+        self.restart()
+        return super().receive(data)
+
+    def submit(self):
+        self.restart()
+        return super().submit()
+
+
+@pytest.fixture
+def run_restarted(make_client, identities, updates, noise, tokens):
+    """A whole round in which client 0 restarts before every message; what it stored, by phase."""
+
+    def run(setup, dropouts=None, tokens=tokens):
+        keep, histories = {}, {}
+
+        def peer(index):
+            history = histories.setdefault(index, ClientHistory())
+            rest = setup.announce(), MODEL, lambda: (updates(index), noise(index))
+            make = lambda: make_client(index, history)  # noqa: E731
+            return Restarted(make, tokens, keep, *rest) if index == 0 else _Peer(make(), *rest)
+
+        peers = {index: peer(index) for index in range(len(identities))}
+        server = ServerSession(setup.context)
+        outcome = MemoryRound(server, setup.context.mode, peers, dropouts or {}).run()
+        assert outcome.refused == {}
+        return outcome.total, keep
+
+    return run
+
+
+@pytest.mark.parametrize("removable", [False, True])
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_round_with_restarts_gives_the_same_sum(
+    make_setup, updates, noise, run_restarted, mode, removable
+):
+    setup = make_setup(mode=mode, removable=removable, coins=20_000 if removable else 101)
+    lost = {3: Stage.UNMASK, 5: Stage.INPUT}
+    total, stored = run_restarted(setup, lost)
+    assert total.survivors == (0, 1, 2, 3, 4)
+    if not removable:
+        ideal = IdealAggregator(noise=noise).run(setup, updates, lost).total
+        assert np.array_equal(total.vector.elements, ideal.vector.elements)
+    expected = {ClientPhase.ADVERTISED, ClientPhase.SHARED, ClientPhase.READY, ClientPhase.MASKED}
+    expected |= {ClientPhase.CONFIRMED} if mode is Mode.ACTIVE else set()
+    expected |= {ClientPhase.RELEASED} if removable else set()
+    assert set(stored) == expected
+
+
+@pytest.fixture
+def stored(make_setup, run_restarted, tmp_path):
+    """Client 0 in every phase that waits, stored; that run has not destroyed a key.
+
+    So every state opens once more, as it would for a host that rolled back states and keys.
+    """
+
+    class Forgetful(TokenFolder):
+        def consume(self, token):
+            return True
+
+    setup = expiring(make_setup(removable=True, coins=20_000))
+    lost = {3: Stage.UNMASK, 5: Stage.INPUT}
+    return run_restarted(setup, lost, Forgetful(tmp_path / "tokens"))[1]
+
+
+def expiring(setup):
+    """The same round with an end, which these clients have no clock to keep."""
+    times = {"opened_at": 1_750_000_000, "lifetime_seconds": 3600}
+    return RoundSetup(dataclasses.replace(setup.context, **times), setup.parameters)
+
+
+PHASES = [
+    ClientPhase.ADVERTISED,
+    ClientPhase.SHARED,
+    ClientPhase.READY,
+    ClientPhase.MASKED,
+    ClientPhase.CONFIRMED,
+    ClientPhase.RELEASED,
+]
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=str)
+class TestStoredRounds:
+    """What holds in whatever phase a round was stored."""
+
+    def test_it_is_resumed_once(self, make_client, tokens, stored, phase):
+        first = make_client()
+        first.resume(stored[phase], tokens)
+        assert first.phase is phase
+        second = make_client()
+        with pytest.raises(StoredStateError, match="before"):
+            second.resume(stored[phase], tokens)
+        assert second.phase is ClientPhase.FRESH
+
+    def test_another_process_knows_that_it_was(self, make_client, tmp_path, stored, phase):
+        make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
+        with pytest.raises(StoredStateError, match="before"):
+            make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
+
+    def test_it_is_no_use_to_another_client(self, make_client, tokens, stored, phase):
+        with pytest.raises(StoredStateError, match="does not open"):
+            make_client(1).resume(stored[phase], tokens)
+        # And the attempt does not use it up.
+        make_client().resume(stored[phase], tokens)
+
+    def test_a_changed_announcement_does_not_open_it(self, make_client, tokens, stored, phase):
+        for announcement in changed_announcements(decoded(stored[phase])[1]):
+            with pytest.raises(StoredStateError):
+                make_client().resume(encoded(stored[phase], announcement=announcement), tokens)
+        make_client().resume(stored[phase], tokens)
+
+    def test_another_model_does_not_open_it(self, make_client, tokens, stored, phase):
+        for digest in (b"\1" * 32, b"", bytes(31)):
+            with pytest.raises(StoredStateError):
+                make_client().resume(encoded(stored[phase], digest=digest), tokens)
+
+
+def decoded(stored):
+    return msgspec.msgpack.decode(stored, type=stored_round.Plain)
+
+
+def encoded(stored, *, version=None, announcement=None, digest=None, seen=None, sealed=None):
+    """A stored round with some parts put in the place of others."""
+    instead = (version, announcement, digest, seen, sealed)
+    parts = [new if new is not None else old for new, old in zip(instead, decoded(stored))]  # noqa: B905
+    return msgspec.msgpack.encode(parts)
+
+
+def changed_announcements(announcement):
+    """One for each parameter of a round, changed a little and still a round where possible."""
+    whole = msgspec.msgpack.decode(announcement[1:], type=Announcement)
+    instead = {
+        "session_id": b"\1" * 16,
+        "round_number": whole.round_number + 1,
+        "cohort": whole.cohort[:32] + whole.cohort[64:96] + whole.cohort[32:64] + whole.cohort[96:],
+        "threshold": whole.threshold - 1,
+        "minimum_survivors": whole.minimum_survivors + 1,
+        "mode": "semi_honest",
+        "tolerated_colluders": 1,
+        "degree": 2,
+        "bits": whole.bits + 1,
+        "clip_l2": whole.clip_l2 * 1.5,
+        "sketch": SketchSpec.identity(201).encode_bytes(),
+        "sketch_clip_l2": whole.sketch_clip_l2 * 0.5,
+        "public_seed": bytes(32),
+        "scale": whole.scale * 0.5,
+        "linf_bound": whole.linf_bound - 1,
+        "coins": whole.coins - 1,
+        "tolerated_dropouts": whole.tolerated_dropouts + 1,
+        "wrap_probability": 1e-9,
+        "removable": not whole.removable,
+        "security_bits": whole.security_bits + 1,
+        "opened_at": whole.opened_at + 1,
+        "lifetime_seconds": whole.lifetime_seconds + 1,
+    }
+    assert set(instead) == set(Announcement.__struct_fields__)
+    for name, value in instead.items():
+        other = msgspec.structs.replace(whole, **{name: value})
+        yield announcement[:1] + msgspec.msgpack.encode(other)
+
+
+class TestChangedBytes:
+    """A stored round comes from a disk that others may write to."""
+
+    def test_no_single_changed_bit_is_accepted(self, make_client, tokens, stored):
+        """Unless it changes nothing: there may be more than one way to write a number."""
+        data = stored[ClientPhase.ADVERTISED]
+        generator = np.random.default_rng(1)
+        places = generator.choice(len(data), 200, replace=False)
+        for place in (*range(12), *places.tolist()):
+            changed = bytearray(data)
+            changed[place] ^= 1 << int(generator.integers(8))
+            with pytest.raises(StoredStateError):
+                make_client().resume(bytes(changed), tokens)
+
+    @pytest.mark.parametrize("cut", [0, 1, 2, 30, -40, -1])
+    def test_cut_or_extended_bytes_are_refused(self, make_client, tokens, stored, cut):
+        data = stored[ClientPhase.MASKED]
+        for damaged in (data[:cut], data + b"\0", data * 2):
+            with pytest.raises(StoredStateError):
+                make_client().resume(damaged, tokens)
+
+    @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.binary(max_size=300))
+    def test_anything_else_is_refused(self, make_client, tokens, data):
+        with pytest.raises(StoredStateError):
+            make_client().resume(data, tokens)
+
+    @pytest.mark.parametrize("sealed", [b"", b"\1", b"\1" * 17, b"\1" * 200])
+    def test_a_seal_of_ones_own_is_refused(self, make_client, tokens, stored, sealed):
+        with pytest.raises(StoredStateError):
+            make_client().resume(encoded(stored[ClientPhase.READY], sealed=sealed), tokens)
+
+    def test_the_version_is_checked(self, make_client, tokens, stored):
+        changed = encoded(stored[ClientPhase.READY], version=stored_round.VERSION + 1)
+        with pytest.raises(StoredStateError, match="version"):
+            make_client().resume(changed, tokens)
+
+    def test_the_state_of_another_phase_is_one_of_its_own(self, make_client, tokens, stored):
+        """Each has its token: going back to an earlier one works once, if it was never resumed."""
+        make_client().resume(stored[ClientPhase.MASKED], tokens)
+        make_client().resume(stored[ClientPhase.READY], tokens)
+        for phase in (ClientPhase.MASKED, ClientPhase.READY):
+            with pytest.raises(StoredStateError, match="before"):
+                make_client().resume(stored[phase], tokens)
+
+    def test_a_cohort_without_us_is_that_of_another_client(
+        self, make_client, make_setup, tokens, stored, identities, registry
+    ):
+        setup = make_setup()
+        others = (*setup.context.cohort[1:], b"\7" * 32)
+        context = dataclasses.replace(setup.context, cohort=others)
+        elsewhere = dataclasses.replace(setup, context=context).announce()
+        changed = encoded(stored[ClientPhase.READY], announcement=elsewhere)
+        with pytest.raises(StoredStateError, match="another client"):
+            make_client().resume(changed, tokens)
+
+
+class TestObjects:
+    """What becomes of the objects on both sides."""
+
+    def test_secrets_are_not_readable(self, make_setup, make_client, tokens):
+        client = make_client()
+        client.join(make_setup().announce(), MODEL)
+        state = client._joined_round[0]._state
+        stored = client.suspend(tokens)
+        for secret in (state.sealing, state.masking):
+            assert secret.expose() not in stored
+
+    def test_a_suspended_client_is_of_no_use(self, make_setup, make_client, tokens):
+        client = make_client()
+        client.join(make_setup().announce(), MODEL)
+        client.suspend(tokens)
+        assert client.phase is ClientPhase.ABORTED
+        with pytest.raises(SessionAbortedError):
+            client.suspend(tokens)
+        with pytest.raises(SessionAbortedError):
+            client.receive(b"")
+        with pytest.raises(LocalProtocolError, match="already"):
+            client.join(make_setup(round_number=4).announce(), MODEL)
+
+    def test_there_is_nothing_to_suspend_before_a_round_or_after_it(
+        self, make_setup, make_client, tokens
+    ):
+        client = make_client()
+        with pytest.raises(LocalProtocolError, match="join"):
+            client.suspend(tokens)
+        client.join(make_setup().announce(), MODEL)
+        client.abort()
+        with pytest.raises(SessionAbortedError):
+            client.suspend(tokens)
+
+    def test_a_client_with_a_round_takes_no_other(self, make_setup, make_client, tokens):
+        first, second = make_client(), make_client()
+        first.join(make_setup().announce(), MODEL)
+        second.join(make_setup().announce(), MODEL)
+        stored = first.suspend(tokens)
+        for busy in (first, second):
+            with pytest.raises(LocalProtocolError, match="already"):
+                busy.resume(stored, tokens)
+        # Neither attempt used it up.
+        make_client().resume(stored, tokens)
+
+    def test_the_key_is_destroyed_before_there_is_a_client(
+        self, make_setup, make_client, tokens, tmp_path
+    ):
+        class Failing(TokenFolder):
+            def consume(self, token):
+                raise OSError("disk full")
+
+        client, other = make_client(), make_client()
+        client.join(make_setup().announce(), MODEL)
+        with pytest.raises(OSError, match="disk full"):
+            other.resume(client.suspend(tokens), Failing(tmp_path / "tokens"))
+        assert other.phase is ClientPhase.FRESH
+
+    def test_a_resumed_round_is_charged_to_the_history_of_its_new_object(
+        self, make_setup, make_client, tokens, stored
+    ):
+        class Counting(ClientHistory):
+            charged = 0
+
+            def charge(self, setup):
+                super().charge(setup)
+                self.charged += 1
+
+        history = Counting()
+        client = make_client(0, history)
+        client.resume(stored[ClientPhase.READY], tokens)
+        assert client.setup == expiring(make_setup(removable=True, coins=20_000))
+        assert history.charged == 0
+        client.submit(np.zeros(200))
+        assert history.charged == 1
+
+    def test_stored_rounds_of_one_client_differ(self, make_setup, make_client, tokens):
+        """A fresh token each time: two stored states never share a key."""
+        client = make_client()
+        client.join(make_setup().announce(), MODEL)
+        seals = []
+        for _ in range(3):
+            stored = client.suspend(tokens)
+            seals.append(decoded(stored)[-1])
+            client = make_client()
+            client.resume(stored, tokens)
+        assert len({seal[1:17] for seal in seals}) == 3 == len(set(seals))
+
+    def test_nothing_is_left_of_a_round_that_was_resumed(
+        self, make_setup, make_client, tmp_path, tokens
+    ):
+        client = make_client()
+        client.join(make_setup().announce(), MODEL)
+        stored = client.suspend(tokens)
+        (path,) = (tmp_path / "tokens").iterdir()
+        assert os.stat(path).st_mode & 0o077 == 0
+        make_client().resume(stored, tokens)
+        assert list((tmp_path / "tokens").iterdir()) == []
+
+    def test_a_round_that_is_given_up_opens_for_nobody(
+        self, make_setup, make_client, tmp_path, tokens
+    ):
+        client = make_client()
+        client.join(make_setup().announce(), MODEL)
+        stored = client.suspend(tokens)
+        for nothing in (b"", b"\x00", stored[:-30], stored + b"\0"):
+            RoundClient.discard(nothing, tokens)
+        assert len(list((tmp_path / "tokens").iterdir())) == 1
+        RoundClient.discard(stored, tokens)
+        assert list((tmp_path / "tokens").iterdir()) == []
+        with pytest.raises(StoredStateError, match="before"):
+            make_client().resume(stored, tokens)

@@ -1,0 +1,456 @@
+"""Many rounds: budget, ledger, controller, and what an interrupted round leaves behind."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_doubles import MODEL, N, keys, plan_of
+
+from dp import (
+    BudgetExceededError,
+    DominationAccountant,
+    Ledger,
+    LedgerError,
+    replay,
+)
+from protocol.errors import PolicyError
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.exchange.stages import Stage
+from protocol.goal import PrivacyGoal
+from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundSetup, coin_schedule, removal_table
+from protocol.training.private import PrivateTraining
+from secagg import (
+    ClientSession,
+    Identity,
+    LocalProtocolError,
+    Mode,
+    ParameterError,
+    TooFewSurvivorsError,
+)
+from secagg.transitions import ClientPhase
+from sketch import spec_for_size
+from sketch.controllers import Decision, FixedRate, Rationale
+from sketch.controllers.base import ControllerState
+
+D = 300
+
+
+def plan(rounds=3, **overrides):
+    return plan_of(rounds, **overrides)
+
+
+def training(ledger, aggregator=None, controller=None, **overrides):
+    return PrivateTraining(
+        plan(**overrides), D, controller or FixedRate(3.0), aggregator or IdealAggregator(), ledger
+    )
+
+
+class Halving:
+    """A controller whose decisions do not depend on noise."""
+
+    def initial(self, dimension):
+        return self._decide(ControllerState(dimension, dimension))
+
+    def step(self, state, released):
+        return self._decide(replace(state, size=state.size // 2))
+
+    def _decide(self, state):
+        spec = spec_for_size(state.dimension, state.size, 5)
+        return Decision(state, spec, Rationale("half of the last", {}))
+
+
+def constant(_):
+    return np.full(D, 0.02)
+
+
+def aggregator_of(kind, cohort):
+    return IdealAggregator() if kind == "ideal" else RealAggregator(cohort, plan().client_policy(D))
+
+
+class Watched:
+    """An aggregator that keeps the setups it was given, and may do something of its own."""
+
+    def __init__(self, inner=None, instead=None):
+        self.inner, self.instead, self.setups = inner or IdealAggregator(), instead, []
+
+    def run(self, setup, updates, dropouts, before_release):
+        self.setups.append(setup)
+        if self.instead:
+            return self.instead(setup, before_release)
+        return self.inner.run(setup, updates, dropouts, before_release=before_release)
+
+
+def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
+    run = training(ledger)
+    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(3)]
+    spent = [result.epsilons.server for result in results]
+    assert spent == sorted(spent)
+    assert 0 < spent[0] and spent[-1] <= 8.0
+    # Colluders' coins count against an outsider, who does not know them.
+    assert all(result.epsilons.outsider < result.epsilons.server for result in results)
+    replayed = replay(ledger.events(), DominationAccountant(plan().goal.reserve))
+    assert replayed.epsilon(1e-5) == spent[-1]
+
+
+def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger):
+    run = training(ledger)
+    lost = dict.fromkeys(range(3), Stage.INPUT)
+    result = [run.run_round(keys(cohort), MODEL, constant, lost) for _ in range(3)][-1]
+    assert result.epsilons.server <= 8.0
+    # ... and without slack to spare: the noise was not made for fewer.
+    assert result.epsilons.server > 7.9
+
+
+def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
+    run = training(ledger)
+    for _ in range(3):
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(3), Stage.INPUT))
+    asked = []
+
+    def watched(index):
+        asked.append(index)
+        return constant(index)
+
+    before = ledger.head
+    with pytest.raises(BudgetExceededError):
+        run.run_round(keys(cohort), MODEL, watched, {})
+    assert asked == []
+    assert ledger.head == before
+
+
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(cohort, ledger, kind):
+    run = training(ledger, aggregator_of(kind, cohort))
+    first = run.run_round(keys(cohort), MODEL, constant, {})
+    head, entries = ledger.head, ledger.entries()
+    with pytest.raises(TooFewSurvivorsError):
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(4), Stage.INPUT))
+    with pytest.raises(TooFewSurvivorsError):
+        run.run_round(keys(cohort), MODEL, lambda _: np.full(D, np.inf), {})
+    assert (ledger.head, ledger.entries()) == (head, entries)
+    second = run.run_round(keys(cohort), MODEL, constant, {})
+    assert (first.number, second.number) == (0, 1)
+    assert second.epsilons.server > first.epsilons.server
+
+
+@pytest.mark.parametrize("stage", [Stage.CONFIRM, Stage.UNMASK])
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
+    cohort, ledger, kind, stage
+):
+    """Some clients may have given up their shares, and whoever deviates may know the sum."""
+    run = training(ledger, aggregator_of(kind, cohort))
+    with pytest.raises(TooFewSurvivorsError):
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), stage))
+    (entry,) = ledger.entries()
+    assert entry.metadata["survivors"] == 12
+    paid = replay(ledger.events(), DominationAccountant(plan().goal.reserve))
+    result = run.run_round(keys(cohort), MODEL, constant, {})
+    assert result.number == 0
+    assert len(ledger.entries()) == 2
+    assert result.epsilons.server > 1.3 * paid.epsilon(1e-5)
+
+
+@pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_a_round_that_fails_before_costs_nothing(cohort, ledger, kind, stage):
+    run = training(ledger, aggregator_of(kind, cohort))
+    with pytest.raises(TooFewSurvivorsError):
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), stage))
+    assert ledger.entries() == ()
+    assert run.run_round(keys(cohort), MODEL, constant, {}).epsilons.server < 5
+
+
+def test_a_round_that_fails_in_the_last_stage_is_paid_for(cohort, ledger):
+    def fail(setup, before_release):
+        before_release(range(11))
+        raise TooFewSurvivorsError(str(Stage.RECOVER), 2, 7)
+
+    run = training(ledger, Watched(instead=fail))
+    with pytest.raises(TooFewSurvivorsError, match="recover"):
+        run.run_round(keys(cohort), MODEL, constant, {})
+    (entry,) = ledger.entries()
+    assert entry.metadata["survivors"] == 11
+
+
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_nothing_is_released_if_the_ledger_cannot_be_written(cohort, ledger, kind, monkeypatch):
+    """Real clients are never asked for a share: the last thing they did was to upload."""
+    phases = []
+    run = training(ledger, aggregator_of(kind, cohort))
+    monkeypatch.setattr(
+        ClientSession, "receive_bytes", lambda session, data: _traced(phases, session, data)
+    )
+    monkeypatch.setattr(Pipeline, "decode", lambda *_: pytest.fail("decoded"))
+    ledger.close()
+    with pytest.raises(LedgerError):
+        run.run_round(keys(cohort), MODEL, constant, {})
+    assert set(phases) <= {ClientPhase.ADVERTISED, ClientPhase.SHARED}
+    assert (phases == []) == (kind == "ideal")
+
+
+def _traced(phases, session, data):
+    phases.append(session.phase)
+    return RECEIVE_BYTES(session, data)
+
+
+RECEIVE_BYTES = ClientSession.receive_bytes
+
+
+def test_the_ledger_is_written_before_the_sum_is_decoded(cohort, ledger, monkeypatch):
+    decode = Pipeline.decode
+    written = []
+
+    def watched(pipeline, total):
+        written.append(len(ledger.entries()))
+        return decode(pipeline, total)
+
+    monkeypatch.setattr(Pipeline, "decode", watched)
+    run = training(ledger)
+    for _ in range(2):
+        run.run_round(keys(cohort), MODEL, constant, {})
+    assert written == [1, 2]
+
+
+def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(cohort, ledger):
+    def silent(setup, before_release):
+        return IdealAggregator().run(setup, constant, {})
+
+    def another(setup, before_release):
+        before_release(range(11))
+        return IdealAggregator().run(setup, constant, {})
+
+    for instead in (silent, another):
+        with pytest.raises(LocalProtocolError, match="nothing is decoded"):
+            training(ledger, Watched(instead=instead)).run_round(keys(cohort), MODEL, constant, {})
+
+
+def test_no_round_is_announced_twice(cohort, ledger):
+    watched = Watched(RealAggregator(cohort, plan().client_policy(D)))
+    run = training(ledger, watched)
+    with pytest.raises(TooFewSurvivorsError):
+        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), Stage.SHARE))
+    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(2)]
+    contexts = [setup.context for setup in watched.setups]
+    assert [context.round_number for context in contexts] == [0, 1, 2]
+    assert len({context.session_id for context in contexts}) == 1
+    assert [result.number for result in results] == [0, 1]
+    assert [entry.metadata["attempt"] for entry in ledger.entries()] == [1, 2]
+    assert [entry.metadata["round"] for entry in ledger.entries()] == [0, 1]
+
+
+def test_bad_notes_stop_a_round_before_any_client_is_asked(cohort, ledger):
+    watched = Watched()
+    with pytest.raises(ParameterError, match="notes"):
+        training(ledger, watched).run_round(keys(cohort), MODEL, constant, {}, notes={"x": [1]})
+    assert watched.setups == []
+    assert ledger.entries() == ()
+
+
+def test_clients_that_were_invited_and_dropped_out_pay_too(cohort, ledger):
+    run = training(ledger, rounds=2, exact_noise=False)
+    others = [Identity.from_private_bytes(hashlib.sha256(b"p%d" % i).digest()) for i in range(N)]
+    run.run_round(keys(cohort), MODEL, constant, {0: Stage.ADVERTISE})
+    assert cohort[0].public[:8].hex() in ledger.entries()[-1].metadata["cohort"]
+    once = run.run_round(keys([*others[1:], cohort[1]]), MODEL, constant, {}).epsilons.server
+    twice = run.run_round(keys([*others[1:], cohort[0]]), MODEL, constant, {}).epsilons.server
+    # Others have two rounds behind them as well; the lost client's first one counts as much.
+    assert once == twice
+    with pytest.raises(BudgetExceededError):
+        run.run_round(keys([others[0], cohort[0], *_strangers(10)]), MODEL, constant, {})
+
+
+def _strangers(count):
+    return [Identity.from_private_bytes(bytes([i + 1]) * 32) for i in range(count)]
+
+
+def test_a_run_goes_on_with_its_own_goal_only(cohort, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.open(path) as first:
+        training(first).run_round(keys(cohort), MODEL, constant, {})
+    with Ledger.open(path) as second, pytest.raises(ParameterError, match="goal"):
+        training(second, goal=PrivacyGoal(20.0, 1e-5, 3))
+    with Ledger.open(path) as third:
+        training(third)
+
+
+class TestClientPolicy:
+    """The policy that goes with a plan accepts the plan's own rounds and nothing weaker."""
+
+    def setup_of(self, cohort, ledger, **overrides):
+        watched = Watched()
+        training(ledger, watched, **overrides).run_round(keys(cohort), MODEL, constant, {})
+        return watched.setups[0]
+
+    def weaker(self, setup, **changes):
+        parameters = replace(setup.parameters, **changes)
+        context = setup.context
+        schedule = coin_schedule(parameters.coins, N, context.minimum_survivors, 1)
+        removal = removal_table(schedule) if context.removal else ()
+        digest = parameters.digest()
+        return RoundSetup(replace(context, application_digest=digest, removal=removal), parameters)
+
+    @pytest.mark.parametrize("rate", [1.0, 3.0, 20.0])
+    @pytest.mark.parametrize("mode", list(Mode))
+    def test_it_accepts_the_plans_rounds(self, cohort, tmp_path, rate, mode):
+        with Ledger.open(tmp_path / "l.jsonl") as ledger:
+            setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), mode=mode)
+        plan(mode=mode).client_policy(D).check(setup)
+
+    @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.97])
+    def test_it_refuses_fewer_coins(self, cohort, ledger, share):
+        setup = self.setup_of(cohort, ledger)
+        coins = int(setup.parameters.coins * share)
+        with pytest.raises(PolicyError, match=r"noise_multiplier|epsilon"):
+            plan().client_policy(D).check(self.weaker(setup, coins=coins))
+
+    def test_it_refuses_what_else_the_plan_does_not_say(self, cohort, ledger):
+        setup = self.setup_of(cohort, ledger)
+        policy = plan().client_policy(D)
+        with pytest.raises(PolicyError, match="clip_l2"):
+            policy.check(self.weaker(setup, clip_l2=1.5))
+        with pytest.raises(PolicyError, match="dimension"):
+            plan().client_policy(D + 1).check(setup)
+        with pytest.raises(PolicyError, match="minimum_survivors"):
+            plan(tolerated_dropouts=2).client_policy(D).check(setup)
+        with pytest.raises(PolicyError, match="tolerated_colluders"):
+            plan(tolerated_colluders=2).client_policy(D).check(setup)
+
+    def test_it_refuses_a_server_that_only_promises(self, cohort, ledger):
+        setup = self.setup_of(cohort, ledger, mode=Mode.SEMI_HONEST)
+        with pytest.raises(PolicyError, match="mode"):
+            plan().client_policy(D).check(setup)
+
+    def test_clients_count_for_themselves(self, cohort, tmp_path):
+        """Two servers, each within the goal; the client is the one who sees both."""
+        real = RealAggregator(cohort, plan().client_policy(D))
+        for number in range(2):
+            with Ledger.open(tmp_path / f"{number}.jsonl") as ledger:
+                run = training(ledger, real)
+                rounds = 3 if number == 0 else 1
+                try:
+                    for _ in range(rounds):
+                        run.run_round(keys(cohort), MODEL, constant, {})
+                except TooFewSurvivorsError as error:
+                    assert number == 1
+                    assert "epsilon" in error.__notes__[0]
+                else:
+                    assert number == 0
+
+
+def test_spending_before_a_restart_is_counted(cohort, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.open(path) as first:
+        one = training(first).run_round(keys(cohort), MODEL, constant, {})
+    with Ledger.open(path) as second:
+        two = training(second).run_round(keys(cohort), MODEL, constant, {})
+    assert two.epsilons.server > one.epsilons.server
+
+
+def test_the_event_on_record_has_the_coins_that_remained(cohort, ledger):
+    run = training(ledger)
+    result = run.run_round(keys(cohort), MODEL, constant, {0: Stage.SHARE, 5: Stage.UNMASK})
+    event = ledger.entries()[-1].event
+    # Eleven survivors (a client lost at unmasking is in the sum), one of them a colluder, and
+    # each keeps what is needed when one is lost: less than with three lost.
+    kept = result.setup.schedule.kept_coins(1)
+    assert event.coins == 10 * kept
+    assert kept < result.setup.parameters.coins
+
+
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_noise_is_exact_however_many_are_lost(cohort, tmp_path, kind):
+    """The coins that stay are the target, give or take one for each honest survivor."""
+    for lost in range(4):
+        with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
+            real = RealAggregator(cohort, plan().client_policy(D))
+            # Uncompressed, so that the error is noise alone: chi-square with D degrees of freedom,
+            # whose mean of squares leaves 0.5 .. 1.5 with probability below 1e-7.
+            chosen = IdealAggregator() if kind == "ideal" else real
+            run = training(ledger, chosen, FixedRate(1.0))
+            gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
+            result = run.run_round(keys(cohort), MODEL, constant, gone)
+            target = result.setup.schedule.target_coins
+            event = ledger.entries()[-1].event
+            assert 0 <= event.coins - target < N - lost - 1
+            error = result.release.update - constant(0)
+            expected = result.release.noise_variance * D
+            assert 0.5 * expected < float(error @ error) < 1.5 * expected
+            assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
+
+
+def test_without_exact_noise_the_surplus_stays(cohort, ledger):
+    run = training(ledger, exact_noise=False)
+    result = run.run_round(keys(cohort), MODEL, constant, {})
+    assert result.setup.schedule is None
+    assert result.outcome.total.removed == {}
+    assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.coins
+
+
+def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):
+    run = training(ledger, controller=FixedRate(1.0))
+    result = run.run_round(keys(cohort), MODEL, constant, {})
+    error = result.release.update - constant(0)
+    expected = result.release.noise_variance * D
+    # A chi-square variable with 300 degrees of freedom is within 50 % of its mean (p < 1e-6).
+    assert 0.5 * expected < float(error @ error) < 1.5 * expected
+
+
+def test_the_controller_changes_the_size_between_rounds(cohort, ledger):
+    aggregator = RealAggregator(cohort, plan(rounds=4).client_policy(D))
+    run = training(ledger, aggregator, Halving(), rounds=4)
+    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(4)]
+    assert [result.setup.parameters.length for result in results] == [300, 150, 75, 35]
+    assert len({result.setup.context.hash for result in results}) == 4
+
+
+def test_every_round_has_its_own_seed_and_context(cohort, ledger):
+    run = training(ledger)
+    setups = [run.run_round(keys(cohort), MODEL, constant, {}).setup for _ in range(2)]
+    assert setups[0].parameters.public_seed != setups[1].parameters.public_seed
+    assert setups[0].context.hash != setups[1].context.hash
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"tolerated_dropouts": 6},
+        {"tolerated_dropouts": -1},
+        {"tolerated_colluders": 12},
+        {"tolerated_colluders": -1},
+        {"threshold": 10},
+    ],
+)
+def test_plans_that_leave_too_few_are_refused(overrides):
+    with pytest.raises(ParameterError, match="tolerated"):
+        plan(**overrides)
+
+
+@pytest.mark.parametrize("threshold", [6, 13])
+def test_an_unsafe_threshold_is_refused_before_any_message(cohort, ledger, threshold):
+    """2 t > n + n_C is broken by 6; 13 is above the cohort of 12."""
+    with pytest.raises(ParameterError, match=r"threshold|tolerated"):
+        training(ledger, threshold=threshold).run_round(keys(cohort), MODEL, constant, {})
+
+
+def test_a_cohort_of_another_size_is_refused(cohort, ledger):
+    with pytest.raises(ParameterError, match="cohort"):
+        training(ledger).run_round(keys(cohort[:-1]), MODEL, constant, {})
+
+
+def test_clients_that_sat_out_have_budget_left(cohort, ledger):
+    """Two halves of a population take turns: each pays for its own rounds."""
+    others = [Identity.from_private_bytes(hashlib.sha256(b"o%d" % i).digest()) for i in range(N)]
+    run = training(ledger, rounds=2)
+    lost = dict.fromkeys(range(3), Stage.INPUT)
+    spent = [
+        run.run_round(keys(half), MODEL, constant, lost).epsilons.server
+        for half in (cohort, others, cohort, others)
+    ]
+    assert spent[0] == spent[1] < spent[2] == spent[3] <= 8.0
+    with pytest.raises(BudgetExceededError):
+        run.run_round(keys(others), MODEL, constant, lost)

@@ -1,0 +1,339 @@
+"""The books: what is checked before a round, what is written, and what a replay makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from dp import (
+    BinomialRelease,
+    BudgetExceededError,
+    DominationAccountant,
+    Ledger,
+    LedgerError,
+    UnsupportedEventError,
+)
+from dp.ledger import MAX_LINE_BYTES
+from protocol.goal import PrivacyGoal
+from protocol.training.records import (
+    LISTED_COHORT,
+    MAX_NOTES_BYTES,
+    OWN_COINS,
+    Records,
+    checked_notes,
+    cohort_entry,
+    goal_entry,
+    listed_cohort,
+)
+from secagg import LocalProtocolError, ParameterError
+
+GOAL = PrivacyGoal(8.0, 1e-5, 2)
+EVENT = BinomialRelease(40_000, 20.0, 8, 100)
+
+
+def epsilon_of(goal, *events):
+    accountant = DominationAccountant(goal.reserve)
+    for event in events:
+        accountant.compose(event)
+    return accountant.epsilon(goal.delta)
+
+
+@pytest.fixture
+def setup(make_setup):
+    return make_setup(coins=40_000)
+
+
+class TestNotes:
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            {"x": None},
+            {"x": True},
+            {"x": [1]},
+            {"x": b"bytes"},
+            {"x": object()},
+            {"x": float("nan")},
+            {"x": float("inf")},
+            {"x": 10**5000},
+            {1: "x"},
+            {"x": "y" * MAX_NOTES_BYTES},
+            {"y" * MAX_NOTES_BYTES: 1},
+            {"x": type("Text", (str,), {})("a subclass")},
+        ],
+    )
+    def test_what_is_no_plain_remark_is_refused(self, notes):
+        with pytest.raises(ParameterError, match="notes"):
+            checked_notes(notes)
+
+    def test_plain_remarks_are_kept(self, setup, ledger):
+        notes = {"name": "\ud800 é", "number": 2**70, "share": 0.25, "survivors": -1}
+        Records(ledger, GOAL).prepare(setup, 0, notes)(range(6))
+        metadata = ledger.entries()[-1].metadata
+        assert metadata["notes"] == notes
+        assert metadata["survivors"] == 6
+
+
+class TestCohort:
+    def test_the_longest_entry_fits_into_a_ledger_line(self, ledger):
+        labels = [f"{number:016x}" for number in range(LISTED_COHORT)]
+        notes = checked_notes({"x": "y" * (MAX_NOTES_BYTES - 20)})
+        metadata = {
+            "notes": notes,
+            "cohort": cohort_entry(labels),
+            "goal": goal_entry(GOAL),
+            "round": 2**62,
+            "attempt": 2**62,
+            "survivors": 2**20,
+        }
+        entry = ledger.append(EVENT, metadata)
+        assert listed_cohort(entry.metadata) == labels
+        assert ledger.path.stat().st_size < MAX_LINE_BYTES
+
+    def test_a_larger_one_is_a_hash_and_charged_to_everybody(self):
+        labels = [f"{number:016x}" for number in range(LISTED_COHORT + 1)]
+        entry = cohort_entry(labels)
+        assert entry["clients"] == LISTED_COHORT + 1
+        assert entry != cohort_entry([*labels[1:], "f" * 16])
+        assert len(json.dumps(entry)) < 200
+        assert listed_cohort({"cohort": entry}) is None
+
+    @pytest.mark.parametrize(
+        "cohort",
+        [
+            None,
+            [],
+            "0123456789abcdef",
+            ["0123456789abcdef", 7],
+            ["0123456789abcdeF"],
+            ["0123456789abcde"],
+            ["0123456789abcdef\n"],
+            {"0123456789abcdef": 1},
+            [["0123456789abcdef"]],
+        ],
+    )
+    def test_what_is_no_list_of_labels_is_charged_to_everybody(self, ledger, cohort, setup):
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), "cohort": cohort})
+        records = Records(ledger, GOAL)
+        assert records.epsilons(1).server == epsilon_of(GOAL, EVENT)
+        records.prepare(setup, 1, None)(range(6))
+        # The clients of the new round had paid for the first one too.
+        spent = records.epsilons(1).server
+        assert spent == epsilon_of(GOAL, EVENT, setup.events(6).server)
+
+    def test_an_entry_without_one_is_charged_to_everybody(self, ledger):
+        ledger.append(EVENT, {"goal": goal_entry(GOAL)})
+        assert Records(ledger, GOAL).epsilons(1).server > 0
+
+
+class TestGoal:
+    @pytest.mark.parametrize(
+        "other",
+        [
+            PrivacyGoal(8.1, 1e-5, 2),
+            PrivacyGoal(8.0, 2e-5, 2),
+            PrivacyGoal(8.0, 1e-5, 3),
+            PrivacyGoal(8.0, 1e-5, 2, 3.0),
+        ],
+    )
+    def test_a_ledger_is_continued_with_its_own_goal_only(self, ledger, setup, other):
+        Records(ledger, GOAL).prepare(setup, 0, None)(range(6))
+        Records(ledger, GOAL)
+        with pytest.raises(ParameterError, match="goal"):
+            Records(ledger, other)
+
+    def test_a_ledger_without_a_goal_is_not_continued(self, ledger):
+        ledger.append(EVENT, {"cohort": ["0123456789abcdef"]})
+        with pytest.raises(ParameterError, match="goal"):
+            Records(ledger, GOAL)
+
+    def test_an_entry_says_what_is_set_aside(self, ledger, setup):
+        Records(ledger, GOAL).prepare(setup, 0, None)(range(6))
+        goal = ledger.entries()[-1].metadata["goal"]
+        assert goal == {
+            "epsilon": 8.0,
+            "delta": 1e-5,
+            "rounds": 2,
+            "delta0": 1e-5 / 32 / 2,
+            "aggregation": 1e-5 * 0.01 / 2,
+        }
+
+
+class TestCharge:
+    def test_everybody_invited_is_on_record(self, ledger, setup, identities):
+        Records(ledger, GOAL).prepare(setup, 0, None)(range(4))
+        cohort = ledger.entries()[-1].metadata["cohort"]
+        assert cohort == [identity.public[:8].hex() for identity in identities]
+
+    def test_a_round_is_charged_once(self, ledger, setup):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+        charge(range(6))
+        spent = records.epsilons(1)
+        with pytest.raises(LocalProtocolError, match="already"):
+            charge(range(6))
+        assert records.epsilons(1) == spent
+        assert len(ledger.entries()) == 1
+
+    def test_nothing_is_charged_on_a_ledger_that_grew_since_the_budget_was_checked(
+        self, ledger, setup
+    ):
+        one, two = (Records(ledger, GOAL) for _ in range(2))
+        first, second = one.prepare(setup, 0, None), two.prepare(setup, 1, None)
+        first(range(6))
+        with pytest.raises(LedgerError, match="another run"):
+            second(range(6))
+        assert len(ledger.entries()) == 1
+        two.prepare(setup, 1, None)(range(6))
+        assert two.epsilons(1) == one.epsilons(1) == Records(ledger, GOAL).epsilons(1)
+
+    def test_two_rounds_of_one_run_that_overlap_do_not_both_fit_into_a_goal_for_one(
+        self, ledger, setup
+    ):
+        """Each was looked at before the other was written."""
+        one = Records(ledger, GOAL)
+        first, second = (one.prepare(setup, number, None) for number in range(2))
+        first(range(6))
+        spent = one.epsilons(1)
+        with pytest.raises(LedgerError, match="another run"):
+            second(range(6))
+        assert one.epsilons(1) == spent == Records(ledger, GOAL).epsilons(1)
+
+    def test_books_are_read_while_a_charge_is_being_written(self, ledger, setup, monkeypatch):
+        """A reader waits: it finds the charge in ledger and accounts, or in neither."""
+        records = Records(ledger, GOAL)
+        charge, before = records.prepare(setup, 0, None), records.epsilons(1)
+        append, reading = Ledger.append, []
+
+        def append_and_look(self, *arguments):
+            entry = append(self, *arguments)
+            reading.append(pool.submit(records.epsilons, 1))
+            with suppress(TimeoutError):
+                # Without a lock it would be done now, and the charge be counted twice.
+                reading[0].result(0.3)
+            return entry
+
+        monkeypatch.setattr(Ledger, "append", append_and_look)
+        with ThreadPoolExecutor(1) as pool:
+            charge(range(6))
+        replayed = Records(ledger, GOAL).epsilons(1)
+        assert reading[0].result() == records.epsilons(1) == replayed != before
+
+    def test_a_signal_handler_is_refused_while_its_thread_writes(self, ledger, setup, monkeypatch):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+        real = os.fsync
+
+        def signalled(descriptor):
+            for use in (lambda: records.epsilons(1), lambda: records.prepare(setup, 1, None)):
+                with pytest.raises(LedgerError, match="by this very thread"):
+                    use()
+            real(descriptor)
+
+        with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", signalled)
+            pool.submit(charge, range(6)).result(60)
+        assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
+
+    def test_an_interrupted_charge_counts_no_less_than_it_wrote(self, ledger, setup, monkeypatch):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+
+        def interrupted(*arguments):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(records._accounts, "record", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                charge(range(6))
+        assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
+
+    def test_a_forked_process_keeps_no_books(self, ledger, setup, monkeypatch):
+        records = Records(ledger, GOAL)
+        charge = records.prepare(setup, 0, None)
+        ours = os.getpid()
+        with records._lock, ThreadPoolExecutor(1) as pool:
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            for use in (
+                lambda: records.prepare(setup, 1, None),
+                lambda: charge(range(6)),
+                lambda: records.epsilons(1),
+            ):
+                with pytest.raises(LedgerError, match="forked"):
+                    pool.submit(use).result(60)
+            monkeypatch.undo()
+        charge(range(6))
+
+    @pytest.mark.parametrize("removable", [False, True])
+    def test_a_replay_knows_what_every_adversary_met(self, ledger, make_setup, removable):
+        records = Records(ledger, GOAL)
+        setup = make_setup(coins=40_000, removable=removable)
+        records.prepare(setup, 0, None)(range(5))
+        assert Records(ledger, GOAL).epsilons(1) == records.epsilons(1)
+
+    def test_made_up_peers_open_every_batch_but_one(self, ledger, make_setup):
+        """What is charged for them is the batch that was never shared, however many stay."""
+        setup = make_setup(coins=40_000, removable=True)
+        records = Records(ledger, GOAL)
+        records.prepare(setup, 0, None)(range(5))
+        own = setup.schedule.batches[0]
+        assert own < setup.coins_left(5)
+        assert ledger.entries()[-1].metadata[OWN_COINS] == own
+        assert records.epsilons(1).server < records.epsilons(1).guaranteed == GOAL.epsilon
+        alone = replace(setup.events(5).server, coins=own)
+        assert records.epsilons(1).sybil == epsilon_of(GOAL, alone)
+
+    @pytest.mark.parametrize("own", [None, 0, -3, "7", 1.0, True])
+    def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(self, ledger, own):
+        """As all entries of earlier versions: their coins of each may have had shared seeds."""
+        said = {"survivors": 6, "coins_each": 7, OWN_COINS: own}
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
+        epsilons = Records(ledger, GOAL).epsilons(1)
+        assert epsilons.sybil == math.inf
+        assert epsilons.outsider == epsilons.server < math.inf
+
+    def test_an_entry_cannot_claim_more_noise_of_ones_own_than_there_was(self, ledger):
+        said = {"survivors": 1, "coins_each": 10**9, OWN_COINS: 10**9}
+        ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
+        epsilons = Records(ledger, GOAL).epsilons(1)
+        assert epsilons.sybil == epsilons.outsider == epsilons.server
+
+    def test_the_sum_must_be_the_one_paid_for(self, ledger, setup):
+        charge = Records(ledger, GOAL).prepare(setup, 0, None)
+        with pytest.raises(LocalProtocolError, match="announced none"):
+            charge.settle(range(6))
+        charge(range(5))
+        for others in (range(6), range(1, 6)):
+            with pytest.raises(LocalProtocolError, match="announced another, of 5"):
+                charge.settle(others)
+        charge.settle(range(5))
+
+    def test_fewer_survivors_than_agreed_are_not_paid_for(self, ledger, setup):
+        charge = Records(ledger, GOAL).prepare(setup, 0, None)
+        with pytest.raises(LocalProtocolError, match="over 3 clients"):
+            charge(range(3))
+        assert ledger.entries() == ()
+
+    def test_a_budget_for_full_survivors_is_not_enough(self, ledger, setup):
+        """The budget is checked with the fewest survivors the round may end with."""
+        one = PrivacyGoal(8.0, 1e-5, 1)
+        full, fewest = (epsilon_of(one, setup.events(survivors).server) for survivors in (6, 4))
+        tight = PrivacyGoal((full + fewest) / 2, 1e-5, 1)
+        with pytest.raises(BudgetExceededError):
+            Records(ledger, tight).prepare(setup, 0, None)
+        Records(ledger, PrivacyGoal(fewest * 1.0001, 1e-5, 1)).prepare(setup, 0, None)
+
+    def test_rounds_without_noise_have_no_budget(self, ledger, make_setup):
+        with pytest.raises(BudgetExceededError):
+            Records(ledger, GOAL).prepare(make_setup(coins=0), 0, None)
+
+    def test_coins_beyond_every_table_are_refused_beforehand(self, ledger, make_setup, monkeypatch):
+        """The fewest survivors fit, all of them with an outsider's view do not."""
+        monkeypatch.setattr("dp.accounting.base.MAX_TOTAL_COINS", 5 * 40_000)
+        with pytest.raises(UnsupportedEventError):
+            Records(ledger, GOAL).prepare(make_setup(coins=40_000), 0, None)

@@ -1,0 +1,273 @@
+"""What one announcement may cost a client in time, and who counts when rounds are not equal."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import gc
+import os
+import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from dp import LedgerError, NonFiniteUpdateError
+from protocol.errors import PolicyError
+from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol.goal import PrivacyGoal
+from protocol.round import setup as setups
+from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.parameters import MAX_SKETCH_ROWS
+from protocol.round.setup import RoundSetup
+from protocol.round.stored_history import StoredHistory
+from secagg import ParameterError
+from sketch import SketchKind, SketchSpec
+
+GOAL = PrivacyGoal(epsilon=5.0, delta=1e-6, rounds=2)
+
+
+class TestRows:
+    """Every row of a sketch is a pass over the update, and a server names the rows."""
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            SketchSpec(SketchKind.COUNT_MEAN, 100_000, MAX_SKETCH_ROWS + 1, 1),
+            SketchSpec(SketchKind.COUNT_MEDIAN, 100_000, 1, 1, copies=MAX_SKETCH_ROWS + 1),
+            SketchSpec(SketchKind.COUNT_MEDIAN, 100_000, 99, 2, copies=99),
+        ],
+    )
+    def test_no_round_has_more_than_some_thousand(self, make_setup, spec):
+        with pytest.raises(ParameterError, match=r"sketch = .*at most 4096 rows"):
+            make_setup(sketch=spec)
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            SketchSpec(SketchKind.COUNT_MEAN, 200, 30, 2),
+            SketchSpec(SketchKind.COUNT_MEDIAN, 200, 2, 2, copies=15),
+        ],
+    )
+    def test_a_client_takes_fewer(self, make_setup, identities, registry, spec):
+        announcement = make_setup(sketch=spec).announce()
+        for rows, accepted in ((30, True), (29, False)):
+            policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_rows=rows)
+            client = RoundClient(identities[0], registry, policy)
+            if accepted:
+                client.join(announcement, bytes(32))
+                continue
+            with pytest.raises(PolicyError, match=r"sketch_rows = 30, .* at most 29"):
+                client.join(announcement, bytes(32))
+
+    def test_the_default_is_far_above_what_helps(self):
+        assert 15 < ClientPolicy(minimum_noise_multiplier=0.0).largest_rows < MAX_SKETCH_ROWS
+
+
+class TestWhoCounts:
+    """A policy looks at one round at a time: the history alone keeps a goal over all of them."""
+
+    POLICY = ClientPolicy(minimum_noise_multiplier=0.0, goal=GOAL, equal_rounds=False)
+
+    @pytest.mark.parametrize("equal", [True, False])
+    @pytest.mark.parametrize(
+        "history",
+        [None, ClientHistory(), ClientHistory(dataclasses.replace(GOAL, epsilon=50.0))],
+        ids=["none", "counts nothing", "another goal"],
+    )
+    def test_somebody_must_count(self, identities, registry, history, equal):
+        policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
+        with pytest.raises(ParameterError, match=r"history = .*ClientHistory or Stored") as caught:
+            RoundClient(identities[0], registry, policy, history)
+        assert caught.value.argument == "history"
+
+    def test_who_counts_is_taken(self, identities, registry):
+        RoundClient(identities[0], registry, self.POLICY, ClientHistory(GOAL))
+
+
+class TestUncountedGoal:
+    """A goal that nothing counts against bounds nothing, however alike the rounds are."""
+
+    POLICY = dataclasses.replace(TestWhoCounts.POLICY, equal_rounds=True)
+
+    @pytest.mark.parametrize("equal", [True, False])
+    @pytest.mark.parametrize(
+        "other",
+        [
+            None,
+            dataclasses.replace(GOAL, epsilon=50.0),
+            dataclasses.replace(GOAL, delta=1e-7),
+            dataclasses.replace(GOAL, rounds=3),
+        ],
+        ids=["none", "epsilon", "delta", "rounds"],
+    )
+    def test_every_history_without_that_very_goal_is_refused(
+        self, identities, registry, tmp_path, other, equal
+    ):
+        policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
+
+        class Custom(ClientHistory):
+            def __bool__(self):
+                # What a history says about itself must not make it look like none.
+                return False
+
+        with StoredHistory(tmp_path, other) as stored:
+            for history in (ClientHistory(other), stored, Custom(other)):
+                with pytest.raises(ParameterError, match=r"history = .*epsilon=5\.0") as caught:
+                    RoundClient(identities[0], registry, policy, history)
+                assert caught.value.argument == "history"
+
+    def test_a_history_with_the_goal_is_taken_and_a_policy_without_one_asks_for_none(
+        self, identities, registry, tmp_path
+    ):
+        with StoredHistory(tmp_path, dataclasses.replace(GOAL)) as stored:
+            RoundClient(identities[0], registry, self.POLICY, stored)
+        without = ClientPolicy(minimum_noise_multiplier=0.0)
+        for history in (None, ClientHistory(), ClientHistory(GOAL)):
+            RoundClient(identities[0], registry, without, history)
+
+
+class TestOverlap:
+    """Rounds of one client that overlap each see what the others spent."""
+
+    def test_charges_in_threads_stay_within_the_goal(self, make_setup, monkeypatch):
+        rounds = [make_setup(coins=3000, round_number=number) for number in range(8)]
+        one = epsilon_of_rounds(rounds[0], PrivacyGoal(1.0, 1e-6, 1))
+        goal = PrivacyGoal(2.5 * one, 1e-6, 2)
+        history = ClientHistory(goal)
+        check = ClientHistory._check
+
+        def slowly(self, setup):
+            check(self, setup)
+            # Whoever does not wait for the others passes the check now.
+            time.sleep(0.02)
+
+        monkeypatch.setattr(ClientHistory, "_check", slowly)
+
+        def charge(setup):
+            try:
+                history.charge(setup)
+            except PolicyError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            paid = sum(pool.map(charge, rounds))
+        assert 0 < paid < 8
+        assert history.epsilon <= goal.epsilon
+
+    def test_one_round_is_answered_once(self, make_setup, monkeypatch):
+        history, setup = ClientHistory(), make_setup()
+        check = ClientHistory._check
+        monkeypatch.setattr(
+            ClientHistory, "_check", lambda self, one: (time.sleep(0.02), check(self, one))
+        )
+
+        def answer(_):
+            try:
+                history.answer(setup)
+            except PolicyError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(answer, range(4))) == 1
+
+
+class TestForksAndCopies:
+    """Two counts of one budget would each see half of what is spent."""
+
+    @pytest.mark.parametrize("goal", [None, dataclasses.replace(GOAL, epsilon=50.0)])
+    def test_a_forked_process_answers_charges_and_reports_nothing(
+        self, make_setup, monkeypatch, goal
+    ):
+        history, setup = ClientHistory(goal), make_setup(coins=20_000)
+        ours = os.getpid()
+        # As in a fork: another process, and a lock that somebody who is not there may hold.
+        with history._lock, ThreadPoolExecutor(1) as pool:
+            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
+            for use in (
+                lambda: history.answer(setup),
+                lambda: history.charge(setup),
+                lambda: history.epsilon,
+            ):
+                with pytest.raises(LedgerError, match="forked"):
+                    pool.submit(use).result(60)
+            monkeypatch.undo()
+        history.answer(setup)
+
+    @pytest.mark.parametrize("asked", ["epsilon", "answer", "charge"])
+    def test_a_signal_handler_is_refused_while_its_thread_counts(
+        self, make_setup, tmp_path, monkeypatch, asked
+    ):
+        """It would wait for its own thread for ever; another thread waits for its turn."""
+        goal = dataclasses.replace(GOAL, epsilon=50.0)
+        setup, other = make_setup(coins=20_000), make_setup(coins=20_000, round_number=4)
+        real, told = os.fsync, []
+        with StoredHistory(tmp_path, goal) as history, ThreadPoolExecutor(2) as pool:
+            uses = {
+                "epsilon": lambda: history.epsilon,
+                "answer": lambda: history.answer(other),
+                "charge": lambda: history.charge(other),
+            }
+
+            def signalled(descriptor):
+                with pytest.raises(LedgerError, match="by this very thread"):
+                    uses[asked]()
+                if not told:
+                    told.append(pool.submit(lambda: history.epsilon))
+                real(descriptor)
+
+            history.answer(setup)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "fsync", signalled)
+                # In a thread of its own, so that a test that hangs ends.
+                pool.submit(history.charge, setup).result(60)
+            assert told[0].result(60) == history.epsilon > 0.0
+            uses[asked]()
+
+    def test_a_copy_would_count_by_itself(self, tmp_path):
+        with StoredHistory(tmp_path, GOAL) as stored:
+            for history in (ClientHistory(GOAL), stored):
+                for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with pytest.raises(TypeError, match="neither copied nor pickled"):
+                        copying(history)
+
+
+class TestSharedReading:
+    """Clients of one process read an announcement once, and forget it with the last of them."""
+
+    def test_the_same_object_while_somebody_uses_it(self, make_setup):
+        data = make_setup().announce()
+        first = RoundSetup.from_announcement(data, bytes(32))
+        assert RoundSetup.from_announcement(bytearray(data), bytes(32)) is first
+        with pytest.raises(ParameterError, match="digest"):
+            RoundSetup(first.context, dataclasses.replace(first.parameters, coins=7))
+        other = RoundSetup.from_announcement(data, bytes([1]) * 32)
+        assert other.parameters.model_digest != first.parameters.model_digest
+
+    def test_nothing_is_kept_of_what_was_refused(self, make_setup, identities, registry):
+        gc.collect()
+        before = len(setups._SETUPS)
+        policy = ClientPolicy(minimum_noise_multiplier=1e9)
+        # Of a round that no other test reads, or it might be kept from there already.
+        announcement = make_setup(round_number=7741).announce()
+        with pytest.raises(PolicyError):
+            RoundClient(identities[0], registry, policy).join(announcement, bytes(32))
+        gc.collect()
+        assert len(setups._SETUPS) == before
+
+
+def test_a_source_that_refuses_loses_its_client_in_both_aggregators(make_setup, identities):
+    def source(index: int) -> np.ndarray:
+        if index == 2:
+            raise NonFiniteUpdateError("3 of 200 coordinates are NaN or infinite")
+        return np.zeros(200)
+
+    policy = ClientPolicy(minimum_noise_multiplier=0.0)
+    for aggregator in (IdealAggregator(), RealAggregator(identities, policy)):
+        outcome = aggregator.run(make_setup(), source, {})
+        assert list(outcome.refused) == [2]
+        assert outcome.total.survivors == (0, 1, 3, 4, 5)

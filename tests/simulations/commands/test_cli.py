@@ -1,0 +1,199 @@
+"""The command line: figures as JSON, errors as one line, the demo from end to end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import invoke, run_json
+
+from protocol.errors import ConfigurationError, PolicyError
+from protocol.planning.configuration import load
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.client import ClientPolicy
+from simulations.__main__ import main
+from simulations.commands import cli
+from simulations.learning.configuration import PowerSgd, RunConfig, demo_config, write_config
+
+TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial" / "1-demo.md"
+
+
+@pytest.mark.parametrize("bits", [8, 16, 24, 31, 32, 61])
+def test_bench_mask_prints_its_figures(bits):
+    figures = run_json("bench", "mask", "--dim", "5000", "--neighbours", "3", "--bits", str(bits))
+    assert {
+        "elements_per_second",
+        "keystream_bytes_per_second",
+        "masked_bytes_per_second",
+        "ratio_to_keystream",
+    } <= set(figures)
+    ratio = figures["masked_bytes_per_second"] / figures["keystream_bytes_per_second"]
+    assert figures["ratio_to_keystream"] == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("mode", ["active", "semi_honest"])
+def test_bench_round_is_correct_and_counts_bytes(mode):
+    figures = run_json(
+        "bench", "round", "--clients", "12", "--dim", "900", "--dropout", "0.2", "--mode", mode
+    )
+    assert figures["correct"] is True
+    assert figures["dropped"] == 2
+    assert figures["floor_bytes_per_client"] == 2700
+    assert figures["bytes_ratio"] == figures["bytes_per_client"] / 2700
+    assert figures["bytes_per_client"] > 2700
+    assert min(figures["server_seconds"], figures["client_seconds_median"]) > 0
+    assert figures["peak_rss_bytes"] > 1 << 20
+
+
+def test_bytes_of_a_large_round_are_near_the_floor():
+    """The figure of the README: bytes do not depend on the machine, so a test may hold them."""
+    figures = run_json("bench", "round", "--clients", "100", "--dim", "100000", "--dropout", "0")
+    assert figures["bytes_ratio"] <= 1.15
+
+
+def test_people_get_a_table():
+    result = invoke("bench", "mask", "--dim", "100", "--neighbours", "1")
+    assert result.exit_code == 0
+    assert "ratio_to_keystream" in result.stdout
+
+
+def test_a_field_that_does_not_exist_is_one_line_and_status_2(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["veilsum", "bench", "mask", "--bits", "63"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "bits = 63: must be an integer in 8 .. 62" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_demo_from_end_to_end(tmp_path):
+    """Two rounds with a small cohort; the configuration it leaves behind repeats it."""
+    raw = demo_config().model_dump()
+    raw["rounds"] = 2
+    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
+    raw["task"]["population"] = 24
+    given = write_config(RunConfig.model_validate(raw), tmp_path / "given.toml")
+    out = tmp_path / "report"
+    summary = run_json("demo", "--config", str(given), "--out", str(out), "--seed", "5", "--quiet")
+    assert {
+        "rounds",
+        "accuracy",
+        "accuracy_baseline",
+        "epsilons",
+        "average_compression",
+        "bytes_per_client",
+        "dropped",
+        "seconds",
+    } <= set(summary)
+    assert summary["rounds"] == 2
+    assert summary["dropped"] == 2
+    epsilons = summary["epsilons"]
+    assert 0 < epsilons["outsider"] < epsilons["server"] <= 5.0 < epsilons["sybil"]
+    assert epsilons["secagg_alone"] == "inf"
+    assert json.loads((out / "summary.json").read_text()) == summary
+    lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2]
+    assert all(line["rationale"] for line in lines)
+    assert load(out / "config.toml", RunConfig).seed == 5
+    assert summary["page"] == str(out / "report.html")
+    page = (out / "report.html").read_text()
+    assert "2 runs beside one another" in page and page.count("<svg ") > 9
+    plain = [json.loads(line) for line in (out / "plain" / "rounds.jsonl").read_text().splitlines()]
+    assert plain[-1]["accuracy"] == summary["accuracy_baseline"]
+    first = (out / "ledger.jsonl").read_text()
+    assert len(first.splitlines()) == 3
+    left = {"config.toml", "environment.json", "rounds.jsonl"}
+    assert {path.name for path in (out / "plain").iterdir()} == left
+    left |= {"plain", "ledger.jsonl", "summary.json", "report.html"}
+    assert {path.name for path in out.iterdir()} == left
+    told = TUTORIAL.read_text()
+    assert all(name in told for name in left) and "It has no ledger" in told
+
+    run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
+    run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
+    kept = [(out / f"ledger.previous-{number}.jsonl").read_text() for number in (1, 2)]
+    assert kept[0] == first
+    assert len({*kept, (out / "ledger.jsonl").read_text()}) == 3
+
+
+def small(**cohort):
+    raw = demo_config().model_dump()
+    raw["rounds"] = 1
+    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1} | cohort
+    raw["task"] |= {"population": 24, "hidden": 4}
+    return RunConfig.model_validate(raw)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [("active", "may deviate at will"), ("semi_honest", "only looks")]
+)
+def test_the_demo_says_what_it_trusts_the_server_with(tmp_path, mode, words):
+    given = write_config(small(mode=mode), tmp_path / "given.toml")
+    out = tmp_path / "report"
+    result = invoke("demo", "--config", str(given), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    first = result.stderr.splitlines()[0]
+    assert f"mode {mode}" in first and words in first
+    assert f"Report: {out}/report.html" in result.stderr
+
+
+def test_the_demo_refuses_what_it_does_not_run(tmp_path):
+    config = small().model_copy(update={"powersgd": PowerSgd(rank=2)})
+    given = write_config(config, tmp_path / "given.toml")
+    arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report")]
+    result = invoke(*arguments)
+    assert isinstance(result.exception, ConfigurationError)
+    assert result.exception.key == "powersgd"
+    assert not (tmp_path / "report").exists()
+
+
+def test_clients_that_refuse_are_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+    """A server that forgets the noise gets no round, and the reason is told."""
+    monkeypatch.setattr(TrainingPlan, "client_policy", _strict)
+    given = write_config(small(), tmp_path / "given.toml")
+    arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report"), "--quiet"]
+    monkeypatch.setattr(sys, "argv", ["veilsum", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "TooFewSurvivorsError" in error and "noise_multiplier" in error
+
+
+def _strict(plan, dimension):
+    return ClientPolicy(minimum_noise_multiplier=1e9)
+
+
+def test_a_refusal_by_policy_is_one_line_and_status_2(monkeypatch, capsys):
+    def refuse():
+        raise PolicyError("coins", 0, "at least [some]")
+
+    monkeypatch.setattr(cli, "app", refuse)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "at least [some]" in capsys.readouterr().err
+
+
+def test_an_unknown_key_is_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "config.toml"
+    path.write_text("colour = 1\n")
+    monkeypatch.setattr(sys, "argv", ["veilsum", "demo", "--config", str(path)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "ConfigurationError: colour: unknown key" in capsys.readouterr().err
+
+
+def test_a_missing_extra_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "simulations.commands.cli", raising=False)
+    monkeypatch.delattr("simulations.commands.cli", raising=False)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert "needs typer" in error and 'pip install "veilsum[sim]"' in error
+    assert error.count("\n") == 1

@@ -1,0 +1,199 @@
+"""`veilsum plan`: golden graphs, whole deployments, and what is said when it cannot be done."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from command_line import invoke, run_json
+
+from dp import BinomialRelease, BudgetExceededError, Ledger
+from protocol.errors import ConfigurationError
+from protocol.goal import PrivacyGoal, goal_entry
+from secagg import ParameterError
+
+GOAL = ("--epsilon", "6", "--rounds", "4", "--dim", "2000")
+
+
+def plan(*arguments):
+    return run_json("plan", *arguments)
+
+
+def refused(error, *arguments):
+    result = invoke("plan", *arguments)
+    assert isinstance(result.exception, error), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "graph"),
+    [
+        (("--clients", "1000"), {"degree": 66, "threshold": 49, "security_bits": 80}),
+        (
+            ("--clients", "1000", "--security-bits", "40"),
+            {"degree": 52, "threshold": 37, "security_bits": 40},
+        ),
+        (
+            *(("--clients", "100", "--adversary", "semi_honest", "--security-bits", "40"),),
+            {"degree": 12, "threshold": 6, "security_bits": 40},
+        ),
+        (("--clients", "100", "--graph", "auto"), {"degree": 99, "threshold": 53}),
+    ],
+)
+def test_the_graph_alone(arguments, graph):
+    assert plan(*arguments)["graph"] == graph
+
+
+def test_a_deployment_states_everything():
+    figures = plan("--clients", "50", *GOAL, "--compression", "4")
+    assert figures["length"] == 495 and figures["dimension"] == 2000
+    assert figures["bits"] < figures["bits_exact"]
+    assert figures["bits_per_coordinate"] == figures["bits"] * 495 / 2000
+    assert figures["coins_per_client"] > 0 < figures["removable_seeds"]
+    assert figures["megabytes_per_client"] == sum(figures["bytes_each"].values()) / 1e6
+    assert 0.0 < figures["squared_error"]["noise_excess"] < 0.07
+    epsilons = figures["epsilons"]
+    assert epsilons["outsider"] < epsilons["server"] <= 6.0 < epsilons["sybil"]
+    assert (epsilons["secagg_alone"], epsilons["colluders"]) == ("inf", 2)
+    assert "zero-out" in epsilons["adjacency"]
+
+
+def test_replacing_a_contribution_costs_about_twice_as_much_or_more():
+    figures = plan("--clients", "50", *GOAL)
+    assert figures["bound"] == "domination"
+    assert 2.0 * 5.9 < figures["epsilon_replace_one"] < 3.0 * 6.0
+
+
+def test_weak_noise_is_planned_with_the_better_bound():
+    weak = ("--clients", "5", "--epsilon", "20", "--rounds", "10", "--error-share", "1")
+    figures = plan(*weak, "--dim", "4", "--corrupt", "0", "--dropout", "0.2")
+    assert figures["bound"]["moment_order"] > 1.0
+    assert figures["epsilons"]["server"] <= 20.0
+
+
+def test_large_cohorts_get_a_sparse_graph_and_exactness_costs_bits():
+    sparse = plan("--clients", "300", *GOAL)
+    complete = plan("--clients", "300", *GOAL, "--graph", "complete", "--wrap-probability", "0")
+    assert sparse["graph"]["degree"] < complete["graph"]["degree"] == 299
+    assert complete["bits"] == complete["bits_exact"] == sparse["bits_exact"] > sparse["bits"]
+
+
+def test_an_expiry_costs_fewer_neighbours_and_delta_more():
+    arguments = ("--clients", "1000", "--corrupt", "0.1", *GOAL)
+    forever, hour, strict = (
+        plan(*arguments, *more)["graph"]
+        for more in ((), ("--lifetime", "3600"), ("--delta", "1e-16", "--rounds", "1000"))
+    )
+    bits = [figures["security_bits"] for figures in (hour, forever, strict)]
+    degrees = [figures["degree"] for figures in (hour, forever, strict)]
+    assert bits == [96, 104, 144]
+    assert degrees == sorted(set(degrees))
+    assert plan(*arguments, "--graph", "sparse")["graph"] == forever
+
+
+def test_a_ring_that_fails_more_often_than_delta_is_refused():
+    arguments = ("--clients", "1000", *GOAL, "--security-bits", "40")
+    for kind in ("auto", "sparse"):
+        assert "the complete graph" in refused(ParameterError, *arguments, "--graph", kind)
+    assert plan(*arguments, "--graph", "complete")["graph"]["degree"] == 999
+
+
+def test_more_error_allowed_costs_fewer_bits():
+    near, far = (plan("--clients", "50", *GOAL, "--error-share", share) for share in ("0.01", "1"))
+    assert far["bits"] < near["bits"]
+    assert near["squared_error"]["noise"] < far["squared_error"]["noise"]
+
+
+def test_a_table_for_people():
+    result = invoke("plan", "--clients", "50", *GOAL)
+    assert result.exit_code == 0
+    for text in ("coins per client", "epsilons, server", "zero-out", "graph, threshold"):
+        assert text in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        (("--clients", "50", "--graph", "ring"), ConfigurationError, "auto, sparse, complete"),
+        (("--clients", "50", *GOAL, "--bits", "24"), ConfigurationError, "worked out"),
+        (("--clients", "50", *GOAL, "--delta", "1.5"), ParameterError, "strictly between 0 and 1"),
+        (("--clients", "50", "--epsilon", "0"), ParameterError, "positive"),
+        (("--clients", "50", *GOAL, "--dropout", "0.6"), ParameterError, "tolerated_dropouts"),
+        (("--clients", "50", *GOAL, "--error-share", "0"), ParameterError, "error_share"),
+        (("--clients", "50", *GOAL, "--clip", "nan"), ParameterError, "clip_l2"),
+        (("--clients", "50", *GOAL, "--wrap-probability", "0.1"), ParameterError, "wrap_prob"),
+        (
+            ("--clients", "10", "--epsilon", "0.01", "--rounds", "1000", "--dim", "1000000"),
+            ParameterError,
+            "raise epsilon",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_says_what_to_change(arguments, error, says):
+    assert says in refused(error, *arguments)
+
+
+def begun(path, goal, event=None):
+    """A ledger of a run with this goal."""
+    with Ledger.open(path) as ledger:
+        ledger.append(event or BinomialRelease(1024, 16.0, 16, 10), {"goal": goal_entry(goal)})
+    return str(path)
+
+
+def test_a_spent_budget_plans_nothing(tmp_path):
+    def arguments(epsilon):
+        path = begun(tmp_path / f"{epsilon}.jsonl", PrivacyGoal(epsilon, 1e-5, 4))
+        return ("--clients", "50", "--rounds", "4", "--dim", "2000", "--ledger", path)
+
+    found = plan("--epsilon", "6", *arguments(6))["epsilon_spent"]
+    assert math.isclose(found, 4.43, abs_tol=0.03)
+    message = refused(BudgetExceededError, "--epsilon", "4", *arguments(4))
+    assert "4.4" in message
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        PrivacyGoal(7, 1e-5, 4),
+        PrivacyGoal(6, 2e-5, 4),
+        PrivacyGoal(6, 1e-2, 4),  # it sets more aside than all of the plan's delta
+        PrivacyGoal(6, 1e-5, 5),
+        PrivacyGoal(6, 2e-5, 4, moment_order=9.0),
+    ],
+)
+def test_a_ledger_of_another_goal_is_not_planned_on(tmp_path, goal):
+    """A run with the goal of the plan could not go on with it."""
+    path = begun(tmp_path / "ledger.jsonl", goal, BinomialRelease(10**6, 16.0, 16, 10))
+    message = refused(ParameterError, "--clients", "50", *GOAL, "--ledger", path)
+    assert str(goal.epsilon) in message and "'epsilon': 6.0" in message
+
+
+def test_a_ledger_without_a_goal_is_not_planned_on(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.open(path) as ledger:
+        ledger.append(BinomialRelease(10**6, 16.0, 16, 10))
+    message = refused(ParameterError, "--clients", "50", *GOAL, "--ledger", str(path))
+    assert "that of the ledger, None" in message
+
+
+WEAK = (
+    *("--clients", "5", "--epsilon", "20", "--rounds", "10", "--error-share", "1"),
+    *("--dim", "4", "--corrupt", "0", "--dropout", "0.2"),
+)
+
+
+@pytest.mark.parametrize("order", [None, 3.0])
+def test_a_run_that_was_begun_keeps_its_bound(tmp_path, order):
+    """Without a ledger the plan would be by moments, of another order."""
+    assert plan(*WEAK)["bound"]["moment_order"] not in (None, order)
+    goal = PrivacyGoal(20, 1e-5, 10, moment_order=order)
+    path = begun(tmp_path / "ledger.jsonl", goal, BinomialRelease(10**6, 1.0, 1, 4))
+    figures = plan(*WEAK, "--ledger", path)
+    assert figures["bound"] == ("domination" if order is None else {"moment_order": order})
+    assert figures["epsilons"]["server"] <= 20.0
+
+
+def test_an_empty_ledger_leaves_the_choice(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    Ledger.open(path).close()
+    assert plan(*WEAK, "--ledger", str(path))["bound"] == plan(*WEAK)["bound"]

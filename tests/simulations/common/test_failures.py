@@ -1,0 +1,313 @@
+"""What the machine refuses is one line and status 2, and costs nothing of what was there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import sys
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import invoke
+
+from protocol.errors import ConfigurationError
+from simulations.__main__ import main
+from simulations.commands import cli
+from simulations.common.failures import EXTRAS, KEPT, DivergedError, kept_so_far, one_line
+from simulations.common.files import append_durably, write_whole
+from simulations.learning.configuration import RunConfig, demo_config, write_config
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.training import require_device
+
+ROOT = Path(__file__).parents[3]
+
+
+def told(monkeypatch, capsys, *arguments: object) -> str:
+    """The one line that a command ends with."""
+    monkeypatch.setattr(sys, "argv", ["veilsum", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "Traceback" not in error, error
+    return error
+
+
+@contextmanager
+def full_disk(room_bytes: int) -> Iterator[None]:
+    """No file of this process can grow beyond so many bytes: the system itself refuses."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def small(**engine: object) -> RunConfig:
+    raw = demo_config().model_dump()
+    raw["rounds"] = 3
+    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
+    raw["task"] |= {"population": 24, "hidden": 4}
+    raw["engine"] |= {"workers": 1, **engine}
+    return RunConfig.model_validate(raw)
+
+
+def test_every_extra_of_a_user_is_known() -> None:
+    """The names of packages on an index differ from those that Python imports."""
+    imported = {"scikit-learn": "sklearn", "tomli-w": "tomli_w"}
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    wanted = {}
+    for extra in optional.keys() - {"docs", "dev"}:
+        for requirement in optional[extra]:
+            name = re.split(r"[\[<>=]", requirement)[0]
+            wanted[imported.get(name, name)] = extra
+    assert wanted == EXTRAS
+
+
+@pytest.mark.parametrize("package", sorted(EXTRAS))
+def test_a_missing_package_names_its_extra(monkeypatch, capsys, package):
+    def ends() -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=f"{package}.part")
+
+    monkeypatch.setattr(cli, "app", ends)
+    error = told(monkeypatch, capsys)
+    assert f"needs {package}" in error
+    assert f'pip install "veilsum[{EXTRAS[package]}]"' in error
+
+
+def test_a_package_of_another_version_says_what_it_lacks() -> None:
+    error = ImportError("cannot import name 'Grid' from 'flwr'", name="flwr")
+    line = one_line(error)
+    assert line is not None
+    assert "cannot import name 'Grid'" in line and "veilsum[flower]" in line
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModuleNotFoundError("No module named 'simulations.nothing'", name="simulations.nothing"),
+        ValueError("a mistake in the program"),
+        RuntimeError("another"),
+    ],
+)
+def test_mistakes_in_the_program_keep_their_traceback(monkeypatch, error):
+    def ends() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", ends)
+    with pytest.raises(type(error)) as caught:
+        main()
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (errno.ENOSPC, "No space left on device; make room"),
+        (errno.EROFS, "Read-only file system; choose a folder that can be written to"),
+        (errno.EACCES, "Permission denied; choose a folder that you may write to"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_what_the_system_refuses_names_file_reason_and_cure(monkeypatch, capsys, code, words):
+    def ends() -> None:
+        raise OSError(code, os.strerror(code), "out/rounds.jsonl")
+
+    monkeypatch.setattr(cli, "app", ends)
+    assert f"out/rounds.jsonl: {words}\n" in told(monkeypatch, capsys)
+
+
+def test_a_system_error_without_a_number_keeps_its_words() -> None:
+    assert one_line(OSError("the browser wrote\nno picture")) == (
+        "OSError: the browser wrote no picture"
+    )
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError()])
+def test_a_system_error_that_says_nothing_keeps_its_traceback(error) -> None:
+    assert one_line(error) is None
+
+
+def test_a_link_is_followed_and_a_pipe_written_to(tmp_path) -> None:
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(target)
+    write_whole(link, "first")
+    write_whole(link, "second")
+    assert link.is_symlink()
+    assert target.read_text() == "second"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_bytes)
+        write_whole(pipe, "through")
+        assert read.result(60) == b"through"
+    assert pipe.is_fifo()
+
+
+def test_a_run_that_diverges_is_told() -> None:
+    line = one_line(DivergedError(2, float("nan")))
+    assert line is not None and "round 3" in line and "learning_rate" in line
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+@pytest.mark.parametrize("command", ["run", "demo", "report", "audit", "equal-error"])
+def test_out_on_a_file_is_one_line(tmp_path, monkeypatch, capsys, command, below):
+    given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
+    file = tmp_path / "file"
+    file.write_text("mine")
+    out = file / below if below else file
+    arguments = {
+        "run": ("run", given, "--quiet", "--out", out),
+        "demo": ("demo", "--config", given, "--quiet", "--out", out),
+        "report": ("report", tmp_path / "nothing", "--out", out / "page.html"),
+        "audit": ("audit", "--only", "A1", "--quiet", "--out", out),
+        "equal-error": ("reproduce", "equal-error", "--quick", "--out", out),
+    }[command]
+    error = told(monkeypatch, capsys, *arguments)
+    if command != "report":
+        assert str(out) in error and "a file is in the place of a folder" in error
+    assert file.read_text() == "mine"
+
+
+def test_epsilon_beyond_all_accounting_is_one_line(monkeypatch, capsys):
+    error = told(monkeypatch, capsys, "plan", "--clients", "100", "--epsilon", "1e9")
+    assert "epsilon = 1000000000.0: must be" in error and "1e+06" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "told_of"),
+    [
+        ("plan --clients 100 --corrupt nan", "corrupt: value nan"),
+        ("plan --clients 100 --dropout inf", "dropout: value inf"),
+        ("plan --clients 100 --dropout -0.1", "dropout: value -0.1"),
+        ("account --target-epsilon 2 --l2 1e300", "l2: value 1e+300"),
+        ("account --coins 100 --l2 nan", "l2_sensitivity"),
+        ("account --target-epsilon 1e9", "epsilon"),
+    ],
+)
+def test_figures_out_of_range_are_one_line(monkeypatch, capsys, words, told_of):
+    error = told(monkeypatch, capsys, *words.split())
+    assert told_of in error and "ConfigurationError" in error
+
+
+@pytest.mark.parametrize("option", ["--clients", "--dim"])
+def test_counts_beyond_all_arithmetic_are_refused(option):
+    result = invoke("plan", "--clients", "100", option, "99999999999999999999")
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "abacus", "meta"])
+def test_a_device_that_is_not_there_is_one_line_and_leaves_no_folder(
+    tmp_path, monkeypatch, capsys, device
+):
+    given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
+    out = tmp_path / "out"
+    change = f"engine.device={device}"
+    error = told(monkeypatch, capsys, "run", given, "--set", change, "--quiet", "--out", out)
+    assert f"engine.device: torch cannot compute on {device!r}" in error and "cpu" in error
+    assert not out.exists()
+
+
+def test_devices_that_are_there_are_named(monkeypatch):
+    require_device("cpu")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ConfigurationError, match=r"valid: cpu, cuda:0, cuda:1$"):
+        require_device("abacus")
+
+
+def test_an_unknown_data_set_is_one_line(tmp_path, monkeypatch, capsys):
+    given = write_config(small(), tmp_path / "given.toml")
+    out = tmp_path / "out"
+    error = told(monkeypatch, capsys, "run", given, "--set", "task.data=digitz", "--out", out)
+    assert "task.data: no data set 'digitz'; valid: digits, mnist" in error
+    assert not out.exists()
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path):
+    path = tmp_path / "summary.json"
+    write_whole(path, "before")
+    with full_disk(100), pytest.raises(OSError, match="File too large") as caught:
+        write_whole(path, b"x" * 5000)
+    assert caught.value.filename == str(path)
+    assert path.read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_a_file_is_as_private_as_it_is_meant_to_be(tmp_path):
+    path = tmp_path / "secrets.key"
+    (tmp_path / "secrets.key.new").touch(0o644)
+    write_whole(path, b"secret", mode=0o600)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_is_named_where_a_line_is_added(tmp_path):
+    path = tmp_path / "rounds.jsonl"
+    append_durably(path, b"one\n")
+    with full_disk(4), pytest.raises(OSError, match=re.escape(str(path))), kept_so_far():
+        append_durably(path, b"two\n")
+    assert path.read_bytes() == b"one\n"
+
+
+def finish(monkeypatch, arguments) -> None:
+    """Run a command that must end well."""
+    monkeypatch.setattr(sys, "argv", ["veilsum", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 0
+
+
+def accuracies(out: Path) -> list[float]:
+    return [
+        json.loads(line)["accuracy"] for line in (out / "rounds.jsonl").read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize("aggregator", ["plain", "ideal"])
+def test_a_run_on_a_full_disk_goes_on_where_it_stood(tmp_path, monkeypatch, capsys, aggregator):
+    """Disks of several sizes end the run at one write or another; with room it comes to its end."""
+    given = write_config(small(aggregator=aggregator), tmp_path / "given.toml")
+    finish(monkeypatch, ("run", given, "--quiet", "--out", tmp_path / "whole"))
+    largest = max(each.stat().st_size for each in (tmp_path / "whole").iterdir())
+    done = set()
+    for share in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9):
+        out = tmp_path / str(share)
+        arguments = ("run", given, "--quiet", "--out", out)
+        with full_disk(int(share * largest)):
+            error = told(monkeypatch, capsys, *arguments)
+        assert str(out) in error
+        assert "File too large" in error or "could not be written" in error  # the ledger's words
+        before = out / "rounds.jsonl"
+        done.add(before.read_bytes().count(b"\n") if before.exists() else -1)
+        finish(monkeypatch, arguments)
+        assert len(accuracies(out)) == 3
+        if aggregator == "plain":
+            assert accuracies(out) == accuracies(tmp_path / "whole")
+        else:
+            # Charged once each, whenever the disk was full.
+            lines = (out / "ledger.jsonl").read_text().splitlines()
+            assert sum(json.loads(line)["kind"] == "event" for line in lines) == 3
+    assert len(done) > 1
+
+
+def test_a_run_says_that_the_same_command_goes_on(tmp_path, monkeypatch, capsys):
+    given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
+    with full_disk(2500):
+        error = told(monkeypatch, capsys, "run", given, "--quiet", "--out", tmp_path / "out")
+    assert KEPT in error
+
+
+def test_a_folder_that_cannot_be_used_is_not_said_to_be_in_use(tmp_path):
+    with full_disk(0), pytest.raises(OSError, match="File too large"):
+        RunFolder(tmp_path / "out", small())
+    with RunFolder(tmp_path / "out", small()):
+        pass

@@ -1,0 +1,123 @@
+"""Configuration: round trips, and every mistake named."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import build_plan, load, parse
+from simulations.learning.configuration import RunConfig, demo_config, write_config
+from sketch.controllers import AdaptNorm, FixedRate
+
+
+def changed(key, value):
+    raw = demo_config().model_dump()
+    *sections, last = key.split(".")
+    table = raw
+    for section in sections:
+        table = table[section]
+    table[last] = value
+    return raw
+
+
+def test_a_configuration_survives_its_file(tmp_path):
+    path = write_config(demo_config(), tmp_path / "config.toml")
+    assert load(path, RunConfig) == demo_config()
+
+
+@pytest.mark.parametrize(
+    ("key", "valid"),
+    [
+        (
+            "privacy.epsilom",
+            "clip_l2, delta, epsilon, error_share, moment_order, noise_multiplier, "
+            "wrap_probability",
+        ),
+        (
+            "colour",
+            "clipping, cohort, denoise, engine, faults, local, local_dp, powersgd, privacy, "
+            "rounds, seed, server, sketch, task",
+        ),
+    ],
+)
+def test_unknown_keys_are_named_with_the_known_ones(key, valid):
+    with pytest.raises(ConfigurationError, match="unknown key") as caught:
+        parse(changed(key, 1), RunConfig)
+    assert (caught.value.key, caught.value.valid) == (key, valid)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("privacy.epsilon", 0.0),
+        ("privacy.epsilon", "five"),
+        ("privacy.delta", 1.0),
+        ("cohort.size", 1),
+        ("cohort.mode", "trusting"),
+        ("sketch.controller", "magic"),
+        ("faults.dropout", 1.0),
+        ("rounds", 0),
+        ("rounds", 2.5),
+        ("task.hidden", -1),
+    ],
+)
+def test_values_out_of_range_are_named(key, value):
+    with pytest.raises(ConfigurationError) as caught:
+        parse(changed(key, value), RunConfig)
+    assert caught.value.key == key
+    assert str(value) in str(caught.value)
+
+
+def test_a_missing_key_is_named():
+    raw = demo_config().model_dump()
+    del raw["privacy"]["delta"]
+    with pytest.raises(ConfigurationError) as caught:
+        parse(raw, RunConfig)
+    assert caught.value.key == "privacy.delta"
+
+
+def test_a_cohort_beyond_the_population_is_refused():
+    config = parse(changed("cohort.size", 193), RunConfig)
+    with pytest.raises(ConfigurationError, match=r"cohort\.size.*at most 192"):
+        config.check()
+
+
+def test_more_lost_clients_than_the_noise_was_made_for_are_refused():
+    parse(changed("faults.dropout", 0.125), RunConfig).check()
+    config = parse(changed("faults.dropout", 0.15), RunConfig)
+    with pytest.raises(
+        ConfigurationError, match=r"loses 10 of 64.*tolerated_dropouts = 8"
+    ) as caught:
+        config.check()
+    assert caught.value.key == "faults.dropout"
+
+
+def test_a_cohort_that_cannot_lose_so_many_is_refused():
+    config = parse(changed("cohort.tolerated_dropouts", 40), RunConfig)
+    with pytest.raises(ConfigurationError, match=r"cohort\.tolerated_dropouts"):
+        build_plan(config.privacy, config.cohort, config.participations)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"rounds = ", b"[[[]"])
+def test_files_that_are_no_toml_are_refused(tmp_path, content):
+    path = tmp_path / "broken.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="TOML"):
+        load(path, RunConfig)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        load(tmp_path / "nowhere.toml", RunConfig)
+
+
+def test_sections_build_the_controllers_they_name():
+    config = demo_config()
+    assert isinstance(config.sketch.build(config.rounds), AdaptNorm)
+    fixed = parse(changed("sketch", {"controller": "fixed", "rate": 3.0}), RunConfig)
+    assert fixed.sketch.build(1) == FixedRate(3.0)
+
+
+def test_participations_are_those_of_the_busiest_client():
+    assert demo_config().participations == 8
+    assert parse(changed("rounds", 25), RunConfig).participations == 9

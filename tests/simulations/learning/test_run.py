@@ -1,0 +1,437 @@
+"""Whole experiments: folders, resuming after kill -9, overrides, sweeps, forecasts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tomli_w
+from command_line import invoke, run_json
+from rich.console import Console
+
+from dp import Ledger
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import load, parse
+from protocol.training.private import TrainingState
+from secagg import LocalProtocolError
+from simulations.common.failures import DivergedError
+from simulations.common.files import write_whole
+from simulations.common.provenance import provenance
+from simulations.learning.configuration import RunConfig
+from simulations.learning.federated import load_data
+from simulations.learning.run import experiment
+from simulations.learning.run.checkpoint import Checkpoint
+from simulations.learning.run.experiment import run_experiment
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.overrides import changed, grid, point_name, read_change, read_choices
+from simulations.learning.run.secrets import RunSecrets
+from simulations.learning.run.view import LiveView
+from simulations.learning.server_optimizer import ModelState
+from sketch.controllers import AdaptNorm
+
+SMALL = {
+    "seed": 3,
+    "rounds": 4,
+    "task": {"population": 30, "hidden": 6, "minimum_examples": 3},
+    "local": {"learning_rate": 0.3, "steps": 2, "batch_size": 8},
+    "server": {"learning_rate": 2.0},
+    "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
+    "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
+    "sketch": {"window": 2},
+    "faults": {"dropout": 0.1},
+}
+KINDS = {
+    "ideal": {"engine.aggregator": "ideal"},
+    "real": {"engine.aggregator": "real"},
+    "central": {"engine.aggregator": "central"},
+    "plain": {"engine.aggregator": "plain"},
+    "fedsel": {
+        "engine.aggregator": "local",
+        "local_dp": {"algorithm": "fedsel", "momentum": 0.5},
+    },
+    "secure levels": {
+        "engine.aggregator": "local",
+        "privacy.epsilon": 300.0,
+        "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05, "through": "secure_sum"},
+    },
+    "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
+    "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
+    "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
+}
+SUMS = {"ideal": 1, "real": 1, "powersgd": 2, "clipping": 1}
+"""Charges of one round, of those that have a ledger."""
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load_data(small())
+
+
+def small(**changes):
+    config = parse(SMALL, RunConfig)
+    return changed(config, [(key.replace("__", "."), value) for key, value in changes.items()])
+
+
+def of_kind(kind, **changes):
+    return changed(small(**changes), list(KINDS[kind].items()))
+
+
+def run(config, data, path, progress=lambda _: None):
+    with RunFolder(path, config) as folder:
+        return run_experiment(config, data, folder, progress)
+
+
+def timeless(records):
+    return [{**record, "seconds": None, "stages": None} for record in records]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_leaves_everything_behind(data, tmp_path, kind):
+    config = of_kind(kind)
+    result = run(config, data, tmp_path / "run")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    expected = {"config.toml", "environment.json", "rounds.jsonl", "checkpoint.npz", "summary.json"}
+    assert expected <= names
+    assert ("ledger.jsonl" in names) is (kind in SUMS)
+    # Nobody can take the noise off a run that is over.
+    assert "secrets.key" not in names
+    assert load(tmp_path / "run" / "config.toml", RunConfig) == config
+    lines = (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == result.records
+    assert [record["round"] for record in result.records] == [1, 2, 3, 4]
+    made = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert made["packages"]["numpy"] == np.__version__
+    assert made["source"] == provenance().source and made["commit"] == provenance().commit
+    for record in result.records:
+        assert 0.0 <= sum(record["stages"].values()) <= record["seconds"]
+        assert ("error" in record) is (kind != "plain")
+        if kind != "plain":
+            assert record["error"]["measured"] > 0.0
+    assert result.summary()["rounds"] == 4
+
+
+class Stopped(Exception):  # noqa: N818 - what a kill looks like from inside
+    """The process went away."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("moment", ["charge", "checkpoint", "record", "after"])
+def test_an_interrupted_run_ends_as_if_it_had_not_been(data, tmp_path, monkeypatch, kind, moment):
+    """Stopped between any two of the steps of a round, with the secrets that the run began with."""
+    if kind not in SUMS and moment == "charge":
+        pytest.skip("this run has no ledger")
+    # A controller that looks at the release before: a checkpoint has to keep it.
+    tuned = {"controller": "adapt_progress", "first_rate": 4.0}
+    config, key = of_kind(kind, sketch=tuned), bytes(range(32))
+    monkeypatch.setattr("secrets.token_bytes", lambda count: key[:count])
+    whole = run(config, data, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_at(patch, moment, 2)
+        with pytest.raises(Stopped):
+            run(config, data, tmp_path / "cut")
+    seen = []
+    result = run(config, data, tmp_path / "cut", seen.append)
+    assert timeless(result.records) == timeless(whole.records)
+    assert timeless(seen) == timeless(whole.records)
+    # The second charge is that of the second round, or of the second sum of the first one.
+    charged = 2 // SUMS.get(kind, 1) - 1
+    assert result.resumed == {"charge": charged, "checkpoint": 1, "record": 2, "after": 2}[moment]
+    if kind in SUMS:
+        for name in ("whole", "cut"):
+            with Ledger.open(tmp_path / name / "ledger.jsonl") as ledger:
+                assert len(ledger.entries()) == 4 * SUMS[kind]
+
+
+def stop_at(patch, moment, number):
+    """Let the process go away in a round, after one of its steps."""
+    calls = {"count": 0}
+
+    def reached():
+        calls["count"] += 1
+        if calls["count"] == number:
+            raise Stopped
+
+    def before(owner, name, then_call):
+        original = getattr(owner, name)
+
+        def wrapped(*arguments, **options):
+            if not then_call:
+                reached()
+            result = original(*arguments, **options)
+            if then_call:
+                reached()
+            return result
+
+        patch.setattr(owner, name, wrapped)
+
+    if moment == "charge":
+        before(Ledger, "append", True)
+    elif moment == "checkpoint":
+        before(Checkpoint, "save", False)
+    elif moment == "record":
+        before(RunFolder, "append", False)
+    else:
+        before(RunFolder, "append", True)
+
+
+def test_with_other_secrets_an_interrupted_round_is_charged_again(data, tmp_path, monkeypatch):
+    """The control: other secrets make another release, which the ledger has not paid for."""
+    config = small()
+    with monkeypatch.context() as patch:
+        stop_at(patch, "charge", 2)
+        with pytest.raises(Stopped):
+            run(config, data, tmp_path / "run")
+    (tmp_path / "run" / "checkpoint.npz").unlink()
+    (tmp_path / "run" / "secrets.key").write_bytes(bytes(32))
+    run(config, data, tmp_path / "run")
+    with Ledger.open(tmp_path / "run" / "ledger.jsonl") as ledger:
+        charged = [entry.metadata["round"] for entry in ledger.entries()]
+    assert charged == [0, 1, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_kill_9_of_a_real_process_at_random_moments(tmp_path, kind):
+    """The same command goes on until it is done: every round once, every charge once."""
+    config = tmp_path / "config.toml"
+    config.write_text(tomli_w.dumps({**SMALL, "rounds": 12, "engine": {"aggregator": kind}}))
+    command = [sys.executable, "-m", "simulations", "run", str(config)]
+    command += ["--out", str(tmp_path / "run"), "--quiet"]
+    rng, kills, errors = np.random.default_rng(5), 0, tmp_path / "errors.txt"
+    for attempt in range(4):
+        with errors.open("wb") as file:
+            process = subprocess.Popen(command, stderr=file)  # noqa: S603
+        # Wait for progress before the kill, or a slow machine would never get there.
+        wait_for_more(process, tmp_path / "run" / "rounds.jsonl")
+        if attempt < 2:
+            time.sleep(rng.uniform(0.0, 0.05))
+            process.kill()
+            kills += process.wait() == -signal.SIGKILL
+        elif process.wait(timeout=120) == 0:
+            break
+    assert process.returncode == 0, errors.read_text()
+    lines = (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == list(range(1, 13))
+    with Ledger.open(tmp_path / "run" / "ledger.jsonl") as ledger:
+        charged = [entry.metadata["round"] for entry in ledger.entries()]
+    assert charged == list(range(12))
+    assert kills >= 1
+
+
+def wait_for_more(process, rounds):
+    """Until a line is added to the record of rounds, or the process ends."""
+    before = rounds.stat().st_size if rounds.exists() else 0
+    while process.poll() is None:
+        if rounds.exists() and rounds.stat().st_size > before:
+            return
+        time.sleep(0.01)
+
+
+def test_a_folder_of_another_configuration_is_left_alone(data, tmp_path):
+    run(small(), data, tmp_path / "run")
+    before = (tmp_path / "run" / "rounds.jsonl").read_bytes()
+    with pytest.raises(ConfigurationError, match="another configuration"):
+        RunFolder(tmp_path / "run", small(seed=4))
+    assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == before
+
+
+def test_a_folder_with_strangers_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(ConfigurationError, match=r"thesis\.tex"):
+        RunFolder(tmp_path, small())
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".lock"] == ["thesis.tex"]
+
+
+def test_two_processes_cannot_share_a_folder(tmp_path):
+    with (
+        RunFolder(tmp_path / "run", small()),
+        pytest.raises(ConfigurationError, match="in use"),
+    ):
+        RunFolder(tmp_path / "run", small())
+    RunFolder(tmp_path / "run", small()).close()
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"not a checkpoint at all"])
+def test_a_damaged_checkpoint_says_so(data, tmp_path, damage):
+    with RunFolder(tmp_path / "run", small()) as folder:
+        folder.checkpoint.write_bytes(damage)
+        with pytest.raises(ConfigurationError, match="damaged"):
+            run_experiment(small(), data, folder)
+
+
+def test_a_checkpoint_keeps_everything(tmp_path):
+    decision = AdaptNorm().initial(50)
+    state = ModelState(np.arange(50, dtype=np.float32), np.ones(50), np.full(50, 0.5))
+    training = TrainingState(bytes(16), 3, 4, decision, np.linspace(-1.0, 1.0, 50))
+    kept = Checkpoint(3, state, training, {"round": 3})
+    kept.save(tmp_path / "checkpoint.npz")
+    read = Checkpoint.load(tmp_path / "checkpoint.npz")
+    assert (read.number, read.training, read.record) == (3, kept.training, {"round": 3})
+    assert np.array_equal(read.training.previous, training.previous)
+    for name in ("model", "velocity", "squares"):
+        assert np.array_equal(getattr(read.state, name), getattr(state, name))
+        assert getattr(read.state, name).dtype == getattr(state, name).dtype
+    assert Checkpoint.load(tmp_path / "nothing.npz") is None
+
+
+def test_a_cut_off_record_is_not_a_round(data, tmp_path):
+    with RunFolder(tmp_path / "run", small()) as folder:
+        write_whole(folder.rounds, b'{"round": 1}\n{"round": 2, "acc')
+        assert folder.records() == [{"round": 1}]
+        assert folder.restore({"round": 2}) == [{"round": 1}, {"round": 2}]
+        assert folder.restore(None) == []
+
+
+def test_a_diverging_run_stops_with_its_folder_in_order(data, tmp_path):
+    config = small(engine__aggregator="plain", server__learning_rate=1e39)
+    with pytest.raises(DivergedError, match=r"lower local\.learning_rate"):
+        run(config, data, tmp_path / "run")
+    with RunFolder(tmp_path / "run", config) as folder:
+        assert all(np.isfinite(record["loss"]) for record in folder.records())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_optimisers_remember_across_an_interruption(data, tmp_path, monkeypatch, optimizer):
+    config = small(
+        engine__aggregator="plain",
+        server__optimizer=optimizer,
+        server__momentum=0.9,
+        server__learning_rate=0.05,
+    )
+    whole = run(config, data, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_at(patch, "after", 2)
+        with pytest.raises(Stopped):
+            run(config, data, tmp_path / "cut")
+    assert timeless(run(config, data, tmp_path / "cut").records) == timeless(whole.records)
+
+
+def test_secrets_differ_by_purpose_client_and_round():
+    secrets = RunSecrets(bytes(32))
+    drawn = set()
+    for secrets.attempt in range(2):
+        drawn.add(secrets.public(32))
+        for index in range(2):
+            drawn.add(secrets.noise(index).material)
+            drawn |= {seed.material for seed in secrets.removable(index, 2)}
+            rand = secrets.rand_of(index)
+            drawn |= {rand(32), rand(32)}
+    drawn |= {identity.private_bytes() for identity in secrets.identities(3)}
+    assert len(drawn) == 2 * (1 + 2 * 5) + 3
+    assert "secret" in repr(secrets) and "0000" not in repr(secrets)
+    with pytest.raises(LocalProtocolError, match="neither pickled nor copied: RunSecrets"):
+        pickle.dumps(secrets)
+    assert len(secrets.rand_of(0)(20_000)) == 20_000
+
+
+def test_the_key_of_a_run_is_its_owners_alone(tmp_path):
+    RunSecrets.open(tmp_path / "secrets.key")
+    assert (tmp_path / "secrets.key").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "secrets.key").write_bytes(b"short")
+    with pytest.raises(ValueError, match="32 bytes"):
+        RunSecrets.open(tmp_path / "secrets.key")
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("privacy.epsilon=2.5", ("privacy.epsilon", 2.5)),
+        ("engine.aggregator=plain", ("engine.aggregator", "plain")),
+        ('task.data="mnist"', ("task.data", "mnist")),
+        ("rounds=7", ("rounds", 7)),
+    ],
+)
+def test_changes_are_read(text, pair):
+    assert read_change(text) == pair
+
+
+@pytest.mark.parametrize("text", ["", "rounds", "rounds=", "=3"])
+def test_what_is_no_change_says_so(text):
+    with pytest.raises(ConfigurationError, match="key=value"):
+        read_change(text)
+
+
+def test_grids():
+    choices = [
+        read_choices("privacy.epsilon=1,2"),
+        read_choices("sketch.controller=fixed,adapt_norm"),
+    ]
+    points = list(grid(choices))
+    assert [point_name(point) for point in points] == [
+        "epsilon=1,controller=fixed",
+        "epsilon=1,controller=adapt_norm",
+        "epsilon=2,controller=fixed",
+        "epsilon=2,controller=adapt_norm",
+    ]
+    with pytest.raises(ConfigurationError, match="one value"):
+        read_change("rounds=1,2")
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [("rounds=0", "rounds"), ("privacy.epsilom=2", "privacy.epsilom"), ("seed.x=1", "seed.x")],
+)
+def test_bad_changes_name_the_key(tmp_path, change, key):
+    config = tmp_path / "config.toml"
+    config.write_text(tomli_w.dumps(SMALL))
+    result = invoke("run", str(config), "--set", change)
+    assert isinstance(result.exception, ConfigurationError)
+    assert result.exception.key == key
+
+
+def test_a_forecast_runs_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "config.toml"
+    config.write_text(tomli_w.dumps(SMALL))
+    figures = run_json("run", config, "--dry-run")
+    assert figures["parameters"] == 6 * 64 + 6 + 10 * 6 + 10
+    assert figures["rounds_of_one_client"] == 2
+    assert figures["epsilons"]["server"] <= 30.0
+    assert figures["estimated_minutes"] > 0 < figures["megabytes_per_client_and_round"]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_sweep_runs_every_point_once(tmp_path, monkeypatch):
+    config = tmp_path / "config.toml"
+    config.write_text(tomli_w.dumps(SMALL))
+    arguments = ["sweep", str(config), "--set", "privacy.epsilon=30,60", "--set", "rounds=1,2"]
+    arguments += ["--out", str(tmp_path / "sweep"), "--quiet"]
+    summaries = run_json(*arguments)
+    assert [(s["privacy.epsilon"], s["rounds"]) for s in summaries] == [
+        (30, 1),
+        (30, 2),
+        (60, 1),
+        (60, 2),
+    ]
+    monkeypatch.setattr(experiment, "run_experiment", None)
+    assert run_json(*arguments) == summaries
+
+
+def test_the_command_prints_json_and_a_view_for_people(tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text(tomli_w.dumps(SMALL))
+    out = ["--out", str(tmp_path / "run")]
+    assert run_json("run", config, *out, "--quiet")["rounds"] == 4
+    result = invoke("run", str(config), *out)
+    assert "what this run takes" in result.output and "summary" in result.output
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_live_view_shows_every_round(data, tmp_path, terminal):
+    console = Console(record=True, force_terminal=terminal, width=120, file=open(os.devnull, "w"))
+    config = small(engine__evaluate_every=2)
+    with LiveView(config, console) as view:
+        run(config, data, tmp_path / "run", view.add)
+    console.file.close()
+    text = console.export_text()
+    assert "accuracy" in text
+    assert "epsilon 30 at delta 1e-05 is guaranteed against the server" in " ".join(text.split())
+    if not terminal:
+        assert text.count("round ") == 4
+        assert "accuracy -" in text  # a round that was not tested

@@ -1,0 +1,126 @@
+"""What an audit consists of: ids, promises, the Span check as a check, what is hashed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from audit_units import attack
+
+from secagg import Mode
+from simulations.audits.suite import FULL, QUICK, AuditSize, audits
+from simulations.common.provenance import provenance, source_hash
+from simulations.reports.audit.promises import ATTACKS, OTHERS, PROMISES, by_promise
+from simulations.reports.audit.span import check_span, mutant_figures
+from simulations.reports.audit.units import all_units, attack_units, privacy_units, span_units
+from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.span import Mutant, span_check
+
+DOCS = Path(__file__).parents[4] / "docs"
+
+
+def test_an_attack_is_run_with_its_effort_and_seed():
+    def run(effort, seed):
+        return Findings({"succeeded": False, "told": f"{effort.value} {seed}"}, {"succeeded": True})
+
+    entry = Attack(id="A7", title="no replay", stopped_by="the session", run=run)
+    (unit,) = attack_units([entry], Effort.FULL, 9)
+    (check,) = unit.run()
+    assert (unit.id, unit.title, unit.defence) == ("A7", "no replay", "the session")
+    assert check.held
+    assert check.with_defence["told"] == "full 9"
+
+
+def test_the_span_check_and_its_mutants():
+    check = check_span(3, Mode.ACTIVE)
+    assert check.id == "span 3 active"
+    assert check.held
+    assert check.with_defence["schedules"] == 104
+    assert check.with_defence["broken_schedules"] == 0
+    assert check.without_defence["caught"] == check.without_defence["mutants"] == 5
+    assert check.without_defence["no_self_mask"].startswith("caught: the server computes x_")
+
+
+def test_a_mutant_that_is_not_caught_is_not_a_control():
+    reports = [span_check(3, Mode.ACTIVE), span_check(3, Mode.ACTIVE, Mutant.NO_SELF_MASK)]
+    figures = mutant_figures(reports)
+    assert (figures["caught"], figures["mutants"], figures["rejected"]) == (1, 2, False)
+    assert mutant_figures([])["rejected"] is False
+
+
+def test_a_full_audit_has_five_clients():
+    quick = {f"span {n} {mode.value}" for n in (3, 4) for mode in Mode}
+    assert {unit.id for unit in span_units(Effort.QUICK)} == quick
+    five = {f"span 5 {mode.value}" for mode in Mode}
+    assert {unit.id for unit in span_units(Effort.FULL)} == quick | five
+
+
+def test_every_privacy_audit_is_known_by_an_id():
+    for effort, size in ((Effort.QUICK, QUICK), (Effort.FULL, FULL)):
+        assert [unit.id for unit in privacy_units(effort, 0)] == [
+            name for name, _ in audits(size, 0)
+        ]
+
+
+@pytest.mark.slow
+def test_the_ids_of_privacy_audits_are_those_of_their_checks():
+    size = AuditSize(
+        length=2_000, rounds=1, coin_runs=2_000, path_runs=100, canaries=300, real_canaries=50
+    )
+    for name, audit in audits(size, 0):
+        assert audit().id == name
+
+
+def test_units_have_ids_of_their_own():
+    from simulations.threats.catalogue import CATALOGUE
+
+    ids = [unit.id for unit in all_units(Effort.FULL, 0)]
+    assert len(ids) == len({i.casefold() for i in ids})
+    assert [entry.id for entry in CATALOGUE] == list(ATTACKS)
+
+
+def test_every_attack_tries_one_promise():
+    tried = [name for promise in PROMISES for name in promise.attacks]
+    assert sorted(tried) == sorted(ATTACKS)
+
+
+def test_every_check_is_shown_once():
+    names = [*ATTACKS, *(name for name, _ in audits(FULL, 0)), "span 3 active", "F1", "a new one"]
+    groups = by_promise([attack(name) for name in names])
+    shown = [check.id for _, checks in groups for check in checks]
+    assert sorted(shown) == sorted(names)
+    assert groups[-1][0] is OTHERS
+    assert [check.id for check in groups[-1][1]] == ["a new one"]
+
+
+def test_the_threat_model_has_the_same_promises_and_attacks():
+    text = (DOCS / "threat-model.md").read_text()
+    rows = dict(re.findall(r"^\| (A\d+) \| ([^|]+) \|", text, re.MULTILINE))
+    assert list(rows) == list(ATTACKS)
+    promised = dict(re.findall(r"^\| (P\d+) \| (.+) \|$", text, re.MULTILINE))
+    assert list(promised) == [promise.name for promise in PROMISES]
+    for promise in PROMISES:
+        assert promised[promise.name].startswith(f"{promise.title} |")
+        assert set(re.findall(r"\bA\d+\b", promised[promise.name])) == set(promise.attacks)
+
+
+def test_what_is_not_in_git_changes_the_hash(tmp_path, monkeypatch):
+    package = tmp_path / "some_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("a = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = source_hash(("some_package",))
+    assert source_hash(("some_package",)) == before
+    (package / "__init__.py").write_text("a = 2\n")
+    changed = source_hash(("some_package",))
+    (package / "more.py").write_text("")
+    assert len({before, changed, source_hash(("some_package",))}) == 3
+
+
+def test_what_ran_is_named():
+    made = provenance()
+    assert re.fullmatch("[0-9a-f]{16}", made.source)
+    assert {"python", "veilsum", "numpy"} <= set(made.versions)
+    assert {"system", "processor", "cores"} == set(made.machine)
+    assert made.commit is None or re.match("[0-9a-f]{12}", made.commit)

@@ -1,0 +1,527 @@
+"""`veilsum account`: figures, targets, ledgers, and one clear line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dp import (
+    Adjacency,
+    BinomialRelease,
+    Composition,
+    DominationAccountant,
+    FailingGaussian,
+    FailureReserve,
+    Ledger,
+    LocalRelease,
+    MomentsAccountant,
+    NonPrivateRelease,
+    PoissonSampled,
+    UnsupportedEventError,
+    epsilons,
+    replace_one,
+)
+from dp.accounting.losses import LossDistribution
+from simulations.__main__ import main
+from simulations.commands import cli
+
+runner = CliRunner()
+
+
+def account(*arguments):
+    result = runner.invoke(cli.app, ["account", *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def shown(ledger, *arguments):
+    """What is printed for people, on one line."""
+    result = runner.invoke(
+        cli.app, ["account", "--ledger", str(ledger), *arguments], env={"COLUMNS": "240"}
+    )
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.replace("│", " ").split())
+
+
+def fails(monkeypatch, capsys, *arguments):
+    """Standard error of a run that ends with status 2 and no traceback."""
+    monkeypatch.setattr(sys, "argv", ["veilsum", "account", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return " ".join(captured.err.replace("│", " ").split())
+
+
+def test_binomial_by_every_accountant():
+    figures = account(
+        *"--mechanism binomial --coins 1024 --l2 16 --linf 16 --dim 1000000".split(),
+        *"--delta 1e-5 --rounds 1".split(),
+    )
+    assert figures["winner"] == "domination"
+    assert figures["epsilon"] == pytest.approx(4.403, abs=6e-4)
+    assert set(figures["by_accountant"]) == {
+        "theorem1",
+        "domination",
+        "moments",
+        "gaussian_reference",
+    }
+    assert figures["by_accountant"]["theorem1"] == "inf"
+    assert figures["by_accountant"]["gaussian_reference"] == pytest.approx(4.377, abs=6e-4)
+    assert "635.5" in figures["reasons"]["theorem1"]
+
+
+def test_small_cases_are_enumerated():
+    figures = account(*"--coins 256 --l2 4 --linf 4 --rounds 3".split())
+    assert figures["winner"] == "exact"
+    assert figures["by_accountant"]["exact"] < figures["by_accountant"]["domination"]
+
+
+def test_skellam_and_discrete_gaussian():
+    skellam = account(*"--mechanism skellam --variance 256".split())
+    assert skellam["by_accountant"]["published"] > skellam["epsilon"]
+    discrete = account(*"--mechanism discrete_gaussian --variance 2.56 --clients 100".split())
+    assert discrete["epsilon"] == pytest.approx(4.378, abs=6e-4)
+    assert "one client" in discrete["variance_is"]
+
+
+def test_targets_are_met():
+    assert account("--target-epsilon", "1")["coins"] == 14262
+    for extra in (["skellam"], ["discrete_gaussian", "--clients", "50"]):
+        solved = account("--mechanism", *extra, "--target-epsilon", "2", "--rounds", "4")
+        assert solved["epsilon"] <= 2.0
+        less = [str(solved["variance"] * 0.999), "--rounds", "4"]
+        assert account("--mechanism", *extra, "--variance", *less)["epsilon"] > 2.0
+
+
+def test_people_get_a_table():
+    result = runner.invoke(cli.app, ["account", "--coins", "1024"])
+    assert result.exit_code == 0
+    for words in ("domination", "infinite", "a yardstick", "zero-out", "knows the cohort"):
+        assert words in result.stdout
+
+
+def test_help_says_whose_variance_is_meant():
+    text = " ".join(runner.invoke(cli.app, ["account", "--help"]).stdout.replace("│", " ").split())
+    assert "ONE client's noise" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--coins 1025", "coins: value 1025 is odd"),
+        ("--coins -4", "is negative"),
+        ("--coins 12.5", "--coins"),
+        ("--coins 64 --delta 0", "delta: value 0.0"),
+        ("--coins 64 --delta 1", "strictly between 0 and 1"),
+        ("--coins 64 --delta nan", "strictly between 0 and 1"),
+        ("--mechanism laplace --coins 2", "mechanism: value 'laplace'"),
+        ("", "coins: not given"),
+        ("--coins 64 --target-epsilon 1", "coins: given as well"),
+        ("--coins 64 --variance 1", "variance: given"),
+        ("--mechanism skellam --coins 64", "coins: given"),
+        ("--mechanism skellam --variance nan", "variance: value nan"),
+        ("--mechanism skellam --variance -1", "variance: value -1"),
+        ("--mechanism discrete_gaussian --variance 1", "clients: value None"),
+        ("--coins 64 --clients 3", "clients: given"),
+        ("--coins 64 --l2 -1", "l2_sensitivity must be finite"),
+        ("--coins 64 --l2 inf", "l2_sensitivity must be finite"),
+        ("--coins 64 --linf 0", "linf_sensitivity must be at least 1"),
+        ("--coins 64 --dim 0", "dimension must be at least 1"),
+        ("--coins 64 --rounds 0", "rounds: value 0"),
+        ("--target-epsilon 0", "epsilon must be positive"),
+        ("--target-epsilon 0.001 --l2 5000 --linf 9", "raise epsilon or delta"),
+        ("--ledger /nowhere/at/all", "cannot be read"),
+        ("--ledger x --coins 64", "ledger: given with"),
+    ],
+)
+def test_every_mistake_is_one_clear_error(monkeypatch, capsys, arguments, words):
+    assert words in fails(monkeypatch, capsys, *arguments.split())
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--mechanism skellam --variance 1e300", "--coins 64 --l2 1e300"]
+)
+def test_figures_beyond_all_tables_are_infinite(arguments):
+    assert account(*arguments.split())["epsilon"] == "inf"
+
+
+GOAL = {"epsilon": 8.0, "delta": 1e-5, "rounds": 5, "delta0": 6.25e-8}
+FIRST, SECOND = BinomialRelease(4000, 16.0, 16, 9), BinomialRelease(9000, 16.0, 16, 9)
+ANNA, BERTA, CARLA = "a" * 16, "b" * 16, "c" * 16
+
+
+@pytest.fixture
+def path(tmp_path):
+    location = tmp_path / "ledger.jsonl"
+    rounds = [(FIRST, [ANNA, BERTA]), (SECOND, [BERTA, CARLA]), (FIRST, [BERTA, ANNA])]
+    with Ledger.open(location) as ledger:
+        for number, (event, cohort) in enumerate(rounds):
+            ledger.append(event, {"cohort": cohort, "goal": GOAL, "round": number})
+    return location
+
+
+def running(events, reserve=None):
+    accountant = DominationAccountant(reserve)
+    for event in events:
+        accountant.compose(event)
+    return accountant.epsilon(1e-5)
+
+
+def test_a_ledger_reports_the_client_that_spent_most(path):
+    figures = account("--ledger", str(path))
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    assert figures["client"] == BERTA
+    assert (figures["releases"], figures["entries"], figures["clients"]) == (3, 3, 3)
+    assert figures["delta"] == 1e-5
+    assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND, FIRST], reserve), rel=3e-6)
+
+
+def test_what_made_up_peers_leave_is_added_up_as_well(path):
+    """Old entries do not say what is a client's own: then it is nothing."""
+    assert account("--ledger", str(path))["sybil"] == "inf"
+    own = path.with_name("own.jsonl")
+    with Ledger.open(own) as ledger:
+        for event, cohort, coins in ((FIRST, [ANNA], 90), (SECOND, [BERTA], 80)):
+            ledger.append(event, {"cohort": cohort, "goal": GOAL, "coins_own": coins})
+    figures = account("--ledger", str(own))
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    # Anna's release was noisier, but for her own part of the noise.
+    assert figures["client"] == ANNA
+    assert figures["epsilon"] == pytest.approx(running([FIRST], reserve), rel=3e-6)
+    alone = BinomialRelease(80, 16.0, 16, 9)
+    assert figures["sybil"] == pytest.approx(running([alone], reserve), rel=3e-6)
+
+
+def test_a_goal_is_the_guarantee_until_it_is_overrun(path):
+    figures = account("--ledger", str(path))
+    assert figures["epsilon"] < figures["guaranteed"] == GOAL["epsilon"]
+    text = runner.invoke(cli.app, ["account", "--ledger", str(path)]).stdout
+    assert "guaranteed" in text and "spent so far" in text
+    with Ledger.open(path) as ledger:
+        for _ in range(3):
+            ledger.append(FIRST, {"cohort": [BERTA], "goal": GOAL})
+    assert account("--ledger", str(path))["guaranteed"] == "inf"
+
+
+def test_nobody_is_left_out_who_took_part_too_often(path):
+    """Six weak releases of a goal of five are infinite, whatever one client with more noise less
+    has spent; a release that everybody pays for counts as one of them."""
+    weak = BinomialRelease(10**6, 1.0, 1, 9)
+    with Ledger.open(path) as ledger:
+        for _ in range(4):
+            ledger.append(weak, {"cohort": [ANNA], "goal": GOAL, "coins_own": 10**6})
+    figures = account("--ledger", str(path))
+    assert (figures["client"], figures["releases"]) == (ANNA, 6)
+    assert figures["epsilon"] == figures["guaranteed"] == figures["sybil"] == "inf"
+
+
+def test_common_releases_are_among_those_of_a_client(tmp_path):
+    location = tmp_path / "common.jsonl"
+    weak = BinomialRelease(10**6, 1.0, 1, 9)
+    with Ledger.open(location) as ledger:
+        ledger.append(SECOND, {"cohort": [BERTA], "goal": GOAL})
+        for _ in range(4):
+            ledger.append(weak, {"cohort": [ANNA], "goal": GOAL})
+    assert account("--ledger", str(location))["client"] == BERTA
+    with Ledger.open(location) as ledger:
+        ledger.append(weak, {"goal": GOAL})
+        ledger.append(weak, {"goal": GOAL})
+    figures = account("--ledger", str(location))
+    assert (figures["client"], figures["guaranteed"]) == (ANNA, "inf")
+
+
+def test_a_guarantee_is_at_the_delta_of_the_goal(path):
+    """Whatever delta is asked for: that is the delta of the reading."""
+    figures = account("--ledger", str(path), "--delta", "1e-6")
+    assert (figures["guaranteed"], figures["guaranteed_at_delta"]) == (GOAL["epsilon"], 1e-5)
+    assert figures["delta"] == 1e-6
+    text = shown(path, "--delta", "1e-6")
+    assert "guaranteed at delta 1e-05" in text and "spent so far, at delta 1e-06" in text
+
+
+def test_a_goal_is_no_guarantee_for_another_adjacency(path):
+    text = shown(path, "--adjacency", "replace-one")
+    assert "goal is about zero-out" in text
+    assert "guaranteed" not in text and "no goal" not in text
+
+
+def test_a_goal_of_an_old_ledger_does_not_count_rings(path, tmp_path):
+    """Those of version 0.1 set nothing aside for failures of secure aggregation."""
+    assert account("--ledger", str(path))["guaranteed_but_for"] == "failures of secure aggregation"
+    assert "but for failures of secure aggregation" in shown(path)
+    location = tmp_path / "rings.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": {**GOAL, "aggregation": 1e-8}})
+    assert "guaranteed_but_for" not in account("--ledger", str(location))
+    assert "but for" not in shown(location)
+
+
+def test_entries_without_a_cohort_are_charged_to_everybody(path):
+    with Ledger.open(path) as ledger:
+        ledger.append(SECOND, {"goal": GOAL, "cohort": {"clients": 9, "sha256": "00"}})
+    figures = account("--ledger", str(path))
+    assert figures["releases"] == 4
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    expected = running([FIRST, SECOND, FIRST, SECOND], reserve)
+    assert figures["epsilon"] == pytest.approx(expected, rel=3e-6)
+
+
+def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path):
+    goal = {**GOAL, "aggregation": 1e-8}
+    location = tmp_path / "rings.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": goal})
+    found = account("--ledger", str(location))["epsilon"]
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], 1e-8)
+    assert found == pytest.approx(running([FIRST], reserve), rel=3e-6)
+    without = running([FIRST], FailureReserve(GOAL["delta0"], GOAL["rounds"]))
+    assert found > without * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("aggregation", ["none", -1e-8, 1.0])
+def test_a_goal_with_odd_failures_is_not_used(tmp_path, monkeypatch, capsys, aggregation):
+    location = tmp_path / "odd.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": {**GOAL, "aggregation": aggregation}})
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+
+
+def test_a_ledger_without_metadata(tmp_path, monkeypatch, capsys):
+    location = tmp_path / "bare.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST)
+        ledger.append(SECOND)
+    figures = account("--ledger", str(location), "--delta", "1e-5")
+    assert figures["client"] == "every client"
+    assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND]), rel=3e-6)
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+
+
+@pytest.mark.parametrize("goal", [{"delta": 1e-5, "delta0": "none", "rounds": 5}, [], {"delta": 2}])
+def test_a_goal_that_is_none_is_not_used(tmp_path, monkeypatch, capsys, goal):
+    location = tmp_path / "odd.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": goal})
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+    figures = account("--ledger", str(location), "--delta", "1e-5")
+    assert figures["epsilon"] == pytest.approx(running([FIRST]), rel=3e-6)
+
+
+def test_a_ledger_of_a_table(path):
+    result = runner.invoke(cli.app, ["account", "--ledger", str(path)])
+    assert result.exit_code == 0
+    assert BERTA in result.stdout and "replay" in result.stdout
+
+
+def test_damaged_ledgers(path, monkeypatch, capsys):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    assert "line 4 is cut in mid-line" in fails(monkeypatch, capsys, "--ledger", str(path))
+    path.write_bytes(whole.replace(b'"coins":9000', b'"coins":9002'))
+    assert "line 3 was altered" in fails(monkeypatch, capsys, "--ledger", str(path))
+
+
+def test_unknown_events_in_a_ledger(path, monkeypatch, capsys):
+    with Ledger.open(path) as ledger:
+        ledger.append(PoissonSampled(0.1, FIRST), {"cohort": [ANNA], "goal": GOAL})
+    error = fails(monkeypatch, capsys, "--ledger", str(path))
+    assert "UnsupportedEventError" in error and "poisson-sampled" in error
+
+
+@pytest.fixture
+def reports(tmp_path):
+    """A ledger of local reports: Berta made three at 1 and one at 1/2, Anna four at 1."""
+    location = tmp_path / "reports.jsonl"
+    one, half = LocalRelease(1.0), LocalRelease(0.5)
+    with Ledger.open(location) as ledger:
+        for cohort in ([ANNA, BERTA], [BERTA, ANNA], [ANNA]):
+            ledger.append(one, {"cohort": cohort})
+        ledger.append(Composition((one, half)), {"cohort": [BERTA]})
+        ledger.append(one, {"cohort": [ANNA]})
+    return location
+
+
+def test_a_ledger_of_local_reports_adds_up_as_a_run_reports_it(reports):
+    figures = account("--ledger", str(reports), "--delta", "1e-5")
+    report = epsilons([(LocalRelease(1.0), 4)], 1e-5)
+    assert (figures["client"], figures["releases"], figures["clients"]) == (ANNA, 4, 2)
+    assert figures["epsilon"] == report.epsilon < 4.0
+    assert figures["adjacency"] == str(report.adjacency) == str(Adjacency.ANY_INPUT)
+    table = runner.invoke(cli.app, ["account", "--ledger", str(reports), "--delta", "1e-5"]).stdout
+    assert "everybody who sees the reports" in table and "replay" not in table
+
+
+def test_reports_that_name_nobody_are_everybodys(reports, monkeypatch, capsys):
+    with Ledger.open(reports) as ledger:
+        ledger.append(LocalRelease(0.25))
+    counted = [(LocalRelease(1.0), 4), (LocalRelease(0.25), 1)]
+    figures = account("--ledger", str(reports), "--delta", "1e-5")
+    assert figures["epsilon"] == epsilons(counted, 1e-5).epsilon
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(reports))
+    with Ledger.open(reports) as ledger:
+        ledger.append(NonPrivateRelease())
+    assert account("--ledger", str(reports), "--delta", "1e-5")["epsilon"] == "inf"
+
+
+def test_local_reports_beside_sums_have_no_epsilon(reports, monkeypatch, capsys):
+    with Ledger.open(reports) as ledger:
+        ledger.append(FIRST, {"cohort": [ANNA]})
+    error = fails(monkeypatch, capsys, "--ledger", str(reports), "--delta", "1e-5")
+    assert "UnsupportedEventError" in error and "local reports beside binomial" in error
+
+
+def test_a_plan_has_no_room_for_local_reports(reports):
+    arguments = ("--clients", "50", "--epsilon", "8", "--ledger", str(reports))
+    refusal = runner.invoke(cli.app, ["plan", *arguments]).exception
+    assert isinstance(refusal, UnsupportedEventError) and "local reports" in str(refusal)
+
+
+def test_no_noise_is_infinite():
+    assert account("--coins", "0")["epsilon"] == "inf"
+    assert math.isinf(float(account("--coins", "2")["epsilon"]))
+
+
+def test_the_pair_that_dominates_is_stated_and_gives_the_same_epsilon():
+    figures = account("--coins", "1024", "--rounds", "3")
+    pair = FailingGaussian(**figures["gaussian"])
+    assert pair.epsilon(1e-5) == figures["by_accountant"]["domination"]
+    assert figures["zcdp"] == {"rho": pair.mu**2 / 2, "delta": pair.failure}
+    shown = runner.invoke(cli.app, ["account", "--coins", "1024", "--rounds", "3"]).stdout
+    assert f"{pair.mu:.6g}-GDP" in shown and "approximate" in shown
+
+
+def test_a_ledger_states_the_same_pair(path):
+    figures = account("--ledger", str(path))
+    accountant = DominationAccountant(FailureReserve(GOAL["delta0"], GOAL["rounds"]))
+    for event in (FIRST, SECOND, FIRST):
+        accountant.compose(event)
+    pair = accountant.gaussian(1e-5)
+    assert figures["gaussian"]["failure"] == pytest.approx(pair.failure, rel=1e-12)
+    assert figures["gaussian"]["mu"] == pytest.approx(pair.mu, rel=3e-6)
+
+
+def test_replace_one_is_zero_out_with_twice_the_sensitivities():
+    figures = account("--coins", "4096", "--adjacency", "replace-one")
+    twice = account(*"--coins 4096 --l2 32 --linf 32".split())
+    assert figures["adjacency"] == str(Adjacency.REPLACE_ONE)
+    # Theorem 1 is given the sensitivity in l1 by way of that in l2.
+    assert figures["by_accountant"]["domination"] == twice["by_accountant"]["domination"]
+    assert figures["epsilon"] == twice["epsilon"] > account("--coins", "4096")["epsilon"]
+    solved = account("--target-epsilon", "2", "--adjacency", "replace-one")
+    assert solved["epsilon"] <= 2.0 and solved["coins"] > account("--target-epsilon", "2")["coins"]
+
+
+def test_a_ledger_under_replace_one(path):
+    figures = account("--ledger", str(path), "--adjacency", "replace-one")
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    events = [replace_one(event) for event in (FIRST, SECOND, FIRST)]
+    assert figures["epsilon"] == pytest.approx(running(events, reserve), rel=3e-6)
+    assert figures["adjacency"] == str(Adjacency.REPLACE_ONE)
+
+
+def test_compositions_are_replaced_part_by_part(tmp_path):
+    location = tmp_path / "pairs.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(Composition((FIRST, SECOND)))
+    figures = account("--ledger", str(location), "--delta", "1e-5", "--adjacency", "replace-one")
+    events = [replace_one(event) for event in (FIRST, SECOND)]
+    assert figures["epsilon"] == pytest.approx(running(events), rel=3e-6)
+
+
+def test_a_ledger_counted_by_moments_is_replayed_by_its_order(tmp_path):
+    location = tmp_path / "moments.jsonl"
+    weak = [BinomialRelease(36, 3.0, 2, 9), BinomialRelease(64, 4.0, 4, 9)]
+    with Ledger.open(location) as ledger:
+        for event in weak:
+            ledger.append(event, {"goal": {**GOAL, "moment_order": 2.5}})
+    figures = account("--ledger", str(location))
+    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], moment_order=2.5)
+    running_total = MomentsAccountant(reserve)
+    for event in weak:
+        running_total.compose(event)
+    assert figures["epsilon"] == pytest.approx(running_total.epsilon(1e-5), rel=3e-6)
+    assert "moments" in figures["route"] and "gaussian" not in figures
+
+
+def test_a_whole_order_is_a_number(tmp_path):
+    """Ledgers of goals that were given an int have one."""
+    location = tmp_path / "whole.jsonl"
+    weak = BinomialRelease(64, 4.0, 4, 9)
+    found = []
+    for order in (3, 3.0):
+        location = tmp_path / f"{order}.jsonl"
+        with Ledger.open(location) as ledger:
+            ledger.append(weak, {"goal": {**GOAL, "moment_order": order}})
+        found.append(account("--ledger", str(location)))
+    assert found[0] == found[1] and "moments" in found[0]["route"]
+
+
+@pytest.mark.parametrize("order", [1.0, "2", True, -3.0])
+def test_an_order_that_is_none_makes_no_goal(tmp_path, monkeypatch, capsys, order):
+    location = tmp_path / "odd.jsonl"
+    with Ledger.open(location) as ledger:
+        ledger.append(FIRST, {"goal": {**GOAL, "moment_order": order}})
+    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+
+
+def test_an_export_is_read_by_dp_accounting(tmp_path):
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    location = tmp_path / "account.json"
+    figures = account("--coins", "1024", "--export", str(location))
+    written = json.loads(location.read_text())
+    assert {name: written[name] for name in figures} == figures
+    losses = written["privacy_loss"]
+    distribution = PrivacyLossDistribution.create_from_rounded_probability(
+        dict(enumerate(losses["masses"], losses["first"])), losses["infinite"], losses["interval"]
+    )
+    assert distribution.get_epsilon_for_delta(1e-5) == pytest.approx(figures["epsilon"], rel=1e-5)
+    curve = written["trade_off"]
+    pair = FailingGaussian(**figures["gaussian"])
+    assert curve["type_two_error"] == pair.type_two_error(curve["type_one_error"]).tolist()
+
+
+@pytest.mark.parametrize("goal", [{**GOAL, "aggregation": 1e-8}, None])
+def test_an_exported_ledger_is_on_the_safe_side(tmp_path, goal):
+    """The second reader rounds to the nearest; what others compose on is a bound all the same."""
+    location = tmp_path / "ledger.jsonl"
+    with Ledger.open(location) as ledger:
+        for event in (FIRST, SECOND, FIRST):
+            ledger.append(event, {} if goal is None else {"goal": goal})
+    exported = tmp_path / "account.json"
+    read = account("--ledger", str(location), "--delta", "1e-5", "--export", str(exported))
+    written = json.loads(exported.read_text())
+    reserve = goal and FailureReserve(goal["delta0"], goal["rounds"], goal["aggregation"])
+    accountant = DominationAccountant(reserve)
+    for event in (FIRST, SECOND, FIRST):
+        accountant.compose(event)
+    bound = accountant.gaussian(1e-5)
+    pair = FailingGaussian(**written["gaussian"])
+    assert pair.mu >= bound.mu > read["gaussian"]["mu"]
+    assert pair.failure >= bound.failure >= read["gaussian"]["failure"]
+    assert pair.mu <= bound.mu * (1 + 2e-5)
+    assert written["zcdp"] == {"rho": pair.rho, "delta": pair.failure}
+    assert written["epsilon"] == pair.epsilon(1e-5) >= accountant.epsilon(1e-5)
+    curve = written["trade_off"]
+    least = bound.type_two_error(curve["type_one_error"])
+    assert all(found <= true for found, true in zip(curve["type_two_error"], least, strict=True))
+    losses = written["privacy_loss"]
+    grid = LossDistribution(
+        losses["interval"], losses["first"], np.array(losses["masses"]), losses["infinite"]
+    )
+    assert all(grid.delta(epsilon) >= bound.delta(epsilon) for epsilon in (0.0, 0.5, 1.0, 2.0))
+
+
+def test_exports_that_cannot_be(tmp_path, monkeypatch, capsys):
+    location = str(tmp_path / "account.json")
+    assert "export" in fails(monkeypatch, capsys, "--coins", "0", "--export", location)
+    account("--coins", "1024", "--export", location)
+    assert "exists" in fails(monkeypatch, capsys, "--coins", "1024", "--export", location)
+    assert "zero-out, replace-one" in fails(monkeypatch, capsys, "--coins", "4", "--adjacency", "x")
