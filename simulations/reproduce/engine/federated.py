@@ -15,10 +15,11 @@ from typing import Any, Final
 from simulations.common.failures import DivergedError
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
+from simulations.learning.federated import load_data
 from simulations.learning.run.experiment import Record, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.reproduce.engine.source import source_of
-from simulations.reproduce.engine.study import folder_here
+from simulations.reproduce.engine.study import data_dir_here, folder_here
 
 LAST_SHARE: Final = 0.2
 """Tests in this last share of the rounds are averaged: one test alone is noisy."""
@@ -56,6 +57,21 @@ def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
         except DivergedError:
             return Ran(records, True)
     return Ran(records, False)
+
+
+def data_of(config: RunConfig) -> Dataset:
+    """Return the data set of a configuration, read once by each process.
+
+    Raises:
+        ConfigurationError, DataError: see `simulations.learning.data.load_dataset`.
+    """
+    key = (config.task.model_dump_json(), data_dir_here())
+    if key not in _DATA:
+        _DATA[key] = load_data(config, data_dir_here())
+    return _DATA[key]
+
+
+_DATA: dict[tuple[str, Path | None], Dataset] = {}
 
 
 @contextmanager
