@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -131,6 +132,8 @@ def _json(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON, with the type: two ways may have the same fields."""
+    """As JSON, with the type: two ways may have the same fields. A function is its name."""
+    if isinstance(value, FunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
     found = _json(value)
     return {"type": type(value).__name__, **found} if is_dataclass(value) else found
