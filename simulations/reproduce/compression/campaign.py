@@ -19,7 +19,7 @@ from simulations.reproduce.compression.plan import ARMS, PRESETS, Arm, Plan, loa
 from simulations.reproduce.compression.training import epsilons, gradient_error, trained
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.plots import MARKERS, Legend, Style, curve, dress, panels
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, pivot, table
+from simulations.reproduce.engine.render import Column, Figures, Part, Row, pivot, table
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study
 
@@ -142,14 +142,6 @@ def _stage(error: Mapping[str, float]) -> str:
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    plan = figures["plan"]
-    yield Text(
-        f"{figures['task']}: {figures['parameters']:,} parameters, {figures['examples']:,} "
-        f"examples, {figures['tested']:,} tested; {plan['epochs']} epochs, batch "
-        f"{plan['batch']}, learning rate {plan['learning_rate']:g}, clip {plan['clip']:g}, delta "
-        f"{plan['delta']:g}, seeds {', '.join(map(str, plan['seeds']))}. Batches are Poisson "
-        "samples; an example more or less, against whoever sees every message."
-    )
     costs = [{"noise": noise, **each} for noise, each in figures["epsilon"].items()]
     yield table("Privacy", PRIVACY, costs)
     for title, cell in BY_NOISE.items():

@@ -30,8 +30,8 @@ from simulations.reproduce.engine.study import Study, dataset
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Solve for the noise of every run, train it, and compare both ways to add up."""
-    plan, seed, schedule = study.plan, study.seed, study.plan.schedule
-    training, data = Training(schedule, seed), dataset(plan.data)
+    plan, seed, run_plan = study.plan, study.seed, study.plan.of_a_run
+    training, data = Training(run_plan, seed), dataset(plan.data)
     points = study.results(
         Cell(f"noise of k = {k}, epsilon {e:g}", mean_estimation.point, (plan.setting, k, e))
         for e in plan.epsilons
@@ -39,14 +39,14 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     )
     chosen = runs(plan, points)
     rounding = tuple(run for run in chosen if run.rounds)
-    cells = [Cell(run.name, trained, (schedule, run, seed)) for run in chosen]
+    cells = [Cell(run.name, trained, (run_plan, run, seed)) for run in chosen]
     if plan.checked:
         # With the fewest coins rounding weighs most.
         least = min(rounding, key=lambda run: int(run.figures["coins"]))
-        cells.append(Cell("check", checked, (schedule, rounding, seed)))
+        cells.append(Cell("check", checked, (run_plan, rounding, seed)))
         for by_client in (True, False):
             name = "an epoch client by client" if by_client else "an epoch at once"
-            cells.append(Cell(name, epoch, (schedule, least, by_client, seed)))
+            cells.append(Cell(name, epoch, (run_plan, least, by_client, seed)))
     found = study.results(cells)
     return {
         "data": plan.data,

@@ -35,13 +35,10 @@ IntArray = NDArray[np.int64]
 
 
 class Estimator(Protocol):
-    """Estimates a mean of vectors of norms up to D."""
+    """Estimates a mean of vectors of norms up to D from their sum; `Rounded` from each, too."""
 
     def summed(self, total: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Estimate from the sum of all clients' vectors, float64[d]."""
-
-    def each(self, vectors: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray:
-        """Estimate from the vectors, float64[d] each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +55,6 @@ class Plain:
         """Divide by the number of clients."""
         del rng
         return total / self.clients
-
-    def each(self, vectors: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray:
-        """Add up first."""
-        return self.summed(_sum(vectors), rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +78,6 @@ class Gaussian:
         """Add noise to the sum."""
         noise = self.sigma * rng.standard_normal(total.size)
         return np.asarray((total + noise) / self.setting.clients, np.float64)
-
-    def each(self, vectors: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray:
-        """Add up first."""
-        return self.summed(_sum(vectors), rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +226,3 @@ class ByScale(Rounded):
     def integers(self, rotated: Bounded, seed: NoiseSeed) -> IntArray:
         """Round at random until the norm is within its bound."""
         return quantize(rotated, self.scale, self.linf, seed).values
-
-
-def _sum(vectors: Iterable[FloatArray]) -> FloatArray:
-    """Add vectors up."""
-    rows = iter(vectors)
-    total = next(rows).copy()
-    for row in rows:
-        total += row
-    return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from simulations.reproduce.cpsgd.mean_estimation import Setting
@@ -21,34 +21,18 @@ WAYS: Final = ("paper", "coupled", "conditional")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """How every network is trained.
-
-    Attributes:
-        data: pictures, by name.
-        setting: clients of a step, padded dimension, delta of a step.
-        steps: of every run.
-        clip: gradient norm D of the private runs.
-        rate: learning rate of the private runs, falling linearly to a tenth.
-        plain_rate: the same of the baseline, whose gradients are not clipped.
-    """
-
-    data: str
-    setting: Setting
-    steps: int
-    clip: float
-    rate: float
-    plain_rate: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is trained.
 
     Attributes:
-        data, setting, steps, clip, rate, plain_rate: see `Schedule`.
+        data: pictures, by name.
+        setting: clients of a step, padded dimension, delta of a step.
         levels: k.
         epsilons: of a step.
+        steps: of every run.
+        clip: gradient norm D of the private runs.
+        rate: learning rate of the private runs, falling linearly to a tenth.
+        plain_rate: the same of the baseline, whose gradients are not clipped.
         checked: whether one step of all mechanisms, and one epoch of one of them, are also taken
             client by client, and compared.
     """
@@ -71,10 +55,10 @@ class Plan:
             raise ValueError(f"epsilons must be in 0.01 .. 8, got {self.epsilons}")
 
     @property
-    def schedule(self) -> Schedule:
-        """Return what a run depends on, beside its estimator and seed."""
-        names = ("data", "setting", "steps", "clip", "rate", "plain_rate")
-        return Schedule(**{name: getattr(self, name) for name in names})
+    def of_a_run(self) -> Plan:
+        """Return what a run depends on, beside its estimator and seed; the rest as usual."""
+        usual = Plan()
+        return replace(self, levels=usual.levels, epsilons=usual.epsilons, checked=usual.checked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from simulations.reproduce.cpsgd_training.clipped_gradients import (
     sum_clipped,
 )
 from simulations.reproduce.cpsgd_training.estimators import FloatArray, Rounded
-from simulations.reproduce.cpsgd_training.plan import Run, Schedule
+from simulations.reproduce.cpsgd_training.plan import Plan, Run
 from simulations.reproduce.engine.seeds import rng_of
 from simulations.reproduce.engine.study import dataset
 
@@ -39,17 +39,17 @@ class Training:
     """The network, its examples and the schedule, the same for every run.
 
     Args:
-        schedule: how it is trained; its data have at least as many pictures as a step has clients.
+        plan: how it is trained; its data have at least as many pictures as a step has clients.
         seed: fixes the first parameters, the order of clients, rotations and noise.
 
     Raises:
         ValueError: too few examples, or a network that the padded dimension does not hold.
     """
 
-    def __init__(self, schedule: Schedule, seed: int) -> None:
-        data = dataset(schedule.data)
-        self.schedule, self._data, self._seed = schedule, data, seed
-        self.setting = schedule.setting
+    def __init__(self, plan: Plan, seed: int) -> None:
+        data = dataset(plan.data)
+        self.plan, self._data, self._seed = plan, data, seed
+        self.setting = plan.setting
         self.task = ReluMlpTask(features=data.features, classes=data.classes, kind=data.kind)
         if len(data.train) < self.setting.clients:
             raise ValueError(f"{len(data.train)} examples for {self.setting.clients} clients")
@@ -66,7 +66,7 @@ class Training:
     @property
     def epochs(self) -> int:
         """Steps in which the busiest client takes part."""
-        return -(-self.schedule.steps // self.steps_of_epoch)
+        return -(-self.plan.steps // self.steps_of_epoch)
 
     def initial(self) -> ModelState:
         """Before the first step."""
@@ -86,25 +86,25 @@ class Training:
         Args:
             by_client: every client rounds for itself.
         """
-        schedule, state, curve = self.schedule, self.initial(), []
-        rate = schedule.rate if run.clipped else schedule.plain_rate
+        plan, state, curve = self.plan, self.initial(), []
+        rate = plan.rate if run.clipped else plan.plain_rate
         server = Server(learning_rate=rate, final_learning_rate=0.1 * rate, momentum=MOMENTUM)
-        every = max(1, schedule.steps // _REPORTS)
-        for step in range(schedule.steps):
+        every = max(1, plan.steps // _REPORTS)
+        for step in range(plan.steps):
             mean = self._mean(run, state, step, by_client)
-            state = optimize(server, state, -mean, server.private_rate(step, schedule.steps))
-            if (step + 1) % every == 0 or step + 1 == schedule.steps:
+            state = optimize(server, state, -mean, server.private_rate(step, plan.steps))
+            if (step + 1) % every == 0 or step + 1 == plan.steps:
                 tested = self.task.evaluate(state.model, self._data.test)
                 curve.append({"step": step + 1, "accuracy": tested.accuracy})
         return {"name": run.name, **run.figures, "curve": curve, **curve[-1]}
 
     def _mean(self, run: Run, state: ModelState, step: int, by_client: bool) -> FloatArray:
         """Estimate the mean gradient of a step, in units of the gradient."""
-        clip, rng = self.schedule.clip, rng_of(self._seed, 1, run.name, step)
+        clip, rng = self.plan.clip, rng_of(self._seed, 1, run.name, step)
         examples = self.examples(step)
         if not run.clipped:
             return run.estimator.summed(sum_clipped(self.task, state.model, examples, None), rng)
-        if by_client:
+        if by_client and isinstance(run.estimator, Rounded):
             vectors = each_clipped(self.task, state.model, examples, clip)
             return clip * run.estimator.each(vectors, rng)
         total = sum_clipped(self.task, state.model, examples, clip)
@@ -121,7 +121,7 @@ class Training:
         rotation = estimators[0].rotation(rng)
         totals = [np.zeros(self.setting.dimension, np.int64) for _ in estimators]
         truth = np.zeros(self.task.dimension)
-        model, clip = self.initial().model, self.schedule.clip
+        model, clip = self.initial().model, self.plan.clip
         for vector in each_clipped(self.task, model, self.examples(0), clip):
             truth += vector
             rotated = estimators[0].rotated(vector, rotation)
@@ -137,20 +137,20 @@ class Training:
 
 
 @one_thread()
-def trained(schedule: Schedule, run: Run, seed: int) -> dict[str, Any]:
+def trained(plan: Plan, run: Run, seed: int) -> dict[str, Any]:
     """Train one network."""
-    return Training(schedule, seed).train(run)
+    return Training(plan, seed).train(run)
 
 
 @one_thread()
-def checked(schedule: Schedule, rounding: tuple[Run, ...], seed: int) -> list[dict[str, Any]]:
+def checked(plan: Plan, rounding: tuple[Run, ...], seed: int) -> list[dict[str, Any]]:
     """Take the first step client by client."""
-    return Training(schedule, seed).check(rounding)
+    return Training(plan, seed).check(rounding)
 
 
 @one_thread()
-def epoch(schedule: Schedule, run: Run, by_client: bool, seed: int) -> dict[str, Any]:
+def epoch(plan: Plan, run: Run, by_client: bool, seed: int) -> dict[str, Any]:
     """Train one network for an epoch."""
-    steps = Training(schedule, seed).steps_of_epoch
-    found = Training(replace(schedule, steps=steps), seed).train(run, by_client)
+    steps = Training(plan, seed).steps_of_epoch
+    found = Training(replace(plan, steps=steps), seed).train(run, by_client)
     return {"by_client": by_client, **found}

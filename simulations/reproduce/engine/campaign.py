@@ -17,7 +17,7 @@ from rich.table import Table
 from protocol.errors import ConfigurationError
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
-from simulations.reproduce.engine.render import Figures, Grid, Part, claims_table
+from simulations.reproduce.engine.render import Figures, Grid, Part, claims_table, setting_table
 from simulations.reproduce.engine.study import Study
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class Campaign(Generic[P]):
         if figures.get("claims"):
             yield claims_table(figures["claims"])
         yield from self.parts(figures)
+        yield setting_table(figures)
 
     def _plots(self, figures: Figures) -> dict[str, str]:
         """Return the names of the files of the plots."""
@@ -195,7 +196,8 @@ def _origin(figures: Figures) -> str:
         f"```console\nveilsum reproduce {figures['command']}\n```\n\n"
         f"Commit {figures['commit']} (source {figures['source']}), {machine['system']}, "
         f"{machine['processor']}, {machine['cores']} cores, Python {figures['python']}. "
-        f"{figures['seconds'] / 60.0:.1f} minutes of processor time.\n"
+        f"{figures['seconds'] / 60.0:.1f} minutes of processor time. What was read from the "
+        f"paper, and what had to be chosen: docs/results/{figures['command'].split()[0]}.md.\n"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, Any]
@@ -164,3 +164,19 @@ CLAIM = (
 def claims_table(claims: Sequence[Row]) -> Grid:
     """Return all claims with their verdicts."""
     return table("Claims", CLAIM, claims, brief=True)
+
+
+ORIGIN: Final = frozenset(("commit", "source", "python", "command", "seconds"))
+"""Facts that a page begins with."""
+
+
+def setting_table(figures: Figures) -> Grid:
+    """Return every plain fact of the figures, and what the plan says."""
+    plan = {f"plan: {name}": value for name, value in figures["plan"].items()}
+    kinds = (bool, int, float, str)
+    rows = []
+    for name, value in {**figures, **plan}.items():
+        listed = value if isinstance(value, list | tuple) else [value]
+        if name not in ORIGIN and all(isinstance(each, kinds) for each in listed):
+            rows.append([name.replace("_", " "), ", ".join(map(str, listed)) or "-"])
+    return Grid("Setting", [["what", "value"], *rows])

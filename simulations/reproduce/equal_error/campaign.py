@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.plots import curve, dress, panels, style
-from simulations.reproduce.engine.render import Column, Figures, Grid, Part, Row, Text, pivot
+from simulations.reproduce.engine.render import Column, Figures, Grid, Part, Row, pivot
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 from simulations.reproduce.equal_error.systems import Task, compared
@@ -59,12 +59,6 @@ def _rows(figures: Figures) -> list[Row]:
 
 def _parts(figures: Figures) -> Iterator[Part]:
     task, rows = figures["task"], _rows(figures)
-    yield Text(
-        f"The sum of {task['clients']} vectors of {task['dimension']:,} coordinates and norms up "
-        f"to 1, delta = {task['delta']:g} for all rounds together. z is the root of the mean "
-        "squared error of a coordinate of the sum, rounding included. Epsilon is what the analysis "
-        "named gives; bits are those of a coordinate, from a client."
-    )
     for place, rounds in enumerate(task["rounds"]):
         after = "one round" if rounds == 1 else f"{rounds} rounds"
         values = [_shown(row["epsilon"][place]) for row in rows]

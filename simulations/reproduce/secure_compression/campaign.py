@@ -22,7 +22,6 @@ from simulations.reproduce.engine.render import (
     Grid,
     Part,
     Row,
-    Text,
     percent,
     pivot,
     points,
@@ -166,40 +165,6 @@ def _evaluated(
     }
 
 
-def _setting(figures: Figures) -> str:
-    plan = figures["plan"]
-    seeds, trials = plan["seeds"], plan["tuning_seeds"]
-    handshake = figures["rows"][0]["bytes"]["handshakes"]
-    return (
-        "## Setting\n\n"
-        f"- {plan['data']}, a network of one hidden layer with {plan['hidden']} units, "
-        f"{figures['parameters']:,} parameters, {figures['tested']:,} pictures tested; "
-        f"{plan['rounds'] * plan['cohort']:,} clients, labels by Dirichlet(1), 4 local steps of 8 "
-        f"pictures at rate 0.1.\n"
-        f"- {plan['rounds']} rounds of {plan['cohort']} clients, so that everybody takes part "
-        f"once; nobody is lost, nobody colludes. epsilon = {plan['epsilon']:g} against the "
-        f"server, delta = {plan['delta']:g}, a contribution against the zero vector. PowerSGD "
-        "releases two sums a round, and both are in that epsilon; the votes of a following clip "
-        "are as well.\n"
-        "- Noise is the clients' binomial coins. The sum is the ideal one: the integers of the "
-        "real protocol in the same field, without its messages. Their bytes are those that "
-        "`protocol.plan_deployment` states: keys, shares, confirmations and unmasking, "
-        f"{handshake:,} bytes of a client for every sum whatever its length, in both directions. "
-        "The model that the server sends is in none of the figures, and PowerSGD's bases have a "
-        "column of their own: doubles, sent to every client.\n"
-        f"- The right clip is {plan['clip']:g}, about the median norm of an update.\n"
-        f"- A learning rate is sought for every row by steps of two until both neighbours of the "
-        f"best are no better, by the mean of runs with other seeds ({trials}). Accuracy is that "
-        f"of the last fifth of the rounds, a mean over {seeds} seeds.\n"
-        "- Momentum b at rate r (1 - b) stands beside Denoise with b at rate r: without its second "
-        "clip, and where nothing is left out of a message as here, Denoise *is* momentum.\n"
-        "- A way is better, and the claim **reproduced**, if the whole 95 % interval of the paired "
-        "differences is above zero; **not reproduced** if all of it is below half a point; else "
-        "**not decided**. A question with several comparisons needs all of them. Intervals do not "
-        "know that a learning rate was chosen by few trials, and of twenty one misses.\n"
-    )
-
-
 def _accuracy(row: Row) -> str:
     lost = f", {row['diverged']} lost" if row["diverged"] else ""
     return points(row["accuracy"], half_width(row["accuracies"])) + lost
@@ -251,7 +216,6 @@ RATED = (
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    yield Text(_setting(figures))
     yield table("Comparisons", COMPARED, figures["comparisons"])
     released = alone(figures)
     title = "Ways to release a mean, nothing behind"

@@ -20,7 +20,7 @@ from protocol.errors import ConfigurationError
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, panels, style
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, points, table
+from simulations.reproduce.engine.render import Column, Figures, Part, Row, points, table
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study, dataset
 from simulations.reproduce.sqsgd.claims import claims, final_accuracies, mean_accuracies
@@ -132,15 +132,6 @@ SETTINGS = (
 
 def _parts(figures: Figures) -> Iterator[Part]:
     plan = figures["plan"]
-    rounds = plan["epochs"] * figures["rounds_of_epoch"]
-    yield Text(
-        f"{figures['data']}: {figures['parameters']:,} parameters, {plan['clients']} clients, "
-        f"{figures['examples']:,} examples, {figures['tested']:,} tested; {plan['epochs']} epochs "
-        f"of {figures['rounds_of_epoch']} rounds, batch {plan['batch']}, rate {plan['rate']:g}, "
-        f"U = {plan['bound']:g}, seeds {', '.join(map(str, plan['seeds']))}. Epsilon is that of "
-        f"one report, {figures['adjacency']}; a client sends {rounds:,} of them, and all of them "
-        f"together spend {rounds:,} times as much. Intervals: 95 %, Student's law over seeds."
-    )
     yield table("Runs", RUNS, figures["runs"], brief=True)
     epochs = [
         Column(str(epoch), lambda row, at=epoch - 1: f"{100 * _curve(row)[at]['mean']:.1f}")

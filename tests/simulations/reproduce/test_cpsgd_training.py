@@ -26,10 +26,7 @@ from simulations.reproduce.cpsgd_training.clipped_gradients import (
 )
 from simulations.reproduce.cpsgd_training.estimators import (
     ByScale,
-    Estimator,
-    Gaussian,
     OnLevels,
-    Plain,
     Rounded,
 )
 from simulations.reproduce.cpsgd_training.plan import Plan, Run, runs
@@ -97,7 +94,7 @@ def test_one_step_client_by_client_has_the_predicted_error(
 
 
 def test_the_sum_of_clipped_gradients_is_that_of_the_single_ones() -> None:
-    training = Training(QUICK.schedule, 5)
+    training = Training(QUICK, 5)
     model, all_examples = training.initial().model, training.examples(0)
     examples = Examples(all_examples.inputs[:50], all_examples.labels[:50])
     norms = []
@@ -112,7 +109,7 @@ def test_the_sum_of_clipped_gradients_is_that_of_the_single_ones() -> None:
 
 
 def test_gradients_are_those_of_the_loss() -> None:
-    training = Training(QUICK.schedule, 5)
+    training = Training(QUICK, 5)
     examples = training.examples(0)
     vector = torch.tensor(training.initial().model, requires_grad=True)
     weights = torch.ones(len(examples))
@@ -206,25 +203,16 @@ def test_more_epsilon_means_less_error() -> None:
 
 def test_a_step_with_every_client_rounding_for_itself() -> None:
     plan = replace(QUICK, setting=Setting(clients=30, dimension=8192, delta=1e-6), steps=2)
-    training = Training(plan.schedule, 2)
+    training = Training(plan, 2)
     run = Run("own", OnLevels(plan.setting, 1, 16), {})
     first = training.train(run, by_client=True)
     assert first == training.train(run, by_client=True)
     assert first["step"] == 2 and 0.0 <= first["accuracy"] <= 1.0
 
 
-@pytest.mark.parametrize("estimator", [Plain(SMALL.clients), Gaussian(SMALL, 2.0)])
-def test_a_trusted_server_needs_no_vector_alone(estimator: Estimator) -> None:
-    vectors = _vectors(np.random.default_rng(3))
-    each = estimator.each(vectors, np.random.default_rng(1))
-    summed = estimator.summed(vectors.sum(axis=0), np.random.default_rng(1))
-    np.testing.assert_allclose(each, summed, atol=1e-12)
-    assert each.shape == (200,)
-
-
 def test_nobody_takes_part_twice_in_an_epoch(digits: Dataset) -> None:
     plan = replace(QUICK, setting=Setting(clients=400, dimension=8192))
-    training = Training(plan.schedule, 1)
+    training = Training(plan, 1)
     assert training.steps_of_epoch == 3 and training.epochs == 14
     seen = torch.cat([training.examples(step).inputs for step in range(3)]).flatten(1).numpy()
     pool = digits.train.inputs.reshape(len(digits.train), -1)
@@ -234,9 +222,9 @@ def test_nobody_takes_part_twice_in_an_epoch(digits: Dataset) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="1437 examples for 2000"):
-        Training(replace(QUICK.schedule, setting=Setting(clients=2000, dimension=8192)), 1)
+        Training(replace(QUICK, setting=Setting(clients=2000, dimension=8192)), 1)
     with pytest.raises(ValueError, match="parameters in 4096"):
-        Training(replace(QUICK.schedule, setting=Setting(clients=100, dimension=4096)), 1)
+        Training(replace(QUICK, setting=Setting(clients=100, dimension=4096)), 1)
 
 
 def test_epsilon_grows_with_the_number_of_epochs() -> None:
@@ -254,9 +242,9 @@ def test_mnist_itself(data_dir: Path) -> None:
     """Skipped where there are no files: the plan of the full run, one step."""
     enter(data_dir, None)
     plan = replace(Plan(), steps=1, levels=(2,), epsilons=(4.0,))
-    training = Training(plan.schedule, 1)
+    training = Training(plan, 1)
     assert (training.task.dimension, training.steps_of_epoch) == (51_370, 6)
-    assert trained(plan.schedule, solved(plan)["coupled-k2-4"], 1)["accuracy"] > 0.1
+    assert trained(plan, solved(plan)["coupled-k2-4"], 1)["accuracy"] > 0.1
     enter(None, None)
 
 
