@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.errors import ConfigurationError
-
 if TYPE_CHECKING:
     from simulations.reproduce.engine.campaign import Campaign
 
@@ -32,6 +30,9 @@ def campaign(name: str) -> Campaign[Any]:
     Raises:
         ConfigurationError: there is none of this name.
     """
+    # Here, as the command line lists campaigns without loading anything.
+    from protocol.errors import ConfigurationError
+
     if name not in CAMPAIGNS:
         raise ConfigurationError("campaign", f"{name!r} is unknown", ", ".join(CAMPAIGNS))
     folder = _FOLDERS.get(name, name.replace("-", "_"))

@@ -131,14 +131,14 @@ SETTINGS = (
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    plan = figures["plan"]
     yield table("Runs", RUNS, figures["runs"], brief=True)
-    epochs = [
-        Column(str(epoch), lambda row, at=epoch - 1: f"{100 * _curve(row)[at]['mean']:.1f}")
-        for epoch in range(1, plan["epochs"] + 1)
+    epochs = [Column(str(each["epoch"]), str(each["epoch"])) for each in _curve(figures["runs"][0])]
+    curves = [
+        {"name": row["name"]} | {str(e["epoch"]): f"{100 * e['mean']:.1f}" for e in _curve(row)}
+        for row in figures["runs"]
     ]
     title = "Accuracy by epoch, mean over seeds, %"
-    yield table(title, (Column("run", "name"), *epochs), figures["runs"])
+    yield table(title, (Column("run", "name"), *epochs), curves)
     yield table("What the settings mean", SETTINGS, figures["theory"])
 
 
