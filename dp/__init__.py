@@ -30,7 +30,6 @@ from dp.accounting import (
     local_epsilons,
     own_noise,
 )
-from dp.adjacency import replace_one
 from dp.budget import Budget, replay
 from dp.calibration import (
     coins_for_epsilon,
@@ -51,12 +50,12 @@ from dp.errors import (
     SensitivityExceededError,
     UnsupportedEventError,
 )
+from dp.event_kinds import Event
 from dp.events import (
     Adjacency,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     FixedSizeSampled,
     GaussianRelease,
     LevelRelease,
@@ -64,6 +63,7 @@ from dp.events import (
     NonPrivateRelease,
     PoissonSampled,
     SkellamRelease,
+    replace_one,
 )
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.ledger import Entry, Ledger

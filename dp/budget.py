@@ -9,7 +9,7 @@ from typing import TypeVar
 from dp.accounting.base import Accountant
 from dp.checks import require_between_0_and_1
 from dp.errors import BudgetExceededError
-from dp.events import Event
+from dp.event_kinds import Event
 
 AnyAccountant = TypeVar("AnyAccountant", bound=Accountant)
 

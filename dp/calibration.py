@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import cache
 
 from dp.accounting.accountant import DominationAccountant, FailureReserve
-from dp.accounting.base import noise_variance
 from dp.accounting.gaussian import gaussian_mu
 from dp.accounting.laws import MAX_TOTAL_COINS, MAX_VARIANCE
 from dp.accounting.moments import MomentsAccountant, reserved_accountant
 from dp.checks import require_between_0_and_1, require_positive
-from dp.events import BinomialRelease, DiscreteGaussianRelease, IntegerRelease, SkellamRelease
+from dp.event_kinds import IntegerRelease
+from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 
 _GROWTH = 1.125
 _VARIANCE_TOLERANCE = 1e-6
@@ -101,7 +101,7 @@ def _spent(
     """Return epsilon of ``rounds`` such releases: by the reserve's bound, or the smaller of two."""
     if reserve is not None:
         kinds = [reserved_accountant(reserve)]
-    elif noise_variance(event) <= MOMENTS_UP_TO:
+    elif event.noise_variance <= MOMENTS_UP_TO:
         kinds = [DominationAccountant(), MomentsAccountant()]
     else:
         kinds = [DominationAccountant()]

@@ -14,10 +14,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dp.checks import require_integer
+from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease, SampledRelease
 
 
 class Adjacency(enum.Enum):
@@ -54,8 +55,15 @@ def _require_probability(name: str, value: float, largest: float = 1.0) -> None:
         raise ValueError(f"{name} must lie in (0, {largest:g}], got {value!r}")
 
 
+def _require_vector(l2_sensitivity: object, linf_sensitivity: object, dimension: object) -> None:
+    """Raise unless these can bound how two integer vectors differ."""
+    _require_size("l2_sensitivity", l2_sensitivity)
+    require_integer("linf_sensitivity", linf_sensitivity, 1)
+    require_integer("dimension", dimension, 1)
+
+
 @dataclass(frozen=True, slots=True)
-class BinomialRelease:
+class BinomialRelease(IntegerRelease):
     """The server saw ``sum of integer vectors + Bin(N, 1/2) - N/2`` in every coordinate.
 
     Mathematics: M(x) = x + Z with Z_i independent, Z_i ~ Bin(N, 1/2) - N/2, N = ``coins``.
@@ -74,6 +82,8 @@ class BinomialRelease:
         dimension: number of coordinates, >= 1.
     """
 
+    tag: ClassVar[str] = "binomial"
+
     coins: int
     l2_sensitivity: float
     linf_sensitivity: int
@@ -84,9 +94,18 @@ class BinomialRelease:
         require_integer("coins", self.coins, 0)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
+    @property
+    def noise_variance(self) -> float:
+        """Return N/4; infinity where that is no float, for a ledger may name any number."""
+        return self.coins / 4 if self.coins.bit_length() < 1024 else math.inf
+
+    def own_noise(self, contributors: int) -> BinomialRelease:
+        """Leave an equal part of the coins, rounded down."""
+        return replace(self, coins=self.coins // contributors)
+
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussianRelease:
+class DiscreteGaussianRelease(IntegerRelease):
     """The server saw an integer sum with the noise of several discrete Gaussians.
 
     Mathematics: M(x) = x + sum of ``contributors`` independent draws per coordinate of the law
@@ -106,6 +125,8 @@ class DiscreteGaussianRelease:
     Source: Kairouz, Liu and Steinke 2021 (arXiv 2102.06387).
     """
 
+    tag: ClassVar[str] = "discrete-gaussian"
+
     local_variance: float
     contributors: int
     l2_sensitivity: float
@@ -118,9 +139,18 @@ class DiscreteGaussianRelease:
         require_integer("contributors", self.contributors, 0)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
+    @property
+    def noise_variance(self) -> float:
+        """Return the sum of the parameters, which is nearly the variance."""
+        return self.local_variance * self.contributors
+
+    def own_noise(self, contributors: int) -> DiscreteGaussianRelease:
+        """Leave one contributor, if there is one."""
+        return replace(self, contributors=min(self.contributors, 1))
+
 
 @dataclass(frozen=True, slots=True)
-class SkellamRelease:
+class SkellamRelease(IntegerRelease):
     """The server saw an integer sum with Skellam noise in every coordinate.
 
     Mathematics: M(x) = x + Z with Z_i the difference of two independent Poisson variables of
@@ -138,6 +168,8 @@ class SkellamRelease:
     Source: Agarwal, Kairouz and Liu 2021 (arXiv 2110.04995).
     """
 
+    tag: ClassVar[str] = "skellam"
+
     variance: float
     l2_sensitivity: float
     linf_sensitivity: int
@@ -148,9 +180,18 @@ class SkellamRelease:
         _require_size("variance", self.variance)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
+    @property
+    def noise_variance(self) -> float:
+        """Return the variance."""
+        return self.variance
+
+    def own_noise(self, contributors: int) -> SkellamRelease:
+        """Leave an equal part of the variance."""
+        return replace(self, variance=self.variance / contributors)
+
 
 @dataclass(frozen=True, slots=True)
-class GaussianRelease:
+class GaussianRelease(NoisyRelease):
     """A trusted server released a sum with Gaussian noise: the baseline of central privacy.
 
     Mathematics: M(x) = x + N(0, ``sigma``^2 I). Units are whatever both fields share.
@@ -160,6 +201,8 @@ class GaussianRelease:
         l2_sensitivity: finite, >= 0.
     """
 
+    tag: ClassVar[str] = "gaussian"
+
     sigma: float
     l2_sensitivity: float
 
@@ -168,9 +211,18 @@ class GaussianRelease:
         _require_size("sigma", self.sigma)
         _require_size("l2_sensitivity", self.l2_sensitivity)
 
+    @property
+    def noise_variance(self) -> float:
+        """Return sigma^2."""
+        return self.sigma**2
+
+    def replace_one(self) -> GaussianRelease:
+        """Double the sensitivity."""
+        return replace(self, l2_sensitivity=2.0 * self.l2_sensitivity)
+
 
 @dataclass(frozen=True, slots=True)
-class LaplaceRelease:
+class LaplaceRelease(PureRelease):
     """A trusted server released one integer with discrete Laplace noise: central privacy.
 
     Mathematics: M(x) = q(x) + Z, P[Z = z] proportional to exp(-|z| / ``scale``), and q changes by
@@ -180,6 +232,8 @@ class LaplaceRelease:
         scale: integer units, finite, > 0.
         sensitivity: integer units, >= 1.
     """
+
+    tag: ClassVar[str] = "laplace"
 
     scale: float
     sensitivity: int
@@ -196,7 +250,7 @@ class LaplaceRelease:
 
 
 @dataclass(frozen=True, slots=True)
-class AboveThresholdRelease:
+class AboveThresholdRelease(PureRelease):
     """A trusted server said which of a stream of noisy integers was the first below a threshold.
 
     Mathematics: the threshold has discrete Laplace noise of ``threshold_scale``, every integer
@@ -210,6 +264,8 @@ class AboveThresholdRelease:
         query_scale: integer units, finite, > 0.
         sensitivity: integer units, >= 1.
     """
+
+    tag: ClassVar[str] = "above-threshold"
 
     threshold_scale: float
     query_scale: float
@@ -228,7 +284,7 @@ class AboveThresholdRelease:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalRelease:
+class LocalRelease(Event):
     """One report of a local randomiser: pure epsilon for any two inputs of the client.
 
     Mathematics: P[M(x) = y] <= exp(``epsilon``) P[M(x') = y] for every message y and any two
@@ -241,15 +297,21 @@ class LocalRelease:
         epsilon: nats, finite, > 0.
     """
 
+    tag: ClassVar[str] = "local"
+
     epsilon: float
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("epsilon", self.epsilon)
 
+    def replace_one(self) -> LocalRelease:
+        """Return the same event: a report is private for any two inputs as it is."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
-class LevelRelease:
+class LevelRelease(Event):
     """cpSGD as printed: a sum of k-level quantised vectors with Bin(N, p) noise.
 
     Every client clips to ``norm`` D in L2, clips each coordinate to [-X, X], rounds at random to
@@ -266,6 +328,8 @@ class LevelRelease:
 
     Source: Agarwal et al. 2018 (arXiv 1805.10559), Theorems 3 and 4, Equation (10).
     """
+
+    tag: ClassVar[str] = "levels"
 
     coins: int
     probability: float
@@ -284,16 +348,13 @@ class LevelRelease:
         if not isinstance(self.rotated, bool):
             raise TypeError(f"rotated must be a bool, got {type(self.rotated).__name__}")
 
-
-def _require_vector(l2_sensitivity: object, linf_sensitivity: object, dimension: object) -> None:
-    """Raise unless these can bound how two integer vectors differ."""
-    _require_size("l2_sensitivity", l2_sensitivity)
-    require_integer("linf_sensitivity", linf_sensitivity, 1)
-    require_integer("dimension", dimension, 1)
+    def own_noise(self, contributors: int) -> LevelRelease:
+        """Leave an equal part of the coins, rounded down."""
+        return replace(self, coins=self.coins // contributors)
 
 
 @dataclass(frozen=True, slots=True)
-class NonPrivateRelease:
+class NonPrivateRelease(Event):
     """Something was released without noise. Its epsilon is infinite for every delta < 1.
 
     It exists so that an ablation runs through the same accounting and says plainly what it is
@@ -301,9 +362,19 @@ class NonPrivateRelease:
     epsilon.
     """
 
+    tag: ClassVar[str] = "non-private"
+
+    def replace_one(self) -> NonPrivateRelease:
+        """Return the same event."""
+        return self
+
+    def own_noise(self, contributors: int) -> NonPrivateRelease:
+        """Return the same event."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
-class Composition:
+class Composition(Event):
     """Several releases that belong together, for instance the two sums of one round.
 
     Equal to composing the parts one after the other, except that an accountant takes all of
@@ -312,6 +383,8 @@ class Composition:
     Attributes:
         parts: the releases, in order; at least one.
     """
+
+    tag: ClassVar[str] = "composition"
 
     parts: tuple[Event, ...]
 
@@ -322,19 +395,17 @@ class Composition:
         if not self.parts:
             raise ValueError("a composition needs at least one part, got none")
 
+    def replace_one(self) -> Composition:
+        """Apply to every part."""
+        return Composition(tuple(part.replace_one() for part in self.parts))
 
-IntegerRelease: TypeAlias = BinomialRelease | DiscreteGaussianRelease | SkellamRelease
-"""Releases whose noise is symmetric, log-concave, and on the integers."""
-
-PureRelease: TypeAlias = LaplaceRelease | AboveThresholdRelease
-"""Releases whose privacy loss is bounded surely, by ``epsilon``."""
-
-SampledRelease: TypeAlias = IntegerRelease | GaussianRelease
-"""Releases of which a sampled cohort may be the source."""
+    def own_noise(self, contributors: int) -> Composition:
+        """Apply to every part."""
+        return Composition(tuple(part.own_noise(contributors) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
-class PoissonSampled:
+class PoissonSampled(SampledRelease):
     """A release over a cohort that every client joined by a coin of its own, seen by an outsider.
 
     Mathematics: each client is in the sum with probability ``rate``, independently of the others
@@ -350,8 +421,10 @@ class PoissonSampled:
         event: what a cohort releases.
     """
 
+    tag: ClassVar[str] = "poisson-sampled"
+
     rate: float
-    event: SampledRelease
+    event: NoisyRelease
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
@@ -360,7 +433,7 @@ class PoissonSampled:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedSizeSampled:
+class FixedSizeSampled(SampledRelease):
     """A release over a cohort of fixed size, drawn without replacement, seen by an outsider.
 
     Mathematics: a uniform subset of ``size`` of ``population`` clients, drawn afresh and
@@ -377,9 +450,11 @@ class FixedSizeSampled:
         event: what a cohort releases.
     """
 
+    tag: ClassVar[str] = "fixed-size-sampled"
+
     size: int
     population: int
-    event: SampledRelease
+    event: NoisyRelease
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
@@ -395,21 +470,17 @@ class FixedSizeSampled:
 
 def _require_sampled(event: object) -> None:
     """Raise unless a sampled event holds one plain release."""
-    if not isinstance(event, SampledRelease):
+    if not isinstance(event, NoisyRelease):
         raise TypeError(f"event must be a release with noise, got {type(event).__name__}")
 
 
-Event: TypeAlias = (
-    IntegerRelease
-    | GaussianRelease
-    | PureRelease
-    | LocalRelease
-    | LevelRelease
-    | NonPrivateRelease
-    | PoissonSampled
-    | FixedSizeSampled
-    | Composition
-)
+def replace_one(event: Event) -> Event:
+    """Return an event whose zero-out epsilon is the replace-one epsilon of ``event``.
+
+    Raises:
+        UnsupportedEventError: see ``Event.replace_one``.
+    """
+    return event.replace_one()
 
 
 def leaves(event: object) -> Iterator[object]:

@@ -34,7 +34,8 @@ from threading import RLock
 from typing import Any, Final, NoReturn, Self
 
 from dp.errors import LedgerError
-from dp.events import Adjacency, Event
+from dp.event_kinds import Event
+from dp.events import Adjacency
 from dp.records import canonical_json, decode_event, encode_event
 
 FORMAT: Final = "veilsum-ledger"

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dp.errors import LedgerError, UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     AboveThresholdRelease,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     FixedSizeSampled,
     GaussianRelease,
     LaplaceRelease,
@@ -28,23 +28,26 @@ from dp.events import (
     SkellamRelease,
 )
 
-_TAGS: Final[Mapping[str, type[Event]]] = {
-    "binomial": BinomialRelease,
-    "discrete-gaussian": DiscreteGaussianRelease,
-    "skellam": SkellamRelease,
-    "gaussian": GaussianRelease,
-    "laplace": LaplaceRelease,
-    "above-threshold": AboveThresholdRelease,
-    "local": LocalRelease,
-    "levels": LevelRelease,
-    "non-private": NonPrivateRelease,
-    "poisson-sampled": PoissonSampled,
-    "fixed-size-sampled": FixedSizeSampled,
-    "composition": Composition,
+_EVENTS: Final[Mapping[str, type[Event]]] = {
+    event.tag: event
+    for event in (
+        BinomialRelease,
+        DiscreteGaussianRelease,
+        SkellamRelease,
+        GaussianRelease,
+        LaplaceRelease,
+        AboveThresholdRelease,
+        LocalRelease,
+        LevelRelease,
+        NonPrivateRelease,
+        PoissonSampled,
+        FixedSizeSampled,
+        Composition,
+    )
 }
 
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    tag: tuple(field.name for field in dataclasses.fields(event)) for tag, event in _TAGS.items()
+    tag: tuple(field.name for field in dataclasses.fields(event)) for tag, event in _EVENTS.items()
 }
 
 _MAX_DEPTH: Final = 8
@@ -69,15 +72,17 @@ def encode_event(event: Event) -> dict[str, Any]:
     Raises:
         UnsupportedEventError: the event's class is not in the registry.
     """
-    tag = next((name for name, cls in _TAGS.items() if type(event) is cls), None)
-    if tag is None:
+    tag = getattr(event, "tag", "")
+    if type(event) is not _EVENTS.get(tag):
         raise UnsupportedEventError(f"no ledger tag for {type(event).__name__}")
-    fields = {name: getattr(event, name) for name in _FIELDS[tag]}
-    if isinstance(event, Composition):
-        fields["parts"] = [encode_event(part) for part in event.parts]
-    if isinstance(event, PoissonSampled | FixedSizeSampled):
-        fields["event"] = encode_event(event.event)
-    return {"tag": tag, **fields}
+    return {"tag": tag, **{name: _encoded(getattr(event, name)) for name in _FIELDS[tag]}}
+
+
+def _encoded(value: Any) -> Any:
+    """Return the JSON value of a field."""
+    if isinstance(value, tuple):
+        return [encode_event(part) for part in value]
+    return encode_event(value) if isinstance(value, Event) else value
 
 
 def decode_event(record: object, depth: int = 0) -> Event:
@@ -92,8 +97,8 @@ def decode_event(record: object, depth: int = 0) -> Event:
     if not isinstance(record, dict):
         raise LedgerError(f"an event is a JSON object, got {type(record).__name__}")
     tag = record.get("tag")
-    if not isinstance(tag, str) or tag not in _TAGS:
-        raise LedgerError(f"unknown event tag {tag!r}; known are {', '.join(sorted(_TAGS))}")
+    if not isinstance(tag, str) or tag not in _EVENTS:
+        raise LedgerError(f"unknown event tag {tag!r}; known are {', '.join(sorted(_EVENTS))}")
     if set(record) != {"tag", *_FIELDS[tag]}:
         raise LedgerError(f"event {tag!r} has fields {sorted(record)}, not {_FIELDS[tag]}")
     fields: dict[str, Any] = {name: record[name] for name in _FIELDS[tag]}
@@ -102,7 +107,7 @@ def decode_event(record: object, depth: int = 0) -> Event:
     if "event" in fields:
         fields["event"] = decode_event(fields["event"], depth + 1)
     try:
-        return _TAGS[tag](**fields)
+        return _EVENTS[tag](**fields)
     except (TypeError, ValueError) as error:
         raise LedgerError(f"event {tag!r} is out of range: {error}") from error
 

@@ -15,8 +15,7 @@ from secagg import ParameterError
 
 @dataclass(frozen=True, slots=True)
 class PrivacyGoal:
-    """(epsilon, delta) of any one client over the `rounds` rounds it takes part in, against the
-    server.
+    """The (epsilon, delta) of any one client against the server, over all of its `rounds` rounds.
 
     Args:
         moment_order: None to count by Gaussian domination, the better bound in all but weak noise;
@@ -54,9 +53,11 @@ class PrivacyGoal:
 
     @property
     def reserve(self) -> FailureReserve:
-        """The part of delta set aside beforehand, for noise and for secure aggregation: the
-        controller sizes later rounds from earlier releases, so the split of delta must not be
-        chosen afterwards (docs/accounting.md)."""
+        """The part of delta set aside beforehand, for noise and for secure aggregation.
+
+        The controller sizes later rounds from earlier releases, so the split of delta must not be
+        chosen afterwards (docs/accounting.md).
+        """
         return FailureReserve.from_delta(self.delta, self.rounds, moment_order=self.moment_order)
 
     @property
@@ -73,8 +74,11 @@ class PrivacyGoal:
 
 
 def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
-    """A goal as it is written down: with the part of delta that it sets aside, and, where moments
-    count it in place of domination, their order."""
+    """A goal as it is written down.
+
+    With the part of delta that it sets aside, and, where moments count it in place of domination,
+    their order.
+    """
     entry = {
         "epsilon": goal.epsilon,
         "delta": goal.delta,

@@ -144,7 +144,7 @@ def take_words(
 
 @njit(cache=True, nogil=True)
 def _add_word(total: Any, word: Any, p: Any, gap: Any, spare: bool) -> Any:
-    """total + word modulo p; total itself if the word is refused. Compiles to no branch.
+    """Return total + word modulo p; total itself if the word is refused. Compiles to no branch.
 
     With a spare bit, total <= p and the result is below p. Without one, total is any residue below
     2^W and so is the result: a carry is worth gap = 2^W - p, and adding that cannot carry again,
@@ -213,7 +213,7 @@ def _add_four_rows(
     refused: NDArray[np.int64],
     found: int,
 ) -> int:
-    """total += a + b + c + d with the total in a register in between; see `accumulate_words`."""
+    """Add a + b + c + d to the total, kept in a register in between; see `accumulate_words`."""
     kind = total.dtype.type
     gap = kind(kind(0) - p)
     spare = kind(~mask) != kind(0)
@@ -262,7 +262,7 @@ def _add_one_row(
     refused: NDArray[np.int64],
     found: int,
 ) -> int:
-    """total += a; see `accumulate_words`."""
+    """Add a to the total; see `accumulate_words`."""
     kind = total.dtype.type
     gap = kind(kind(0) - p)
     spare = kind(~mask) != kind(0)
@@ -342,7 +342,7 @@ def accumulate_words(
 
 @njit(cache=True, nogil=True)
 def add_vectors(accumulator: Words, other: Words, modulus: int) -> None:
-    """accumulator += other over GF(modulus), in place; both uintW[length], elements below p."""
+    """Add other to accumulator over GF(modulus), in place; both uintW[length] below p."""
     kind = accumulator.dtype.type
     p = kind(modulus)
     for i in range(accumulator.size):

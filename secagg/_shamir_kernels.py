@@ -13,7 +13,7 @@ _MERSENNE_31 = 0x7FFF_FFFF
 
 @njit(cache=True, nogil=True)
 def _reduce_31(value: Any) -> Any:
-    """value mod 2^31 - 1 for a value below 2^62."""
+    """Reduce a value below 2^62 modulo 2^31 - 1."""
     folded = (value & np.uint64(_MERSENNE_31)) + (value >> np.uint64(31))
     folded = (folded & np.uint64(_MERSENNE_31)) + (folded >> np.uint64(31))
     return np.uint64(0) if folded == np.uint64(_MERSENNE_31) else folded

@@ -280,8 +280,11 @@ class SessionContext:
         self._check_losses()
 
     def _check_committee(self) -> None:
-        """More than half, whatever the committee: two rosters of one round, each with a survivor
-        set and a committee of its own, must not both yield a sum."""
+        """More than half of the cohort, whatever the committee.
+
+        Two rosters of one round, each with a survivor set and a committee of its own, must not both
+        yield a sum.
+        """
         if self.degree == 0 or self.mode is Mode.SEMI_HONEST:
             return
         quorum = full_quorum(self.size, self.tolerated_colluders)

@@ -138,7 +138,9 @@ def centre(vector: FieldVector) -> NDArray[np.int64]:
 
 
 def add_into(total: Words, vector: FieldVector) -> None:
-    """total += vector over GF(p), in place; `total` holds elements below p of the field's dtype.
+    """Add a vector to `total` over GF(p), in place.
+
+    `total` holds elements below p of the field's dtype.
 
     Raises:
         ParameterError: dtype or length differ.

@@ -100,8 +100,11 @@ class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
 
 
 class Roster(Message, frozen=True, array_like=True, tag=2):
-    """Round 0, down: who takes part, the root of the hash tree over all advertisements, the proof
-    that the recipient's is in it, and those of its neighbours, in order."""
+    """Round 0, down: who takes part, and the advertisements that the recipient needs.
+
+    The root of the hash tree over all advertisements, the proof that the recipient's is in it, and
+    those of its neighbours, in order.
+    """
 
     members: bytes
     root: bytes
@@ -110,8 +113,10 @@ class Roster(Message, frozen=True, array_like=True, tag=2):
 
 
 class ShareBundle(ClientMessage, frozen=True, array_like=True, tag=3):
-    """Round 1, up: sealed shares for every other holder, in order, and commitments to the
-    self-mask seed and each removable seed, signed."""
+    """Round 1, up: sealed shares for every other holder, in order.
+
+    With them commitments to the self-mask seed and to each removable seed, signed.
+    """
 
     commitments: bytes
     sealed: bytes
@@ -171,8 +176,10 @@ class SeedRequest(Message, frozen=True, array_like=True, tag=10):
 
 
 class SeedShares(ClientMessage, frozen=True, array_like=True, tag=11):
-    """Round 5, up: for each missing party that the sender holds shares of, in order, its shares of
-    the seeds to be given up; signed."""
+    """Round 5, up: shares of the seeds that the missing parties were to give up; signed.
+
+    One entry for each missing party that the sender holds shares of, in order.
+    """
 
     shares: bytes
     signature: bytes
@@ -233,8 +240,10 @@ def context_tag(context: SessionContext) -> bytes:
 
 
 def largest_message_bytes(context: SessionContext) -> int:
-    """No honest message of this round is longer: the largest of a roster, a bundle of shares, a
-    set of signatures, and a packed vector."""
+    """Bytes that no honest message of this round exceeds.
+
+    The largest of a roster, a bundle of shares, a set of signatures, and a packed vector.
+    """
     n, seeds = context.size, context.seeds
     peers = context.degree or n
     item = max(ADVERTISEMENT_ENTRY_BYTES, sealed_share_bytes(context))

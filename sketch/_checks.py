@@ -18,8 +18,10 @@ _NOT_FINITE = "{name} must be finite in every coordinate"
 
 
 class Tensor(Protocol):
-    """An array of any library that offers DLPack, such as a torch tensor; known by its shape only,
-    so that no framework is imported here."""
+    """An array of any library that offers DLPack, such as a torch tensor.
+
+    It is known by its shape only, so that no framework is imported here.
+    """
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
         """The data, for whoever asks."""

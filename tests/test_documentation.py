@@ -127,13 +127,13 @@ def write_file(path: Path, block: Block) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "python") or is_run(page)], ids=name_of
 )
-def test_the_code_of_a_page_runs(page, tmp_path):
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     if name_of(page) in NEEDS:
         pytest.importorskip(NEEDS[name_of(page)])
     run_page(page, tmp_path)
 
 
-def test_wrong_code_would_be_noticed(tmp_path):
+def test_wrong_code_would_be_noticed(tmp_path: Path) -> None:
     page = ROOT / "docs" / "howto" / "imagined.md"
     for language, text in (("python", "assert 1 == 2"), ("console", "veilsum plan --clients 1")):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError):
@@ -147,7 +147,7 @@ CLONE = os.environ.get("VEILSUM_TEST_CLONE")
 
 
 @pytest.mark.slow
-def test_the_flower_tutorial_learns(tmp_path):
+def test_the_flower_tutorial_learns(tmp_path: Path) -> None:
     """Its commands as they are written, in the environment that runs this; nothing is fetched."""
     pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
     pytest.importorskip("ray", reason="ray is not installed: flwr[simulation]")
@@ -163,9 +163,11 @@ def test_the_flower_tutorial_learns(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(CLONE is None, reason="makes an environment: set VEILSUM_TEST_CLONE=1")
-def test_the_flower_tutorial_learns_from_a_clone(tmp_path):
-    """All of its commands, the environment too: what somebody does who has nothing but a clone of
-    what is committed here."""
+def test_the_flower_tutorial_learns_from_a_clone(tmp_path: Path) -> None:
+    """All of its commands run, those that make the environment too.
+
+    That is what somebody does who has nothing but a clone of what is committed here.
+    """
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)  # noqa: S603, S607
     own = {name for name in os.environ if name.startswith("PYTHON")} | {"VIRTUAL_ENV"}
@@ -214,8 +216,10 @@ def bash(script: str, folder: Path, environment: dict[str, str]) -> str:
 def flower_environment(
     folder: Path, without: Collection[str] = (), **more: str
 ) -> Iterator[dict[str, str]]:
-    """For `flwr run` as somebody types it: a home and ports of its own, and the SuperLink that it
-    leaves running is ended, with all that this started."""
+    """A place for `flwr run` as somebody types it: a home and ports of its own.
+
+    The SuperLink that it leaves running is ended, with all that it started.
+    """
     if not Path("/proc/self/environ").exists():
         pytest.skip("no /proc, so what `flwr run` leaves running could not be ended")
     ports = [free_port(), free_port()]
@@ -264,7 +268,7 @@ def check_learned(printed: str) -> None:
     assert 0.0 < float(found[2]) <= 30.0
 
 
-def test_the_example_file_is_the_one_in_the_readme():
+def test_the_example_file_is_the_one_in_the_readme() -> None:
     (block,) = blocks(ROOT / "README.md", "python")
     assert (ROOT / "examples" / "in_process.py").read_text().endswith(block.text)
 
@@ -296,7 +300,7 @@ def exists(words: list[str], folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_exist(page):
+def test_commands_exist(page: Path) -> None:
     for words, folder in commands(page):
         assert exists(words, folder), f"{name_of(page)}: {shlex.join(words)}"
 
@@ -305,17 +309,17 @@ def test_commands_exist(page):
     "line",
     ["veilsum pln", "veilsum plan --cleints 5", "make tset", "python examples/none.py", "vielsum"],
 )
-def test_wrong_commands_would_be_noticed(line):
+def test_wrong_commands_would_be_noticed(line: str) -> None:
     assert not exists(line.split(), ROOT)
 
 
-def test_the_readme_names_both_commands():
+def test_the_readme_names_both_commands() -> None:
     targets = {words[1] for words, _ in commands(ROOT / "README.md") if words[0] == "make"}
     assert {"demo", "test"} <= targets
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_relative_links_lead_somewhere(page):
+def test_relative_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://", "mailto:")):
             assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"

@@ -49,8 +49,11 @@ def load(name: str) -> ModuleType:
 def noise_variance(
     epsilon: float, delta: float, clip: float, survivors: int, colluders: int
 ) -> float:
-    """Per coordinate of a mean: the Gaussian mechanism's on the sum of the honest survivors, and
-    the coins of tolerated colluders on top."""
+    """Variance per coordinate of a mean.
+
+    It is the Gaussian mechanism's on the sum of the honest survivors, and the coins of tolerated
+    colluders on top.
+    """
     on_sum = (noise_multiplier_for_epsilon(epsilon, delta, 1) * clip) ** 2
     return on_sum * survivors / (survivors - colluders) / survivors**2
 
@@ -78,27 +81,27 @@ class TestInProcess:
         return float(stats.norm.isf(ALPHA / 2) * np.sqrt(variance))
 
     @pytest.mark.statistical
-    def test_the_mean_is_the_plain_one(self):
+    def test_the_mean_is_the_plain_one(self) -> None:
         mean, epsilon = map(float, run("in_process.py", 300).split(" at epsilon "))
         assert abs(mean - self.vectors().mean()) < self.tolerance()
         assert 0 < epsilon <= 8.0
 
-    def test_a_mean_over_another_number_of_clients_would_be_noticed(self):
+    def test_a_mean_over_another_number_of_clients_would_be_noticed(self) -> None:
         """Divided by the 35 that must survive, and not by the 40 that did."""
         assert abs(self.vectors().sum() / 35 / 100 - self.vectors().mean()) > self.tolerance()
 
-    def test_it_is_short(self):
+    def test_it_is_short(self) -> None:
         assert len((EXAMPLES / "in_process.py").read_text().splitlines()) < 40
 
 
 class TestCustomTransport:
     """`custom_transport.py`: seven processes, one of them killed."""
 
-    def expected(self, example) -> np.ndarray:
+    def expected(self, example: ModuleType) -> np.ndarray:
         alive = [i for i in range(example.CLIENTS) if i != example.KILLED]
         return np.mean([example.vector(i) for i in alive], axis=0)
 
-    def is_plausible(self, example, mean: np.ndarray) -> bool:
+    def is_plausible(self, example: ModuleType, mean: np.ndarray) -> bool:
         """Whether the squared error is what noise of the stated size makes it, two-sided."""
         goal, survivors = example.PLAN.goal, example.CLIENTS - 1
         variance = noise_variance(goal.epsilon, goal.delta, 1.0, survivors, 1)
@@ -106,18 +109,20 @@ class TestCustomTransport:
         law = stats.chi2(example.DIMENSION)
         return bool(law.ppf(ALPHA / 2) < energy < CALIBRATION * law.isf(ALPHA / 2))
 
-    def test_the_killed_client_is_missing_and_nobody_else(self, example, printed):
+    def test_the_killed_client_is_missing_and_nobody_else(
+        self, example: ModuleType, printed: dict[str, str]
+    ) -> None:
         assert printed["survivors"] == "0 1 2 4 5"
         assert printed["exit codes of the clients"] == "0 0 0 -9 0 0"
         assert printed[f"client {example.KILLED} is lost at input"] == "the other side is gone"
 
     @pytest.mark.statistical
-    def test_the_mean_is_the_plain_one(self, example, printed):
+    def test_the_mean_is_the_plain_one(self, example: ModuleType, printed: dict[str, str]) -> None:
         mean = np.array(json.loads(printed["mean"]))
         assert mean.shape == (example.DIMENSION,)
         assert self.is_plausible(example, mean)
 
-    def test_wrong_means_would_be_noticed(self, example):
+    def test_wrong_means_would_be_noticed(self, example: ModuleType) -> None:
         """No noise at all, and three standard deviations in every coordinate."""
         plain, goal = self.expected(example), example.PLAN.goal
         deviation = np.sqrt(noise_variance(goal.epsilon, goal.delta, 1.0, 5, 1))
@@ -125,14 +130,16 @@ class TestCustomTransport:
         assert not self.is_plausible(example, plain + 3 * deviation)
         assert self.is_plausible(example, plain + deviation)
 
-    def test_both_sides_count_the_round(self, example, printed):
+    def test_both_sides_count_the_round(self, example: ModuleType, printed: dict[str, str]) -> None:
         """The killed client, which cannot know what became of it, as well."""
         epsilon = float(printed["epsilon"])
         own = printed[f"epsilon in the books of client {example.KILLED}, which sent nothing"]
         assert epsilon == example.PLAN.goal.epsilon
         assert 0 < float(own) == float(printed["spent"]) <= epsilon
 
-    def test_a_frame_that_is_too_long_too_late_or_cut_is_an_error(self, example):
+    def test_a_frame_that_is_too_long_too_late_or_cut_is_an_error(
+        self, example: ModuleType
+    ) -> None:
         import socket
 
         near, far = socket.socketpair()

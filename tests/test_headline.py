@@ -35,25 +35,25 @@ def unsaid(cells: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(("heading", "cells"), rows())
-def test_every_figure_is_on_the_page_that_it_comes_from(heading, cells):
+def test_every_figure_is_on_the_page_that_it_comes_from(heading: str, cells: list[str]) -> None:
     if heading == "The commands":  # its first cell is a command, the others say of which run
         cells = ["", *(cell for cell in cells[2:-1]), cells[-1]]
     assert not unsaid(cells), f"{heading}: {cells[0]}"
 
 
-def test_a_figure_that_was_changed_is_found():
+def test_a_figure_that_was_changed_is_found() -> None:
     cells = next(cells for _, cells in rows() if "196 to 314" in " ".join(cells))
     assert unsaid([cell.replace("196", "197") for cell in cells]) == ["197"]
 
 
-def test_every_claim_has_one_of_three_verdicts():
+def test_every_claim_has_one_of_three_verdicts() -> None:
     text = HEADLINE.read_text(encoding="utf-8")
     papers = text.split("\n## The papers")[1].split("\n## ")[0]
     claims = [line.split("|")[2].strip() for line in papers.splitlines() if "](" in line[-40:]]
     assert set(claims) == VERDICTS
 
 
-def test_every_page_of_results_is_linked():
+def test_every_page_of_results_is_linked() -> None:
     text = HEADLINE.read_text(encoding="utf-8")
     pages = {path.name for path in RESULTS.glob("*.md")} - {HEADLINE.name}
     assert pages == {link for link in LINK.findall(text) if "/" not in link}

@@ -12,7 +12,7 @@ NAMES = json.loads((Path(__file__).parent / "public_names.json").read_text())
 
 
 @pytest.mark.parametrize("package", sorted(NAMES))
-def test_public_names_are_the_checked_in_ones(package):
+def test_public_names_are_the_checked_in_ones(package: str) -> None:
     module = importlib.import_module(package)
     assert sorted(module.__all__) == NAMES[package]
     for name in module.__all__:

@@ -43,7 +43,7 @@ def run(folder: Path, *command: str | Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory) -> Path:
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source archive, made from a copy, and the wheel, made from the archive."""
     pytest.importorskip("build", reason="build is not installed: the extra dev has it")
     copy = tmp_path_factory.mktemp("release") / "source"
@@ -56,13 +56,13 @@ def dist(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(dist) -> Path:
+def wheel(dist: Path) -> Path:
     (path,) = dist.glob("*.whl")
     return path
 
 
 @pytest.fixture(scope="module")
-def site(wheel, tmp_path_factory) -> Path:
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel's packages; libraries come from this environment."""
     target = tmp_path_factory.mktemp("site")
     options = ("--quiet", "--no-deps", "--no-index", "--target", target)
@@ -79,7 +79,7 @@ def files_of(folder: Path) -> set[str]:
     }
 
 
-def test_the_wheel_has_all_of_the_packages_and_nothing_else(dist, wheel):
+def test_the_wheel_has_all_of_the_packages_and_nothing_else(dist: Path, wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     inside = {name for name in names if not name.startswith(f"veilsum-{VERSION}.dist-info/")}
     assert inside == set().union(*(files_of(dist.parent / "source" / each) for each in PACKAGES))
@@ -88,12 +88,12 @@ def test_the_wheel_has_all_of_the_packages_and_nothing_else(dist, wheel):
     assert f"veilsum-{VERSION}.dist-info/licenses/LICENSE" in names
 
 
-def test_the_wheel_claims_no_other_top_level_name(wheel):
+def test_the_wheel_claims_no_other_top_level_name(wheel: Path) -> None:
     text = zipfile.ZipFile(wheel).read(f"veilsum-{VERSION}.dist-info/top_level.txt").decode()
     assert set(text.split()) == set(PACKAGES)
 
 
-def test_the_archive_has_what_its_tests_and_pages_need(dist):
+def test_the_archive_has_what_its_tests_and_pages_need(dist: Path) -> None:
     (path,) = dist.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -101,20 +101,20 @@ def test_the_archive_has_what_its_tests_and_pages_need(dist):
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_the_changelog_has_this_version():
+def test_the_changelog_has_this_version() -> None:
     headings = re.findall(r"^## (\S+)(?: - (\S+))?$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert headings[0] == ("Unreleased", "")
     assert headings[1][0] == VERSION
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", headings[1][1])
 
 
-def test_the_command_says_its_version(site, tmp_path):
+def test_the_command_says_its_version(site: Path, tmp_path: Path) -> None:
     assert run(tmp_path, site / "bin" / "veilsum", "--version", PYTHONPATH=str(site)) == (
         f"veilsum {VERSION}\n"
     )
 
 
-def test_the_library_example_runs_away_from_the_source(site, tmp_path):
+def test_the_library_example_runs_away_from_the_source(site: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "in_process.py", tmp_path)
     where = "import protocol, secagg; print(protocol.__file__, secagg.__file__)"
     paths = run(tmp_path, sys.executable, "-c", where, PYTHONPATH=str(site)).split()
@@ -127,7 +127,7 @@ def test_the_library_example_runs_away_from_the_source(site, tmp_path):
 
 
 @pytest.mark.skipif(TORCH is None, reason="takes minutes and gigabytes: `make test-release`")
-def test_a_clean_environment_runs_the_demo(wheel, tmp_path):
+def test_a_clean_environment_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=True)
     bin_ = tmp_path / "venv" / "bin"
     run(tmp_path, bin_ / "python", "-m", "pip", "install", "--quiet", TORCH, f"{wheel}[sim]")

@@ -27,7 +27,7 @@ def extension(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(package, reason=f"{package} is not installed: the extra docs has it")
     out = tmp_path_factory.mktemp("site")
@@ -45,18 +45,18 @@ def site(tmp_path_factory) -> Path:
 class TestSite:
     """Built once for all of them."""
 
-    def test_every_page_is_there(self, site):
+    def test_every_page_is_there(self, site: Path) -> None:
         for page in DOCS.rglob("*.md"):
             assert (site / page.relative_to(DOCS).with_suffix(".html")).exists()
 
-    def test_reading_it_needs_no_network(self, site):
+    def test_reading_it_needs_no_network(self, site: Path) -> None:
         for page in site.rglob("*.html"):
             loaded = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page.read_text())
             assert not [tag for tag in loaded if re.search(r'"(?:https?:)?//', tag)], page
         for sheet in site.rglob("*.css"):
             assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", sheet.read_text())
 
-    def test_every_public_name_is_in_the_reference(self, site):
+    def test_every_public_name_is_in_the_reference(self, site: Path) -> None:
         text = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
         names = json.loads((ROOT / "tests" / "public_names.json").read_text())
         shown = set(re.findall(r'id="([\w.]+)"', text))
@@ -66,7 +66,7 @@ class TestSite:
             for name in set(members) - set(above):
                 assert f"{package}.{name}" in shown
 
-    def test_commands_and_keys_are_those_of_the_program(self, site):
+    def test_commands_and_keys_are_those_of_the_program(self, site: Path) -> None:
         commands = (site / "reference" / "commands.html").read_text()
         assert "--compression" in commands and "independent code" in commands
         keys = (site / "reference" / "configuration.html").read_text()
@@ -79,30 +79,30 @@ class TestDocstrings:
     def markup(self, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
         return "\n".join(extension("docstrings", monkeypatch).restructured(text.splitlines()))
 
-    def test_bold_words_are_bold(self, monkeypatch):
+    def test_bold_words_are_bold(self, monkeypatch: pytest.MonkeyPatch) -> None:
         marked = self.markup("This is **not a bound**, but 2 ** x ** 3.", monkeypatch)
         assert marked.strip() == r"This is **not a bound**, but 2 \*\* x \*\* 3."
 
-    def test_formulas_stay_what_they_are(self, monkeypatch):
+    def test_formulas_stay_what_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert self.markup("Mean of a * b | c_ here.", monkeypatch).strip() == (
             r"Mean of a \* b \| c\_ here."
         )
         block = self.markup("It is\n\n    |x| * |y|\n\nand more.", monkeypatch)
         assert "::\n\n        |x| * |y|\n" in block
 
-    def test_code_may_touch_words(self, monkeypatch):
+    def test_code_may_touch_words(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert self.markup("All `Seed`s of :func:`draw`.", monkeypatch).strip() == (
             r"All \ ``Seed``\ s of \ ``draw``\ ."
         )
 
-    def test_remarks_and_sections_are_apart(self, monkeypatch):
+    def test_remarks_and_sections_are_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
         text = "One.\n\nPost: x >= 0\nRaises:\n    ValueError: never.\nSource: arXiv 2004.00010."
         marked = self.markup(text, monkeypatch)
         assert "**Post:** ``x >= 0``\n\nRaises:\n    ValueError: never.\n" in marked
         assert "**Source:** `arXiv 2004.00010 <https://arxiv.org/abs/2004.00010>`__" in marked
 
 
-def test_a_state_diagram_becomes_a_table(monkeypatch):
+def test_a_state_diagram_becomes_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     module = extension("state_tables", monkeypatch)
     arrows = [module.ARROW.match(line) for line in ("[*] --> FRESH", "FRESH --> SHARED: Roster")]
     rows = [(module._state(arrow[1], 0), arrow[3] or "", arrow[2]) for arrow in arrows]

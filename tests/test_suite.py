@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
@@ -20,14 +22,14 @@ def make(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
 
 
-def test_no_target_is_a_file():
+def test_no_target_is_a_file() -> None:
     """A folder with the name of a target, as docs and dist, must not stand for its result."""
     phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)).split())
     assert phony == TARGETS
     assert "sphinx-build" in make("docs")
 
 
-def test_continuous_integration_runs_everything():
+def test_continuous_integration_runs_everything() -> None:
     """The README's command, and then every adapter with its framework."""
     script = (ROOT / ".ci" / "run").read_text()
     named = re.findall(r"^make ([\w-]+)$", script, re.MULTILINE)
@@ -49,7 +51,7 @@ def test_continuous_integration_runs_everything():
         assert any(str(part.relative_to(ROOT)) in planned for part in parts[:3]), path
 
 
-def test_a_run_without_data_sets_says_what_it_leaves_out(tmp_path):
+def test_a_run_without_data_sets_says_what_it_leaves_out(tmp_path: Path) -> None:
     test = "tests/simulations/learning/data/test_real_data.py"
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", test],
@@ -65,7 +67,7 @@ def test_a_run_without_data_sets_says_what_it_leaves_out(tmp_path):
     assert int(found[1]) == len(re.findall(r"^def test_", (ROOT / test).read_text(), re.MULTILINE))
 
 
-def test_other_skipped_tests_are_not_said_to_want_data(request):
+def test_other_skipped_tests_are_not_said_to_want_data(request: pytest.FixtureRequest) -> None:
     suite = request.config.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
 
     def skipped(reason: str) -> SimpleNamespace:

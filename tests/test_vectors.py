@@ -77,13 +77,13 @@ SIDES = {
 
 
 @pytest.mark.parametrize("name", names("rounds"))
-def test_round(name):
+def test_round(name: str) -> None:
     assert FILES[name]["success"]
     runner.run_round(FILES[name])
 
 
 @pytest.mark.parametrize("name", names("refusals"))
-def test_refusal(name):
+def test_refusal(name: str) -> None:
     vector = FILES[name]
     assert not vector["success"]
     assert [step for step in vector["operations"] if "error" in step] == vector["operations"][-1:]
@@ -94,7 +94,7 @@ def test_refusal(name):
 
 
 @pytest.mark.parametrize("name", names("messages"))
-def test_messages(name):
+def test_messages(name: str) -> None:
     vector = FILES[name]
     assert vector["cases"]
     assert vector["success"] is not bool(errors(vector))
@@ -103,12 +103,12 @@ def test_messages(name):
 
 
 @pytest.mark.parametrize("name", names("primitives"))
-def test_primitive(name):
+def test_primitive(name: str) -> None:
     assert FILES[name]["cases"]
     runner.run_primitive(FILES[name])
 
 
-def test_the_generator_gives_the_same_files(tmp_path):
+def test_the_generator_gives_the_same_files(tmp_path: Path) -> None:
     count = load("generate").write(tmp_path)
     fresh = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.glob("*/*.json")}
     frozen = {path.relative_to(VECTORS): path.read_bytes() for path in VECTORS.glob("*/*.json")}
@@ -118,7 +118,7 @@ def test_the_generator_gives_the_same_files(tmp_path):
 
 
 @pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
-def test_every_reason_has_a_refusal_on_every_side_that_checks_it(reason):
+def test_every_reason_has_a_refusal_on_every_side_that_checks_it(reason: Reason) -> None:
     found = {
         step["op"].split("_")[0]
         for name in names("refusals")
@@ -129,7 +129,7 @@ def test_every_reason_has_a_refusal_on_every_side_that_checks_it(reason):
     assert found == SIDES[reason.name]
 
 
-def test_every_way_to_end_short_has_a_vector():
+def test_every_way_to_end_short_has_a_vector() -> None:
     found = {
         step["error"]["stage"]
         for name in names("refusals")
@@ -139,7 +139,7 @@ def test_every_way_to_end_short_has_a_vector():
     assert found == {"advertise", "share", "masked input", "confirm", "unmask"}
 
 
-def test_every_message_has_a_vector_in_every_role():
+def test_every_message_has_a_vector_in_every_role() -> None:
     rounds = [FILES[name] for name in names("rounds")]
     kinds = {name.split()[0] for vector in rounds for name in vector["messages"]}
     assert {int(data[4:6], 16) for v in rounds for data in v["messages"].values()} == {
@@ -150,7 +150,7 @@ def test_every_message_has_a_vector_in_every_role():
     assert len(framed) == 11
 
 
-def test_every_field_size_and_usage_that_was_promised_is_there():
+def test_every_field_size_and_usage_that_was_promised_is_there() -> None:
     bits = {FILES[name]["context"]["bits"] for name in names("rounds")}
     assert bits == {8, 16, 24, 31, 32, 61}
     usages = {case["usage"] for case in FILES["primitives/tagged"]["cases"]}
@@ -172,7 +172,7 @@ def changed(data: str) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(FILES["rounds/active"]["messages"]))
-def test_the_runner_sees_a_change_of_any_message(name):
+def test_the_runner_sees_a_change_of_any_message(name: str) -> None:
     vector = copy.deepcopy(FILES["rounds/active"])
     vector["messages"][name] = changed(vector["messages"][name])
     with pytest.raises((runner.MismatchError, ProtocolError)):
@@ -188,7 +188,9 @@ def test_the_runner_sees_a_change_of_any_message(name):
         ("seeds", {"0": ["00"]}),
     ],
 )
-def test_the_runner_sees_a_change_of_the_result(key, value):
+def test_the_runner_sees_a_change_of_the_result(
+    key: str, value: list[int] | dict[str, list[str]]
+) -> None:
     vector = copy.deepcopy(FILES["rounds/active"])
     vector["operations"][-1]["expect"][key] = value
     with pytest.raises(runner.MismatchError, match="server_unmask"):
@@ -204,7 +206,7 @@ def test_the_runner_sees_a_change_of_the_result(key, value):
     ],
     ids=["reason", "type"],
 )
-def test_the_runner_sees_another_error(name, error):
+def test_the_runner_sees_another_error(name: str, error: dict[str, int | str]) -> None:
     vector = copy.deepcopy(FILES[f"refusals/{name}"])
     vector["operations"][-1]["error"] = error
     with pytest.raises(runner.MismatchError):
@@ -212,7 +214,7 @@ def test_the_runner_sees_another_error(name, error):
 
 
 @pytest.mark.parametrize("side", ["client", "server"])
-def test_the_runner_sees_that_a_message_is_not_refused(side):
+def test_the_runner_sees_that_a_message_is_not_refused(side: str) -> None:
     vector = copy.deepcopy(FILES[f"refusals/{side}-malformed"])
     last = vector["operations"][-1]
     last["data"] = last["instead_of"]
@@ -220,7 +222,7 @@ def test_the_runner_sees_that_a_message_is_not_refused(side):
         runner.run_refusal(vector, FILES["rounds/active"])
 
 
-def test_the_runner_sees_changed_primitives():
+def test_the_runner_sees_changed_primitives() -> None:
     def change(value: Any) -> Any:
         if isinstance(value, str):
             return changed(value)

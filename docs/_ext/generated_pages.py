@@ -80,5 +80,6 @@ def fill_in(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    """Fill in every page as it is read."""
     app.connect("source-read", fill_in)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -20,6 +20,7 @@ class Mermaid(SphinxDirective):
     option_spec: ClassVar[dict[str, object]] = {}
 
     def run(self) -> list[nodes.Node]:
+        """Make the table, or a block with the source."""
         arrows = [ARROW.match(line.strip()) for line in self.content[1:] if line.strip()]
         if not self.content[0].startswith("stateDiagram") or not all(arrows):
             text = "\n".join(self.content)
@@ -44,5 +45,6 @@ def _row(cells: tuple[str, str, str]) -> nodes.row:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    """Let `mermaid` blocks be tables."""
     app.add_directive("mermaid", Mermaid)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

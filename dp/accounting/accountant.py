@@ -11,7 +11,8 @@ from dp.accounting.domination import MAX_DELTA0, effective_sigma
 from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.gaussian import gaussian_epsilon
 from dp.checks import require_between_0_and_1
-from dp.events import GaussianRelease, IntegerRelease
+from dp.event_kinds import IntegerRelease
+from dp.events import GaussianRelease
 
 _GRID_BITS: Final = 14
 """delta0 is searched over the powers of two in the 14 octaves below delta / T."""

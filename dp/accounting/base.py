@@ -22,7 +22,6 @@ from typing import ClassVar, Protocol, Self, TypeAlias
 
 from dp.accounting.discrete_gaussian import DiscreteGaussianSum
 from dp.accounting.laws import (
-    MAX_TOTAL_COINS,
     MAX_VARIANCE,
     MIN_VARIANCE,
     NoiseLaw,
@@ -31,31 +30,20 @@ from dp.accounting.laws import (
 )
 from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease, SampledRelease
 from dp.events import (
     Adjacency,
     BinomialRelease,
     DiscreteGaussianRelease,
-    Event,
-    FixedSizeSampled,
     GaussianRelease,
-    IntegerRelease,
     LevelRelease,
     LocalRelease,
     NonPrivateRelease,
-    PoissonSampled,
-    PureRelease,
     SkellamRelease,
     leaves,
 )
 
-Release: TypeAlias = (
-    IntegerRelease
-    | GaussianRelease
-    | LevelRelease
-    | LocalRelease
-    | PoissonSampled
-    | FixedSizeSampled
-)
+Release: TypeAlias = NoisyRelease | LevelRelease | LocalRelease | SampledRelease
 """Simple events with noise."""
 
 MAX_RELEASES = 1 << 32
@@ -177,7 +165,7 @@ class EventCounter(ABC):
 def refusal(name: str, event: object) -> str:
     """Return the words in which an accountant refuses an event."""
     text = f"{name} has no theorem for {event!r}"
-    if isinstance(event, PoissonSampled | FixedSizeSampled):
+    if isinstance(event, SampledRelease):
         return f"{text}: sampling does not protect against a server, which knows the cohort"
     if isinstance(event, LocalRelease):
         return f"{text}: local reports promise something else and are accounted for by themselves"
@@ -186,25 +174,11 @@ def refusal(name: str, event: object) -> str:
     return text
 
 
-def noise_variance(event: IntegerRelease) -> float:
-    """Return the variance of one coordinate's noise (for sums of discrete Gaussians, nearly)."""
-    match event:
-        case BinomialRelease():
-            return event.coins / 4
-        case DiscreteGaussianRelease():
-            return event.local_variance * event.contributors
-        case SkellamRelease():
-            return event.variance
-
-
 def nominal_mu_squared(event: Release) -> float:
     """Return D2^2 over the variance of the noise: no bound, but for Gaussian noise."""
-    if isinstance(event, IntegerRelease):
-        variance = noise_variance(event)
-    elif isinstance(event, GaussianRelease):
-        variance = event.sigma**2
-    else:
+    if not isinstance(event, NoisyRelease):
         return math.inf
+    variance = event.noise_variance
     if event.l2_sensitivity == 0.0:
         return 0.0
     return event.l2_sensitivity**2 / variance if variance > 0.0 else math.inf
@@ -212,9 +186,7 @@ def nominal_mu_squared(event: Release) -> float:
 
 def is_tabulated(event: IntegerRelease) -> bool:
     """Say whether the noise is within the tables; more noise than they hold is refused."""
-    if isinstance(event, BinomialRelease):
-        return event.coins <= MAX_TOTAL_COINS
-    return noise_variance(event) <= MAX_VARIANCE
+    return event.noise_variance <= MAX_VARIANCE
 
 
 def law_of(event: IntegerRelease) -> NoiseLaw | None:
@@ -222,6 +194,7 @@ def law_of(event: IntegerRelease) -> NoiseLaw | None:
 
     Raises:
         ValueError: more noise than the tables hold.
+        UnsupportedEventError: noise that has no table.
     """
     match event:
         case BinomialRelease():
@@ -232,3 +205,5 @@ def law_of(event: IntegerRelease) -> NoiseLaw | None:
             return DiscreteGaussianSum(event.local_variance, event.contributors)
         case SkellamRelease():
             return SkellamNoise(event.variance) if event.variance >= MIN_VARIANCE else None
+        case _:
+            raise UnsupportedEventError(f"no table is known for the noise of {event!r}")

@@ -17,11 +17,12 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dp.accounting.base import EventCounter, Release, is_tabulated, law_of, noise_variance
+from dp.accounting.base import EventCounter, Release, is_tabulated, law_of
 from dp.accounting.laws import NoiseLaw
 from dp.accounting.losses import LossDistribution, dominating, shift_losses
 from dp.errors import UnsupportedEventError
-from dp.events import IntegerRelease, NonPrivateRelease
+from dp.event_kinds import IntegerRelease
+from dp.events import NonPrivateRelease
 
 MAX_SQUARE: Final = 30
 """Largest D2^2 enumerated."""
@@ -130,7 +131,7 @@ class ExactAccountant(EventCounter):
     def _step(self) -> float:
         """Return one grid step for all releases: a power of two, for the weakest of them."""
         events = (event for event in self._counts if isinstance(event, IntegerRelease))
-        variance = max(1.0, *(noise_variance(event) for event in events), 0.0)
+        variance = max(1.0, *(event.noise_variance for event in events), 0.0)
         return float(2.0 ** -math.ceil(math.log2(_POINTS_PER_LOSS * math.sqrt(variance))))
 
 

@@ -25,7 +25,8 @@ from dp.accounting.accountant import DominationAccountant, FailureReserve
 from dp.accounting.base import EventCounter, Release, law_of, nominal_mu_squared
 from dp.accounting.laws import NoiseLaw
 from dp.accounting.tails import log_remainder, tails_of
-from dp.events import GaussianRelease, IntegerRelease
+from dp.event_kinds import IntegerRelease, NoisyRelease
+from dp.events import GaussianRelease
 
 MASS_SLACK: Final = 1e-10
 """Error in nats allowed for each tabulated ln P[Z = j]: ten times what was measured."""
@@ -159,7 +160,7 @@ class MomentsAccountant(EventCounter):
         """Use the reserve if there is one; else the smallest bound over a few orders and cuts."""
         if self._reserve is not None:
             return self._reserved(self._reserve, delta)
-        if all(_is_silent(event) for event in self._counts):
+        if all(isinstance(event, NoisyRelease) and event.is_silent for event in self._counts):
             return 0.0
         centre = self._best_index(delta)
         indices = range(centre - _ORDERS // 2, centre + _ORDERS // 2 + 1)
@@ -213,17 +214,10 @@ def reserved_accountant(reserve: FailureReserve) -> DominationAccountant | Momen
     return MomentsAccountant(reserve)
 
 
-def _is_silent(event: Release) -> bool:
-    """Say whether no vector but zero fits the sensitivity."""
-    if isinstance(event, IntegerRelease):
-        return event.l2_sensitivity < 1.0
-    return isinstance(event, GaussianRelease) and event.l2_sensitivity == 0.0
-
-
 def _tau_of(event: Release, cut: float, order: float) -> float:
     """Return tau_a of one release; for Gaussian noise a mu^2 / 2."""
     if isinstance(event, IntegerRelease):
-        if _is_silent(event):
+        if event.is_silent:
             return 0.0
         law = law_of(event)
         if law is None:

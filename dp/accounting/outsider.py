@@ -30,14 +30,8 @@ from dp.accounting.base import EventCounter, Release, is_tabulated, law_of
 from dp.accounting.domination import MAX_DELTA0, effective_sigma
 from dp.accounting.gaussian import gaussian_delta
 from dp.accounting.laws import FloatArray
-from dp.events import (
-    FixedSizeSampled,
-    GaussianRelease,
-    IntegerRelease,
-    NonPrivateRelease,
-    PoissonSampled,
-    SampledRelease,
-)
+from dp.event_kinds import Event, IntegerRelease, NoisyRelease
+from dp.events import FixedSizeSampled, GaussianRelease, NonPrivateRelease, PoissonSampled
 
 INTERVAL: Final = 1e-4
 """Grid of privacy losses, nats; dp-accounting rounds against us."""
@@ -64,7 +58,7 @@ class OutsiderAccountant(EventCounter):
 
     def _supports_leaf(self, leaf: object) -> bool:
         """Accept sampled releases and, in full, plain ones."""
-        inner = leaf.event if isinstance(leaf, PoissonSampled | FixedSizeSampled) else leaf
+        inner = leaf.released if isinstance(leaf, Event) else leaf
         if isinstance(inner, IntegerRelease):
             return is_tabulated(inner)
         return isinstance(inner, GaussianRelease | NonPrivateRelease)
@@ -73,13 +67,12 @@ class OutsiderAccountant(EventCounter):
         """Return the smallest of three bounds of the whole run."""
         return min(self._unamplified(delta), self._by_losses(delta), self._by_renyi(delta))
 
-    def _inner(self) -> Iterator[tuple[Release, SampledRelease, int]]:
+    def _inner(self) -> Iterator[tuple[Release, NoisyRelease, int]]:
         """Yield (event, what a cohort releases, count), without events that change nothing."""
         for event, count in self._counts.items():
-            inner = event.event if isinstance(event, PoissonSampled | FixedSizeSampled) else event
-            if isinstance(inner, IntegerRelease | GaussianRelease):
-                if inner.l2_sensitivity > 0.0:
-                    yield event, inner, count
+            inner = event.released
+            if isinstance(inner, NoisyRelease) and inner.l2_sensitivity > 0.0:
+                yield event, inner, count
 
     def _unamplified(self, delta: float) -> float:
         """Return the bound that the cohort gives even if it were known."""
@@ -135,7 +128,7 @@ class OutsiderAccountant(EventCounter):
         return float(rdp.compute_epsilon(_ORDERS, total, remaining)[0])
 
 
-def _multiplier(inner: SampledRelease, delta0: float) -> float:
+def _multiplier(inner: NoisyRelease, delta0: float) -> float:
     """Return sigma_eff / D2, or 0 if nothing can be promised."""
     squared = mu_squared(inner, delta0)
     if squared == 0.0:
@@ -143,7 +136,7 @@ def _multiplier(inner: SampledRelease, delta0: float) -> float:
     return 1.0 / math.sqrt(squared) if squared < math.inf else 0.0
 
 
-def _loss_distribution(event: Release, inner: SampledRelease, delta0: float) -> Any | None:
+def _loss_distribution(event: Release, inner: NoisyRelease, delta0: float) -> Any | None:
     """Return dp-accounting's privacy loss distribution of one release, or None for no promise."""
     from dp_accounting.pld import privacy_loss_distribution as losses
 
@@ -206,9 +199,9 @@ def _failing_delta(epsilon: float, pair: tuple[float, float]) -> float:
     return delta0 + (1.0 - delta0) * gaussian_delta(epsilon, mu)
 
 
-def _shift_mu(inner: SampledRelease, factor: int, delta0: float) -> tuple[float, float]:
+def _shift_mu(inner: NoisyRelease, factor: int, delta0: float) -> tuple[float, float]:
     """Return (mu, failure probability) for shifts within ``factor`` times the sensitivities."""
-    if isinstance(inner, GaussianRelease):
+    if not isinstance(inner, IntegerRelease):
         return factor * math.sqrt(mu_squared(inner, delta0)), 0.0
     law = law_of(inner)
     l2, linf = factor * inner.l2_sensitivity, factor * inner.linf_sensitivity
@@ -235,7 +228,7 @@ def _is_above(x: FloatArray, y: list[float], first: int, middle: int, last: int)
     return bool(left >= right)
 
 
-def _renyi(event: Release, inner: SampledRelease, count: int, delta0: float) -> Any | None:
+def _renyi(event: Release, inner: NoisyRelease, count: int, delta0: float) -> Any | None:
     """Return Renyi divergences at the library's default orders, or None if none is proved."""
     import dp_accounting
     from dp_accounting import rdp

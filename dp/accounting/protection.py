@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dp.accounting.failing_gaussian import FailingGaussian
@@ -27,20 +27,8 @@ from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
 from dp.accounting.report import Counted, epsilons, json_number, under, with_counts
 from dp.checks import require_between_0_and_1
-from dp.errors import UnsupportedEventError
-from dp.events import (
-    Adjacency,
-    BinomialRelease,
-    Composition,
-    DiscreteGaussianRelease,
-    Event,
-    FixedSizeSampled,
-    LevelRelease,
-    NonPrivateRelease,
-    PoissonSampled,
-    SkellamRelease,
-    leaves,
-)
+from dp.event_kinds import Event, SampledRelease
+from dp.events import Adjacency, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +149,7 @@ def four_epsilons(
     counted = under(adjacency, outsider)
     for event, count in counted:
         accountant.compose(event, count)
-    sampled = (
-        isinstance(leaf, PoissonSampled | FixedSizeSampled)
-        for event, _ in counted
-        for leaf in leaves(event)
-    )
+    sampled = (isinstance(leaf, SampledRelease) for event, _ in counted for leaf in leaves(event))
     return FourEpsilons(
         server=epsilons(server, delta, adjacency).epsilon,
         outsider=accountant.epsilon(delta),
@@ -225,16 +209,4 @@ def own_noise(event: Event, contributors: int) -> Event:
     """
     if contributors < 1:
         raise ValueError(f"contributors must be at least 1, got {contributors}")
-    match event:
-        case BinomialRelease() | LevelRelease():
-            return replace(event, coins=event.coins // contributors)
-        case DiscreteGaussianRelease():
-            return replace(event, contributors=min(event.contributors, 1))
-        case SkellamRelease():
-            return replace(event, variance=event.variance / contributors)
-        case NonPrivateRelease():
-            return event
-        case Composition():
-            return Composition(tuple(own_noise(part, contributors) for part in event.parts))
-        case _:
-            raise UnsupportedEventError(f"no client has a noise of its own in {event!r}")
+    return event.own_noise(contributors)

@@ -19,14 +19,12 @@ from dp.accounting.exact import ExactAccountant
 from dp.accounting.local import LocalAccountant
 from dp.accounting.moments import MAX_TERMS, MomentsAccountant
 from dp.accounting.published import PublishedAccountant
-from dp.adjacency import replace_one
 from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event, IntegerRelease
 from dp.events import (
     Adjacency,
     DiscreteGaussianRelease,
-    Event,
-    IntegerRelease,
     LocalRelease,
     NonPrivateRelease,
     SkellamRelease,
@@ -134,7 +132,7 @@ def under(adjacency: Adjacency, events: Iterable[Event | Counted]) -> list[Count
     if adjacency is Adjacency.ZERO_OUT:
         return counted
     if adjacency is Adjacency.REPLACE_ONE:
-        return [(replace_one(event), count) for event, count in counted]
+        return [(event.replace_one(), count) for event, count in counted]
     raise ValueError(f"adjacency must be ZERO_OUT or REPLACE_ONE, got {adjacency.name}")
 
 

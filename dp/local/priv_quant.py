@@ -94,7 +94,7 @@ class PrivQuant:
 
     @property
     def threshold(self) -> int:
-        """tau = ceil((d + kappa + 1)/2), agreements of the high set at least."""
+        """Least number of agreements in the high set: tau = ceil((d + kappa + 1) / 2)."""
         return (self.dimension + self.kappa + 2) // 2
 
     @property
@@ -123,7 +123,7 @@ class PrivQuant:
 
     @property
     def report_bits(self) -> float:
-        """d ceil(log2 K)."""
+        """Bits of one report: ceil(log2 K) for each of the d coordinates."""
         return float(self.dimension * self.quantizer.bits)
 
     def event(self) -> LocalRelease:

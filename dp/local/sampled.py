@@ -105,7 +105,7 @@ class SampledCoordinates:
 
     @property
     def report_bits(self) -> float:
-        """k messages, each with its coordinate unless all are sent."""
+        """Bits of the k messages, each with its coordinate unless all are sent."""
         named = self.sampled < self.dimension
         index_bits = (self.dimension - 1).bit_length() if named else 0
         return self.sampled * (self.scalar.report_bits + index_bits)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from dp.checks import require_between_0_and_1, require_integer, require_positive
 from dp.coins import Coins
-from dp.events import Event
+from dp.event_kinds import Event
 from dp.keystream import NoiseSeed
 from dp.noised import Noise, Noised
 from dp.rounding import Quantized

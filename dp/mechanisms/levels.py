@@ -118,12 +118,12 @@ class LevelMechanism:
 
     @property
     def variance(self) -> float:
-        """m p (1 - p), of one client's noise, in units of a level."""
+        """Variance of one client's noise, in units of a level: m p (1 - p)."""
         return self.coins * self.probability * (1.0 - self.probability)
 
     @property
     def residual_offset(self) -> float:
-        """m p, the mean of one client's noise, in units of a level."""
+        """Mean of one client's noise, in units of a level: m p."""
         return self.coins * self.probability
 
     def quantize(self, bounded: Bounded, seed: NoiseSeed) -> Levels:

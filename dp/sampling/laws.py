@@ -205,12 +205,12 @@ class BinomialLaw:
 
     @property
     def mean(self) -> float:
-        """m p."""
+        """Mean of the law: m p."""
         return self.trials * self.probability
 
     @property
     def variance(self) -> float:
-        """m p (1 - p)."""
+        """Variance of the law: m p (1 - p)."""
         return self.trials * self.probability * (1.0 - self.probability)
 
     @property

@@ -166,8 +166,9 @@ class RemoteClient:
 
 
 def reason_of(error: Exception) -> str:
-    """What a server is told about an error: whether it was for the policy, for what it was sent, or
-    for anything else, and no more.
+    """What a server is told about an error: one of three words.
+
+    They say whether it was for the policy, for what was sent, or for anything else, and no more.
 
     What an error says, and which one it is, may depend on what the client holds: that its update
     was not finite is nobody's business. Its own operator reads the error.

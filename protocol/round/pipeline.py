@@ -238,8 +238,10 @@ class Pipeline:
             return self._lift.client(noised)
 
     def _check_charged(self, noised: Noised) -> None:
-        """What the types carry must be what accounting charges for: a stage may have been left
-        out, or built with other figures, without any single type noticing.
+        """What the types carry must be what accounting charges for.
+
+        A stage may have been left out, or built with other figures, without any single type
+        noticing.
         """
         parameters = self._setup.parameters
         within = noised.l2_bound <= parameters.l2_bound * (1.0 + _BOUND_ROUNDING)

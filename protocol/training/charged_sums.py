@@ -85,8 +85,11 @@ class ChargedSums:
 
     @property
     def spent(self) -> float:
-        """Epsilon of these sums alone, against the server: all that were charged, or had been
-        before. A reading; what is guaranteed is the goal."""
+        """Epsilon of these sums alone, against the server.
+
+        They are all that were charged, now or before. This is a reading; what is guaranteed is the
+        goal.
+        """
         return self._released.epsilon(self._plan.goal.delta)
 
     def setup(

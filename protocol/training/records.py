@@ -149,8 +149,9 @@ class Records:
         return None
 
     def epsilons(self, colluders: int) -> FourEpsilons:
-        """Spent by the client that spent most, against each adversary, whoever wrote the entries;
-        with the goal, which is what is guaranteed.
+        """Epsilon of the client that spent most, against each adversary, whoever wrote the entries.
+
+        The goal, which is what is guaranteed, comes with it.
 
         Args:
             colluders: that every round tolerated.

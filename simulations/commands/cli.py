@@ -1,5 +1,7 @@
-"""The `veilsum` command: puts its subcommands together. With `--json` they print one object on
-standard output; progress and prose go to standard error. `simulations.__main__` runs it.
+"""The `veilsum` command: puts its subcommands together.
+
+With `--json` they print one object on standard output; progress and prose go to standard error.
+`simulations.__main__` runs it.
 """
 
 from __future__ import annotations

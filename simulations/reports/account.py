@@ -1,5 +1,7 @@
-"""The body of `veilsum account`: what a mechanism costs, how much noise a target needs, and what
-a ledger adds up to. Figures go out as plain values; `simulations.commands.account` prints them.
+"""The body of `veilsum account`.
+
+It says what a mechanism costs, how much noise a target needs, and what a ledger adds up to. Figures
+go out as plain values; `simulations.commands.account` prints them.
 """
 
 from __future__ import annotations

@@ -80,12 +80,12 @@ class AdaptBudget:
         check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
 
     def weight(self, number: int) -> float:
-        """w of a round: 1 for the last, less for those before."""
+        """Weight w of a round: 1 for the last, less for those before."""
         left = max(self.horizon - 1 - number, 0)
         return (1.0 + left / (self.memory * self.horizon)) ** -2
 
     def share(self, number: int, spent: float) -> float:
-        """gamma of round `number`, if the rounds before it spent so much of the budget.
+        """Compression gamma of round `number`, if the rounds before it spent so much of the budget.
 
         Args:
             number: from 0.

@@ -187,7 +187,7 @@ def _unpack(memory: tuple[float, ...]) -> tuple[_Kept, ...]:
 
 
 def _curvature(kept: tuple[_Kept, ...]) -> _Curvature:
-    """c and its standard deviation from releases that follow one another.
+    """Estimate c, and its standard deviation, from releases that follow one another.
 
     Given g_t, the inner product <g_(t+1), g_t> has the variance s_(t+1)^2 |g_t|^2, and the norm
     estimate of round t has 2 L_t s_t^4; different rounds are uncorrelated.

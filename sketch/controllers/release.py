@@ -68,7 +68,8 @@ def released_stats(
 
 
 def _dot(left: Floats, right: Floats) -> float:
-    """The inner product, added up in one order whatever the machine: a run that goes on elsewhere
-    has to decide on the same sizes.
+    """The inner product, added up in one order whatever the machine.
+
+    A run that goes on elsewhere has to decide on the same sizes.
     """
     return float(np.einsum("i,i->", left, right))

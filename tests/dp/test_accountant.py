@@ -24,12 +24,12 @@ from dp.accounting.base import EventCounter as _EventCounter
 from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.accounting.theorem1 import Theorem1Parameters
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     Adjacency,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     GaussianRelease,
     LocalRelease,
     NonPrivateRelease,

@@ -14,13 +14,13 @@ from dp import NoiseSeed, quantize, replace_one
 from dp.accounting import DominationAccountant, ExactAccountant, epsilons, four_epsilons
 from dp.clipping import clip_l2
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     AboveThresholdRelease,
     Adjacency,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     FixedSizeSampled,
     GaussianRelease,
     LaplaceRelease,
@@ -52,7 +52,7 @@ def _divergence(vector: tuple[int, ...], epsilon: float, coins: int) -> float:
 
 
 def _differences(square: int, largest: int, dimension: int) -> set[tuple[int, ...]]:
-    """u - w for all integer vectors within the bounds, up to order, sign and zeros."""
+    """The differences u - w of all integer vectors within bounds, up to order, sign and zeros."""
     inside = [
         np.array(v)
         for v in itertools.product(range(-largest, largest + 1), repeat=dimension)

@@ -25,11 +25,11 @@ from dp.audit import (
 )
 from dp.budget import replay
 from dp.errors import LedgerError, UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     GaussianRelease,
     LevelRelease,
     NonPrivateRelease,

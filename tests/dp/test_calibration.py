@@ -20,7 +20,8 @@ from dp.calibration import (
     noise_multiplier_for_epsilon,
     variance_for_epsilon,
 )
-from dp.events import BinomialRelease, DiscreteGaussianRelease, Event, SkellamRelease
+from dp.event_kinds import Event
+from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 
 
 def _epsilon(coins: int, l2: float, linf: int, rounds: int, delta: float) -> float:

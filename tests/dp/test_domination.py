@@ -182,7 +182,7 @@ def test_a_larger_sigma_would_be_caught() -> None:
 @pytest.mark.parametrize("coins", [1024, 4096, 2**14])
 @pytest.mark.parametrize("shift", [2, 8, 32])
 def test_planning_approximation(coins: int, shift: int) -> None:
-    """sigma (1 - (3 z^2 - 1)/(48 sigma^2)) is pessimistic for shifts up to two sigma."""
+    """The form sigma (1 - (3 z^2 - 1)/(48 sigma^2)) is pessimistic for shifts up to two sigma."""
     sigma, delta0 = math.sqrt(coins / 4), 1e-7
     z = float(special.ndtri(1 - delta0))
     loss = (3 * z**2 - 1) / (48 * sigma**2)

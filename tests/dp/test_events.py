@@ -7,6 +7,9 @@ import math
 
 import pytest
 
+from dp.accounting.base import law_of
+from dp.errors import UnsupportedEventError
+from dp.event_kinds import IntegerRelease
 from dp.events import (
     Adjacency,
     BinomialRelease,
@@ -98,3 +101,22 @@ def test_a_sampled_event_is_one_leaf() -> None:
     sampled = FixedSizeSampled(10, 40, RELEASE)
     assert list(leaves(Composition((sampled, RELEASE)))) == [sampled, RELEASE]
     assert sampled.rate == 0.25
+
+
+def test_what_every_noise_can_answer() -> None:
+    assert BinomialRelease(7, 1.0, 1, 1).noise_variance == 1.75
+    assert BinomialRelease(1 << 2000, 1.0, 1, 1).noise_variance == math.inf
+    assert DiscreteGaussianRelease(2.5, 4, 1.0, 1, 1).noise_variance == 10.0
+    assert SkellamRelease(2.5, 1.0, 1, 1).noise_variance == 2.5
+    assert GaussianRelease(3.0, 1.0).noise_variance == 9.0
+    assert SkellamRelease(2.5, 0.9, 1, 1).is_silent
+    assert not GaussianRelease(3.0, 0.9).is_silent
+
+
+def test_noise_without_a_table_is_refused_by_name() -> None:
+    class Other(IntegerRelease):
+        l2_sensitivity = 1.0
+        noise_variance = 1.0
+
+    with pytest.raises(UnsupportedEventError, match="no table is known"):
+        law_of(Other())

@@ -21,13 +21,8 @@ from dp.accounting.exact import maximal_vectors, vector_losses
 from dp.accounting.laws import BinomialNoise, SkellamNoise
 from dp.accounting.losses import LossDistribution, dominating, from_curve, shift_losses
 from dp.errors import UnsupportedEventError
-from dp.events import (
-    BinomialRelease,
-    DiscreteGaussianRelease,
-    Event,
-    GaussianRelease,
-    SkellamRelease,
-)
+from dp.event_kinds import Event
+from dp.events import BinomialRelease, DiscreteGaussianRelease, GaussianRelease, SkellamRelease
 
 DELTA = 1e-5
 EPSILONS = [0.0, 0.3, 1.0, 2.0, 3.5]

@@ -29,7 +29,7 @@ LAWS: list[NoiseLaw] = [
 
 
 def _skellam_log_mass(variance: float, j: int) -> mpmath.mpf:
-    """ln e^-V I_j(V): the power series where it is short, else an integral at its saddle."""
+    """Log of e^-V I_j(V): the power series where it is short, else an integral at its saddle."""
     v = mpmath.mpf(variance)
     if variance <= 2e4:
         return mpmath.log(mpmath.besseli(j, v)) - v

@@ -18,7 +18,8 @@ import pytest
 
 from dp import ledger as ledger_module
 from dp.errors import LedgerError, UnsupportedEventError
-from dp.events import BinomialRelease, Composition, Event, NonPrivateRelease
+from dp.event_kinds import Event
+from dp.events import BinomialRelease, Composition, NonPrivateRelease
 from dp.ledger import GENESIS, MAX_LINE_BYTES, Ledger
 from dp.records import canonical_json
 

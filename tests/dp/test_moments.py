@@ -17,13 +17,8 @@ from dp.accounting import (
 )
 from dp.accounting.laws import BinomialNoise, SkellamNoise
 from dp.accounting.moments import renyi_to_epsilon, truncated_renyi
-from dp.events import (
-    BinomialRelease,
-    DiscreteGaussianRelease,
-    Event,
-    GaussianRelease,
-    SkellamRelease,
-)
+from dp.event_kinds import Event
+from dp.events import BinomialRelease, DiscreteGaussianRelease, GaussianRelease, SkellamRelease
 
 DELTA = 1e-5
 

@@ -21,10 +21,10 @@ from dp.accounting import (
 )
 from dp.accounting.outsider import INTERVAL, fixed_size_profile
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     BinomialRelease,
     Composition,
-    Event,
     FixedSizeSampled,
     GaussianRelease,
     NonPrivateRelease,
@@ -81,9 +81,10 @@ def test_sampling_everybody_is_not_sampling() -> None:
 @pytest.mark.parametrize("other", [-2.0, -1.0, 0.0, 1.0, 2.0])
 @pytest.mark.parametrize("rate", [0.05, 0.5])
 def test_fixed_size_profile_holds_for_every_stand_in(other: float, rate: float) -> None:
-    """q N(v) + (1-q) N(w) against q N(0) + (1-q) N(w), |v| = 2 >= |w|, by numerical integration.
+    """Two mixtures against each other, by numerical integration.
 
-    w is what the client that takes the place contributes. Both directions, several epsilons.
+    They are q N(v) + (1-q) N(w) and q N(0) + (1-q) N(w) with |v| = 2 >= |w|, where w is what the
+    client that takes the place contributes. Both directions, several epsilons.
     """
     size, population = round(1000 * rate), 1000
     profile = fixed_size_profile(FixedSizeSampled(size, population, GaussianRelease(1.0, 2.0)), 0.1)

@@ -12,6 +12,7 @@ from dp.errors import UnsupportedEventError
 from dp.events import (
     BinomialRelease,
     DiscreteGaussianRelease,
+    Event,
     GaussianRelease,
     SkellamRelease,
 )
@@ -19,7 +20,9 @@ from dp.events import (
 DELTA = 1e-5
 
 
-def _epsilon(kind, event, rounds=1):
+def _epsilon(
+    kind: type[DominationAccountant | PublishedAccountant], event: Event, rounds: int = 1
+) -> float:
     accountant = kind()
     accountant.compose(event, rounds)
     return accountant.epsilon(DELTA)

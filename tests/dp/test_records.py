@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp.errors import LedgerError, UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     FixedSizeSampled,
     GaussianRelease,
     LevelRelease,

@@ -18,11 +18,11 @@ from dp.accounting import (
 )
 from dp.accounting.cpsgd import level_parameters
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
-    Event,
     GaussianRelease,
     LevelRelease,
     NonPrivateRelease,
@@ -110,7 +110,7 @@ class TestLevels:
     """cpSGD's k-level mechanism: sensitivities of Equation (10), delta in two parts or three."""
 
     def test_equation_10_by_hand(self) -> None:
-        """d = 100, k = 17, D = X: V = 160, 2/delta = e^8."""
+        """A case with d = 100, k = 17 and D = X, where V = 160 and 2/delta = e^8."""
         event = LevelRelease(10**6, 0.5, 17, 1.0, 100, False)
         found = level_parameters(event, 2 * math.exp(-8))
         spread = math.sqrt(2 * 160 * 8)

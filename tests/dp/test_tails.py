@@ -14,7 +14,7 @@ from dp.accounting.tails import TAIL_SLACK, log_tails
 
 
 def _exact_log_tail(coins: int, j: int) -> mpmath.mpf:
-    """ln P[Z >= j] from integer binomials (small N) or the incomplete beta function."""
+    """Log of P[Z >= j], from integer binomials (small N) or the incomplete beta function."""
     half = coins // 2
     with mpmath.workdps(50):
         if coins <= 4096:

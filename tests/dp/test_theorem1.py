@@ -19,7 +19,7 @@ DELTA = 1e-5
 
 
 def test_terms_at_p_one_half() -> None:
-    """b = 1/3, c = 7 sqrt(2)/4, d = 2/3 put into the formula by hand."""
+    """The formula by hand, with b = 1/3, c = 7 sqrt(2)/4 and d = 2/3 put in."""
     variance = 65536 / 4
     ten, gauss = math.log(10 / DELTA), math.log(1.25 / DELTA)
     dimension = math.log(20 * 10**6 / DELTA)

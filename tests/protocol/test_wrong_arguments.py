@@ -5,16 +5,27 @@ from __future__ import annotations
 import pickle
 import re
 import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dp import BudgetExceededError, Ledger, RoundsUsedUpError
-from protocol import IdealAggregator, PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
+from protocol import (
+    IdealAggregator,
+    PrivacyGoal,
+    PrivateTraining,
+    RealAggregator,
+    RoundResult,
+    TrainingPlan,
+)
 from protocol.errors import PolicyError
 from protocol.exchange.stages import Stage
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.setup import RoundSetup
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch.controllers import FixedRate
 
@@ -23,7 +34,7 @@ COHORT = [person.public for person in PEOPLE]
 DIMENSION = 20
 
 
-def plan(**changes):
+def plan(**changes: Any) -> TrainingPlan:
     wanted = {
         "goal": PrivacyGoal(epsilon=8.0, delta=1e-6, rounds=1),
         "cohort": 6,
@@ -35,7 +46,7 @@ def plan(**changes):
 
 
 @pytest.fixture(params=["real", "ideal"])
-def training(request, tmp_path):
+def training(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PrivateTraining]:
     chosen = plan()
     real = RealAggregator(PEOPLE, chosen.client_policy(DIMENSION))
     aggregator = real if request.param == "real" else IdealAggregator()
@@ -43,11 +54,15 @@ def training(request, tmp_path):
         yield PrivateTraining(chosen, DIMENSION, FixedRate(1.0), aggregator, ledger)
 
 
-def run(training, updates=lambda _: np.ones(DIMENSION), dropouts=None):
+def run(
+    training: PrivateTraining,
+    updates: Callable[..., Any] | np.ndarray = lambda _: np.ones(DIMENSION),
+    dropouts: dict[int, Stage | str] | None = None,
+) -> RoundResult:
     return training.run_round(COHORT, secrets.token_bytes(32), updates, dropouts or {})
 
 
-def test_rounds_that_are_used_up_are_told_as_such(training):
+def test_rounds_that_are_used_up_are_told_as_such(training: PrivateTraining) -> None:
     first = run(training)
     words = r"taken part 1 times, as often as its goal says \(epsilon 7\.\d+ of 8 is spent\)"
     with pytest.raises(RoundsUsedUpError, match=words) as caught:
@@ -59,7 +74,7 @@ def test_rounds_that_are_used_up_are_told_as_such(training):
     assert training.state.attempts == 1
 
 
-def test_a_client_says_too_that_its_rounds_are_used_up(tmp_path):
+def test_a_client_says_too_that_its_rounds_are_used_up(tmp_path: Path) -> None:
     """A server that deviates, and so asks for one round more, hears it from the client."""
     chosen = plan()
     history = ClientHistory(chosen.goal)
@@ -83,7 +98,9 @@ def test_a_client_says_too_that_its_rounds_are_used_up(tmp_path):
         (np.ones(DIMENSION - 1), r"shape \(19,\)"),
     ],
 )
-def test_an_update_that_is_none_says_what_it_is_and_what_it_must_be(training, update, words):
+def test_an_update_that_is_none_says_what_it_is_and_what_it_must_be(
+    training: PrivateTraining, update: list[float] | np.ndarray | None, words: str
+) -> None:
     with pytest.raises(TooFewSurvivorsError) as caught:
         run(training, lambda _: update)
     first = caught.value.__notes__[0]
@@ -102,7 +119,9 @@ def test_an_update_that_is_none_says_what_it_is_and_what_it_must_be(training, up
         ([1, 2], r"dropouts = 'of type list': must be a mapping"),
     ],
 )
-def test_losses_that_cannot_be_played_cost_no_round(training, dropouts, words):
+def test_losses_that_cannot_be_played_cost_no_round(
+    training: PrivateTraining, dropouts: list[int] | dict[int | str, int | Stage | str], words: str
+) -> None:
     with pytest.raises(ParameterError, match=words):
         run(training, dropouts=dropouts)
     assert training.state.attempts == 0
@@ -110,14 +129,16 @@ def test_losses_that_cannot_be_played_cost_no_round(training, dropouts, words):
 
 
 @pytest.mark.parametrize("kind", ["real", "ideal"])
-def test_an_aggregator_looks_at_losses_itself(make_setup, identities, kind):
+def test_an_aggregator_looks_at_losses_itself(
+    make_setup: Callable[..., RoundSetup], identities: list[Identity], kind: str
+) -> None:
     policy = ClientPolicy(minimum_noise_multiplier=0.0)
     aggregator = RealAggregator(identities, policy) if kind == "real" else IdealAggregator()
     with pytest.raises(ParameterError, match=r"dropouts\[0\] = 'share'"):
         aggregator.run(make_setup(), lambda _: np.ones(DIMENSION), {0: "share"})
 
 
-def test_updates_in_an_array_are_told_to_be_a_function(training):
+def test_updates_in_an_array_are_told_to_be_a_function(training: PrivateTraining) -> None:
     with pytest.raises(ParameterError, match=r"updates = 'of type ndarray': must be a function"):
         run(training, np.ones((6, DIMENSION)))
     assert training.state.attempts == 0
@@ -145,7 +166,9 @@ def test_updates_in_an_array_are_told_to_be_a_function(training):
         ("goal", (8.0, 1e-6, 1), "a PrivacyGoal"),
     ],
 )
-def test_a_plan_names_the_figure_that_is_of_a_wrong_type(name, value, valid):
+def test_a_plan_names_the_figure_that_is_of_a_wrong_type(
+    name: str, value: tuple[float, float, int] | float | str | None, valid: str
+) -> None:
     with pytest.raises(ParameterError, match=rf"^{name} = .*: must be {re.escape(valid)}$"):
         plan(**{name: value})
 
@@ -162,13 +185,15 @@ def test_a_plan_names_the_figure_that_is_of_a_wrong_type(name, value, valid):
         ("rounds", 0, "an int of at least 1"),
     ],
 )
-def test_a_goal_names_the_figure_that_is_wrong(name, value, valid):
+def test_a_goal_names_the_figure_that_is_wrong(
+    name: str, value: float | str | None, valid: str
+) -> None:
     figures = {"epsilon": 8.0, "delta": 1e-6, "rounds": 1, name: value}
     with pytest.raises(ParameterError, match=rf"^{name} = .*: must be {re.escape(valid)}$"):
         PrivacyGoal(**figures)
 
 
-def test_no_noise_is_chosen_by_an_epsilon_beyond_accounting():
+def test_no_noise_is_chosen_by_an_epsilon_beyond_accounting() -> None:
     """As a bound that a client counts against it is fine."""
     goal = PrivacyGoal(1e9, 1e-6, 1)
     assert ClientHistory(goal).epsilon == 0.0
@@ -176,6 +201,6 @@ def test_no_noise_is_chosen_by_an_epsilon_beyond_accounting():
         plan(goal=goal).client_policy(DIMENSION)
 
 
-def test_figures_of_numpy_are_numbers():
+def test_figures_of_numpy_are_numbers() -> None:
     assert plan(clip_l2=np.float64(1.0)).clip_l2 == 1.0
     assert PrivacyGoal(np.float64(8.0), np.float64(1e-6), 1).epsilon == 8.0

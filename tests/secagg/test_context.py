@@ -247,8 +247,10 @@ def test_client_with_another_identity(secagg_kit: SimpleNamespace) -> None:
 
 
 def test_corrupt_holders(secagg_kit: SimpleNamespace) -> None:
-    """All colluders on the complete graph; on a ring of 200 fewer than that, and fewer than the
-    secrets are protected against."""
+    """All colluders on the complete graph; on a ring of 200 fewer than that.
+
+    On the ring it is also fewer than the secrets are protected against.
+    """
     assert secagg_kit.context(9, tolerated_colluders=3).corrupt_holders(7) == 3
     ring = secagg_kit.context(
         200,

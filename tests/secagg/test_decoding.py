@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import galois
 import numpy as np
@@ -54,7 +56,7 @@ def same_shift(rng: np.random.Generator, shares: Shares, liars: list[int]) -> No
 @pytest.mark.parametrize(("m", "t"), SIZES)
 @pytest.mark.parametrize("lie", [random_lies, one_limb, same_shift])
 def test_up_to_half_of_the_distance_exactly_the_wrong_shares_are_found(
-    secagg_kit: SimpleNamespace, m: int, t: int, lie
+    secagg_kit: SimpleNamespace, m: int, t: int, lie: Callable[..., Any]
 ) -> None:
     rng = np.random.default_rng([m, t])
     for count in sorted({0, 1, (m - t) // 4, (m - t) // 2}):

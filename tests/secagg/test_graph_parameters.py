@@ -121,7 +121,7 @@ def test_connected_by_exact_counting(n: int, bits: int) -> None:
 
 @pytest.mark.parametrize("k", range(2, 40, 2))
 def test_only_one_of_two_groups_reaches_the_threshold(k: int) -> None:
-    """c corrupt neighbours in both, k - c honest ones in one of them: 2 t > k + c, and tightly."""
+    """With c corrupt neighbours in both, k - c honest ones in one: 2 t > k + c, and tightly."""
     for c in range(k + 1):
         t = semi_malicious_bound(c, k) + 1
         assert 2 * t > k + c >= 2 * (t - 1)

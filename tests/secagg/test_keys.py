@@ -115,8 +115,11 @@ def halves_of(double: int) -> set[int]:
 
 
 def test_all_keys_of_small_order_are_refused() -> None:
-    """Order 2: u = 0. Order 4: its halves, +1 and -1. Order 8: their halves; the curve has no
-    point of order 16, and its twist none of order 8."""
+    """The u coordinates of all points of small order.
+
+    Order 2: u = 0. Order 4: its halves, +1 and -1. Order 8: their halves; the curve has no point
+    of order 16, and its twist none of order 8.
+    """
     small = {0, 1, P - 1} | halves_of(1) | halves_of(-1)
     assert {u.to_bytes(32, "little") for u in small} == keys._SMALL_ORDER
     for public in keys._SMALL_ORDER:

@@ -250,9 +250,12 @@ def test_framed_holders_do_not_stand_in_the_way(secagg_kit: SimpleNamespace) -> 
 def test_liars_who_could_frame_honest_holders_name_nobody(
     secagg_kit: SimpleNamespace, corrupt: int, named: tuple[int, ...]
 ) -> None:
-    """Six liars of ten, t = 4, move to polynomials that pass through the secret and through all
+    """Liars are named only where no other set of parties could have lied.
+
+    Six liars of ten, t = 4, move to polynomials that pass through the secret and through all
     honest shares but two. Had these two lied, everything would look the same: so they are named
-    where at most four liars are to be expected, and not where there may be five."""
+    where at most four liars are to be expected, and not where there may be five.
+    """
     n, t = 10, 4
     shares = dealt(secagg_kit, t, n)
     frame(shares, 0, (0, 1, 2, 4, 5, 6), (7, 8))

@@ -124,8 +124,11 @@ def test_changed_root(secagg_kit: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize("field", ["sealing_key", "masking_key", "nonce"])
 def test_tree_with_another_entry_of_ours(secagg_kit: SimpleNamespace, field: str) -> None:
-    """Even one that carries our signature: its keys would not be those of this session, and its
-    nonce would let the server choose the order of the ring."""
+    """Not even one that carries our signature is accepted.
+
+    Its keys would not be those of this session, and its nonce would let the server choose the
+    order of the ring.
+    """
     cohort = at(secagg_kit, Stage.SHARE)
     value = {"nonce": bytes(16)}.get(field, AgreementKey(b"\7" * 32).public)
     forged = changed_by(secagg_kit, cohort, 0, **{field: value})
@@ -306,9 +309,12 @@ def test_a_client_that_was_shown_another_root_is_not_heard(secagg_kit: SimpleNam
 
 
 def test_two_entries_of_a_corrupt_client_gain_nothing(secagg_kit: SimpleNamespace) -> None:
-    """Neighbours do not check each other's entries against the root: under one root, a client that
-    works for the server may show two of them another masking key. Its own mask with that neighbour
-    then does not cancel, so the server gets noise; it learns no honest client's secret by it."""
+    """Neighbours do not check each other's entries against the root.
+
+    Under one root, a client that works for the server may show two of them different masking keys.
+    Its own mask with one of them then does not cancel, so the server gets noise; it learns no
+    honest client's secret by it.
+    """
     cohort = at(secagg_kit, Stage.SHARE)
     corrupt = neighbours(cohort)[2]
     entries = items(cohort.incoming().entries, ENTRY)

@@ -188,8 +188,11 @@ def neighbourhood(kit: SimpleNamespace, context: Any, seed: bytes, u: int) -> tu
 def test_a_client_that_lost_too_many_neighbours_ends_the_round(
     secagg_kit: SimpleNamespace, silent: int, removal: tuple[int, ...]
 ) -> None:
-    """k = 8, t = 5. Whoever does not confirm does not release either, so with four of its eight
-    holders silent the self-mask seed of a client cannot be rebuilt: no sum."""
+    """Without enough holders of one self-mask seed there is no sum.
+
+    With k = 8 and t = 5: whoever does not confirm does not release either, so with four of its
+    eight holders silent the self-mask seed of a client cannot be rebuilt.
+    """
     context = secagg_kit.context(16, degree=8, threshold=5, minimum_survivors=12, removal=removal)
     near = neighbourhood(secagg_kit, context, b"quiet", 0)
     cohort = secagg_kit.Cohort(context, dict.fromkeys(near[:silent], Stage.CONFIRM), seed=b"quiet")
@@ -215,9 +218,11 @@ def test_a_client_that_lost_too_many_neighbours_ends_the_round(
 def test_two_parts_of_a_ring_cannot_be_shown_different_survivors(
     secagg_kit: SimpleNamespace,
 ) -> None:
-    """Each half of the ring is told that some of the other half are lost. Every client inside a
-    half sees all of its neighbours sign its set, but no quorum of all clients does: nobody
-    releases anything. With the neighbours' signatures alone a sum over fewer clients would open.
+    """Each half of the ring is told that some of the other half are lost.
+
+    Every client inside a half sees all of its neighbours sign its set, but no quorum of all clients
+    does: nobody releases anything. With the neighbours' signatures alone a sum over fewer clients
+    would open.
     """
     context = secagg_kit.context(24, degree=6, threshold=4, minimum_survivors=21)
     cohort = secagg_kit.Cohort(context)

@@ -453,7 +453,7 @@ def test_who_did_not_release_shares_has_no_say_about_seeds(secagg_kit: SimpleNam
 @pytest.mark.parametrize("liar", range(4))
 @pytest.mark.parametrize("seed", [0, 1])
 def test_garbage_seed_shares_are_blamed(secagg_kit: SimpleNamespace, liar: int, seed: int) -> None:
-    """t = 2: three of four answers on one polynomial leave no doubt, if the lie is noticed."""
+    """With t = 2, three of four answers on one polynomial leave no doubt, if the lie is noticed."""
 
     def lie(u: int, message: Any) -> AnyMessage:
         if u != liar:

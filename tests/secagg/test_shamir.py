@@ -77,7 +77,7 @@ def test_round_trip(secagg_kit: SimpleNamespace, secret: bytes, data: st.DataObj
 def test_fewer_shares_fit_every_secret(
     secagg_kit: SimpleNamespace, gf: type[galois.FieldArray], threshold: int
 ) -> None:
-    """t - 1 shares say nothing: for any other secret, too, there is one draw that makes them.
+    """From t - 1 shares nobody learns anything: one draw makes them for every other secret, too.
 
     The map from draws to t - 1 shares is invertible, so uniform draws make uniform shares whatever
     the secret is.

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidTag
@@ -33,7 +34,7 @@ def keys(tmp_path: Path) -> TokenFolder:
     return TokenFolder(tmp_path / "keys")
 
 
-def restart(cohort, u: int, keys: TokenFolder) -> None:
+def restart(cohort: Any, u: int, keys: TokenFolder) -> None:
     """Client u's process ends, and another goes on from what it stored."""
     stored = suspend(cohort.clients[u], keys)
     assert cohort.clients[u].phase is ClientPhase.ABORTED
@@ -55,7 +56,7 @@ def test_a_round_with_restarts_is_the_round_without(
     class Restarting(secagg_kit.Cohort):
         identity = staticmethod(secagg_kit.identity)
 
-        def answer(self, stage, u, data):
+        def answer(self, stage: Stage, u: int, data: bytes | None) -> bytes | None:
             if self.clients[u].phase not in (ClientPhase.FINISHED, ClientPhase.ABORTED):
                 restart(self, u, keys)
             return super().answer(stage, u, data)
@@ -74,7 +75,7 @@ def stored(secagg_kit: SimpleNamespace, keys: TokenFolder) -> SimpleNamespace:
     states = {}
 
     class Storing(secagg_kit.Cohort):
-        def answer(self, stage, u, data):
+        def answer(self, stage: Stage, u: int, data: bytes | None) -> bytes | None:
             answer = super().answer(stage, u, data)
             client = self.clients[u]
             if u == 1 and client.phase is not ClientPhase.FINISHED:

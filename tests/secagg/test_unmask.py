@@ -198,8 +198,10 @@ def test_threads_give_the_same_sum(secagg_kit: SimpleNamespace, workers: int) ->
 
 
 def test_processes_give_the_same_sum(secagg_kit: SimpleNamespace) -> None:
-    """Long enough for two ranges, with two lost clients: their masking keys and the keys of masks
-    reach the workers, and no other secret."""
+    """Masking keys of lost clients and keys of masks reach the workers, and no other secret.
+
+    The vector is long enough for two ranges, and two clients are lost.
+    """
     context = secagg_kit.context(5, bits=24, threshold=3, length=2 * unmask.MIN_RANGE + 5)
     cohort = secagg_kit.Cohort(context, {1: Stage.MASK, 4: Stage.MASK})
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:

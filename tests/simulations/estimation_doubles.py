@@ -17,6 +17,7 @@ from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from simulations.reproduce.adaptive_mean.estimation import (
     Algorithm,
+    Bar,
     CentralMeans,
     DistributedMeans,
     Estimate,
@@ -27,7 +28,7 @@ from simulations.reproduce.adaptive_mean.estimation import (
     Released,
     Trial,
 )
-from sketch import PublicSeed, spec_for_size
+from sketch import Probe, PublicSeed, SketchSpec, spec_for_size
 
 ALPHA = 1e-6
 DELTA = 1e-5
@@ -102,10 +103,10 @@ class ExactMeans:
     def require_releases(self, most: int, gauged: bool) -> None:
         pass
 
-    def noise_variance(self, spec, share):
+    def noise_variance(self, spec: SketchSpec, share: float) -> float:
         return self._variance
 
-    def mean(self, spec, share):
+    def mean(self, spec: SketchSpec, share: float) -> Released:
         sketch = spec.build(PublicSeed(self._rng.bytes(32)))
         return Released(
             update=sketch.decode(sketch.encode(self._mean)),
@@ -115,14 +116,16 @@ class ExactMeans:
             event=NonPrivateRelease(),
         )
 
-    def norm(self, size, share, failure):
+    def norm(self, size: int, share: float, failure: float) -> NormReading:
         spec = spec_for_size(self._mean.size, size, rows=1)
         value = float(np.linalg.norm(self._mean))
         return NormReading(
             value=value, slack=0.0, spec=spec, sent=spec.size, event=NonPrivateRelease()
         )
 
-    def trial(self, spec, probe, share, bar, top):
+    def trial(
+        self, spec: SketchSpec, probe: Probe, share: float, bar: Bar, top: int | None
+    ) -> Trial:
         released = self.mean(spec, share)
         error = float(np.linalg.norm(released.update - self._mean))
         done = replace(released, sent=released.sent + probe.size)

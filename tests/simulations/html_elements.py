@@ -14,32 +14,32 @@ LOADING_ATTRIBUTES = ("src", "href", "xlink:href", "srcset", "action", "data", "
 class Elements(HTMLParser):
     """Every element with its attributes, its text, and the ids of the page."""
 
-    def __init__(self, page):
+    def __init__(self, page: str) -> None:
         super().__init__()
         self.found = []
         self.open = []
         self.feed(page)
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str]]) -> None:
         element = (tag, dict(attributes), [])
         self.found.append(element)
         self.open.append(element)
 
-    def handle_startendtag(self, tag, attributes):
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str]]) -> None:
         self.found.append((tag, dict(attributes), []))
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         while self.open and self.open.pop()[0] != tag:
             pass
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         for _, _, text in self.open:
             text.append(data)
 
-    def named(self, tag):
+    def named(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
         return [(attributes, "".join(text)) for name, attributes, text in self.found if name == tag]
 
-    def words_of_plots(self):
+    def words_of_plots(self) -> dict[str, str]:
         """The text alternatives of all plots by id; each plot must have two, a short and a long."""
         words = {a["id"]: text for tag in ("title", "desc") for a, text in self.named(tag) if a}
         for attributes, _ in self.named("svg"):
@@ -49,7 +49,7 @@ class Elements(HTMLParser):
         return words
 
 
-def loads(page):
+def loads(page: str) -> list[str]:
     """All that a page would load, run or send; nothing in a page that needs nothing but itself."""
     elements = Elements(page)
     found = [tag for tag in LOADING_TAGS if elements.named(tag)]
@@ -63,7 +63,7 @@ def loads(page):
     return found + sorted(addresses - NAMESPACES)
 
 
-def dangling(page):
+def dangling(page: str) -> list[str]:
     """Links within a page and references of its elements that lead nowhere, and ids used twice."""
     elements = Elements(page)
     ids = [attributes["id"] for _, attributes, _ in elements.found if "id" in attributes]
@@ -74,7 +74,7 @@ def dangling(page):
     return sorted(used - set(ids)) + sorted({i for i in ids if ids.count(i) > 1})
 
 
-def assert_for_every_reader(page):
+def assert_for_every_reader(page: str) -> None:
     """A language, any window, dark, print and keyboard, and headings that leave no level out."""
     assert '<html lang="en">' in page
     assert 'name="viewport"' in page

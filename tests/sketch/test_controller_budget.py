@@ -52,27 +52,27 @@ def error(controller: AdaptBudget, used: list[int], norm_squared: float) -> floa
     return float(weights @ shares / weights.sum())
 
 
-def test_weights_rise_to_one_and_stay():
+def test_weights_rise_to_one_and_stay() -> None:
     weights = [free().weight(number) for number in range(HORIZON + 5)]
     assert all(early < late for early, late in pairwise(weights[:HORIZON]))
     assert weights[HORIZON - 1 :] == [1.0] * 6
 
 
-def test_the_budget_is_spent_and_no_more():
+def test_the_budget_is_spent_and_no_more() -> None:
     controller = free()
     used = sizes(controller, [1e-4] * HORIZON)
     assert error(controller, used, 1e-4) == pytest.approx(0.1, rel=1e-3)
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_what_a_round_overspends_is_made_up_for(factor: float):
+def test_what_a_round_overspends_is_made_up_for(factor: float) -> None:
     """A first round of any size leaves the run's error where it should be."""
     controller = free(first_rate=1500.0 * factor)
     used = sizes(controller, [1e-4] * HORIZON)
     assert error(controller, used, 1e-4) == pytest.approx(0.1, rel=1e-3)
 
 
-def test_no_other_split_is_shorter():
+def test_no_other_split_is_shorter() -> None:
     """Against 200 random splits of equal error, and against Adapt Norm's even one."""
     controller, norm = free(), 1e-4
     weights = np.array([controller.weight(t) for t in range(HORIZON)])
@@ -88,12 +88,12 @@ def test_no_other_split_is_shorter():
     assert best < 0.55 * even
 
 
-def test_sizes_grow_towards_the_end():
+def test_sizes_grow_towards_the_end() -> None:
     used = sizes(free(), [1e-4] * HORIZON)
     assert used[-1] > 3 * used[HORIZON // 2] > 3 * used[1]
 
 
-def test_clamps():
+def test_clamps() -> None:
     controller = AdaptBudget(horizon=HORIZON, rows=1, first_rate=100.0)
     used = sizes(controller, [1e-4] * HORIZON)
     assert all(0.49 < after / before < 2.01 for before, after in pairwise(used))
@@ -102,7 +102,7 @@ def test_clamps():
     assert math.isclose(controller.share(100, 0.0), controller.share(5000, 0.0))
 
 
-def test_an_uncompressed_round_spends_nothing():
+def test_an_uncompressed_round_spends_nothing() -> None:
     controller = free(first_rate=1.0)
     first = controller.initial(DIMENSION)
     after = controller.step(first.state, released(first, 1e-4, 0))
@@ -113,6 +113,6 @@ def test_an_uncompressed_round_spends_nothing():
     ("name", "value"),
     [("horizon", 0), ("gamma", 0.0), ("memory", 1.5), ("gamma_low", 2.0), ("window", 0)],
 )
-def test_ranges(name: str, value: float):
+def test_ranges(name: str, value: float) -> None:
     with pytest.raises(ValueError, match="must be"):
         AdaptBudget(**{"horizon": 10, name: value})  # type: ignore[arg-type]

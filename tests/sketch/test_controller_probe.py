@@ -203,7 +203,7 @@ class TestAdaptTail:
         assert update.factor(gap, 0.2) == pytest.approx(factor)
 
     def test_powers_of_two_double_and_halve(self) -> None:
-        """eta = 1 recovers the doubling of Algorithm 2."""
+        """With eta = 1 it is the doubling of Algorithm 2."""
         sizes = [
             decision.spec.main_size
             for decision in run(tail(TailUpdate.POWER, eta=1.0), error_squared=[99.0, 99.0, 0.0])
@@ -240,8 +240,10 @@ class TestAdaptTail:
             AdaptTail(**{name: value})  # type: ignore[arg-type]
 
     def test_signs_drift_downward(self) -> None:
-        """Equally many signs up and down shrink the size: (1 + eta)(1 - eta) < 1. One of the
-        reasons why it compresses too much; the update by powers has none of it."""
+        """Equally many signs up and down shrink the size: (1 + eta)(1 - eta) < 1.
+
+        It is one of the reasons why it compresses too much; the update by powers has none of it.
+        """
         seen = [99.0, 0.0] * 10
         signs = run(tail(TailUpdate.SIGN, rows=1), error_squared=seen)[-1].spec.main_size
         powers = run(tail(TailUpdate.POWER, rows=1), error_squared=seen)[-1].spec.main_size
@@ -272,7 +274,9 @@ class TestAdaptTail:
 
 
 @pytest.mark.parametrize("controller", [AdaptNormTwoSketches(first_rate=2.0), AdaptTail()])
-def test_the_second_sketch_never_outgrows_the_update(controller):
+def test_the_second_sketch_never_outgrows_the_update(
+    controller: AdaptNormTwoSketches | AdaptTail,
+) -> None:
     """Rounds with a sketch longer than the update are refused, and a run would end for good."""
     decision = controller.initial(300)
     for number in range(4):

@@ -369,8 +369,10 @@ class TestStatistics:
 
     @pytest.mark.statistical
     def test_variance_is_about_the_claimed_one(self, costs: tuple[Floats, Floats]) -> None:
-        """The claim leaves out products of means, so it is close and not exact: the caution of two
-        standard deviations needs no more than that."""
+        """The claim leaves out products of means, so it is close and not exact.
+
+        The caution of two standard deviations needs no more than that.
+        """
         ratio = float(costs[1].mean() / costs[0].var(ddof=1))
         assert 0.8 < ratio < 1.25
 
@@ -406,8 +408,11 @@ class TestBesideItsRivals:
     def test_table_of_the_page(
         self, name: str, sigma: float, outcome: Callable[[str, float, str], Outcome]
     ) -> None:
-        """Rates within 10 % and losses within half a point of what is printed: other machines add
-        floats in another order, and a size may fall to the other side of a multiple of R."""
+        """Rates within 10 % and losses within half a point of what is printed.
+
+        Other machines add floats in another order, and a size may fall to the other side of a
+        multiple of R.
+        """
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| {name} | {sigma} |"))
         cells = [float(cell) for cell in re.findall(r"[-\d.]+", row.split("|", 3)[3])]
         found = [genie(problem(name, sigma)), *(outcome(name, sigma, rival) for rival in RIVALS)]

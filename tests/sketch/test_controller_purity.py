@@ -166,8 +166,10 @@ class TestByConstruction:
         assert makers(source) == []
 
     def test_the_maker_takes_the_release_and_public_values_only(self) -> None:
-        """What it is given is the noisy mean, what it was decoded to, and numbers; and it refuses
-        to call anything a release that has no noise."""
+        """It is given the noisy mean, what that was decoded to, and numbers.
+
+        It refuses to call anything a release that has no noise.
+        """
         assert list(inspect.signature(released_stats).parameters) == [
             "spec",
             "seed",

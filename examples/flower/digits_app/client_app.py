@@ -13,8 +13,9 @@ app = ClientApp(mods=[secure_mod])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train on our own digits. The metrics stay here: the mod sends on nothing but the update,
-    clipped, noised and masked.
+    """Train on our own digits.
+
+    The metrics stay here: the mod sends on nothing but the update, clipped, noised and masked.
     """
     arrays = message.content["arrays"]
     model = Model(arrays["weights"].numpy(), arrays["bias"].numpy())

@@ -184,8 +184,11 @@ def client_folder(network: Path, number: int) -> Path:
 
 
 def simulated_network(root: Path, run_id: int) -> Path:
-    """Where a simulation keeps its clients. A folder for each run: identities must not outlive it,
-    or their histories would count the runs together."""
+    """Where a simulation keeps its clients.
+
+    There is a folder for each run: identities must not outlive it, or their histories would count
+    the runs together.
+    """
     return root / str(run_id)
 
 

@@ -79,7 +79,7 @@ class Request:
 
 
 def category(message_type: str) -> str:
-    """ "train" of "train" and of "train.action"."""
+    """The part of a message's type before the dot: "train" of "train.action"."""
     return message_type.split(".", 1)[0]
 
 

@@ -192,8 +192,11 @@ class SecureRounds:
         return self._training
 
     def _cohort(self, members: Collection[bytes]) -> list[bytes]:
-        """As many identities as planned: noise must not depend on who happens to be here. Clients
-        that are away fill the gaps, and count as lost."""
+        """As many identities as planned.
+
+        Noise must not depend on who happens to be here: clients that are away fill the gaps, and
+        count as lost.
+        """
         size, chooser = self._plan.cohort, secrets.SystemRandom()
         chosen = chooser.sample(sorted(members), min(size, len(members)))
         away = sorted(self._registry - set(members))

@@ -13,8 +13,10 @@ _GROWTH = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Seconds that only go forward, a way to let some pass, and the time of day for the expiry of
-    rounds. Tests pass their own."""
+    """Seconds that only go forward, a way to let some pass, and the time of day.
+
+    The time of day is for the expiry of rounds. Tests pass clocks of their own.
+    """
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

@@ -70,8 +70,10 @@ def fuzz_command(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Hostile bytes for every decoder; exit status 1 if one answers with anything but a typed
-    error."""
+    """Hostile bytes for every decoder.
+
+    The exit status is 1 if one of them answers with anything but a typed error.
+    """
     from rich.progress import Progress
 
     from simulations.threats.fuzzing import run_fuzz

@@ -1,5 +1,7 @@
-"""Forward passes that keep what the taps need: the Surnames LSTM, the CNN of three blocks,
-and the perceptron with one hidden layer.
+"""Forward passes that keep what the taps need.
+
+The networks are the Surnames LSTM, the CNN of three blocks, and the perceptron with one hidden
+layer.
 
 They say the same as the `scores` of their tasks, which the tests assert; beside the scores, they
 return every linear layer with what entered it.

@@ -1,5 +1,7 @@
-"""Ways to a cohort's mean update: the whole protocol, a trusted server, reports that every client
-privatises by itself, or no privacy at all.
+"""Ways to a cohort's mean update.
+
+The whole protocol, a trusted server, reports that every client privatises by itself, or no privacy
+at all.
 
 The private source is what the project is for; the others are baselines on the same tasks. The plain
 one averages floats without clipping them, and has a learning rate of its own.

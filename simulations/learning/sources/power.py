@@ -105,8 +105,10 @@ class _Kept:
 
 
 def _parts(result: PowerResult, whole: int) -> dict[str, float]:
-    """Expected error from noise and rounding where it stays as it was added: in the layers that are
-    sent whole, and in the right factors, as the left ones are orthonormal.
+    """Expected error from noise and rounding where it stays as it was added.
+
+    That is in the layers that are sent whole, and in the right factors, as the left ones are
+    orthonormal.
 
     What low rank leaves out, and what noise does to the left factors, has no closed form.
     """

@@ -109,8 +109,10 @@ def accuracy_overlay(runs: Sequence[Run]) -> Chart:
 
 
 def privacy_plot(runs: Sequence[Run]) -> Chart | None:
-    """Plot accuracy over what is guaranteed against the server; None with fewer than two finite
-    epsilons."""
+    """Plot accuracy over the epsilon that is guaranteed against the server.
+
+    None with fewer than two finite epsilons.
+    """
     points = [
         (guaranteed(run), run.tested[-1]["accuracy"], run.name)
         for run in runs

@@ -250,8 +250,10 @@ def _doubled_shares(liar: Liar, message: UnmaskShares) -> AnyMessage:
 
 
 def _shares_of_the_other_kind(liar: Liar, message: UnmaskShares) -> AnyMessage:
-    """For every owner the share that must not be given up: of its key if it is there, its seed if
-    not."""
+    """For every owner the share that must not be given up.
+
+    It is the share of its key if the owner is there, and that of its seed if not.
+    """
     alive = set(decode_set(liar.survivors, liar.context.size))
     owners = sorted(liar.held)
     decoded = {u: decode_share(liar.held[u], shared_secrets(liar.context)) for u in owners}

@@ -118,8 +118,10 @@ class OpenedBatches:
         return cls(setup, seed)
 
     def noise(self) -> tuple[Floats, int]:
-        """float64[L] and the survivors: what hides a victim that puts in zeros, once every batch
-        is taken off whose seed its peers' shares open, those that stay in the sum included.
+        """What hides a victim that puts in zeros, as float64[L], and the survivors.
+
+        Every batch is taken off whose seed its peers' shares open, those that stay in the sum
+        included.
         """
         setup, seed, zeros = self.setup, self.seed, np.zeros(self.setup.context.length, np.int64)
         knowledge = Knowledge(setup.context)

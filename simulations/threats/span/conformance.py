@@ -239,8 +239,10 @@ class _Walk:
         survivors: int,
         after: tuple[State, AnyMessage | None],
     ) -> None:
-        """A reply holds one share for each party of U2, of the kind that the model says; and it is
-        the last one."""
+        """A reply holds one share for each party of U2, of the kind that the model says.
+
+        It is the last reply of its client.
+        """
         seeds = self.rules.kept_seeds(self.client, participants, survivors)
         keys = self.rules.kept_keys(self.client, participants, survivors)
         expected = b""
@@ -271,8 +273,11 @@ class _Walk:
     # -- what the server sends ------------------------------------------------------------------
 
     def _roster(self, client: int, roster: int, forged: int | None = None) -> Roster:
-        """The roster as shown to `client`; `forged` is a member whose leaf in the tree is not its
-        advertisement, which gives a roster of the same members with another hash."""
+        """The roster as shown to `client`.
+
+        `forged` is a member whose leaf in the tree is not its advertisement, which gives a roster
+        of the same members with another hash.
+        """
         entries = {v: self.started[v][2].entry() for v in members(roster)}
         leaves = [b"forged" if v == forged else entry for v, entry in entries.items()]
         tree = HashTree(leaves) if leaves else None

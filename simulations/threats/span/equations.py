@@ -178,8 +178,11 @@ class Layout:
         return reduced[:, :, masks:], first
 
     def outcomes(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What each system yields: bit j * honest + i for a sum with client i's input of pass j in
-        it, 0 for nothing, `NOT_A_SUM` for anything but one plain sum for each pass."""
+        """What each system yields, as a set of bits.
+
+        Bit j * honest + i is set for a sum with client i's input of pass j in it; 0 is nothing, and
+        `NOT_A_SUM` anything but one plain sum for each pass.
+        """
         parts = [
             self._outcomes(numbers[k : k + _SYSTEMS_AT_ONCE])
             for k in range(0, len(numbers), _SYSTEMS_AT_ONCE)

@@ -59,12 +59,12 @@ def exact_laws(randomizer: PrivQuant) -> list[list[Fraction]]:
 
 
 def derived_factor(randomizer: PrivQuant) -> Fraction:
-    """m as derived."""
+    """The constant m as we derive it."""
     return _factor(randomizer, randomizer.threshold - 1)
 
 
 def misprinted_factor(randomizer: PrivQuant) -> Fraction:
-    """m with the second binomial coefficient of the paper's appendix."""
+    """The constant m with the second binomial coefficient of the paper's appendix."""
     return _factor(randomizer, randomizer.dimension - randomizer.threshold - 1)
 
 
@@ -109,7 +109,9 @@ def test_the_promise_is_exact(randomizer: PrivQuant) -> None:
 
 
 @pytest.mark.parametrize("randomizer", SMALL, **ids)
-def test_the_promise_holds_between_levels(randomizer: PrivQuant, generator) -> None:
+def test_the_promise_holds_between_levels(
+    randomizer: PrivQuant, generator: np.random.Generator
+) -> None:
     inputs = generator.uniform(-randomizer.bound, randomizer.bound, (20, randomizer.dimension))
     ends = np.full((2, randomizer.dimension), randomizer.bound) * [[1], [-1]]
     audited = audit_laws([randomizer.pmf(row) for row in [*inputs, *ends]], randomizer.epsilon)
@@ -147,7 +149,9 @@ def test_the_factor_of_a_million_coordinates(levels: int, epsilon: float) -> Non
 
 
 @pytest.mark.parametrize("randomizer", SMALL, **ids)
-def test_mean_and_variance_are_those_of_the_law(randomizer: PrivQuant, generator) -> None:
+def test_mean_and_variance_are_those_of_the_law(
+    randomizer: PrivQuant, generator: np.random.Generator
+) -> None:
     shape = (randomizer.levels,) * randomizer.dimension
     numbers = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape))
     estimates = randomizer.quantizer.values(numbers) / randomizer.factor
@@ -170,7 +174,9 @@ def drawn_p_value(reports: LevelReports, law: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("randomizer", [SMALL[0], SMALL[3], SMALL[5], SMALL[7]], **ids)
-def test_reports_have_the_law(randomizer: PrivQuant, seed: NoiseSeed, generator) -> None:
+def test_reports_have_the_law(
+    randomizer: PrivQuant, seed: NoiseSeed, generator: np.random.Generator
+) -> None:
     vector = generator.uniform(-randomizer.bound, randomizer.bound, randomizer.dimension)
     reports = randomizer.randomize(np.tile(vector, (150_000, 1)), seed)
     assert drawn_p_value(reports, randomizer.pmf(vector)) > ALPHA
@@ -195,7 +201,9 @@ def is_mean_right(reports: LevelReports, vector: np.ndarray, scale: float = 1.0)
     return abs(float(parts.mean()) - 1.0) <= mean_tolerance(float(parts.std()), len(reports))
 
 
-def test_many_estimates_have_the_mean_of_the_vector(seed: NoiseSeed, generator) -> None:
+def test_many_estimates_have_the_mean_of_the_vector(
+    seed: NoiseSeed, generator: np.random.Generator
+) -> None:
     # tau = 13 of 24 with K = 2: the misprinted coefficient is C(23, 10) for C(23, 12).
     randomizer = PrivQuant(24, 2, 3.0, 1, 0.5)
     vector = generator.uniform(-3.0, 3.0, 24)
@@ -209,7 +217,9 @@ def test_many_estimates_have_the_mean_of_the_vector(seed: NoiseSeed, generator) 
     assert (errors <= [mean_tolerance(float(each), len(reports)) for each in deviations]).all()
 
 
-def test_sums_of_levels_are_sums_of_estimates(seed: NoiseSeed, generator) -> None:
+def test_sums_of_levels_are_sums_of_estimates(
+    seed: NoiseSeed, generator: np.random.Generator
+) -> None:
     randomizer = best_priv_quant(9000, 16, 2.0, 30.0)
     reports = randomizer.randomize(generator.uniform(-2, 2, (7, 9000)), seed)
     assert len(reports) == 7 and reports.levels.dtype == np.int8
@@ -222,7 +232,9 @@ def test_sums_of_levels_are_sums_of_estimates(seed: NoiseSeed, generator) -> Non
     assert PrivQuant(10, 129, 1.0, 9, 0.5).report_bits == 80
 
 
-def test_a_million_coordinates_are_reported(seed: NoiseSeed, generator) -> None:
+def test_a_million_coordinates_are_reported(
+    seed: NoiseSeed, generator: np.random.Generator
+) -> None:
     randomizer = printed_priv_quant(10**6, 16, 1.0, 400.0)
     vector = generator.uniform(-1.0, 1.0, (1, 10**6))
     error = randomizer.randomize(vector, seed).total() - vector[0]
@@ -300,7 +312,9 @@ def test_bad_reports_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("levels", "bound"), [(2, 1.0), (7, 0.5), (300, 10.0)])
-def test_rounding_is_unbiased(levels: int, bound: float, seed: NoiseSeed, generator) -> None:
+def test_rounding_is_unbiased(
+    levels: int, bound: float, seed: NoiseSeed, generator: np.random.Generator
+) -> None:
     quantizer = LevelQuantizer(levels, bound)
     values = generator.uniform(-bound, bound, 50)
     edges = quantizer.values(np.arange(levels))

@@ -28,7 +28,7 @@ def test_the_printed_bound_covers_the_exact_one(targets: int) -> None:
         assert protection.exact_breach(a) == pytest.approx(0.5 * law.sf(a**2), rel=1e-9, abs=1e-290)
 
 
-def test_the_share_of_a_cap_by_simulation(generator) -> None:
+def test_the_share_of_a_cap_by_simulation(generator: np.random.Generator) -> None:
     directions = generator.standard_normal((200_000, 6))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     hits = int((directions[:, 0] >= 0.5).sum())

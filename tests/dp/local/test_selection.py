@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def enumerated_ratio(selector: RankSelector) -> Fraction | None:
 class TestPromise:
     @pytest.mark.parametrize("make", HONEST)
     @pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.2, 1.0, 5.0, 30.0])
-    def test_the_promise_is_exactly_true(self, make, epsilon):
+    def test_the_promise_is_exactly_true(self, make: Callable[..., Any], epsilon: float) -> None:
         for dimension, top in SMALL:
             selector = make(dimension, top, epsilon)
             ratio = enumerated_ratio(selector)
@@ -70,7 +71,9 @@ class TestPromise:
 
     @pytest.mark.parametrize(("dimension", "top"), SMALL)
     @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
-    def test_the_printed_encoding_breaks_its_promise(self, dimension, top, epsilon):
+    def test_the_printed_encoding_breaks_its_promise(
+        self, dimension: int, top: int, epsilon: float
+    ) -> None:
         selector = printed_perturbed_encoding(dimension, top, epsilon)
         ratio = enumerated_ratio(selector)
         audit = AuditedRatio(selector.claimed, math.log(ratio))
@@ -78,33 +81,33 @@ class TestPromise:
         assert audit.margin < -1e-3
         assert selector.epsilon == pytest.approx(math.log(ratio)) and selector.claimed == epsilon
 
-    def test_two_coordinates_by_hand(self):
+    def test_two_coordinates_by_hand(self) -> None:
         kept = math.e / (1.0 + math.e)
         ratio = kept / (1.0 - kept) * (1.0 + kept) / (2.0 - kept)
         assert encoding_law(2, 1, 1.0).epsilon == pytest.approx(math.log(ratio), abs=1e-14)
         assert printed_perturbed_encoding(2, 1, 1.0).epsilon == pytest.approx(1.31055, abs=1e-5)
 
     @pytest.mark.parametrize("epsilon", [40.0, 43.0, 1e3, 1e6])
-    def test_more_than_words_can_tell_is_not_spent(self, epsilon):
+    def test_more_than_words_can_tell_is_not_spent(self, epsilon: float) -> None:
         for make in HONEST:
             selector = make(1000, 100, epsilon)
             assert selector.holds and selector.law.epsilon <= min(epsilon, 43.0)
 
     @pytest.mark.parametrize("make", HONEST)
-    def test_a_million_coordinates(self, make):
+    def test_a_million_coordinates(self, make: Callable[..., Any]) -> None:
         selector = make(10**6, 10**5, 0.2)
         assert selector.holds
         assert selector.law.epsilon == pytest.approx(0.2, abs=1e-9)
 
 
 class TestLaws:
-    def test_exponential(self):
+    def test_exponential(self) -> None:
         magnitudes = np.array([0.3, 0.1, 0.2, 0.5])
         shares = np.exp(0.7 * np.array([3, 1, 2, 4]) / 3)
         found = exponential(4, 0.7).probabilities(magnitudes)
         np.testing.assert_allclose(found, shares / shares.sum(), rtol=1e-12)
 
-    def test_sampling(self):
+    def test_sampling(self) -> None:
         magnitudes = np.array([0.3, 0.1, 0.2, 0.5, 0.4])
         top = 2 * math.exp(0.7) / (3 + 2 * math.exp(0.7))
         found = perturbed_sampling(5, 2, 0.7).probabilities(magnitudes)
@@ -113,7 +116,9 @@ class TestLaws:
 
     @pytest.mark.parametrize(("dimension", "top"), [(2, 1), (4, 1), (5, 2), (6, 5)])
     @pytest.mark.parametrize("log_odds", [0.0, 0.1, 1.0, 6.0])
-    def test_encoding_by_every_pattern_of_flips(self, dimension, top, log_odds):
+    def test_encoding_by_every_pattern_of_flips(
+        self, dimension: int, top: int, log_odds: float
+    ) -> None:
         kept = Fraction(1.0 / (1.0 + math.exp(-log_odds)))
         chances = [kept if j < top else 1 - kept for j in range(dimension)]
         law = [Fraction(0)] * (dimension + 1)
@@ -134,7 +139,9 @@ class TestLaws:
 
     @pytest.mark.parametrize(("dimension", "top"), [(200, 20), (3000, 1), (2000, 1999)])
     @pytest.mark.parametrize("log_odds", [0.05, 1.0, 12.0])
-    def test_encoding_by_the_law_of_the_number_of_ones(self, dimension, top, log_odds):
+    def test_encoding_by_the_law_of_the_number_of_ones(
+        self, dimension: int, top: int, log_odds: float
+    ) -> None:
         kept = 1.0 / (1.0 + math.exp(-log_odds))
         ones = np.convolve(
             stats.binom.pmf(np.arange(top), top - 1, kept),
@@ -148,7 +155,7 @@ class TestLaws:
         assert found.large == pytest.approx(large, rel=1e-9)
         assert found.small == pytest.approx(small, rel=1e-9)
 
-    def test_encoding_of_a_million_in_closed_form(self):
+    def test_encoding_of_a_million_in_closed_form(self) -> None:
         # With k = 1 the other ones are Bin(d - 1, q), and E[1/(1 + B)] = (1 - (1 - q)^d)/(d q).
         d, log_odds = 10**6, 3.0
         kept, flipped = 1.0 / (1.0 + math.exp(-log_odds)), 1.0 / (1.0 + math.exp(log_odds))
@@ -156,13 +163,13 @@ class TestLaws:
         assert encoding_law(d, 1, log_odds).large == pytest.approx(kept * inverse, rel=1e-11)
 
     @pytest.mark.parametrize(("dimension", "top"), [(2, 1), (32, 3), (123, 12), (10**6, 10**5)])
-    def test_calibration(self, dimension, top):
+    def test_calibration(self, dimension: int, top: int) -> None:
         for epsilon in (0.0, 0.05, 0.2, 1.0, 4.0):
             law = calibrated_law(dimension, top, epsilon)
             assert law.epsilon == pytest.approx(epsilon, abs=1e-12)
             assert epsilon / 2 <= law.log_odds <= epsilon
 
-    def test_calibrated_encoding_is_sampling_that_sometimes_says_nothing(self):
+    def test_calibrated_encoding_is_sampling_that_sometimes_says_nothing(self) -> None:
         for dimension, top in SMALL:
             ours, theirs = (
                 perturbed_encoding(dimension, top, 0.8),
@@ -178,7 +185,7 @@ class TestLaws:
 class TestDraws:
     @pytest.mark.statistical
     @pytest.mark.parametrize("make", EVERY)
-    def test_indices_have_the_law(self, make, seed):
+    def test_indices_have_the_law(self, make: Callable[..., Any], seed: NoiseSeed) -> None:
         magnitudes = np.array([0.2, 0.9, 0.0, 0.9, 0.4, 0.1])
         selector, draws = make(6, 2, 0.9), 200_000
         chosen = selector.select(np.tile(magnitudes, (draws, 1)), seed)
@@ -189,7 +196,7 @@ class TestDraws:
         assert chi_square_p_value(counts, broken) < ALPHA
 
     @pytest.mark.statistical
-    def test_one_word_does_what_all_flips_do(self, generator):
+    def test_one_word_does_what_all_flips_do(self, generator: np.random.Generator) -> None:
         # The published algorithm, step by step, against the reduced law.
         d, top, draws = 6, 2, 200_000
         law = calibrated_law(d, top, 1.5)
@@ -205,7 +212,9 @@ class TestDraws:
         printed = printed_perturbed_encoding(d, top, 1.5).probabilities(falling)
         assert chi_square_p_value(counts, printed) < ALPHA
 
-    def test_a_seed_fixes_the_choice_and_another_changes_it(self, seed, generator):
+    def test_a_seed_fixes_the_choice_and_another_changes_it(
+        self, seed: NoiseSeed, generator: np.random.Generator
+    ) -> None:
         magnitudes = generator.random((50, 40))
         selector = exponential(40, 1.0)
         first = selector.select(magnitudes, seed)
@@ -214,7 +223,7 @@ class TestDraws:
         assert (other != first).any()
 
     @pytest.mark.statistical
-    def test_words_below_a_total_are_uniform(self, seed):
+    def test_words_below_a_total_are_uniform(self, seed: NoiseSeed) -> None:
         # A sixteenth of all words is refused; taking them all the same would favour small ones.
         total, draws = 3 << 60, 100_000
         drawn = _below(total, draws, Keystream(seed))
@@ -227,7 +236,9 @@ class TestDraws:
         assert chi_square_p_value(biased, np.full(3, 1 / 3)) < ALPHA
 
     @pytest.mark.parametrize("dimension", [2, 3, 50, 1000])
-    def test_places_are_found_as_by_sorting(self, dimension, generator):
+    def test_places_are_found_as_by_sorting(
+        self, dimension: int, generator: np.random.Generator
+    ) -> None:
         rows = 60
         kinds = [
             generator.standard_normal((rows, dimension)),
@@ -243,12 +254,12 @@ class TestDraws:
             wanted = np.where(places < 0, places, order[np.arange(rows), np.maximum(places, 0)])
             np.testing.assert_array_equal(indices_at(magnitudes, places), wanted)
 
-    def test_ties_go_to_the_lower_index_whatever_the_sign_of_zero(self):
+    def test_ties_go_to_the_lower_index_whatever_the_sign_of_zero(self) -> None:
         magnitudes = np.array([[0.0, -0.0, 0.0, 1.0, 1.0]])
         found = [int(indices_at(magnitudes, np.array([p]))[0]) for p in range(5)]
         assert found == [3, 4, 0, 1, 2]
 
-    def test_a_million_coordinates(self, seed, generator):
+    def test_a_million_coordinates(self, seed: NoiseSeed, generator: np.random.Generator) -> None:
         magnitudes = np.abs(generator.standard_normal((1, 10**6)))
         index = int(perturbed_sampling(10**6, 10**5, 40.0).select(magnitudes, seed)[0])
         above = np.count_nonzero(magnitudes > magnitudes[0, index])
@@ -258,36 +269,36 @@ class TestDraws:
 class TestRefusals:
     @pytest.mark.parametrize("make", EVERY)
     @pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf])
-    def test_epsilon_out_of_range(self, make, epsilon):
+    def test_epsilon_out_of_range(self, make: Callable[..., Any], epsilon: float) -> None:
         with pytest.raises(ValueError, match="epsilon must be finite"):
             make(5, 2, epsilon)
 
     @pytest.mark.parametrize("make", EVERY)
-    def test_wrong_types(self, make):
+    def test_wrong_types(self, make: Callable[..., Any]) -> None:
         with pytest.raises(TypeError, match="epsilon must be a float, got bool"):
             make(5, 2, True)
         with pytest.raises(TypeError, match="dimension must be an int, got float"):
             make(5.0, 2, 1.0)
 
     @pytest.mark.parametrize("make", EVERY)
-    def test_dimension_out_of_range(self, make):
+    def test_dimension_out_of_range(self, make: Callable[..., Any]) -> None:
         with pytest.raises(ValueError, match=r"dimension must lie in 2\.\.2147483648, got 1"):
             make(1, 1, 1.0)
 
     @pytest.mark.parametrize("make", EVERY[1:])
-    def test_top_out_of_range(self, make):
+    def test_top_out_of_range(self, make: Callable[..., Any]) -> None:
         for top in (0, 5):
             with pytest.raises(ValueError, match=rf"top must lie in 1\.\.4, got {top}"):
                 make(5, top, 1.0)
         with pytest.raises(TypeError, match="top must be an int"):
             make(5, 2.0, 1.0)
 
-    def test_log_odds_out_of_range(self):
+    def test_log_odds_out_of_range(self) -> None:
         for log_odds in (-0.1, 701.0, math.nan):
             with pytest.raises(ValueError, match="log_odds must lie in"):
                 encoding_law(5, 2, log_odds)
 
-    def test_magnitudes_that_are_none(self, seed):
+    def test_magnitudes_that_are_none(self, seed: NoiseSeed) -> None:
         selector = exponential(3, 1.0)
         with pytest.raises(ValueError, match="must not be negative"):
             selector.select(np.array([[0.1, -0.1, 0.2]]), seed)
@@ -299,7 +310,7 @@ class TestRefusals:
             with pytest.raises(NonFiniteUpdateError):
                 selector.select(np.array([[0.1, bad, 0.2]]), seed)
 
-    def test_laws_that_are_none(self):
+    def test_laws_that_are_none(self) -> None:
         one = np.ones(1, np.int64)
         for sizes, words, nothing in (
             (one, np.ones(2, np.uint64), 0),
@@ -315,7 +326,7 @@ class TestRefusals:
 
 
 class TestPage:
-    def test_table(self):
+    def test_table(self) -> None:
         lines = PAGE[PAGE.index("| d | k | claimed") :].split("\n\n")[0].splitlines()[2:]
         assert len(lines) == 8
         for line in lines:

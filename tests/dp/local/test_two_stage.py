@@ -12,6 +12,7 @@ from dp_statistics import ALPHA, mean_tolerance
 
 from dp import NonFiniteUpdateError
 from dp.events import LocalRelease
+from dp.keystream import NoiseSeed
 from dp.local import LocalRandomizer, audit_laws
 from dp.local.base import exponential_below
 from dp.local.scalars import Duchi, Hybrid, Piecewise
@@ -40,7 +41,7 @@ def vectors(dimension: int) -> list[np.ndarray]:
 
 class TestPromise:
     @pytest.mark.parametrize("selector", ["exponential", "encoding", "sampling"])
-    def test_both_stages_together(self, selector):
+    def test_both_stages_together(self, selector: str) -> None:
         made = two_stage(3, 2.0, selector=selector, selection_share=0.3, kept_share=0.4, bound=2.0)
         small = TwoStage(made.selector, Piecewise(made.scalar.epsilon, bits=5), bound=2.0)
         audit = audit_laws([law(small, v) for v in vectors(3)], small.epsilon)
@@ -49,7 +50,7 @@ class TestPromise:
         assert audit.epsilon_found == pytest.approx(2.0, abs=1e-9)
 
     @pytest.mark.parametrize("selector", ["exponential", "encoding", "sampling"])
-    def test_no_rounding_of_the_sum_breaks_it(self, selector):
+    def test_no_rounding_of_the_sum_breaks_it(self, selector: str) -> None:
         """In fractions: of 9.5 a tenth and nine tenths, as doubles, are more than 9.5."""
         for hundredths in range(50, 2000, 29):
             asked = hundredths / 100.0
@@ -62,12 +63,12 @@ class TestPromise:
             ratio = made.selector.worst_ratio * Fraction(scalar.inside, scalar.outside)
             assert ratio <= exponential_below(asked)
 
-    def test_parts_that_round_down_are_rounded_up(self):
+    def test_parts_that_round_down_are_rounded_up(self) -> None:
         made = TwoStage(perturbed_encoding(3, 1, 0.9500000000000001), Piecewise(8.55), 2.0)
         assert 0.9500000000000001 + 8.55 == 9.5
         assert made.epsilon == math.nextafter(9.5, 10.0)
 
-    def test_the_printed_encoding_is_found_out(self):
+    def test_the_printed_encoding_is_found_out(self) -> None:
         broken = TwoStage(printed_perturbed_encoding(3, 1, 1.0), Piecewise(1.0, bits=5), 2.0)
         claimed = 2.0
         audit = audit_laws([law(broken, v) for v in vectors(3)], claimed)
@@ -75,7 +76,7 @@ class TestPromise:
         # It does not pass for what it claims here either.
         assert broken.epsilon == pytest.approx(audit.epsilon_found)
 
-    def test_shares(self):
+    def test_shares(self) -> None:
         made = two_stage(50, 2.0)
         assert made.selector.epsilon == pytest.approx(0.2)
         assert made.scalar.epsilon == pytest.approx(1.8)
@@ -85,7 +86,9 @@ class TestPromise:
 class TestReports:
     @pytest.mark.statistical
     @pytest.mark.parametrize("scalar", [Piecewise(1.5), Duchi(1.5), Hybrid(1.5)])
-    def test_values_are_unbiased_where_they_were_chosen(self, scalar, seed):
+    def test_values_are_unbiased_where_they_were_chosen(
+        self, scalar: Duchi | Hybrid | Piecewise, seed: NoiseSeed
+    ) -> None:
         vector = np.array([0.3, -3.0, 0.7, 1.9])
         made = TwoStage(perturbed_encoding(4, 2, 0.8), scalar, bound=2.0)
         draws = 100_000
@@ -104,57 +107,59 @@ class TestReports:
         assert np.abs(reports.total() - expected).max() < limit
         assert ALPHA < 0.5 * np.abs(expected).max() / limit
 
-    def test_total_is_the_sum_of_estimates(self, seed, generator):
+    def test_total_is_the_sum_of_estimates(
+        self, seed: NoiseSeed, generator: np.random.Generator
+    ) -> None:
         made = two_stage(7, 3.0, bound=0.5)
         reports = made.randomize(generator.standard_normal((40, 7)), seed)
         estimates = np.array([reports.estimate(i) for i in range(len(reports))])
         assert len(reports) == 40 and (np.count_nonzero(estimates, axis=1) <= 1).all()
         np.testing.assert_allclose(reports.total(), estimates.sum(axis=0), atol=1e-12)
 
-    def test_nothing_is_a_zero_vector(self):
+    def test_nothing_is_a_zero_vector(self) -> None:
         made = TwoStage(perturbed_encoding(3, 1, 0.5), Piecewise(1.0))
         reports = TwoStageReports(np.array([NOTHING, 1]), np.array([0, 5]), made)
         assert not reports.estimate(0).any() and reports.estimate(1)[1] != 0.0
         np.testing.assert_array_equal(reports.total(), reports.estimate(1))
 
-    def test_nothing_has_no_message_of_its_own(self, seed):
+    def test_nothing_has_no_message_of_its_own(self, seed: NoiseSeed) -> None:
         made = TwoStage(perturbed_encoding(2, 1, 0.5), Piecewise(1.0))
         reports = made.randomize(np.tile([0.9, 0.1], (100, 1)), seed)
         nothing = reports.indices == NOTHING
         assert 0 < nothing.sum() < 100 and not reports.messages[nothing].any()
 
-    def test_one_vector_is_weighed_and_another_sent(self, seed):
+    def test_one_vector_is_weighed_and_another_sent(self, seed: NoiseSeed) -> None:
         made = two_stage(3, 80.0, selection_share=0.5, kept_share=0.3)
         weighed, sent = np.array([[0.0, 9.0, 0.0]]), np.array([[0.0, -0.5, 1.0]])
         reports = made.report(weighed, sent, seed)
         assert reports.indices.tolist() == [1]
         assert reports.values()[0] == pytest.approx(-0.5, abs=1e-3)
 
-    def test_bits(self):
+    def test_bits(self) -> None:
         assert two_stage(100, 2.0).report_bits == 7 + 20
         # 128 indices and nothing need an eighth bit.
         assert two_stage(128, 2.0).report_bits == 7 + 20
         assert two_stage(128, 2.0, selector="encoding", kept_share=0.01).report_bits in (27, 28)
 
-    def test_it_is_a_local_randomizer(self):
+    def test_it_is_a_local_randomizer(self) -> None:
         randomizer: LocalRandomizer = two_stage(5, 1.0)
         assert (randomizer.dimension, randomizer.epsilon) == (5, 1.0)
 
 
 class TestRule:
-    def test_values_come_first(self):
+    def test_values_come_first(self) -> None:
         for_values = math.sqrt(100 * math.log(100) / 600)
         assert selection_share_for(100, 600, 1.0) == pytest.approx(1.0 - for_values)
         assert selection_share_for(100, 600, for_values) == 0.0
         assert selection_share_for(100, 600, 0.01) == 0.0
 
-    def test_the_choice_never_gets_more_than_the_threshold(self):
+    def test_the_choice_never_gets_more_than_the_threshold(self) -> None:
         assert selection_share_for(100, 600, 10.0) == 0.2
         assert selection_share_for(100, 10**9, 1.0, largest=0.5) == 0.5
 
 
 class TestRefusals:
-    def test_shares_and_bounds(self):
+    def test_shares_and_bounds(self) -> None:
         for share in (-0.1, 1.0, math.nan):
             with pytest.raises(ValueError, match="selection_share must lie in"):
                 two_stage(5, 1.0, selection_share=share)
@@ -169,13 +174,13 @@ class TestRefusals:
         with pytest.raises(ValueError, match="epsilon must lie in"):
             two_stage(5, 0.0)
 
-    def test_the_rule(self):
+    def test_the_rule(self) -> None:
         with pytest.raises(ValueError, match="dimension and clients"):
             selection_share_for(0, 5, 1.0)
         with pytest.raises(ValueError, match="largest must lie in"):
             selection_share_for(5, 5, 1.0, largest=1.0)
 
-    def test_vectors(self, seed):
+    def test_vectors(self, seed: NoiseSeed) -> None:
         made = two_stage(3, 1.0)
         with pytest.raises(ValueError, match=r"shape \(clients, 3\)"):
             made.randomize(np.zeros((1, 2)), seed)

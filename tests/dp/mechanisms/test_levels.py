@@ -68,7 +68,7 @@ def _exact_error(mechanism: LevelMechanism, clients: list[Bounded]) -> float:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
-def test_estimates_are_unbiased(mechanism: LevelMechanism, generator) -> None:
+def test_estimates_are_unbiased(mechanism: LevelMechanism, generator: np.random.Generator) -> None:
     clients = _clients(generator)
     mean = np.mean([client.values for client in clients], axis=0)
     deviation = mechanism.width * math.sqrt((0.25 + mechanism.variance) / CLIENTS)
@@ -80,7 +80,9 @@ def test_estimates_are_unbiased(mechanism: LevelMechanism, generator) -> None:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
-def test_error_is_exact_and_within_theorem_3(mechanism: LevelMechanism, generator) -> None:
+def test_error_is_exact_and_within_theorem_3(
+    mechanism: LevelMechanism, generator: np.random.Generator
+) -> None:
     clients = _clients(generator)
     mean = np.mean([client.values for client in clients], axis=0)
     errors = np.sum((_estimates(mechanism, clients) - mean) ** 2, axis=1)

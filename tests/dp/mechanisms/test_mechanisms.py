@@ -111,7 +111,13 @@ class TestEveryMechanism:
             ((1, 1, 1), TypeError, "wrap_probability"),
         ],
     )
-    def test_bad_limits(self, mechanism: Mechanism, arguments, error, name: str) -> None:
+    def test_bad_limits(
+        self,
+        mechanism: Mechanism,
+        arguments: tuple[float, int, float],
+        error: type[Exception],
+        name: str,
+    ) -> None:
         with pytest.raises(error, match=name):
             mechanism.total_limit(*arguments)
 
@@ -134,7 +140,7 @@ def test_skellam_limit_against_the_law(total_variance: float, probability: float
     limit = skellam_limit(total_variance, 7, probability)
     mean = mpmath.mpf(total_variance)
 
-    def tail(t: int):
+    def tail(t: int) -> mpmath.mpf:
         return 14 * mpmath.nsum(
             lambda k: mpmath.exp(-mean) * mpmath.besseli(int(k), mean), [t, t + 400]
         )
@@ -164,7 +170,7 @@ def test_a_larger_cohort_or_vector_needs_more_room() -> None:
 class TestCentral:
     @pytest.mark.statistical
     @pytest.mark.parametrize("sigma", [0.01, 1.0, 300.0])
-    def test_the_release_is_the_sum_and_gaussian_noise(self, sigma: float, seed) -> None:
+    def test_the_release_is_the_sum_and_gaussian_noise(self, sigma: float, seed: NoiseSeed) -> None:
         mechanism = CentralGaussianMechanism(sigma)
         total = np.arange(SAMPLES, dtype=np.int64) - 50
         noise = mechanism.release(total, seed) - total
@@ -224,7 +230,7 @@ def test_parameters_are_checked_when_a_mechanism_is_made() -> None:
         (1.0, 1.0, TypeError, "linf"),
     ],
 )
-def test_bad_sensitivities(l2, linf, error: type[Exception], name: str) -> None:
+def test_bad_sensitivities(l2: float, linf: float, error: type[Exception], name: str) -> None:
     with pytest.raises(error, match=name):
         Sensitivities(l2, linf)
 

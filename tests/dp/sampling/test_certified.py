@@ -64,7 +64,9 @@ def test_a_ratio_of_one_is_no_end() -> None:
     ("part", "whole", "expected"),
     [((3, 3), (8, 8), 6), ((3, 4), (8, 8), None), ((31, 31), (80, 80), 6), ((0, 0), (8, 8), 0)],
 )
-def test_floor_of_a_quotient(part, whole, expected) -> None:
+def test_floor_of_a_quotient(
+    part: tuple[int, int], whole: tuple[int, int], expected: int | None
+) -> None:
     assert floor_of(part, whole, 4) == expected
 
 
@@ -78,7 +80,7 @@ def test_floor_of_a_quotient(part, whole, expected) -> None:
         ((100, 120), 15),
     ],
 )
-def test_floor_of_the_rest(part, expected) -> None:
+def test_floor_of_the_rest(part: tuple[int, int], expected: int | None) -> None:
     whole = (8000, 8000) if part in [(0, 1), (100, 120)] else (8, 8)
     assert floor_of_rest(part, whole, 4) == expected
 
@@ -128,7 +130,7 @@ def test_an_exact_integer_is_refused_unless_it_is_announced() -> None:
         ([15, 15], 10, (15,)),
     ],
 )
-def test_windows(words, first, kept) -> None:
+def test_windows(words: list[int], first: int, kept: tuple[int, ...]) -> None:
     assert window(10, words, 4) == Cumulative(first, kept)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 import pytest
@@ -220,7 +221,9 @@ def test_no_usage_can_pass_for_a_numbered_one() -> None:
 
 @pytest.mark.parametrize("word_bits", [8, 16, 64])
 @pytest.mark.parametrize("kernel", [_kernels.look_up, _kernels.look_up.py_func])
-def test_look_up_counts_entries(kernel, word_bits: int, generator: np.random.Generator) -> None:
+def test_look_up_counts_entries(
+    kernel: Callable[..., Any], word_bits: int, generator: np.random.Generator
+) -> None:
     """Against `Cumulative.decide`, for tables with many equal and neighbouring entries."""
     top = 1 << word_bits
     drawn = [int(v) % top for v in generator.integers(0, 2**63, 40)]

@@ -28,16 +28,16 @@ MODEL = {"a": FIRST, "b": SECOND, "count": np.asarray(3)}
         {"ab": FIRST, "": SECOND, "count": np.asarray(3)},
     ],
 )
-def test_all_that_training_may_go_by_is_in_the_digest(other):
+def test_all_that_training_may_go_by_is_in_the_digest(other: dict[str, np.ndarray]) -> None:
     assert model_digest(other) != model_digest(MODEL)
 
 
-def test_what_else_training_is_given_is_in_the_digest():
+def test_what_else_training_is_given_is_in_the_digest() -> None:
     digests = [model_digest(MODEL), model_digest(MODEL, b"1"), model_digest(MODEL, b"1", b"")]
     assert len({*digests, model_digest(MODEL, b"", b"1")}) == 4
 
 
-def test_layouts_of_one_model_have_one_digest_and_become_one():
+def test_layouts_of_one_model_have_one_digest_and_become_one() -> None:
     other = {
         "a": np.asfortranarray(FIRST).astype(">f8", order="K"),
         "b": np.ones((4, 3))[::2],
@@ -56,31 +56,31 @@ def test_layouts_of_one_model_have_one_digest_and_become_one():
 @pytest.mark.parametrize(
     "odd", [[1.0], np.array(["x"]), np.zeros(2, [("a", "f4")]), np.array([1j])]
 )
-def test_only_numbers_have_a_digest(odd):
+def test_only_numbers_have_a_digest(odd: list[float] | np.ndarray) -> None:
     with pytest.raises(ParameterError, match="model array 'odd'"):
         model_digest({"odd": odd})
 
 
 @pytest.mark.parametrize("mask", [[True, False], [False, True], False])
-def test_an_array_that_holds_more_than_its_bytes_has_no_digest(mask):
+def test_an_array_that_holds_more_than_its_bytes_has_no_digest(mask: list[bool] | bool) -> None:
     """Training would see the mask, and the digest would not."""
     masked = np.ma.MaskedArray([1.0, 2.0], mask)
     with pytest.raises(ParameterError, match=r"model array 'odd'.*MaskedArray"):
         model_digest({"odd": masked})
 
 
-def test_masks_would_not_be_in_a_digest():
+def test_masks_would_not_be_in_a_digest() -> None:
     """The control: what would be hashed of two arrays that training can tell apart is the same."""
     one, other = (np.ma.MaskedArray([1.0, 2.0], mask) for mask in ([1, 0], [0, 1]))
     assert one.sum() != other.sum() and one.data.tobytes() == other.data.tobytes()
 
 
-def taken(after, before):
+def taken(after: list[np.ndarray], before: list[np.ndarray]) -> np.ndarray:
     pairs = list(zip(after, before, strict=True))
     return difference(lambda: pairs, sum(each.size for each in before))
 
 
-def test_a_difference_is_that_of_float64():
+def test_a_difference_is_that_of_float64() -> None:
     before = [np.float32([[1.0, 2.0]]), np.float64([0.5]), np.asarray(7.0, np.float16)]
     after = [np.float32([[1.0 + 2**-20, -2.0]]), np.int64([3]), np.asarray(5.0, np.float32)]
     update = taken(after, before)
@@ -88,13 +88,15 @@ def test_a_difference_is_that_of_float64():
     assert update.tolist() == [2.0**-20, -4.0, 2.5, -2.0]
 
 
-def test_nothing_to_train_is_nothing_changed():
+def test_nothing_to_train_is_nothing_changed() -> None:
     assert taken([], []).shape == (0,)
 
 
 @pytest.mark.parametrize("state", ["ignore", "raise"])
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_finite_weights_have_a_difference_of_the_right_direction(kind, state):
+def test_finite_weights_have_a_difference_of_the_right_direction(
+    kind: type[np.float16 | np.float32 | np.float64], state: str
+) -> None:
     most = np.finfo(kind).max
     before = [np.full(2, -most), np.asarray([1e-3, 0.0], kind)]
     after = [np.full(2, most), np.asarray([0.0, 1e-3], kind)]
@@ -107,7 +109,7 @@ def test_finite_weights_have_a_difference_of_the_right_direction(kind, state):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_weights_that_are_not_finite_stay_so(value):
+def test_weights_that_are_not_finite_stay_so(value: float) -> None:
     """The clip refuses them; nothing here makes a number of them."""
     update = taken([np.array([value, 1.0, 1.7e308])], [np.array([0.0, 0.5, -1.7e308])])
     assert not np.isfinite(update[0]) and np.isfinite(update[1])

@@ -14,9 +14,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ import pytest
 pytest.importorskip("nvflare", reason="nvflare is not installed; make test-nvflare has a place")
 
 from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import Task
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.executor import Executor
 from nvflare.apis.filter import ContentBlockedException
@@ -37,12 +40,14 @@ from nvflare.apis.utils.decomposers import flare_decomposers
 from nvflare.apis.utils.fl_context_utils import gen_new_peer_ctx
 from nvflare.apis.utils.task_utils import apply_filters
 from nvflare.apis.workspace import Workspace
-from nvflare.app_common.abstract.model import make_model_learnable
+from nvflare.app_common.abstract.model import ModelLearnable, make_model_learnable
 from nvflare.app_common.abstract.model_persistor import ModelPersistor
 from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare.private.fed.app.fl_conf import create_privacy_manager
 
 from dp import LedgerError, NonFiniteUpdateError, l2_norm
+from dp.clipping import Bounded
+from protocol import MeanRelease, RoundResult
 from protocol.adapters.nvflare import (
     MaskedTraining,
     OnlyAnswers,
@@ -72,7 +77,7 @@ from protocol.exchange.stages import Refusal, Stage
 from protocol.round.client import RoundClient
 from protocol.round.pipeline import Clip, Pipeline
 from protocol.training.private import PrivateTraining
-from secagg import Identity, ParameterError
+from secagg import FieldVector, Identity, ParameterError
 from secagg.storage import TokenFolder
 
 ALPHA = 1e-6
@@ -107,32 +112,34 @@ MASKED_ONLY = {
 }
 
 
-def model():
+def model() -> dict[str, np.ndarray]:
     return {"matrix": np.ones(SHAPES["matrix"]), "bias": np.zeros(5), "batches": np.int64([3])}
 
 
 class Engine:
     """What NVFlare's components ask of the engine of a site."""
 
-    def __init__(self, workspace, name, components):
+    def __init__(
+        self, workspace: Workspace, name: str, components: dict[str, Persistor | Trainer]
+    ) -> None:
         self.workspace, self.components = workspace, components
         self.contexts = FLContextManager(engine=self, identity_name=name, job_id="job")
         self.panics, self.clients = [], [Client(each, each) for each in NAMES]
         self.events = []
 
-    def new_context(self):
+    def new_context(self) -> FLContext:
         return self.contexts.new_context()
 
-    def get_workspace(self):
+    def get_workspace(self) -> Workspace:
         return self.workspace
 
-    def get_component(self, name):
+    def get_component(self, name: str) -> Callable[..., Any] | Persistor | Trainer:
         return self.components.get(name)
 
-    def get_clients(self):
+    def get_clients(self) -> list[Client]:
         return self.clients
 
-    def fire_event(self, event, context):
+    def fire_event(self, event: str, context: FLContext) -> None:
         """Every event, with all that a widget of the job could send on."""
         props = {key: context.get_prop(key) for key in context.get_prop_keys()}
         self.events.append((event, repr(props)))
@@ -143,12 +150,14 @@ class Engine:
 class Trainer(Executor):
     """Adds a constant of its own to every number, and tells more than it should."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         super().__init__()
         self.number = 1 + NAMES.index(name)
         self.models, self.numbers, self.raises, self.kind = [], [], None, DataKind.WEIGHTS
 
-    def execute(self, task_name, shareable, fl_ctx, abort_signal):
+    def execute(
+        self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Shareable:
         weights = from_shareable(shareable).data
         self.models.append({name: array.copy() for name, array in weights.items()})
         if self.raises is not None:
@@ -166,21 +175,21 @@ class Trainer(Executor):
 
 
 class Persistor(ModelPersistor):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.saved = []
 
-    def load_model(self, fl_ctx):
+    def load_model(self, fl_ctx: FLContext) -> ModelLearnable:
         return make_model_learnable(model(), {})
 
-    def save_model(self, learnable, fl_ctx):
+    def save_model(self, learnable: ModelLearnable, fl_ctx: FLContext) -> None:
         self.saved.append((learnable["weights"], learnable["meta"]["veilsum"]))
 
 
 class Federation:
     """A server and six sites: NVFlare's scheduler, and our parts, with bytes between them."""
 
-    def __init__(self, root, **options):
+    def __init__(self, root: Path, **options: Any) -> None:
         self.root = root
         shared = root / "shared"
         shared.mkdir(parents=True)
@@ -203,13 +212,13 @@ class Federation:
         defaults = {"num_rounds": 1, "stage_timeout": 20, "train_timeout": 20, "failed_rounds": 0}
         self.options = {**defaults, "task_check_period": 0.02, **options}
 
-    def folder(self, name):
+    def folder(self, name: str) -> Path:
         return self.root / name / "local" / "veilsum"
 
-    def workspace(self, name):
+    def workspace(self, name: str) -> Workspace:
         return Workspace(str(self.root / name), name)
 
-    def answer(self, name, task, data, message):
+    def answer(self, name: str, task: str, data: Shareable, message: bytes) -> Shareable:
         """One task in one client; None if it stays silent."""
         data = Shareable.from_bytes(data.to_bytes())
         context = self.context(name, message)
@@ -228,11 +237,11 @@ class Federation:
         self.results.append((name, task, sent))
         return Shareable.from_bytes(sent)
 
-    def last_from(self, name):
+    def last_from(self, name: str) -> bytes:
         """The last bytes that a client sent."""
         return [sent for sender, _, sent in self.results if sender == name][-1]
 
-    def context(self, name, message):
+    def context(self, name: str, message: bytes) -> FLContext:
         """Of a client that was delivered a message."""
         sender = FLContext()
         enclose(message, sender)
@@ -240,7 +249,7 @@ class Federation:
         context.set_peer_context(Shareable.from_bytes(Shareable({"": sender}).to_bytes())[""])
         return context
 
-    def run(self):
+    def run(self) -> list[str]:
         """The whole job; returns what it panicked about."""
         controller = PrivateAveraging(**self.options)
         communicator = WFCommServer()
@@ -261,7 +270,7 @@ class Federation:
                 self.executors[name].handle_event("_end_run", self.engines[name].new_context())
         return self.server.panics
 
-    def _pump(self, communicator, over):
+    def _pump(self, communicator: WFCommServer, over: threading.Event) -> None:
         silent = set()
         while not over.is_set():
             for client in self.server.clients:
@@ -278,24 +287,26 @@ class Federation:
 
 
 @pytest.fixture(autouse=True)
-def decomposers():
+def decomposers() -> None:
     numpy_decomposers.register()
     flare_decomposers.register()
 
 
 @pytest.fixture
-def federation(tmp_path):
+def federation(tmp_path: Path) -> Federation:
     return Federation(tmp_path)
 
 
 @pytest.fixture
-def rounds(monkeypatch):
+def rounds(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """Every vector that clients masked, every sum, and every release."""
     seen = {"encoded": [], "totals": [], "results": []}
     encode, decode, release = Pipeline.encode, Pipeline.decode, PrivateTraining._release
 
-    def note(key, function):
-        def noted(*args):
+    def note(
+        key: str, function: Callable[..., Any]
+    ) -> Callable[..., MeanRelease | RoundResult | FieldVector]:
+        def noted(*args: Any) -> MeanRelease | RoundResult | FieldVector:
             result = function(*args)
             seen[key].append(args[1] if key == "totals" else result)
             return result
@@ -308,17 +319,17 @@ def rounds(monkeypatch):
     return seen
 
 
-def added_up(vectors):
+def added_up(vectors: list[FieldVector]) -> np.ndarray:
     field = vectors[0].field
     total = sum(vector.elements.astype(object) for vector in vectors)
     return (total % field.modulus).astype(np.int64)
 
 
-def mean_of(numbers):
+def mean_of(numbers: Sequence[int]) -> np.ndarray:
     return STEP * np.mean(numbers) * np.ones(DIMENSION)
 
 
-def largest_error(result, expected):
+def largest_error(result: RoundResult, expected: np.ndarray) -> np.float64:
     """In standard deviations of the noise that the release states."""
     deviations = np.abs(result.release.update - expected)
     return deviations.max() / np.sqrt(result.release.noise_variance)
@@ -330,7 +341,9 @@ BOUND = np.sqrt(2 * np.log(2 * DIMENSION / ALPHA))
 
 
 class TestRounds:
-    def test_the_sum_is_exact_and_the_mean_within_its_noise(self, federation, rounds):
+    def test_the_sum_is_exact_and_the_mean_within_its_noise(
+        self, federation: Federation, rounds: dict[str, list[Any]]
+    ) -> None:
         assert federation.run() == []
         (total,), (result,) = rounds["totals"], rounds["results"]
         assert np.array_equal(total.vector.elements, added_up(rounds["encoded"]))
@@ -343,7 +356,9 @@ class TestRounds:
         assert facts["epsilon"] == result.epsilons.guaranteed >= result.epsilons.server
         assert facts["epsilon_spent"] == result.epsilons.server
 
-    def test_the_bounds_would_notice_another_sum(self, federation, rounds):
+    def test_the_bounds_would_notice_another_sum(
+        self, federation: Federation, rounds: dict[str, list[Any]]
+    ) -> None:
         """The broken twin of the comparison above."""
         federation.run()
         (result,) = rounds["results"]
@@ -353,13 +368,17 @@ class TestRounds:
         shift = 2 * BOUND * np.sqrt(result.release.noise_variance)
         assert largest_error(result, mean_of(range(1, 7)) + shift) > BOUND
 
-    def test_a_trainer_may_return_changes(self, federation, rounds):
+    def test_a_trainer_may_return_changes(
+        self, federation: Federation, rounds: dict[str, list[Any]]
+    ) -> None:
         for trainer in federation.trainers.values():
             trainer.kind = DataKind.WEIGHT_DIFF
         assert federation.run() == []
         assert largest_error(rounds["results"][0], mean_of(range(1, 7))) < BOUND
 
-    def test_a_trainer_may_be_a_function(self, federation, rounds):
+    def test_a_trainer_may_be_a_function(
+        self, federation: Federation, rounds: dict[str, list[Any]]
+    ) -> None:
         for engine in federation.engines.values():
             engine.components["trainer"] = lambda weights: {
                 name: array + STEP for name, array in weights.items()
@@ -367,7 +386,9 @@ class TestRounds:
         assert federation.run() == []
         assert largest_error(rounds["results"][0], mean_of([1])) < BOUND
 
-    def test_clients_may_restart_between_any_two_messages(self, federation, rounds):
+    def test_clients_may_restart_between_any_two_messages(
+        self, federation: Federation, rounds: dict[str, list[Any]]
+    ) -> None:
         federation.restarts = True
         federation.options["num_rounds"] = 2
         assert federation.run() == []
@@ -375,11 +396,13 @@ class TestRounds:
         assert federation.trainers["site-2"].numbers == [0, 1]
         assert np.array_equal(rounds["totals"][1].vector.elements, added_up(rounds["encoded"][6:]))
 
-    def test_a_client_whose_training_fails_is_lost_and_comes_back(self, federation, rounds):
+    def test_a_client_whose_training_fails_is_lost_and_comes_back(
+        self, federation: Federation, rounds: dict[str, list[Any]]
+    ) -> None:
         federation.options["num_rounds"] = 2
         last = federation.trainers["site-6"]
 
-        def second_round_is_fine(name, task, data, message):
+        def second_round_is_fine(name: str, task: str, data: Shareable, message: bytes) -> None:
             last.raises = RuntimeError("no memory") if len(last.models) < 1 else None
 
         federation.on_task = second_round_is_fine
@@ -391,11 +414,11 @@ class TestRounds:
 
     @pytest.mark.parametrize("stage", list(Stage)[:-1], ids=str)
     def test_a_client_that_falls_silent_is_waited_for_no_longer_than_said(
-        self, federation, rounds, stage
-    ):
+        self, federation: Federation, rounds: dict[str, list[Any]], stage: Stage
+    ) -> None:
         federation.options |= {"stage_timeout": 2, "train_timeout": 2}
 
-        def silence(name, task, data, message):
+        def silence(name: str, task: str, data: Shareable, message: bytes) -> str | None:
             return "silent" if name == "site-3" and task == task_name(stage) else None
 
         federation.on_task = silence
@@ -408,7 +431,7 @@ class TestRounds:
         if stage <= Stage.INPUT:
             assert facts["refused"] == {"site-3": "no answer within 2 s"}
 
-    def test_too_few_clients_end_the_job_with_a_reason(self, federation):
+    def test_too_few_clients_end_the_job_with_a_reason(self, federation: Federation) -> None:
         federation.options["failed_rounds"] = 1
         for name in ("site-2", "site-3"):
             federation.trainers[name].raises = RuntimeError("no data")
@@ -420,8 +443,8 @@ class TestRounds:
         assert federation.trainers["site-1"].numbers == [0, 0]
         assert federation.persistor.saved == []
 
-    def test_an_aborted_job_ends(self, federation):
-        def abort(name, task, data, message):
+    def test_an_aborted_job_ends(self, federation: Federation) -> None:
+        def abort(name: str, task: str, data: Shareable, message: bytes) -> str:
             federation.abort.trigger(True)
             return "silent"
 
@@ -435,11 +458,13 @@ class TestRounds:
 class TestClients:
     """What a client refuses, whatever the server says."""
 
-    def tasks(self, federation, name="site-1"):
+    def tasks(
+        self, federation: Federation, name: str = "site-1"
+    ) -> list[tuple[str, Shareable, bytes]]:
         """The tasks of one client in a round that worked, as they were delivered."""
         seen = []
 
-        def note(client, task, data, message):
+        def note(client: str, task: str, data: Shareable, message: bytes) -> None:
             if client == name:
                 seen.append((task, data.to_bytes(), message))
 
@@ -448,12 +473,14 @@ class TestClients:
         federation.on_task = lambda *_: None
         return [(task, Shareable.from_bytes(data), message) for task, data, message in seen]
 
-    def lost(self, federation):
+    def lost(self, federation: Federation) -> dict[str, str]:
         assert federation.run() == []
         return federation.persistor.saved[0][1]["refused"]
 
-    def test_it_trains_on_no_other_model_than_everybody(self, federation):
-        def another_model(name, task, data, message):
+    def test_it_trains_on_no_other_model_than_everybody(self, federation: Federation) -> None:
+        def another_model(
+            name: str, task: str, data: Shareable, message: bytes
+        ) -> Shareable | None:
             if name == "site-4" and task == task_name(Stage.INPUT):
                 weights = model()
                 weights["bias"][0] += 1e-9
@@ -466,12 +493,14 @@ class TestClients:
         assert federation.trainers["site-4"].models == []
 
     @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.INPUT, Stage.UNMASK])
-    def test_it_leaves_a_round_that_is_over_by_its_own_clock(self, federation, monkeypatch, stage):
+    def test_it_leaves_a_round_that_is_over_by_its_own_clock(
+        self, federation: Federation, monkeypatch: pytest.MonkeyPatch, stage: Stage
+    ) -> None:
         days = 0.0
         clock = SimpleNamespace(time=lambda: time.time() + 86_400 * days)
         monkeypatch.setattr(client_rounds, "time", clock)
 
-        def two_days_later(name, task, data, message):
+        def two_days_later(name: str, task: str, data: Shareable, message: bytes) -> None:
             nonlocal days
             days = 2.0 * (name == "site-4" and task == task_name(stage))
 
@@ -479,22 +508,27 @@ class TestClients:
         assert self.lost(federation) == {"site-4": "PolicyError"}
 
     def test_it_trains_on_arrays_in_no_other_order_than_everybody(
-        self, federation, monkeypatch, caplog
-    ):
-        """Two arrays of one shape change places on the way to one client: a trainer that reads
-        them by position would be given another model."""
+        self,
+        federation: Federation,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Two arrays of one shape change places on the way to one client.
+
+        A trainer that reads them by position would be given another model.
+        """
         pair = {name: np.full((4, 5), value) for name, value in (("first", 1.0), ("second", 2.0))}
         monkeypatch.setattr(Persistor, "load_model", lambda *_: make_model_learnable(pair, {}))
         seen = dict.fromkeys(NAMES)
 
-        def trainer(name, weights):
+        def trainer(name: str, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             seen[name], other = weights.values()
             return dict(zip(weights, (seen[name] + STEP, other), strict=True))
 
         for name in NAMES:
             federation.engines[name].components["trainer"] = partial(trainer, name)
 
-        def swapped(name, task, data, message):
+        def swapped(name: str, task: str, data: Shareable, message: bytes) -> Shareable | None:
             if name == "site-4" and task == task_name(Stage.INPUT):
                 weights = from_shareable(data).data
                 other = Assignment(dict(reversed(weights.items())), 0, 1)
@@ -508,11 +542,11 @@ class TestClients:
         assert all(np.array_equal(each, pair["first"]) for each in seen.values())
 
     @pytest.fixture
-    def steered(self, federation):
+    def steered(self, federation: Federation) -> Callable[..., FLContext]:
         """The server tells one site, beside its task, something that it tells nobody else."""
         plain = federation.context
 
-        def context(name, message):
+        def context(name: str, message: bytes) -> FLContext:
             context = plain(name, message)
             rate = 0.1 if name == "site-2" else 0.0
             sender = context.get_peer_context()
@@ -523,11 +557,19 @@ class TestClients:
         federation.context = context
         return federation
 
-    def contexts_of_trainers(self, federation, monkeypatch):
+    def contexts_of_trainers(
+        self, federation: Federation, monkeypatch: pytest.MonkeyPatch
+    ) -> dict[str, FLContext]:
         """The context that each site's trainer was given."""
         seen, plain = {}, Trainer.execute
 
-        def look(trainer, task_name, shareable, fl_ctx, abort_signal):
+        def look(
+            trainer: Trainer,
+            task_name: str,
+            shareable: Shareable,
+            fl_ctx: FLContext,
+            abort_signal: Signal,
+        ) -> Shareable:
             seen[NAMES[trainer.number - 1]] = fl_ctx
             fl_ctx.set_prop("note", MARKER, private=False, sticky=True)
             return plain(trainer, task_name, shareable, fl_ctx, abort_signal)
@@ -536,9 +578,13 @@ class TestClients:
         assert self.lost(federation) == {}
         return seen
 
-    def test_a_trainer_sees_nothing_of_how_its_task_was_delivered(self, steered, monkeypatch):
-        """The context of the server that comes with a task is one client's, and not in the digest:
-        by it, a server could tell one client alone to train otherwise."""
+    def test_a_trainer_sees_nothing_of_how_its_task_was_delivered(
+        self, steered: Callable[..., FLContext], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The context of the server that comes with a task is one client's, and not in the digest.
+
+        By it, a server could tell one client alone to train otherwise.
+        """
         seen = self.contexts_of_trainers(steered, monkeypatch)
         assert sorted(seen) == NAMES
         for context in seen.values():
@@ -546,7 +592,9 @@ class TestClients:
             props = {key: context.get_prop(key) for key in context.get_prop_keys()}
             assert "0.1" not in repr(props) and FLContextKey.TASK_ID not in props
 
-    def test_a_trainer_has_what_is_its_site_s(self, steered, monkeypatch):
+    def test_a_trainer_has_what_is_its_site_s(
+        self, steered: Callable[..., FLContext], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for engine in steered.engines.values():
             context = engine.new_context()
             context.set_prop(FLContextKey.APP_ROOT, "here", private=True, sticky=True)
@@ -572,7 +620,9 @@ class TestClients:
         ],
         ids=lambda error: type(error).__name__,
     )
-    def test_what_a_trainer_raises_stays_at_home(self, federation, caplog, error):
+    def test_what_a_trainer_raises_stays_at_home(
+        self, federation: Federation, caplog: pytest.LogCaptureFixture, error: BaseException
+    ) -> None:
         """NVFlare sends a code that depends on the type of an exception."""
         federation.trainers["site-2"].raises = error
         assert self.lost(federation) == {"site-2": "OwnReasons"}
@@ -581,14 +631,16 @@ class TestClients:
         # A job may have events sent to the server, by `ConvertToFedEvent`.
         assert not [each for each in federation.engines["site-2"].events if "patient" in each[1]]
 
-    def test_an_event_would_show_what_was_logged(self, federation):
+    def test_an_event_would_show_what_was_logged(self, federation: Federation) -> None:
         """The control: NVFlare's default, with which every error that is logged is an event."""
         engine, executor = federation.engines["site-2"], MaskedTraining("trainer")
         executor.log_error(engine.new_context(), "patient 17 has diabetes")
         ((event, told),) = engine.events
         assert event == "_error_log_available" and "patient 17 has diabetes" in told
 
-    def test_a_task_that_is_refused_fires_no_event(self, federation, caplog):
+    def test_a_task_that_is_refused_fires_no_event(
+        self, federation: Federation, caplog: pytest.LogCaptureFixture
+    ) -> None:
         engine, executor = federation.engines["site-2"], MaskedTraining("trainer")
         executor.execute(task_name(Stage.INPUT), Shareable(), engine.new_context(), Signal())
         assert "a task without a message" in caplog.text and engine.events == []
@@ -606,17 +658,22 @@ class TestClients:
     )
     @pytest.mark.parametrize("where", [(Pipeline, "encode"), (RoundClient, "suspend")], ids=str)
     def test_what_encoding_raises_stays_at_home(
-        self, federation, monkeypatch, caplog, where, error
-    ):
+        self,
+        federation: Federation,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        where: tuple[type[Pipeline | RoundClient], str],
+        error: Exception,
+    ) -> None:
         owner, name = where
         real, due = getattr(owner, name), []
 
-        def fail(self, *args):
+        def fail(self: Pipeline, *args: Any) -> FieldVector:
             if due:
                 raise error
             return real(self, *args)
 
-        def at_its_input(client, task, data, message):
+        def at_its_input(client: str, task: str, data: Shareable, message: bytes) -> None:
             due.clear()
             if client == "site-2" and task == task_name(Stage.INPUT):
                 due.append(True)
@@ -629,12 +686,19 @@ class TestClients:
 
     @pytest.mark.parametrize("strict", [False, True], ids=["as NumPy is", "set to raise"])
     @pytest.mark.parametrize(("kind", "huge"), [(np.float32, 3e38), (np.float64, 1.7e308)])
-    def test_finite_weights_never_make_it_leave(self, federation, monkeypatch, kind, huge, strict):
+    def test_finite_weights_never_make_it_leave(
+        self,
+        federation: Federation,
+        monkeypatch: pytest.MonkeyPatch,
+        kind: type[np.float32 | np.float64],
+        huge: float,
+        strict: bool,
+    ) -> None:
         """Their difference overflows in their own type, and is clipped all the same."""
         start = {"matrix": np.full((7, 5), huge, kind), "bias": np.full(5, -huge, kind)}
         monkeypatch.setattr(Persistor, "load_model", lambda *_: make_model_learnable(start, {}))
 
-        def trainer(name, weights):
+        def trainer(name: str, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             if strict:
                 np.seterr(all="raise")
             sign = -1 if name == "site-2" else 1
@@ -644,7 +708,7 @@ class TestClients:
             federation.engines[name].components["trainer"] = partial(trainer, name)
         clipped, clip = [], Clip.client
 
-        def look(self, update):
+        def look(self: Clip, update: np.ndarray) -> Bounded:
             clipped.append(clip(self, update))
             return clipped[-1]
 
@@ -654,15 +718,17 @@ class TestClients:
         assert sizes[:-1] == [0.0] * 5
         assert sizes[-1] == pytest.approx(3.0, rel=1e-9)
 
-    def test_it_trains_in_no_other_round_than_everybody(self, federation):
-        def another_round(name, task, data, message):
+    def test_it_trains_in_no_other_round_than_everybody(self, federation: Federation) -> None:
+        def another_round(name: str, task: str, data: Shareable, message: bytes) -> None:
             if name == "site-4" and task == task_name(Stage.INPUT):
                 data.set_header("current_round", 1)
 
         federation.on_task = another_round
         assert self.lost(federation) == {"site-4": "PolicyError"}
 
-    def test_an_unregistered_identity_in_the_cohort_is_refused(self, federation):
+    def test_an_unregistered_identity_in_the_cohort_is_refused(
+        self, federation: Federation
+    ) -> None:
         """The server has replaced a client by one of its own; everybody else leaves."""
         impostor = {**federation.registry, "site-6": Identity.generate().public}
         write_registry(federation.folder("server"), impostor)
@@ -671,23 +737,25 @@ class TestClients:
         assert "PolicyError" in panic
         assert all(trainer.models == [] for trainer in federation.trainers.values())
 
-    def test_its_own_agreement_counts(self, federation):
+    def test_its_own_agreement_counts(self, federation: Federation) -> None:
         path = federation.folder("site-2") / "agreement.toml"
         more_noise = path.read_text().replace("noise_multiplier = 0.5", "noise_multiplier = 0.6")
         path.write_text(more_noise)
         assert self.lost(federation) == {"site-2": "PolicyError"}
 
-    def test_nothing_but_the_answer_leaves(self, federation):
+    def test_nothing_but_the_answer_leaves(self, federation: Federation) -> None:
         self.lost(federation)
         assert len(federation.results) >= 4 * 6
         for _, _, sent in federation.results:
             assert MARKER.encode() not in sent
             assert b"NUM_STEPS" not in sent
 
-    def test_a_task_that_is_delivered_again_gets_the_same_bytes(self, federation):
+    def test_a_task_that_is_delivered_again_gets_the_same_bytes(
+        self, federation: Federation
+    ) -> None:
         twice = []
 
-        def again(name, task, data, message):
+        def again(name: str, task: str, data: Shareable, message: bytes) -> None:
             if name == "site-5":
                 executor = federation.executors[name]
                 replies = [
@@ -702,19 +770,21 @@ class TestClients:
         assert all(isinstance(first, bytes) and first == second for first, second in twice)
         assert len(federation.trainers["site-5"].models) == 1
 
-    def test_a_round_is_answered_once_even_after_a_restart(self, federation):
+    def test_a_round_is_answered_once_even_after_a_restart(self, federation: Federation) -> None:
         tasks = self.tasks(federation)
         federation.restarts = True
         for delivery in tasks:
             answer = open_reply(federation.answer("site-1", *delivery))
             assert answer[:1] == b"\1"
 
-    def test_a_stored_round_that_is_put_back_is_not_answered_again(self, federation):
+    def test_a_stored_round_that_is_put_back_is_not_answered_again(
+        self, federation: Federation
+    ) -> None:
         home = federation.folder("site-1") / "site-1" / "round" / "state"
         federation.restarts = True
         copies = {}
 
-        def keep(name, task, data, message):
+        def keep(name: str, task: str, data: Shareable, message: bytes) -> None:
             if name == "site-1" and home.exists():
                 shutil.copy(home, home.with_name("kept"))
                 copies[task] = data.to_bytes(), message
@@ -728,18 +798,20 @@ class TestClients:
         answer = open_reply(federation.answer("site-1", task, data, message))
         assert answer == b"\1OwnReasons"
 
-    def test_no_key_outlives_the_round_after_it(self, federation, monkeypatch):
+    def test_no_key_outlives_the_round_after_it(
+        self, federation: Federation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Of a state that is damaged, or was lost when a process was killed."""
         home = federation.folder("site-1") / "site-1" / "round"
         stray = home / "keys" / bytes(16).hex()
         there, destroy = [], TokenFolder._destroy
 
-        def noting(folder, path):
+        def noting(folder: TokenFolder, path: Path) -> bool:
             if path.is_relative_to(home):
                 there.append((home / "state").exists())
             return destroy(folder, path)
 
-        def damage(name, task, data, message):
+        def damage(name: str, task: str, data: Shareable, message: bytes) -> None:
             if name == "site-1" and not there:
                 stray.parent.mkdir(parents=True, exist_ok=True)
                 stray.write_bytes(bytes([1]) * 32)
@@ -753,14 +825,16 @@ class TestClients:
         # Every key went before the state that it opens: whoever is killed in between leaves none.
         assert len(there) > 4 and all(there)
 
-    def test_its_secrets_are_its_own(self, federation):
+    def test_its_secrets_are_its_own(self, federation: Federation) -> None:
         self.lost(federation)
         home = federation.folder("site-1") / "site-1"
         for path in (home / "identity.key", home / "round" / "state"):
             assert path.stat().st_mode & 0o077 == 0
 
-    def test_two_jobs_do_not_act_for_one_identity_at_once(self, federation, caplog):
-        def job():
+    def test_two_jobs_do_not_act_for_one_identity_at_once(
+        self, federation: Federation, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def job() -> tuple[MaskedTraining, Shareable]:
             executor, context = MaskedTraining("trainer"), federation.context("site-1", b"\2")
             data = outgoing(Stage.ADVERTISE, Assignment(model(), 0, 1), bytes(32))
             return executor, executor.execute(task_name(Stage.ADVERTISE), data, context, Signal())
@@ -783,12 +857,18 @@ class TestClients:
             ("no trainer", "must be the id of a component"),
         ],
     )
-    def test_what_is_no_update_stays_at_home(self, federation, caplog, trainer, said):
+    def test_what_is_no_update_stays_at_home(
+        self,
+        federation: Federation,
+        caplog: pytest.LogCaptureFixture,
+        trainer: Callable[..., Any] | str,
+        said: str,
+    ) -> None:
         federation.engines["site-2"].components["trainer"] = trainer
         assert self.lost(federation) == {"site-2": "OwnReasons"}
         assert said in caplog.text
 
-    def test_a_task_that_is_not_ours_or_has_no_message(self, federation):
+    def test_a_task_that_is_not_ours_or_has_no_message(self, federation: Federation) -> None:
         executor, context = MaskedTraining("trainer"), federation.engines["site-1"].new_context()
         unknown = executor.execute("train", Shareable(), context, Signal())
         assert unknown.get_return_code() == ReturnCode.TASK_UNKNOWN
@@ -799,7 +879,7 @@ class TestClients:
 class TestServer:
     """What the server's operator is told."""
 
-    def test_a_client_that_is_not_registered_is_not_invited(self, federation):
+    def test_a_client_that_is_not_registered_is_not_invited(self, federation: Federation) -> None:
         less = {name: key for name, key in federation.registry.items() if name != "site-6"}
         write_registry(federation.folder("server"), less)
         (panic,) = federation.run()
@@ -818,24 +898,26 @@ class TestServer:
             ("rounds = 4", "rounds = 4\nlifetime_seconds = 30", "a round lives 30; valid: less"),
         ],
     )
-    def test_an_agreement_that_does_not_fit(self, federation, old, new, said):
+    def test_an_agreement_that_does_not_fit(
+        self, federation: Federation, old: str, new: str, said: str
+    ) -> None:
         path = federation.folder("server") / "agreement.toml"
         path.write_text(path.read_text().replace(old, new))
         (panic,) = federation.run()
         assert said in panic
 
-    def test_more_rounds_than_agreed(self, federation):
+    def test_more_rounds_than_agreed(self, federation: Federation) -> None:
         federation.options["num_rounds"] = 5
         (panic,) = federation.run()
         assert "num_rounds: value 5; valid: 1 .. 4" in panic
 
     @pytest.mark.parametrize("name", ["stage_timeout", "train_timeout"])
     @pytest.mark.parametrize("value", [0, -1, 1.5, None])
-    def test_no_stage_waits_for_ever(self, name, value):
+    def test_no_stage_waits_for_ever(self, name: str, value: float | None) -> None:
         with pytest.raises(ConfigurationError, match=name):
             PrivateAveraging(1, **{name: value})
 
-    def test_the_books_outlive_the_job(self, federation):
+    def test_the_books_outlive_the_job(self, federation: Federation) -> None:
         federation.options["num_rounds"] = 3
         assert federation.run() == []
         federation.executors = {name: MaskedTraining("trainer") for name in NAMES}
@@ -860,7 +942,9 @@ class TestServer:
             make_reply("ERROR\n" * 1000),
         ],
     )
-    def test_whatever_is_no_answer_is_a_refusal(self, result):
+    def test_whatever_is_no_answer_is_a_refusal(
+        self, result: dict[str, bytes] | Shareable | None
+    ) -> None:
         opened = open_reply(result)
         assert isinstance(opened, Refusal)
         assert len(opened.reason) < 40
@@ -869,20 +953,22 @@ class TestServer:
 class Dead:
     """A scheduler whose thread has died, and that has lost its second client before."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.tasks, self.cancelled = [], []
 
-    def broadcast(self, task, context, targets, min_responses):
+    def broadcast(
+        self, task: Task, context: FLContext, targets: list[str], min_responses: int
+    ) -> None:
         self.tasks.append((task, targets))
 
-    def cancel_task(self, task):
+    def cancel_task(self, task: Task) -> None:
         self.cancelled.append(task)
 
-    def get_client_disconnect_time(self, name):
+    def get_client_disconnect_time(self, name: str) -> float | None:
         return 5.0 if name == "b" else None
 
 
-def test_the_server_waits_no_longer_than_its_patience(monkeypatch):
+def test_the_server_waits_no_longer_than_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "GRACE_SECONDS", 1)
     scheduler, timeouts = Dead(), dict.fromkeys(Stage, 1)
     transport = exchange.TaskExchange(
@@ -900,7 +986,12 @@ def test_the_server_waits_no_longer_than_its_patience(monkeypatch):
 class TestFilter:
     """What a site's own `privacy.json` lets out."""
 
-    def sent(self, federation, result, privacy=MASKED_ONLY):
+    def sent(
+        self,
+        federation: Federation,
+        result: Shareable,
+        privacy: dict[str, Any] = MASKED_ONLY,
+    ) -> Shareable:
         """What NVFlare's own chain of filters makes of a result."""
         workspace = federation.workspace("site-1")
         Path(workspace.get_site_privacy_file_path()).write_text(json.dumps(privacy))
@@ -909,19 +1000,19 @@ class TestFilter:
         context.set_prop(FLContextKey.SCOPE_OBJECT, scope, private=True, sticky=False)
         return apply_filters("task_result_filters", result, context, {}, "train", FilterKey.OUT)
 
-    def plain(self):
+    def plain(self) -> Shareable:
         return DXO(DataKind.WEIGHTS, model()).to_shareable()
 
-    def test_a_result_without_masks_stays(self, federation):
+    def test_a_result_without_masks_stays(self, federation: Federation) -> None:
         with pytest.raises(ContentBlockedException, match="masked results only"):
             self.sent(federation, self.plain())
 
-    def test_it_would_leave_without_the_filter(self, federation):
+    def test_it_would_leave_without_the_filter(self, federation: Federation) -> None:
         """The broken twin: a site that says nothing."""
         sent = self.sent(federation, self.plain(), {"scopes": [{"name": "open"}]})
         assert np.array_equal(from_shareable(sent).data["matrix"], model()["matrix"])
 
-    def test_an_answer_leaves_bare(self, federation):
+    def test_an_answer_leaves_bare(self, federation: Federation) -> None:
         result = reply(b"\0answer")
         result.set_header("extra", MARKER)
         result["extra"] = MARKER
@@ -929,7 +1020,7 @@ class TestFilter:
         assert open_reply(sent) == b"\0answer"
         assert MARKER not in str(sent)
 
-    def test_an_error_leaves_as_its_code_alone(self, federation):
+    def test_an_error_leaves_as_its_code_alone(self, federation: Federation) -> None:
         result = make_reply(ReturnCode.EXECUTION_EXCEPTION)
         result["weights"] = MARKER
         sent = self.sent(federation, result)
@@ -938,7 +1029,7 @@ class TestFilter:
 
 
 class TestModels:
-    def test_an_update_goes_there_and_back(self):
+    def test_an_update_goes_there_and_back(self) -> None:
         before, generator = model(), np.random.default_rng(3)
         update = generator.normal(size=DIMENSION)
         after = changed(before, update)
@@ -949,12 +1040,12 @@ class TestModels:
         assert dimension_of(before) == DIMENSION
         assert trained_names(before) == ["bias", "matrix"]
 
-    def test_types_stay(self):
+    def test_types_stay(self) -> None:
         small = {"bias": np.zeros(3, np.float32)}
         assert changed(small, np.ones(3))["bias"].dtype == np.float32
 
     @pytest.mark.parametrize("array", [[1.0], np.array(["x"]), np.array([1j]), None])
-    def test_what_cannot_be_averaged_is_named(self, array):
+    def test_what_cannot_be_averaged_is_named(self, array: list[float] | np.ndarray | None) -> None:
         with pytest.raises(ParameterError, match="model array 'odd'"):
             trained_names({"odd": array})
 
@@ -973,10 +1064,12 @@ class TestModels:
             (model(), 0, 4),
         ],
     )
-    def test_every_part_of_an_assignment_is_in_its_digest(self, other):
+    def test_every_part_of_an_assignment_is_in_its_digest(
+        self, other: tuple[dict[str, np.ndarray], int, int]
+    ) -> None:
         assert task_digest(*other) != task_digest(model(), 0, 3)
 
-    def test_the_layout_of_a_model_is_not_and_no_trainer_sees_it(self):
+    def test_the_layout_of_a_model_is_not_and_no_trainer_sees_it(self) -> None:
         same = model()
         same["matrix"] = np.asfortranarray(np.arange(35.0).reshape(7, 5)).astype(">f8", order="K")
         plain = model() | {"matrix": np.arange(35.0).reshape(7, 5)}
@@ -987,7 +1080,7 @@ class TestModels:
             assert shown[name].tobytes("A") == array.tobytes("A")
             assert (shown[name].dtype, shown[name].strides) == (array.dtype, array.strides)
 
-    def test_only_numbers_have_a_digest(self):
+    def test_only_numbers_have_a_digest(self) -> None:
         with pytest.raises(ParameterError, match="model array 'bias'"):
             task_digest(model() | {"bias": np.zeros(5, [("a", "f8")])}, 0, 3)
 
@@ -1003,12 +1096,12 @@ class TestSite:
             (json.dumps({"a": "00" * 32, "b": "00" * 32}), "one key under two names"),
         ],
     )
-    def test_a_registry_that_is_none(self, tmp_path, text, said):
+    def test_a_registry_that_is_none(self, tmp_path: Path, text: str, said: str) -> None:
         (tmp_path / "registry.json").write_text(text)
         with pytest.raises(ConfigurationError, match=said):
             read_registry(tmp_path / "registry.json")
 
-    def test_files_that_are_missing_are_named(self, tmp_path):
+    def test_files_that_are_missing_are_named(self, tmp_path: Path) -> None:
         site = Site(tmp_path)
         with pytest.raises(ConfigurationError, match=r"registry\.json"):
             _ = site.registry
@@ -1017,34 +1110,36 @@ class TestSite:
         with pytest.raises(ConfigurationError, match=r"identity\.key"):
             site.identity("a")
 
-    def test_a_key_that_is_not_the_registered_one(self, tmp_path):
+    def test_a_key_that_is_not_the_registered_one(self, tmp_path: Path) -> None:
         make_identity(tmp_path, "a")
         write_registry(tmp_path, {"a": Identity.generate().public})
         with pytest.raises(ConfigurationError, match="not registered with this key"):
             Site(tmp_path).identity("a")
 
     @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o660])
-    def test_a_key_that_others_may_read_is_refused(self, tmp_path, mode):
+    def test_a_key_that_others_may_read_is_refused(self, tmp_path: Path, mode: int) -> None:
         write_registry(tmp_path, {"a": make_identity(tmp_path, "a")})
         assert Site(tmp_path).identity("a")
         (tmp_path / "a" / "identity.key").chmod(mode)
         with pytest.raises(ConfigurationError, match=rf"mode {mode:o}.*chmod 600 .*identity\.key"):
             Site(tmp_path).identity("a")
 
-    def test_a_key_of_somebody_else_is_refused(self, tmp_path, monkeypatch):
+    def test_a_key_of_somebody_else_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         write_registry(tmp_path, {"a": make_identity(tmp_path, "a")})
         user = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: user + 1)
         with pytest.raises(ConfigurationError, match=f"owned by user {user}.*chown {user + 1} "):
             Site(tmp_path).identity("a")
 
-    def test_a_key_is_never_overwritten(self, tmp_path):
+    def test_a_key_is_never_overwritten(self, tmp_path: Path) -> None:
         make_identity(tmp_path, "a")
         with pytest.raises(FileExistsError):
             make_identity(tmp_path, "a")
 
 
-def test_an_assignment_that_is_copied_is_the_same():
+def test_an_assignment_that_is_copied_is_the_same() -> None:
     first = Assignment(model(), 2, 3)
     second = first.copy()
     second.weights["bias"][0] = 5
@@ -1053,9 +1148,11 @@ def test_an_assignment_that_is_copied_is_the_same():
 
 
 @pytest.mark.slow
-def test_the_example_runs_in_the_simulator(tmp_path):
-    """Six processes, real digits. Over 150 runs with Gaussian noise of the same variance, accuracy
-    was 0.903 with a standard deviation of 0.010; guessing is right in 0.1.
+def test_the_example_runs_in_the_simulator(tmp_path: Path) -> None:
+    """Six processes learn real digits.
+
+    Over 150 runs with Gaussian noise of the same variance, accuracy was 0.903 with a standard
+    deviation of 0.010; guessing is right in 0.1.
     """
     done = subprocess.run(  # noqa: S603
         [sys.executable, str(ROOT / "examples/nvflare/digits.py"), str(tmp_path / "simulation")],

@@ -71,7 +71,7 @@ def one_framework() -> None:
 
 @pytest.fixture
 def event_loop() -> Iterator[None]:
-    """pfl's training loop takes the current event loop and makes none."""
+    """The training loop of pfl takes the current event loop and makes none."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield
@@ -237,7 +237,7 @@ def test_only_like_statistics_add_up() -> None:
 
 @pytest.mark.parametrize("bits", [8, 16, 17, 24, 25, 32, 33, 48, 49, 62])
 def test_a_copy_through_float32_is_exact(bits: int) -> None:
-    """pfl copies the first user's statistics by way of `get_weights` and `from_weights`."""
+    """The backend copies the first user's statistics by `get_weights` and `from_weights`."""
     (vector,) = vectors(bits, 1)
     copied = FieldStatistics(vector, 7).apply_elementwise(torch.clone)
     assert copied.users == 7
@@ -548,7 +548,7 @@ def test_too_many_broken_updates_say_why(ledger: Ledger) -> None:
 
 
 def test_a_user_counts_once_in_a_round(ledger: Ledger) -> None:
-    """pfl's random sampler draws with replacement: twice in one sum is twice the sensitivity."""
+    """Its random sampler draws with replacement: twice in one sum is twice the sensitivity."""
     mean = PrivateMean(make_plan(), DIMENSION, FixedRate(1.0), ledger)
     line = people(COHORT)
     line[6] = (line[2][0], line[6][1])

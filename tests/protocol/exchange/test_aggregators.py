@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -11,11 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from dp import NoiseSeed
+from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
 from protocol.round.client import ClientPolicy
 from protocol.round.pipeline import Pipeline
-from secagg import Mode, TooFewSurvivorsError
+from protocol.round.setup import RoundSetup
+from secagg import FieldVector, Identity, Mode, TooFewSurvivorsError
 
 OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
 
@@ -35,8 +38,14 @@ schedules = st.dictionaries(st.integers(0, 5), stages, max_size=5)
     ],
 )
 def test_real_and_ideal_agree_bit_for_bit(
-    make_setup, identities, updates, noise, mode, size, dropouts
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    mode: Mode,
+    size: int | None,
+    dropouts: dict[int, Stage],
+) -> None:
     setup = make_setup(mode=mode, size=size)
     ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
     real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
@@ -56,15 +65,23 @@ def test_real_and_ideal_agree_bit_for_bit(
     ],
 )
 def test_they_agree_with_removable_noise(
-    make_setup, identities, updates, noise, mode, dropouts, monkeypatch
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    mode: Mode,
+    dropouts: dict[int, Stage],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Removed by their owners or rebuilt from shares: the same noise stays, bit for bit."""
     setup = make_setup(mode=mode, removable=True)
     assert setup.context.seeds > 0
     drawn = []
     encode = Pipeline.encode
 
-    def watched(pipeline, update, seed, removable):
+    def watched(
+        pipeline: Pipeline, update: np.ndarray, seed: NoiseSeed, removable: list[NoiseSeed]
+    ) -> FieldVector:
         drawn.append((update, removable))
         return encode(pipeline, update, seed, removable)
 
@@ -72,7 +89,7 @@ def test_they_agree_with_removable_noise(
         patch.setattr(Pipeline, "encode", watched)
         real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
 
-    def again(index, count):
+    def again(index: int, count: int) -> list[NoiseSeed]:
         (seeds,) = [seeds for update, seeds in drawn if np.array_equal(update, updates(index))]
         assert len(seeds) == count
         return seeds
@@ -87,8 +104,13 @@ def test_they_agree_with_removable_noise(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dropouts=schedules, active=st.booleans())
 def test_any_dropouts_give_the_ideal_sum_or_the_ideal_abort(
-    make_setup, identities, updates, noise, dropouts, active
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    dropouts: dict[int, Stage],
+    active: bool,
+) -> None:
     setup = make_setup(mode=Mode.ACTIVE if active else Mode.SEMI_HONEST)
     real = RealAggregator(identities, OPEN_POLICY, noise=noise)
     try:
@@ -102,13 +124,19 @@ def test_any_dropouts_give_the_ideal_sum_or_the_ideal_abort(
     assert np.array_equal(outcome.total.vector.elements, ideal.total.vector.elements)
 
 
-def test_too_few_survivors_names_stage_and_numbers(make_setup, updates):
+def test_too_few_survivors_names_stage_and_numbers(
+    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray]
+) -> None:
     lost = dict.fromkeys(range(3), Stage.SHARE)
     with pytest.raises(TooFewSurvivorsError, match=r"share.*3 clients answered, 4 are needed"):
         IdealAggregator().run(make_setup(), updates, lost)
 
 
-def test_bytes_are_counted_in_both_directions(make_setup, identities, updates):
+def test_bytes_are_counted_in_both_directions(
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+) -> None:
     setup = make_setup()
     outcome = RealAggregator(identities, OPEN_POLICY).run(setup, updates, {0: Stage.ADVERTISE})
     packed = setup.context.field.packed_bytes(setup.context.length)
@@ -118,7 +146,12 @@ def test_bytes_are_counted_in_both_directions(make_setup, identities, updates):
     assert outcome.bytes_per_survivor() > packed
 
 
-def test_an_executor_changes_nothing(make_setup, identities, updates, noise):
+def test_an_executor_changes_nothing(
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+) -> None:
     setup = make_setup()
     plain = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, {})
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
@@ -127,21 +160,25 @@ def test_an_executor_changes_nothing(make_setup, identities, updates, noise):
 
 
 @pytest.fixture(params=["ideal", "real"])
-def make_aggregator(request, identities):
+def make_aggregator(request: pytest.FixtureRequest, identities: list[Identity]) -> type[Aggregator]:
     real = partial(RealAggregator, identities, OPEN_POLICY)
     return IdealAggregator if request.param == "ideal" else real
 
 
 @pytest.fixture
-def aggregator(make_aggregator):
+def aggregator(make_aggregator: type[Aggregator]) -> Aggregator:
     return make_aggregator()
 
 
 @pytest.mark.parametrize("bad", [np.full(200, np.nan), np.full(200, np.inf), np.zeros(199)])
 def test_a_bad_update_loses_its_client_and_no_other(
-    make_setup, updates, noise, make_aggregator, bad
-):
-    def poisoned(index):
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    make_aggregator: type[Aggregator],
+    bad: np.ndarray,
+) -> None:
+    def poisoned(index: int) -> np.ndarray:
         return bad if index == 2 else updates(index)
 
     outcome = make_aggregator(noise=noise).run(make_setup(), poisoned, {})
@@ -152,11 +189,17 @@ def test_a_bad_update_loses_its_client_and_no_other(
     assert "NaN or infinite" in outcome.refused[2] or "update" in outcome.refused[2]
 
 
-def test_nobody_is_refused_in_a_round_that_goes_well(make_setup, updates, aggregator):
+def test_nobody_is_refused_in_a_round_that_goes_well(
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    aggregator: Aggregator,
+) -> None:
     assert aggregator.run(make_setup(), updates, {0: Stage.SHARE}).refused == {}
 
 
-def test_too_many_bad_updates_end_the_round_and_say_why(make_setup, aggregator):
+def test_too_many_bad_updates_end_the_round_and_say_why(
+    make_setup: Callable[..., RoundSetup], aggregator: Aggregator
+) -> None:
     calls = []
     with pytest.raises(TooFewSurvivorsError) as caught:
         aggregator.run(
@@ -167,7 +210,9 @@ def test_too_many_bad_updates_end_the_round_and_say_why(make_setup, aggregator):
     assert caught.value.__notes__[-1] == "... and 3 more were lost"
 
 
-def test_a_mistake_in_the_program_is_not_hidden(make_setup, aggregator):
+def test_a_mistake_in_the_program_is_not_hidden(
+    make_setup: Callable[..., RoundSetup], aggregator: Aggregator
+) -> None:
     with pytest.raises(KeyError):
         aggregator.run(make_setup(), lambda index: {}[index], {})
 
@@ -175,8 +220,12 @@ def test_a_mistake_in_the_program_is_not_hidden(make_setup, aggregator):
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("stage", list(Stage))
 def test_the_hook_is_called_once_iff_the_survivors_are_decided(
-    make_setup, updates, aggregator, mode, stage
-):
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    aggregator: Aggregator,
+    mode: Mode,
+    stage: Stage,
+) -> None:
     """Five parties vanish at a stage: too late for the hook to be spared, or in time."""
     calls = []
     setup = make_setup(mode=mode)
@@ -191,14 +240,22 @@ def test_the_hook_is_called_once_iff_the_survivors_are_decided(
     assert [len(survivors) for survivors in calls] == ([6] if stage > Stage.INPUT else [])
 
 
-def test_every_round_draws_fresh_noise(make_setup, updates, aggregator):
+def test_every_round_draws_fresh_noise(
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    aggregator: Aggregator,
+) -> None:
     setups = [make_setup(round_number=number) for number in range(2)]
     sums = [aggregator.run(setup, updates, {}).total.vector.elements for setup in setups]
     # Binomial noise of 606 coins: most of 200 coordinates differ.
     assert np.count_nonzero(sums[0] != sums[1]) > 100
 
 
-def test_an_identity_answers_a_round_once_in_its_life(make_setup, identities, updates):
+def test_an_identity_answers_a_round_once_in_its_life(
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+) -> None:
     real = RealAggregator(identities, OPEN_POLICY)
     real.run(make_setup(), updates, {})
     with pytest.raises(TooFewSurvivorsError) as caught:

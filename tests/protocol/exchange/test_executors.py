@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dp import NoiseSeed
 from protocol.exchange.aggregators import RealAggregator
 from protocol.exchange.stages import Stage
 from protocol.round.client import ClientPolicy
-from secagg import unmask
+from protocol.round.setup import RoundSetup
+from secagg import Identity, unmask
 from secagg.unmask import executor_width
 
 OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0)
@@ -50,16 +53,23 @@ def executor(request: pytest.FixtureRequest) -> Executor:
 class Counted(Executor):
     """Passes tasks on and remembers which."""
 
-    def __init__(self, inner):
+    def __init__(self, inner: ProcessPoolExecutor) -> None:
         self.inner, self.tasks = inner, []
         self._max_workers = getattr(inner, "_max_workers", None)
 
-    def submit(self, fn, /, *args, **kwargs):
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.tasks.append(fn.__name__)
         return self.inner.submit(fn, *args, **kwargs)
 
 
-def test_the_sum_is_the_same(make_setup, identities, updates, noise, executor, monkeypatch):
+def test_the_sum_is_the_same(
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    executor: Executor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Agreement on keys and masks by coordinate range both run elsewhere."""
     monkeypatch.setattr(unmask, "MIN_RANGE", 20)
     setup, counted = make_setup(), Counted(executor)
@@ -73,7 +83,7 @@ def test_the_sum_is_the_same(make_setup, identities, updates, noise, executor, m
     assert executor.submit(os.getpid).result(60) != os.getpid()
 
 
-def test_the_example_sums_right(executor):
+def test_the_example_sums_right(executor: Executor) -> None:
     path = Path(__file__).parents[3] / "examples" / "dask_unmasking.py"
     pytest.importorskip("dask.distributed")
     spec = importlib.util.spec_from_file_location("dask_unmasking", path)
@@ -84,8 +94,12 @@ def test_the_example_sums_right(executor):
 
 
 def test_a_task_that_fails_elsewhere_releases_nothing(
-    make_setup, identities, updates, executor, monkeypatch
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    executor: Executor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Keys of a wrong length never leave this process in earnest: the workers refuse them."""
     setup = make_setup()
     monkeypatch.setattr(unmask, "self_key", lambda *_: b"short")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NoReturn
+
 import numpy as np
 import pytest
 
-from dp import LedgerError, NonFiniteUpdateError
+from dp import LedgerError, NoiseSeed, NonFiniteUpdateError
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.stages import Stage, stages_of
 from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.setup import RoundSetup
 from secagg import (
+    Identity,
     LocalProtocolError,
     Mode,
     Reason,
@@ -24,10 +29,15 @@ OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
 
 
 @pytest.fixture
-def make_peers(identities, registry, updates, noise):
+def make_peers(
+    identities: list[Identity],
+    registry: frozenset[bytes],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+) -> Callable[..., dict[int, _Peer]]:
     """Peers of a round, with an update and repeatable noise each."""
 
-    def make(setup):
+    def make(setup: RoundSetup) -> dict[int, _Peer]:
         return {
             index: _Peer(
                 RoundClient(identity, registry, OPEN_POLICY),
@@ -44,39 +54,39 @@ def make_peers(identities, registry, updates, noise):
 class Tamperer:
     """A peer on whose wire something happens to one of its messages."""
 
-    def __init__(self, peer, stage, change):
+    def __init__(self, peer: _Peer, stage: Stage, change: Callable[..., Any]) -> None:
         self.peer, self.stage, self.change, self.sent = peer, stage, change, 0
 
-    def _pass(self, data):
+    def _pass(self, data: bytes) -> bytes:
         self.sent += 1
         return self.change(data) if self.sent - 1 == self.stage else data
 
-    def open(self):
+    def open(self) -> bytes:
         return self._pass(self.peer.open())
 
-    def receive(self, data):
+    def receive(self, data: bytes) -> bytes | None:
         answer = self.peer.receive(data)
         return None if answer is None else self._pass(answer)
 
-    def submit(self):
+    def submit(self) -> bytes:
         return self._pass(self.peer.submit())
 
 
 class Traced:
     """A peer that writes down what it is asked to do."""
 
-    def __init__(self, peer, trace):
+    def __init__(self, peer: _Peer | Tamperer, trace: list[Any]) -> None:
         self.peer, self.trace = peer, trace
 
-    def open(self):
+    def open(self) -> bytes:
         self.trace.append("open")
         return self.peer.open()
 
-    def receive(self, data):
+    def receive(self, data: bytes) -> bytes | None:
         self.trace.append("receive")
         return self.peer.receive(data)
 
-    def submit(self):
+    def submit(self) -> bytes:
         self.trace.append("submit")
         return self.peer.submit()
 
@@ -93,8 +103,13 @@ class Traced:
     ],
 )
 def test_a_damaged_message_loses_its_sender_and_the_sum_is_exact(
-    make_setup, make_peers, updates, noise, stage, change
-):
+    make_setup: Callable[..., RoundSetup],
+    make_peers: Callable[..., dict[int, _Peer]],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    stage: Stage,
+    change: Callable[..., Any],
+) -> None:
     setup = make_setup()
     peers = make_peers(setup)
     peers[2] = Tamperer(peers[2], stage, change)
@@ -118,8 +133,13 @@ def test_a_damaged_message_loses_its_sender_and_the_sum_is_exact(
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.RECOVER])
-def test_a_peer_that_raises_a_typed_error_is_lost_alone(make_setup, make_peers, stage, error):
-    def fail(_):
+def test_a_peer_that_raises_a_typed_error_is_lost_alone(
+    make_setup: Callable[..., RoundSetup],
+    make_peers: Callable[..., dict[int, _Peer]],
+    stage: Stage,
+    error: Exception,
+) -> None:
+    def fail(_: bytes) -> NoReturn:
         raise error
 
     setup = make_setup()
@@ -130,7 +150,9 @@ def test_a_peer_that_raises_a_typed_error_is_lost_alone(make_setup, make_peers, 
     assert (4 in outcome.total.survivors) == (stage > Stage.INPUT)
 
 
-def test_a_lost_peer_is_never_asked_again(make_setup, make_peers):
+def test_a_lost_peer_is_never_asked_again(
+    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, _Peer]]
+) -> None:
     trace = []
     setup = make_setup()
     peers = make_peers(setup)
@@ -140,8 +162,12 @@ def test_a_lost_peer_is_never_asked_again(make_setup, make_peers):
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), TypeError("x"), ZeroDivisionError()])
-def test_a_mistake_in_a_peer_is_not_hidden(make_setup, make_peers, error):
-    def fail(_):
+def test_a_mistake_in_a_peer_is_not_hidden(
+    make_setup: Callable[..., RoundSetup],
+    make_peers: Callable[..., dict[int, _Peer]],
+    error: Exception,
+) -> None:
+    def fail(_: bytes) -> NoReturn:
         raise error
 
     setup = make_setup()
@@ -151,7 +177,9 @@ def test_a_mistake_in_a_peer_is_not_hidden(make_setup, make_peers, error):
         MemoryRound(ServerSession(setup.context), setup.context.mode, peers, {}).run()
 
 
-def test_reasons_go_with_the_error_that_ends_the_round(make_setup, make_peers):
+def test_reasons_go_with_the_error_that_ends_the_round(
+    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, _Peer]]
+) -> None:
     setup = make_setup()
     peers = make_peers(setup)
     for index in (0, 3, 5):
@@ -166,7 +194,9 @@ def test_reasons_go_with_the_error_that_ends_the_round(make_setup, make_peers):
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_the_hook_comes_before_any_survivor_hears(make_setup, make_peers, mode):
+def test_the_hook_comes_before_any_survivor_hears(
+    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, _Peer]], mode: Mode
+) -> None:
     setup = make_setup(mode=mode)
     trace = []
     peers = {i: Traced(peer, trace) for i, peer in make_peers(setup).items()}
@@ -181,9 +211,9 @@ def test_the_hook_comes_before_any_survivor_hears(make_setup, make_peers, mode):
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_hook_that_raises_ends_the_round_before_anything_is_given_up(
-    make_setup, make_peers, mode
-):
-    def refuse(_):
+    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, _Peer]], mode: Mode
+) -> None:
+    def refuse(_: tuple[int, ...]) -> NoReturn:
         raise LedgerError("disk full")
 
     setup = make_setup(mode=mode)
@@ -195,6 +225,6 @@ def test_a_hook_that_raises_ends_the_round_before_anything_is_given_up(
     assert trace[-1] == "submit"
 
 
-def test_stages_leave_out_what_a_mode_lacks():
+def test_stages_leave_out_what_a_mode_lacks() -> None:
     assert stages_of(Mode.ACTIVE) == tuple(Stage)
     assert set(Stage) - set(stages_of(Mode.SEMI_HONEST)) == {Stage.CONFIRM}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -10,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from training_doubles import MODEL, keys, plan_of
 
-from dp import LedgerError, NonFiniteUpdateError, PrivacyError
+from dp import Ledger, LedgerError, NoiseSeed, NonFiniteUpdateError, PrivacyError
+from dp.events import BinomialRelease
 from protocol.errors import PolicyError, TrainingFailedError
-from protocol.exchange.aggregators import IdealAggregator, own_updates
+from protocol.exchange.aggregators import IdealAggregator, NoiseSource, UpdateSource, own_updates
 from protocol.exchange.remote import (
     MAX_REASON_BYTES,
     OTHER,
@@ -26,8 +30,11 @@ from protocol.exchange.stages import PEER_ERRORS, Refusal, Stage
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundSetup
 from protocol.training.private import PrivateTraining
 from secagg import (
+    FieldSum,
+    Identity,
     LocalProtocolError,
     Mode,
     ParameterError,
@@ -51,7 +58,16 @@ class Elsewhere:
     whom does not arrive, `change` what happens to answers on their way.
     """
 
-    def __init__(self, identities, updates, folder, *, lost=None, change=None, noise=None):
+    def __init__(
+        self,
+        identities: list[Identity],
+        updates: UpdateSource,
+        folder: Path,
+        *,
+        lost: dict[int, Stage] | None = None,
+        change: Callable[..., Any] | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
         self.identities, self.updates, self.lost = identities, updates, lost or {}
         self.noise, self.change = noise, change or (lambda stage, index, answer: answer)
         self.registry = frozenset(identity.public for identity in identities)
@@ -59,7 +75,9 @@ class Elsewhere:
         self.histories = [ClientHistory() for _ in identities]
         self.stored, self.errors, self.asked = {}, {}, []
 
-    def exchange(self, stage, messages):
+    def exchange(
+        self, stage: Stage, messages: list[tuple[int, bytes]]
+    ) -> Iterator[tuple[int, bytes]]:
         if stage is Stage.ADVERTISE:
             self.stored.clear()
         for index, data in messages:
@@ -67,7 +85,7 @@ class Elsewhere:
             if self.lost.get(index, len(Stage)) > stage:
                 yield index, self.change(stage, index, self.answer(index, data))
 
-    def answer(self, index, data):
+    def answer(self, index: int, data: bytes) -> bytes:
         ours = (self.identities[index], self.registry, OPEN_POLICY, self.histories[index])
         client = RoundClient(*ours) if self.noise is None else Repeatable(self.noise(index), *ours)
         if index in self.stored:
@@ -85,15 +103,17 @@ class Elsewhere:
 class Repeatable(RoundClient):
     """A client whose noise is that of the ideal sum it is compared with."""
 
-    def __init__(self, noise, *ours):
+    def __init__(self, noise: NoiseSeed, *ours: Any) -> None:
         super().__init__(*ours)
         self.own_noise = noise
 
-    def submit(self, update, noise=None):
+    def submit(self, update: np.ndarray, noise: NoiseSeed | None = None) -> bytes:
         return super().submit(update, self.own_noise)
 
 
-def exact(setup, updates, noise, lost):
+def exact(
+    setup: RoundSetup, updates: UpdateSource, noise: NoiseSource, lost: dict[int, Stage]
+) -> FieldSum | None:
     """The ideal functionality's sum, or None where it has too few survivors."""
     try:
         return IdealAggregator(noise=noise).run(setup, updates, lost).total
@@ -103,8 +123,12 @@ def exact(setup, updates, noise, lost):
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_the_mean_of_clients_that_restart_after_every_message_is_the_plain_one(
-    make_setup, identities, updates, tmp_path, mode
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    tmp_path: Path,
+    mode: Mode,
+) -> None:
     """Without coins, what is left is rounding: below one unit for each client and coordinate."""
     setup = make_setup(mode=mode, coins=0)
     transport = Elsewhere(identities, updates, tmp_path)
@@ -122,8 +146,14 @@ def test_the_mean_of_clients_that_restart_after_every_message_is_the_plain_one(
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_client_may_vanish_at_any_stage(
-    make_setup, identities, updates, noise, tmp_path, mode, stage
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    tmp_path: Path,
+    mode: Mode,
+    stage: Stage,
+) -> None:
     setup, lost = make_setup(mode=mode), {1: stage, 4: stage}
     transport = Elsewhere(identities, updates, tmp_path, lost=lost, noise=noise)
     outcome = RemoteAggregator(transport.exchange).run(setup)
@@ -144,8 +174,14 @@ def test_a_client_may_vanish_at_any_stage(
     active=st.booleans(),
 )
 def test_any_losses_give_the_exact_sum_or_the_ideal_abort(
-    make_setup, identities, updates, noise, tmp_path_factory, lost, active
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    tmp_path_factory: pytest.TempPathFactory,
+    lost: dict[int, Stage],
+    active: bool,
+) -> None:
     setup = make_setup(mode=Mode.ACTIVE if active else Mode.SEMI_HONEST)
     folder = tmp_path_factory.mktemp("tokens")
     transport = Elsewhere(identities, updates, folder, lost=lost, noise=noise)
@@ -161,8 +197,12 @@ def test_any_losses_give_the_exact_sum_or_the_ideal_abort(
 
 @pytest.mark.parametrize("gone", [Stage.UNMASK, Stage.RECOVER])
 def test_surplus_noise_is_taken_off_when_a_client_goes_after_its_upload(
-    make_setup, identities, updates, tmp_path, gone
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    tmp_path: Path,
+    gone: Stage,
+) -> None:
     """The sixth stage: the others give up shares of the seeds that the lost client still held."""
     setup = make_setup(removable=True, coins=20_000)
     lost = {3: gone, 2: Stage.INPUT}
@@ -193,9 +233,16 @@ class TestRefusals:
         ],
     )
     def test_nonsense_loses_its_sender_alone(
-        self, make_setup, identities, updates, noise, tmp_path, stage, change
-    ):
-        def changed(at, index, answer):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        noise: Callable[[int], NoiseSeed],
+        tmp_path: Path,
+        stage: Stage,
+        change: Callable[..., Any],
+    ) -> None:
+        def changed(at: Stage, index: int, answer: bytes) -> bytes:
             return change(answer) if (at, index) == (stage, 2) else answer
 
         setup = make_setup()
@@ -209,27 +256,39 @@ class TestRefusals:
     @pytest.mark.parametrize("answer", [b"\0nonsense", refuse(PolicyError("coins", 0, "some"))])
     @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
     def test_losses_are_told_in_their_stage(
-        self, make_setup, identities, updates, tmp_path, stage, answer
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        tmp_path: Path,
+        stage: Stage,
+        answer: bytes,
+    ) -> None:
         """Of whom is refused and of who refuses; those who are silent the transport knows."""
         now, heard = [], []
 
-        def changed(at, index, good):
+        def changed(at: Stage, index: int, good: bytes) -> bytes:
             return answer if (at, index) == (stage, 1) else good
 
         transport = Elsewhere(identities, updates, tmp_path, lost={0: Stage.INPUT}, change=changed)
 
-        def exchange(stage, messages):
+        def exchange(stage: Stage, messages: list[tuple[int, bytes]]) -> Iterator[Any]:
             now[:] = [stage]
             return transport.exchange(stage, messages)
 
-        def on_loss(index, reason):
+        def on_loss(index: int, reason: str) -> None:
             heard.append((now[0], index, reason))
 
         outcome = RemoteAggregator(exchange, on_loss=on_loss).run(make_setup())
         assert heard == [(stage, 1, outcome.refused[1])] and list(outcome.refused) == [1]
 
-    def test_bytes_of_any_kind_are_understood(self, make_setup, identities, updates, tmp_path):
+    def test_bytes_of_any_kind_are_understood(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        tmp_path: Path,
+    ) -> None:
         kinds = [bytearray, memoryview, bytes]
         transport = Elsewhere(
             identities, updates, tmp_path, change=lambda _, index, data: kinds[index % 3](data)
@@ -238,9 +297,13 @@ class TestRefusals:
         assert outcome.refused == {} and len(outcome.total.survivors) == 6
 
     def test_a_client_with_a_bad_update_leaves_and_keeps_its_reason_to_itself(
-        self, make_setup, identities, updates, tmp_path
-    ):
-        def poisoned(index):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        tmp_path: Path,
+    ) -> None:
+        def poisoned(index: int) -> np.ndarray:
             return np.full(200, np.nan) if index == 2 else updates(index)
 
         transport = Elsewhere(identities, poisoned, tmp_path)
@@ -250,8 +313,12 @@ class TestRefusals:
         assert isinstance(transport.errors[2], NonFiniteUpdateError)
 
     def test_reasons_go_with_the_error_that_ends_the_round(
-        self, make_setup, identities, updates, tmp_path
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        tmp_path: Path,
+    ) -> None:
         setup = make_setup()
         transport = Elsewhere(identities, updates, tmp_path)
         RemoteAggregator(transport.exchange).run(setup)
@@ -274,23 +341,30 @@ class TestRefusals:
         ],
         ids=lambda value: type(value).__name__,
     )
-    def test_a_refusal_says_no_more_than_its_kind(self, error, told):
+    def test_a_refusal_says_no_more_than_its_kind(self, error: Exception, told: str) -> None:
         assert refuse(error) == b"\1" + told.encode()
         assert open_answer(refuse(error)) == Refusal(told)
 
-    def test_a_reason_from_a_stranger_is_short_and_printable(self):
+    def test_a_reason_from_a_stranger_is_short_and_printable(self) -> None:
         long = open_answer(b"\1" + b"x" * 10**6)
         assert isinstance(long, Refusal) and long.reason == "x" * MAX_REASON_BYTES
         odd = open_answer(b"\1a\nb\x1b[31m\xff\xc3\xa9")
         assert isinstance(odd, Refusal) and odd.reason == "a?b?[31m???"
 
     def test_noise_on_the_wire_does_not_make_a_client_that_was_understood_a_lost_one(
-        self, make_setup, identities, updates, noise, tmp_path
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        noise: Callable[[int], NoiseSeed],
+        tmp_path: Path,
+    ) -> None:
         """Somebody speaks in a client's name before and after it, at every stage."""
         transport = Elsewhere(identities, updates, tmp_path, noise=noise)
 
-        def noisy(stage, messages):
+        def noisy(
+            stage: Stage, messages: list[tuple[int, bytes]]
+        ) -> Iterator[tuple[int, bytes | Refusal]]:
             for index, answer in transport.exchange(stage, messages):
                 yield index, b"\0garbage"
                 yield index, answer
@@ -315,8 +389,13 @@ class TestServer:
             ("dropouts", {0: Stage.SHARE}),
         ],
     )
-    def test_what_would_be_ignored_is_refused(self, make_setup, name, given):
-        def nobody_is_asked(stage, messages):
+    def test_what_would_be_ignored_is_refused(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        name: str,
+        given: dict[int, Stage] | Callable[..., Any],
+    ) -> None:
+        def nobody_is_asked(stage: Stage, messages: list[tuple[int, bytes]]) -> NoReturn:
             raise AssertionError("something was sent")
 
         with pytest.raises(ParameterError) as caught:
@@ -325,12 +404,19 @@ class TestServer:
 
     @pytest.mark.parametrize("stranger", [-1, 6, 1])
     def test_an_answer_of_somebody_who_was_not_asked_is_the_transports_mistake(
-        self, make_setup, identities, updates, tmp_path, stranger
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        tmp_path: Path,
+        stranger: int,
+    ) -> None:
         """Client 1 was lost before; -1 and 6 are nobody."""
         transport = Elsewhere(identities, updates, tmp_path, lost={1: Stage.ADVERTISE})
 
-        def mixed_up(stage, messages):
+        def mixed_up(
+            stage: Stage, messages: list[tuple[int, bytes]]
+        ) -> Iterator[tuple[int, bytes] | None]:
             for index, answer in transport.exchange(stage, messages):
                 yield (stranger if (stage, index) == (Stage.SHARE, 4) else index), answer
 
@@ -339,12 +425,17 @@ class TestServer:
 
     @pytest.mark.parametrize("mode", list(Mode))
     def test_nothing_is_given_up_before_it_is_charged(
-        self, make_setup, identities, updates, tmp_path, mode
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        tmp_path: Path,
+        mode: Mode,
+    ) -> None:
         """Whoever cannot write the ledger ends the round, and no survivor has heard."""
         transport = Elsewhere(identities, updates, tmp_path)
 
-        def disk_full(_):
+        def disk_full(_: tuple[int, ...]) -> NoReturn:
             raise LedgerError("disk full")
 
         with pytest.raises(LedgerError):
@@ -355,8 +446,12 @@ class TestServer:
         assert len(transport.asked) == 6 * 3
 
     def test_the_charge_comes_between_the_last_upload_and_the_first_survivor_set(
-        self, make_setup, identities, updates, tmp_path
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        tmp_path: Path,
+    ) -> None:
         transport = Elsewhere(identities, updates, tmp_path, lost={5: Stage.INPUT})
         hook = lambda survivors: transport.asked.append(("charged", survivors))  # noqa: E731
         RemoteAggregator(transport.exchange).run(make_setup(), before_release=hook)
@@ -369,15 +464,22 @@ class TestServer:
         assert {stage for stage, _ in transport.asked[at + 1 :]} == {Stage.CONFIRM, Stage.UNMASK}
 
     def test_uploads_are_used_as_they_come_and_not_kept(
-        self, make_setup, identities, updates, tmp_path, monkeypatch
-    ):
-        """The server has taken each answer in before it asks for the next, and holds at most one:
-        memory is one vector."""
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The server has taken each answer in before it asks for the next.
+
+        It holds at most one, so memory is one vector.
+        """
         transport = Elsewhere(identities, updates, tmp_path)
         uploads, most, taken = [], 0, []
         take = ServerSession.receive_bytes
 
-        def counted(server, sender, data):
+        def counted(server: ServerSession, sender: int, data: bytes) -> None:
             taken.append(sender)
             take(server, sender, data)
 
@@ -386,12 +488,14 @@ class TestServer:
         class Upload(bytes):
             """Bytes that can be watched."""
 
-            def watch(self):
+            def watch(self) -> weakref.ReferenceType:
                 # Bytes take no weak reference; what hangs on them is forgotten with them.
                 self.tracer = lambda: None
                 return weakref.ref(self.tracer)
 
-        def streaming(stage, messages):
+        def streaming(
+            stage: Stage, messages: list[tuple[int, bytes]]
+        ) -> Iterator[tuple[int, bytes]]:
             nonlocal most
             for index, answer in transport.exchange(stage, messages):
                 assert len(taken) == len(uploads)
@@ -405,7 +509,9 @@ class TestServer:
         assert len(outcome.total.survivors) == 6
         assert len(uploads) == 6 * 5 and most == 1
 
-    def test_a_training_runs_with_public_keys_only(self, identities, ledger, tmp_path):
+    def test_a_training_runs_with_public_keys_only(
+        self, identities: list[Identity], ledger: Ledger, tmp_path: Path
+    ) -> None:
         """The server holds no identity and no update, and pays like any other."""
         plan = plan_of(2, cohort=6, tolerated_dropouts=1, tolerated_colluders=0)
         transport = Elsewhere(
@@ -418,7 +524,9 @@ class TestServer:
         assert 0 < results[0].epsilons.server < results[1].epsilons.server <= 8.0
         assert [result.release.survivors for result in results] == [6, 6]
 
-    def test_clients_elsewhere_have_updates_of_their_own(self, make_setup):
+    def test_clients_elsewhere_have_updates_of_their_own(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         with pytest.raises(TooFewSurvivorsError) as caught:
             IdealAggregator().run(make_setup(), own_updates, {})
         assert "make their own updates" in caught.value.__notes__[0]
@@ -427,18 +535,32 @@ class TestServer:
 class TestClient:
     """What the client's side does for a server that lies, and for a caller that fails."""
 
-    def remote(self, identities, update=None, policy=OPEN_POLICY, history=None):
+    def remote(
+        self,
+        identities: list[Identity],
+        update: Callable[..., Any] | None = None,
+        policy: ClientPolicy = OPEN_POLICY,
+        history: ClientHistory | None = None,
+    ) -> tuple[RemoteClient, RoundClient]:
         registry = frozenset(identity.public for identity in identities)
         client = RoundClient(identities[0], registry, policy, history)
         return RemoteClient(client, MODEL, update or (lambda _: np.zeros(200))), client
 
-    def ready(self, make_setup, identities, tmp_path, update):
+    def ready(
+        self,
+        make_setup: Callable[..., Any],
+        identities: list[Identity],
+        tmp_path: Path,
+        update: Callable[..., Any],
+    ) -> tuple[RemoteClient, RoundClient, bytes]:
         """A client that answers its announcement and its roster, and the shares that are next."""
         remote, client = self.remote(identities, update)
         transport = Elsewhere(identities, lambda _: np.zeros(200), tmp_path)
         kept = {}
 
-        def stop_at_input(stage, messages):
+        def stop_at_input(
+            stage: Stage, messages: list[tuple[int, bytes]]
+        ) -> Iterator[tuple[int, bytes]]:
             for index, data in messages:
                 if index == 0 and stage is Stage.INPUT:
                     kept["shares"] = data
@@ -451,10 +573,12 @@ class TestClient:
             RemoteAggregator(stop_at_input).run(make_setup())
         return remote, client, kept["shares"]
 
-    def test_the_update_is_made_when_it_is_due_and_once(self, make_setup, identities, tmp_path):
+    def test_the_update_is_made_when_it_is_due_and_once(
+        self, make_setup: Callable[..., RoundSetup], identities: list[Identity], tmp_path: Path
+    ) -> None:
         made = []
 
-        def update(setup):
+        def update(setup: RoundSetup) -> np.ndarray:
             made.append(setup)
             return np.zeros(200)
 
@@ -470,11 +594,15 @@ class TestClient:
         "error", [ValueError, KeyError, MemoryError, FloatingPointError, NonFiniteUpdateError]
     )
     def test_a_failing_update_ends_the_round_for_its_client(
-        self, make_setup, identities, tmp_path, error
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        tmp_path: Path,
+        error: type[Exception],
+    ) -> None:
         """In words that are the same for all, whatever its data made it raise."""
 
-        def fail(_):
+        def fail(_: RoundSetup) -> NoReturn:
             raise error("patient 17")
 
         remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
@@ -484,10 +612,12 @@ class TestClient:
         with pytest.raises(LocalProtocolError, match="left"):
             remote.answer(shares)
 
-    def test_an_update_that_ends_the_program_is_a_refusal(self, make_setup, identities, tmp_path):
+    def test_an_update_that_ends_the_program_is_a_refusal(
+        self, make_setup: Callable[..., RoundSetup], identities: list[Identity], tmp_path: Path
+    ) -> None:
         """A client that ends without a word could be told apart from one that leaves."""
 
-        def fail(_):
+        def fail(_: RoundSetup) -> NoReturn:
             raise SystemExit("patient 17")
 
         remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
@@ -497,9 +627,9 @@ class TestClient:
         assert remote.is_over and client.phase is ClientPhase.ABORTED
 
     def test_an_interrupted_update_ends_the_round_and_the_program(
-        self, make_setup, identities, tmp_path
-    ):
-        def fail(_):
+        self, make_setup: Callable[..., RoundSetup], identities: list[Identity], tmp_path: Path
+    ) -> None:
+        def fail(_: RoundSetup) -> NoReturn:
             raise KeyboardInterrupt
 
         remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
@@ -511,10 +641,14 @@ class TestClient:
 
     @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, LedgerError, PolicyError])
     def test_a_charge_that_fails_keeps_the_upload_and_ends_the_round(
-        self, make_setup, identities, tmp_path, error
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        tmp_path: Path,
+        error: type[Exception],
+    ) -> None:
         class Failing(ClientHistory):
-            def _pay(self, event, setup):
+            def _pay(self, event: BinomialRelease, setup: RoundSetup) -> NoReturn:
                 raise error(*(["x"] * (3 if error is PolicyError else 1)))
 
         _, client, shares = self.ready(make_setup, identities, tmp_path, lambda _: np.zeros(200))
@@ -525,7 +659,9 @@ class TestClient:
             client.submit(np.zeros(200))
         assert client.phase is ClientPhase.ABORTED
 
-    def test_after_a_refused_announcement_there_is_no_second_one(self, make_setup, identities):
+    def test_after_a_refused_announcement_there_is_no_second_one(
+        self, make_setup: Callable[..., RoundSetup], identities: list[Identity]
+    ) -> None:
         policy = ClientPolicy(minimum_noise_multiplier=0.0, minimum_survivors=5)
         remote, _ = self.remote(identities, policy=policy)
         answer, error = answer_or_refuse(remote, make_setup().announce())
@@ -542,8 +678,12 @@ class TestClient:
     )
     @given(data=st.binary(max_size=200), joined=st.booleans())
     def test_a_server_that_sends_anything_gets_a_refusal(
-        self, make_setup, identities, data, joined
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        data: bytes,
+        joined: bool,
+    ) -> None:
         remote, _ = self.remote(identities)
         if joined:
             remote.answer(make_setup().announce())
@@ -551,11 +691,13 @@ class TestClient:
         assert isinstance(error, PEER_ERRORS) and isinstance(open_answer(answer), Refusal)
         assert remote.is_over
 
-    def test_a_mistake_in_the_program_is_hidden_from_the_server_only(self, identities):
+    def test_a_mistake_in_the_program_is_hidden_from_the_server_only(
+        self, identities: list[Identity]
+    ) -> None:
         remote, _ = self.remote(identities)
         answer, error = answer_or_refuse(remote, 7)
         assert answer == b"\1OwnReasons" and isinstance(error, (TypeError, AttributeError))
         assert remote.is_over
 
-    def test_peer_errors_are_the_three_families(self):
+    def test_peer_errors_are_the_three_families(self) -> None:
         assert set(PEER_ERRORS) == {ProtocolError, PrivacyError, PolicyError}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dp import BinomialRelease, DominationAccountant, MomentsAccountant
+from protocol import RoundParameters
 from protocol.goal import PrivacyGoal, goal_entry
 from protocol.planning.calibration import calibrate, sharpest
 from secagg import ParameterError
@@ -27,19 +28,21 @@ from sketch import PublicSeed, SketchSpec, spec_for_size
         (1.0, 1e-5, True),
     ],
 )
-def test_impossible_goals_are_refused(arguments):
+def test_impossible_goals_are_refused(arguments: tuple[float, ...]) -> None:
     with pytest.raises(ParameterError):
         PrivacyGoal(*arguments)
 
 
-def test_a_goal_holds_floats():
+def test_a_goal_holds_floats() -> None:
     """As its readers expect them: whole numbers of a caller are written like all others."""
     entry = goal_entry(PrivacyGoal(20, 1e-5, 10, moment_order=3))
     assert entry == goal_entry(PrivacyGoal(20.0, 1e-5, 10, moment_order=3.0))
     assert {name for name, value in entry.items() if type(value) is not float} == {"rounds"}
 
 
-def calibrated(sketch, fewest_honest=8, epsilon=4.0, **options):
+def calibrated(
+    sketch: SketchSpec, fewest_honest: int = 8, epsilon: float = 4.0, **options: float
+) -> RoundParameters:
     return calibrate(
         PrivacyGoal(epsilon, 1e-5, 5),
         fewest_honest=fewest_honest,
@@ -54,7 +57,9 @@ def calibrated(sketch, fewest_honest=8, epsilon=4.0, **options):
 
 @pytest.mark.parametrize("share", [0.005, 0.01, 0.1, 1.0])
 @pytest.mark.parametrize(("size", "fewest_honest"), [(15, 1000), (1500, 2), (20_000, 8)])
-def test_noise_is_within_its_share_of_the_gaussian(size, fewest_honest, share):
+def test_noise_is_within_its_share_of_the_gaussian(
+    size: int, fewest_honest: int, share: float
+) -> None:
     """By the closed form of the Gaussian mechanism, and not by much less: bits cost."""
     sketch = spec_for_size(20_000, size)
     goal = PrivacyGoal(8.0, 1e-5, 5)
@@ -68,7 +73,7 @@ def test_noise_is_within_its_share_of_the_gaussian(size, fewest_honest, share):
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 50.0])
-def test_the_goal_is_met_with_the_fewest_survivors(epsilon):
+def test_the_goal_is_met_with_the_fewest_survivors(epsilon: float) -> None:
     parameters = calibrated(SketchSpec.identity(100), epsilon=epsilon)
     accountant = DominationAccountant(PrivacyGoal(epsilon, 1e-5, 5).reserve)
     event = BinomialRelease(8 * parameters.coins, parameters.l2_bound, parameters.linf_bound, 100)
@@ -77,22 +82,22 @@ def test_the_goal_is_met_with_the_fewest_survivors(epsilon):
 
 
 @pytest.mark.parametrize("share", [0.0, 4e-3, 1.1, float("nan")])
-def test_shares_out_of_range_are_refused(share):
+def test_shares_out_of_range_are_refused(share: float) -> None:
     with pytest.raises(ParameterError, match="error_share"):
         calibrated(SketchSpec.identity(100), error_share=share)
 
 
-def test_too_many_coins_say_what_to_change():
+def test_too_many_coins_say_what_to_change() -> None:
     with pytest.raises(ParameterError, match=r"coins = \d+: .*raise epsilon"):
         calibrated(SketchSpec.identity(20_000), 1, epsilon=0.5)
 
 
-def test_nobody_honest_is_infeasible():
+def test_nobody_honest_is_infeasible() -> None:
     with pytest.raises(ParameterError, match="fewest_honest"):
         calibrated(SketchSpec.identity(100), 0)
 
 
-def test_a_sketch_has_no_room_beyond_the_clip():
+def test_a_sketch_has_no_room_beyond_the_clip() -> None:
     """Room would be paid for with noise in every coordinate."""
     for spec in (SketchSpec.identity(100), spec_for_size(1000, 500, 5)):
         parameters = calibrated(spec, 5)
@@ -103,7 +108,7 @@ WEAK = PrivacyGoal(20.0, 1e-5, 10)
 FIGURES = {"fewest_honest": 3, "bound": 1.0, "length": 4, "error_share": 1.0}
 
 
-def rounds_of(goal):
+def rounds_of(goal: PrivacyGoal) -> RoundParameters:
     return calibrate(
         goal,
         fewest_honest=3,
@@ -116,7 +121,7 @@ def rounds_of(goal):
     )
 
 
-def test_weak_noise_gets_the_better_bound():
+def test_weak_noise_gets_the_better_bound() -> None:
     """At sigma near 4 moments allow a scale a fifth smaller, within the same error."""
     chosen = sharpest(WEAK, **FIGURES)
     assert chosen.moment_order is not None
@@ -132,12 +137,12 @@ def test_weak_noise_gets_the_better_bound():
     assert by_domination.epsilon(1e-5) > 20.0
 
 
-def test_strong_noise_keeps_domination():
+def test_strong_noise_keeps_domination() -> None:
     for goal in (WEAK, PrivacyGoal(4.0, 1e-5, 5)):
         assert sharpest(goal, **{**FIGURES, "error_share": 0.01}).moment_order is None
     assert sharpest(PrivacyGoal(20.0, 1e-5, 10, 3.0), **{**FIGURES, "length": 5000}) == WEAK
 
 
-def test_an_order_too_low_for_the_goal_says_so():
+def test_an_order_too_low_for_the_goal_says_so() -> None:
     with pytest.raises(ParameterError, match="moment_order"):
         rounds_of(PrivacyGoal(2.0, 1e-5, 10, 1.5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -131,7 +132,7 @@ def test_values_that_do_not_fit_together_are_refused() -> None:
         mistaken.build(20)
 
 
-def test_survives_a_file(tmp_path) -> None:
+def test_survives_a_file(tmp_path: Path) -> None:
     path = tmp_path / "sketch.toml"
     path.write_text('controller = "adapt_tail"\nupdate = "power"\nfirst_rate = 8\n')
     expected = AdaptTail(update=TailUpdate.POWER, first_rate=8.0)

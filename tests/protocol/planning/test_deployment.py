@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from scipy import stats
 from training_doubles import keys, plan_of
 
 from dp import Ledger, epsilons
+from protocol import TrainingPlan
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
 from protocol.goal import PrivacyGoal
@@ -26,30 +29,37 @@ ALPHA = 1e-6
 
 
 @pytest.fixture(autouse=True)
-def repeatable(monkeypatch):
+def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coins and sketches from a fixed seed: the tolerances below hold for all seeds but few."""
     source = np.random.default_rng(20261121)
     monkeypatch.setattr("secrets.token_bytes", source.bytes)
 
 
 @pytest.fixture(scope="module")
-def cohort():
+def cohort() -> list[Identity]:
     return [Identity.from_private_bytes(hashlib.sha256(b"d%d" % i).digest()) for i in range(N)]
 
 
-def plan(**overrides):
+def plan(**overrides: Any) -> TrainingPlan:
     values = {"cohort": N, "tolerated_dropouts": LOST, "clip_l2": 0.5}
     return plan_of(12, 6.0, **{**values, **overrides})
 
 
-def update(index):
+def update(index: int) -> np.ndarray:
     """Inside the clip bound, so that clipping moves nothing; all clients lean the same way."""
     rng = np.random.default_rng(index)
     vector = rng.standard_normal(D) + 1.0
     return 0.4 * vector / np.linalg.norm(vector)
 
 
-def errors(cohort, tmp_path, chosen, rate, lost, rounds=12):
+def errors(
+    cohort: list[Identity],
+    tmp_path: Path,
+    chosen: TrainingPlan,
+    rate: float,
+    lost: int,
+    rounds: int = 12,
+) -> tuple[np.ndarray, float]:
     """Squared errors of the mean update in simulated rounds, and the squared length of the mean."""
     true = np.mean([update(i) for i in range(lost, N)], axis=0)
     found = []
@@ -69,7 +79,9 @@ def errors(cohort, tmp_path, chosen, rate, lost, rounds=12):
 
 
 @pytest.mark.parametrize("lost", [0, LOST])
-def test_the_predicted_noise_is_the_noise(cohort, tmp_path, lost):
+def test_the_predicted_noise_is_the_noise(
+    cohort: list[Identity], tmp_path: Path, lost: int
+) -> None:
     """The sum of squares of D Gaussians, twelve times: chi-square with 12 D degrees."""
     chosen = plan()
     predicted = plan_deployment(chosen, SketchSpec.identity(D), lost).error
@@ -84,7 +96,7 @@ def test_the_predicted_noise_is_the_noise(cohort, tmp_path, lost):
     assert not low - slack < found.mean() / predicted.noise * N / (N - 2) < high + slack
 
 
-def test_the_predicted_compression_error_is_the_one(cohort, tmp_path):
+def test_the_predicted_compression_error_is_the_one(cohort: list[Identity], tmp_path: Path) -> None:
     chosen = plan(goal=PrivacyGoal(200.0, 1e-5, 12))
     sketch = spec_for_size(D, D // 6)
     predicted = plan_deployment(chosen, sketch, 0).error
@@ -99,7 +111,9 @@ def test_the_predicted_compression_error_is_the_one(cohort, tmp_path):
 
 
 @pytest.mark.parametrize("exact_noise", [False, True])
-def test_the_planned_epsilons_are_those_of_the_books(cohort, ledger, exact_noise):
+def test_the_planned_epsilons_are_those_of_the_books(
+    cohort: list[Identity], ledger: Ledger, exact_noise: bool
+) -> None:
     """With every round at its fewest survivors, the part of delta for failures and all."""
     chosen = plan(exact_noise=exact_noise)
     planned = plan_deployment(chosen, SketchSpec.identity(D)).epsilons
@@ -115,7 +129,7 @@ def test_the_planned_epsilons_are_those_of_the_books(cohort, ledger, exact_noise
     assert planned.server > epsilons([(event, chosen.goal.rounds)], chosen.goal.delta).epsilon
 
 
-def test_the_plan_is_what_rounds_announce(cohort, tmp_path):
+def test_the_plan_is_what_rounds_announce(cohort: list[Identity], tmp_path: Path) -> None:
     chosen = plan()
     deployment = plan_deployment(chosen, SketchSpec.identity(D))
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
@@ -144,21 +158,21 @@ def test_the_plan_is_what_rounds_announce(cohort, tmp_path):
     assert deployment.bytes_per_client <= sent <= deployment.bytes_per_client + 200
 
 
-def test_epsilons_are_those_of_the_fewest_survivors():
+def test_epsilons_are_those_of_the_fewest_survivors() -> None:
     """The goal is met, the others are ordered, and secure aggregation alone promises nothing."""
     epsilons = plan_deployment(plan(), SketchSpec.identity(D)).epsilons
     assert 0.98 * 6.0 < epsilons.server <= 6.0
     assert epsilons.outsider < epsilons.server < epsilons.sybil < epsilons.secagg_alone == math.inf
 
 
-def test_noise_beyond_the_gaussian_is_that_of_colluders_and_the_share():
+def test_noise_beyond_the_gaussian_is_that_of_colluders_and_the_share() -> None:
     chosen = plan()
     error = plan_deployment(chosen, SketchSpec.identity(D)).error
     colluders = (N - LOST) / (N - LOST - 1) - 1.0
     assert colluders < error.excess <= (1 + colluders) * (1 + chosen.error_share) - 1.0
 
 
-def test_noise_that_stays_when_nobody_is_lost():
+def test_noise_that_stays_when_nobody_is_lost() -> None:
     """Without removable noise, clients that do not vanish add too much."""
     exact = plan_deployment(plan(), SketchSpec.identity(D), 0).error
     pessimistic = plan_deployment(plan(exact_noise=False), SketchSpec.identity(D), 0).error
@@ -166,6 +180,6 @@ def test_noise_that_stays_when_nobody_is_lost():
 
 
 @pytest.mark.parametrize("lost", [-1, LOST + 1])
-def test_more_dropouts_than_tolerated_are_refused(lost):
+def test_more_dropouts_than_tolerated_are_refused(lost: int) -> None:
     with pytest.raises(ParameterError, match="expected_dropouts"):
         plan_deployment(plan(), SketchSpec.identity(D), lost)

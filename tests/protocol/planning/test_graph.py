@@ -12,14 +12,14 @@ from secagg.graph_parameters import Adversary
 
 
 @pytest.mark.parametrize("adversary", list(Adversary))
-def test_small_cohorts_get_the_complete_graph(adversary):
+def test_small_cohorts_get_the_complete_graph(adversary: Adversary) -> None:
     plan = plan_graph(100, 0.05, 0.1, adversary)
     assert plan.degree == 0
     assert (plan.colluders, plan.minimum_survivors) == (5, 90)
     assert plan.threshold == (53 if adversary is Adversary.SEMI_MALICIOUS else 6)
 
 
-def test_large_cohorts_get_a_sparse_one():
+def test_large_cohorts_get_a_sparse_one() -> None:
     plan = plan_graph(1000, 0.05, 0.05, Adversary.SEMI_MALICIOUS)
     assert (plan.degree, plan.threshold) == (66, 49)
     published = plan_graph(1000, 0.05, 0.05, Adversary.SEMI_MALICIOUS, security_bits=40)
@@ -27,19 +27,21 @@ def test_large_cohorts_get_a_sparse_one():
     assert plan_graph(COMPLETE_UP_TO + 1, 0.05, 0.05, Adversary.SEMI_HONEST).degree > 0
 
 
-def test_the_choice_can_be_forced():
+def test_the_choice_can_be_forced() -> None:
     shares = (100, 0.05, 0.05, Adversary.SEMI_HONEST)
     assert plan_graph(*shares, sparse=True, security_bits=40).degree == 12
     assert plan_graph(1000, 0.05, 0.05, Adversary.SEMI_HONEST, sparse=False).degree == 0
 
 
 @pytest.mark.parametrize("arguments", [(1000, 0.5, 0.5), (1000, 0.05, 0.5), (2, 0.0, 0.0)])
-def test_infeasible_requests_say_what_to_change(arguments):
+def test_infeasible_requests_say_what_to_change(arguments: tuple[int, float, float]) -> None:
     with pytest.raises(ParameterError, match=r"must be"):
         plan_graph(*arguments, Adversary.SEMI_MALICIOUS, sparse=True)
 
 
-def context(size, degree, threshold, survivors, colluders, mode):
+def context(
+    size: int, degree: int, threshold: int, survivors: int, colluders: int, mode: Mode
+) -> SessionContext:
     """A round with this graph, or the refusal of any client."""
     return SessionContext(
         session_id=bytes(16),
@@ -59,7 +61,9 @@ def context(size, degree, threshold, survivors, colluders, mode):
 @pytest.mark.parametrize("adversary", list(Adversary))
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("clients", [50, 201, 500])
-def test_what_is_planned_is_accepted_by_clients(clients, sparse, adversary):
+def test_what_is_planned_is_accepted_by_clients(
+    clients: int, sparse: bool, adversary: Adversary
+) -> None:
     """Whatever the shares: either the plan is refused, or every client accepts it."""
     mode = Mode.ACTIVE if adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     accepted = 0
@@ -81,20 +85,20 @@ def test_what_is_planned_is_accepted_by_clients(clients, sparse, adversary):
     assert accepted >= 7
 
 
-def test_too_many_dropouts_for_a_sparse_graph_say_how_many_are_allowed():
+def test_too_many_dropouts_for_a_sparse_graph_say_how_many_are_allowed() -> None:
     with pytest.raises(ParameterError, match=r"dropout = 0.3: must be smaller.*452 of 500"):
         plan_graph(500, 0.3, 0.3, Adversary.SEMI_MALICIOUS)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_the_default_graph_of_a_cohort(mode):
+def test_the_default_graph_of_a_cohort(mode: Mode) -> None:
     assert default_graph(COMPLETE_UP_TO, 5, 20, mode)[0] == 0
     degree, threshold = default_graph(400, 20, 40, mode)
     assert 0 < degree < 399
     context(400, degree, threshold, 360, 20, mode)
 
 
-def test_large_cohorts_that_no_sparse_graph_fits_use_the_complete_one():
+def test_large_cohorts_that_no_sparse_graph_fits_use_the_complete_one() -> None:
     degree, threshold = default_graph(500, 150, 150, Mode.ACTIVE)
     assert (degree, threshold) == (0, 326)
     context(500, degree, threshold, 350, 150, Mode.ACTIVE)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dp import BinomialRelease, DominationAccountant, MomentsAccountant, NonFiniteUpdateError
+from dp.keystream import NoiseSeed
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
@@ -21,6 +24,7 @@ from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
 from secagg import (
+    FieldVector,
     Identity,
     LocalProtocolError,
     Mode,
@@ -36,10 +40,14 @@ OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
 
 
 @pytest.fixture
-def ready(make_setup, identities, registry):
+def ready(
+    make_setup: Callable[..., RoundSetup], identities: list[Identity], registry: frozenset[bytes]
+) -> Callable[..., tuple[RoundClient, ServerSession]]:
     """Makes a client that has received its shares and waits for its update, and its server."""
 
-    def make(setup=None, history=None):
+    def make(
+        setup: RoundSetup | None = None, history: ClientHistory | None = None
+    ) -> tuple[RoundClient, ServerSession]:
         setup = setup or make_setup()
         clients = [
             RoundClient(identity, registry, OPEN_POLICY, None if index else history)
@@ -57,7 +65,7 @@ def ready(make_setup, identities, registry):
     return make
 
 
-def colluding(setup, colluders=1):
+def colluding(setup: RoundSetup, colluders: int = 1) -> RoundSetup:
     """The same round with some colluders tolerated."""
     context = dataclasses.replace(
         setup.context, tolerated_colluders=colluders, threshold=4, minimum_survivors=4
@@ -68,7 +76,9 @@ def colluding(setup, colluders=1):
 class TestClient:
     """One client against its own caller, its own policy, and a server that lies."""
 
-    def client(self, identities, registry, **policy):
+    def client(
+        self, identities: list[Identity], registry: frozenset[bytes], **policy: float
+    ) -> RoundClient:
         values = {"minimum_noise_multiplier": 0.0, **policy}
         history = ClientHistory(values.get("goal"))
         return RoundClient(identities[0], registry, ClientPolicy(**values), history)
@@ -91,42 +101,71 @@ class TestClient:
             ({"goal": PrivacyGoal(10.0, 1e-5, 1)}, "epsilon"),
         ],
     )
-    def test_policy_refuses(self, make_setup, identities, registry, policy, parameter):
+    def test_policy_refuses(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+        policy: dict[str, float | PrivacyGoal],
+        parameter: str,
+    ) -> None:
         with pytest.raises(PolicyError) as caught:
             self.client(identities, registry, **policy).join(make_setup().announce(), bytes(32))
         assert caught.value.parameter == parameter
 
     def test_policy_refuses_rounds_without_the_consistency_check(
-        self, make_setup, identities, registry
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         announcement = make_setup(mode=Mode.SEMI_HONEST).announce()
         with pytest.raises(PolicyError, match="mode"):
             self.client(identities, registry).join(announcement, bytes(32))
 
-    def test_policy_accepts_what_it_should(self, make_setup, identities, registry):
+    def test_policy_accepts_what_it_should(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         setup = make_setup()
         exact = noise_multiplier(setup)
         client = self.client(identities, registry, minimum_noise_multiplier=exact)
         assert client.join(setup.announce(), bytes(32))
 
-    def test_strangers_in_the_cohort_are_refused(self, make_setup, identities, registry):
+    def test_strangers_in_the_cohort_are_refused(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         with pytest.raises(PolicyError, match="unregistered"):
             self.client(identities, registry - {identities[3].public}).join(
                 make_setup().announce(), bytes(32)
             )
 
-    def test_a_cohort_without_us_is_refused(self, make_setup, registry):
+    def test_a_cohort_without_us_is_refused(
+        self, make_setup: Callable[..., RoundSetup], registry: frozenset[bytes]
+    ) -> None:
         outsider = Identity.from_private_bytes(hashlib.sha256(b"outsider").digest())
         with pytest.raises(PolicyError, match="cohort"):
             RoundClient(outsider, registry, OPEN_POLICY).join(make_setup().announce(), bytes(32))
 
-    def test_it_joins_once(self, make_setup, identities, registry):
+    def test_it_joins_once(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         client = self.client(identities, registry)
         client.join(make_setup().announce(), bytes(32))
         with pytest.raises(LocalProtocolError):
             client.join(make_setup().announce(), bytes(32))
 
-    def test_it_must_join_first(self, identities, registry):
+    def test_it_must_join_first(
+        self, identities: list[Identity], registry: frozenset[bytes]
+    ) -> None:
         with pytest.raises(LocalProtocolError, match="join"):
             self.client(identities, registry).receive(b"")
 
@@ -134,7 +173,13 @@ class TestClient:
         ("update", "error"),
         [(np.full(200, np.nan), NonFiniteUpdateError), (np.zeros(199), ParameterError)],
     )
-    def test_a_bad_update_aborts_the_session(self, ready, updates, update, error):
+    def test_a_bad_update_aborts_the_session(
+        self,
+        ready: Callable[..., tuple[RoundClient, ServerSession]],
+        updates: Callable[[int], np.ndarray],
+        update: np.ndarray,
+        error: type[Exception],
+    ) -> None:
         client, server = ready()
         with pytest.raises(error):
             client.submit(update)
@@ -142,7 +187,11 @@ class TestClient:
             client.submit(updates(0))
         assert 0 not in server.answered
 
-    def test_garbage_from_the_server_aborts_the_session(self, ready, updates):
+    def test_garbage_from_the_server_aborts_the_session(
+        self,
+        ready: Callable[..., tuple[RoundClient, ServerSession]],
+        updates: Callable[[int], np.ndarray],
+    ) -> None:
         client, _ = ready()
         with pytest.raises(RemoteProtocolError):
             client.receive(b"\x01garbage")
@@ -150,7 +199,9 @@ class TestClient:
             client.submit(updates(0))
 
 
-def test_one_client_with_another_model_cannot_contribute(make_setup, identities, registry):
+def test_one_client_with_another_model_cannot_contribute(
+    make_setup: Callable[..., RoundSetup], identities: list[Identity], registry: frozenset[bytes]
+) -> None:
     """Model inconsistency: the digest differs, so its very first signature is refused."""
     setup = make_setup()
     server = ServerSession(setup.context)
@@ -163,22 +214,28 @@ def test_one_client_with_another_model_cannot_contribute(make_setup, identities,
 class TestPolicy:
     """What a client insists on, by formulas of its own."""
 
-    def test_noise_has_to_be_asked_for_or_waived(self):
+    def test_noise_has_to_be_asked_for_or_waived(self) -> None:
         with pytest.raises(TypeError, match="minimum_noise_multiplier"):
             ClientPolicy()
 
-    def test_the_multiplier_credits_the_fewest_honest_only(self, make_setup):
+    def test_the_multiplier_credits_the_fewest_honest_only(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = colluding(make_setup())
         # Six invited, four must survive, one of them may collude.
         expected = math.sqrt(3 * 101) / 2 / setup.parameters.l2_bound
         assert noise_multiplier(setup) == pytest.approx(expected, rel=1e-12)
 
-    def test_length_is_that_of_the_update_as_well_as_of_its_sketch(self, make_setup):
+    def test_length_is_that_of_the_update_as_well_as_of_its_sketch(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_length=100)
         with pytest.raises(PolicyError, match="length = 200"):
             policy.check(make_setup(size=60))
 
-    def test_a_goal_counts_rounds_and_the_fewest_honest(self, make_setup):
+    def test_a_goal_counts_rounds_and_the_fewest_honest(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = colluding(make_setup(coins=20_000))
         one, four = (epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, rounds)) for rounds in (1, 4))
         assert 1.8 * one < four < 4 * one
@@ -188,14 +245,16 @@ class TestPolicy:
         with pytest.raises(PolicyError, match="epsilon"):
             ClientPolicy(minimum_noise_multiplier=0.0, goal=goal).check(fewer)
 
-    def test_the_worst_case_is_three_of_six_clients_coins(self, make_setup):
+    def test_the_worst_case_is_three_of_six_clients_coins(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(9.0, 1e-5, 2)
         accountant = DominationAccountant(goal.reserve)
         bounds = setup.parameters.l2_bound, setup.parameters.linf_bound
         accountant.compose(BinomialRelease(3 * 20_000, *bounds, 200), 2)
         assert epsilon_of_rounds(setup, goal) == accountant.epsilon(1e-5)
 
-    def test_a_goal_may_be_counted_by_moments(self, make_setup):
+    def test_a_goal_may_be_counted_by_moments(self, make_setup: Callable[..., RoundSetup]) -> None:
         setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(13.0, 1e-5, 2, 6.0)
         accountant = MomentsAccountant(goal.reserve)
         accountant.compose(setup.events(setup.context.minimum_survivors).server, 2)
@@ -205,7 +264,9 @@ class TestPolicy:
         history.charge(setup)
         assert 0.0 < history.epsilon < accountant.epsilon(1e-5)
 
-    def test_coarse_noise_passes_the_multiplier_and_fails_the_goal(self, make_setup):
+    def test_coarse_noise_passes_the_multiplier_and_fails_the_goal(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         """Noise of a few units, and coordinates that can stand out of it."""
         setup = make_setup(coins=6, scale=0.8, linf_bound=5)
         goal = PrivacyGoal(8.0, 1e-5, 1)
@@ -215,13 +276,17 @@ class TestPolicy:
         with pytest.raises(PolicyError, match="epsilon"):
             ClientPolicy(minimum_noise_multiplier=multiplier, goal=goal).check(setup)
 
-    def test_rounds_beyond_every_theorem_have_no_finite_epsilon(self, make_setup):
+    def test_rounds_beyond_every_theorem_have_no_finite_epsilon(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         goal = PrivacyGoal(8.0, 1e-5, 1)
         assert epsilon_of_rounds(make_setup(coins=0), goal) == math.inf
 
-    def test_coins_beyond_every_table_are_refused(self, make_setup, monkeypatch):
+    def test_coins_beyond_every_table_are_refused(
+        self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         setup, goal = make_setup(), PrivacyGoal(1e3, 1e-5, 1)
-        monkeypatch.setattr("dp.accounting.base.MAX_TOTAL_COINS", 4 * 101 - 1)
+        monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", (4 * 101 - 1) / 4)
         assert epsilon_of_rounds(setup, goal) == math.inf
         with pytest.raises(PolicyError, match="account for"):
             ClientHistory(goal).answer(setup)
@@ -230,7 +295,12 @@ class TestPolicy:
 class TestHistory:
     """The memory that a policy lacks."""
 
-    def test_a_round_is_answered_once(self, make_setup, identities, registry):
+    def test_a_round_is_answered_once(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         history = ClientHistory()
         announcement = make_setup().announce()
         join = lambda data: RoundClient(  # noqa: E731
@@ -245,13 +315,18 @@ class TestHistory:
             join(make_setup(coins=7).announce())
         assert join(make_setup(round_number=4).announce())
 
-    def test_another_session_is_another_round(self, make_setup):
+    def test_another_session_is_another_round(self, make_setup: Callable[..., RoundSetup]) -> None:
         setup, history = make_setup(), ClientHistory()
         history.answer(setup)
         context = dataclasses.replace(setup.context, session_id=bytes([1]) * 16)
         history.answer(RoundSetup(context, setup.parameters))
 
-    def test_a_refused_round_is_not_an_answered_one(self, make_setup, identities, registry):
+    def test_a_refused_round_is_not_an_answered_one(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         history = ClientHistory()
         strict = ClientPolicy(minimum_noise_multiplier=1.0)
         with pytest.raises(PolicyError):
@@ -262,7 +337,9 @@ class TestHistory:
             make_setup().announce(), bytes(32)
         )
 
-    def test_rounds_beyond_the_goal_are_refused(self, make_setup):
+    def test_rounds_beyond_the_goal_are_refused(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setups = [make_setup(coins=20_000, round_number=number) for number in range(4)]
         three = epsilon_of_rounds(setups[0], PrivacyGoal(1.0, 1e-5, 3))
         history = ClientHistory(PrivacyGoal(three, 1e-5, 3))
@@ -273,12 +350,17 @@ class TestHistory:
         with pytest.raises(PolicyError, match="epsilon"):
             history.answer(setups[3])
 
-    def test_it_refuses_what_no_theorem_covers(self, make_setup):
+    def test_it_refuses_what_no_theorem_covers(self, make_setup: Callable[..., RoundSetup]) -> None:
         history = ClientHistory(PrivacyGoal(8.0, 1e-5, 1))
         with pytest.raises(PolicyError):
             history.answer(make_setup(coins=0))
 
-    def test_rounds_joined_side_by_side_cannot_overspend(self, make_setup, ready, updates):
+    def test_rounds_joined_side_by_side_cannot_overspend(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        ready: Callable[..., tuple[RoundClient, ServerSession]],
+        updates: Callable[[int], np.ndarray],
+    ) -> None:
         setup = make_setup(coins=20_000)
         one = epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, 1))
         history = ClientHistory(PrivacyGoal(one, 1e-5, 1))
@@ -293,7 +375,12 @@ class TestHistory:
         with pytest.raises(SessionAbortedError):
             second.submit(updates(0))
 
-    def test_an_update_that_was_never_sent_costs_nothing(self, make_setup, ready, updates):
+    def test_an_update_that_was_never_sent_costs_nothing(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        ready: Callable[..., tuple[RoundClient, ServerSession]],
+        updates: Callable[[int], np.ndarray],
+    ) -> None:
         history = ClientHistory(PrivacyGoal(1e6, 1e-5, 9))
         client, _ = ready(make_setup(coins=9000), history)
         with pytest.raises(NonFiniteUpdateError):
@@ -303,12 +390,19 @@ class TestHistory:
         assert history.epsilon == 0.0
 
 
-def test_every_submission_draws_its_own_noise(make_setup, ready, updates, monkeypatch):
+def test_every_submission_draws_its_own_noise(
+    make_setup: Callable[..., RoundSetup],
+    ready: Callable[..., tuple[RoundClient, ServerSession]],
+    updates: Callable[[int], np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The vectors before masking: the same update twice, and hardly a coordinate alike."""
     encoded = []
     encode = Pipeline.encode
 
-    def watched(pipeline, update, seed, removable):
+    def watched(
+        pipeline: Pipeline, update: np.ndarray, seed: NoiseSeed, removable: list[Any]
+    ) -> FieldVector:
         encoded.append(encode(pipeline, update, seed, removable))
         return encoded[-1]
 
@@ -339,13 +433,19 @@ class TestHostileAnnouncements:
         st.floats() | st.sampled_from([0.0, 0.1, 1.0]),
     ).map(lambda numbers: _LAYOUT.pack(SPEC_VERSION, *numbers))
 
-    def fields(self, setup):
+    def fields(self, setup: RoundSetup) -> dict[str, bytes | float | str]:
         decoded = msgspec.msgpack.decode(setup.announce()[1:])
         return dict(zip(Announcement.__struct_fields__, decoded, strict=True))
 
     @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_only_typed_errors(self, make_setup, identities, registry, data):
+    def test_only_typed_errors(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+        data: st.DataObject,
+    ) -> None:
         values = self.fields(make_setup())
         kinds = {int: self.INTEGERS, float: self.FLOATS}
         names = [name for name, value in values.items() if type(value) in kinds] + ["sketch"]
@@ -373,9 +473,14 @@ class TestHostileAnnouncements:
         ],
     )
     def test_huge_sketches_are_refused_before_anything_is_built(
-        self, make_setup, identities, registry, spec, monkeypatch
-    ):
-        def build(*_):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+        spec: SketchSpec,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def build(*_: Any) -> NoReturn:
             raise AssertionError("the sketch was built")
 
         monkeypatch.setattr(SketchSpec, "build", build)
@@ -384,12 +489,19 @@ class TestHostileAnnouncements:
         with pytest.raises((RemoteProtocolError, PolicyError)):
             RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
 
-    def test_nested_beyond_any_depth(self, identities, registry):
+    def test_nested_beyond_any_depth(
+        self, identities: list[Identity], registry: frozenset[bytes]
+    ) -> None:
         raw = bytes([ANNOUNCEMENT_VERSION]) + b"\x91" * 100_000
         with pytest.raises(RemoteProtocolError):
             RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
 
-    def test_a_cohort_that_is_no_list_of_keys(self, make_setup, identities, registry):
+    def test_a_cohort_that_is_no_list_of_keys(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         values = self.fields(make_setup())
         values["cohort"] += b"x"
         raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
@@ -397,8 +509,11 @@ class TestHostileAnnouncements:
             RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
 
     def test_noise_made_for_no_dropouts_but_released_with_many(
-        self, make_setup, identities, registry
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         """The noise would be right for six honest clients, and four are enough for a sum."""
         values = {**self.fields(make_setup()), "tolerated_dropouts": 0, "minimum_survivors": 4}
         raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
@@ -419,13 +534,15 @@ class TestPolicyClauses:
             ("registry_colluders", [-1, 0.5, False, (1 << 20) + 1]),
         ],
     )
-    def test_what_is_no_bound_is_named(self, name, values):
+    def test_what_is_no_bound_is_named(self, name: str, values: list[float | None]) -> None:
         for value in values:
             with pytest.raises(ParameterError, match=f"{name} = ") as caught:
                 ClientPolicy(**{"minimum_noise_multiplier": 0.0, "smallest_cohort": 4, name: value})
             assert caught.value.argument == name
 
-    def test_by_default_any_cohort_and_any_noise_of_ones_own_will_do(self, make_setup):
+    def test_by_default_any_cohort_and_any_noise_of_ones_own_will_do(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         ClientPolicy(minimum_noise_multiplier=0.0).check(make_setup(coins=0))
 
     @pytest.mark.parametrize(
@@ -435,13 +552,22 @@ class TestPolicyClauses:
             ("largest_cohort", 6, 5, "at most 5"),
         ],
     )
-    def test_sizes_of_cohorts(self, make_setup, clause, accepts, refuses, told):
+    def test_sizes_of_cohorts(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        clause: str,
+        accepts: int,
+        refuses: int,
+        told: str,
+    ) -> None:
         policy = ClientPolicy(minimum_noise_multiplier=0.0, **{clause: accepts})
         policy.check(make_setup())
         with pytest.raises(PolicyError, match=f"cohort_size = 6, .* accepts {told}"):
             dataclasses.replace(policy, **{clause: refuses}).check(make_setup())
 
-    def test_all_colluders_of_the_registry_may_be_in_one_cohort(self, make_setup):
+    def test_all_colluders_of_the_registry_may_be_in_one_cohort(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         """The server picks the cohort: the bound is not scaled down to its size."""
         setup = colluding(make_setup())
         policy = ClientPolicy(minimum_noise_multiplier=0.0, registry_colluders=1)
@@ -452,7 +578,7 @@ class TestPolicyClauses:
             assert caught.value.parameter == "tolerated_colluders"
             assert f"at least {bound}" in str(caught.value) and "plan for" in str(caught.value)
 
-    def test_a_plan_asks_for_its_own_colluders_and_no_larger_cohort(self):
+    def test_a_plan_asks_for_its_own_colluders_and_no_larger_cohort(self) -> None:
         plan = TrainingPlan(
             goal=PrivacyGoal(8.0, 1e-6, 1),
             cohort=20,
@@ -463,7 +589,9 @@ class TestPolicyClauses:
         policy = plan.client_policy(10)
         assert (policy.registry_colluders, policy.largest_cohort) == (2, 20)
 
-    def test_only_coins_that_nobody_else_can_take_off_count_as_ones_own(self, make_setup):
+    def test_only_coins_that_nobody_else_can_take_off_count_as_ones_own(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         """With removable noise that is batch 0: peers hold the shares of all other seeds."""
         for removable in (False, True):
             setup = make_setup(coins=20_000, removable=removable)
@@ -482,8 +610,11 @@ class TestPolicyClauses:
             assert caught.value.parameter == "own_noise_multiplier"
 
     def test_a_refused_round_has_cost_nothing_and_sent_nothing(
-        self, make_setup, identities, registry
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         history = ClientHistory()
         policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_cohort=5)
         with pytest.raises(PolicyError, match="cohort_size"):

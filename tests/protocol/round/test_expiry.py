@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
+from dp import Ledger
 from protocol.errors import PolicyError
-from protocol.exchange.aggregators import RealAggregator
+from protocol.exchange.aggregators import RealAggregator, UpdateSource
 from protocol.exchange.remote import RemoteClient, refuse
 from protocol.exchange.stages import Stage
 from protocol.goal import PrivacyGoal
@@ -21,7 +24,7 @@ from protocol.round.history import ClientHistory
 from protocol.round.setup import RoundSetup
 from protocol.training.power import PowerTraining
 from protocol.training.private import PrivateTraining
-from secagg import ParameterError, RemoteProtocolError, ServerSession, SessionAbortedError
+from secagg import Identity, ParameterError, RemoteProtocolError, ServerSession, SessionAbortedError
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.storage import StoredStateError, TokenFolder
 from secagg.transitions import ClientPhase
@@ -38,37 +41,48 @@ HOUR = 3600
 class Watch:
     """A clock that is set by hand."""
 
-    def __init__(self, seconds=0.0):
+    def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
 
-    def __call__(self):
+    def __call__(self) -> float:
         return OPENED + self.seconds
 
 
 @pytest.fixture
-def setup(make_setup):
+def setup(make_setup: Callable[..., RoundSetup]) -> RoundSetup:
     made = make_setup()
     context = dataclasses.replace(made.context, opened_at=OPENED, lifetime_seconds=HOUR)
     return RoundSetup(context, made.parameters)
 
 
 @pytest.fixture
-def make_client(identities, registry):
-    def make(index=0, clock=None, policy=OPEN, history=None):
+def make_client(
+    identities: list[Identity], registry: frozenset[bytes]
+) -> Callable[..., RoundClient]:
+    def make(
+        index: int = 0,
+        clock: Watch | None = None,
+        policy: ClientPolicy = OPEN,
+        history: ClientHistory | None = None,
+    ) -> RoundClient:
         return RoundClient(identities[index], registry, policy, history, clock=clock)
 
     return make
 
 
 @pytest.mark.parametrize("seconds", [-CLOCK_SKEW_SECONDS, 0.0, 17.5, HOUR])
-def test_a_round_under_way_is_joined(make_client, setup, seconds):
+def test_a_round_under_way_is_joined(
+    make_client: Callable[..., RoundClient], setup: RoundSetup, seconds: float
+) -> None:
     assert make_client(clock=Watch(seconds)).join(setup.announce(), MODEL)
 
 
 @pytest.mark.parametrize(
     "seconds", [-CLOCK_SKEW_SECONDS - 1, HOUR + 0.1, 10 * HOUR, -1e9, math.nan, math.inf]
 )
-def test_a_round_that_is_over_or_to_come_is_not(make_client, setup, seconds):
+def test_a_round_that_is_over_or_to_come_is_not(
+    make_client: Callable[..., RoundClient], setup: RoundSetup, seconds: float
+) -> None:
     history = ClientHistory()
     with pytest.raises(PolicyError) as refused:
         make_client(clock=Watch(seconds), history=history).join(setup.announce(), MODEL)
@@ -77,15 +91,21 @@ def test_a_round_that_is_over_or_to_come_is_not(make_client, setup, seconds):
     assert make_client(clock=Watch(), history=history).join(setup.announce(), MODEL)
 
 
-def test_without_a_clock_no_round_is_ever_over(make_client, setup):
+def test_without_a_clock_no_round_is_ever_over(
+    make_client: Callable[..., RoundClient], setup: RoundSetup
+) -> None:
     assert make_client().join(setup.announce(), MODEL)
 
 
-def test_without_a_lifetime_no_round_is_ever_over(make_client, make_setup):
+def test_without_a_lifetime_no_round_is_ever_over(
+    make_client: Callable[..., RoundClient], make_setup: Callable[..., RoundSetup]
+) -> None:
     assert make_client(clock=Watch(1e12)).join(make_setup().announce(), MODEL)
 
 
-def messages_of(setup, clients, updates):
+def messages_of(
+    setup: RoundSetup, clients: list[RoundClient], updates: UpdateSource
+) -> Iterator[tuple[Stage, bytes] | None]:
     """What the server of a whole round sends to client 0, stage by stage.
 
     Client 0 is stopped before it answers; `act` does it.
@@ -110,7 +130,12 @@ STAGES = [stage for stage in Stage if Stage.ADVERTISE < stage < Stage.RECOVER]
 
 
 @pytest.mark.parametrize("last", STAGES, ids=str)
-def test_a_client_leaves_an_expired_round_at_every_stage(make_client, setup, updates, last):
+def test_a_client_leaves_an_expired_round_at_every_stage(
+    make_client: Callable[..., RoundClient],
+    setup: RoundSetup,
+    updates: Callable[[int], np.ndarray],
+    last: Stage,
+) -> None:
     watch = Watch()
     clients = [make_client(i, watch if i == 0 else None) for i in range(6)]
     for stage, message in messages_of(setup, clients, updates):
@@ -127,7 +152,9 @@ def test_a_client_leaves_an_expired_round_at_every_stage(make_client, setup, upd
     raise AssertionError("the round never came so far")
 
 
-def test_an_update_is_not_handed_over_after_the_end(make_client, setup, updates):
+def test_an_update_is_not_handed_over_after_the_end(
+    make_client: Callable[..., RoundClient], setup: RoundSetup, updates: Callable[[int], np.ndarray]
+) -> None:
     watch, history = Watch(), ClientHistory(PrivacyGoal(1e6, 1e-5, 5))
     clients = [make_client(i, watch, history=None if i else history) for i in range(6)]
     for stage, message in messages_of(setup, clients, updates):
@@ -143,7 +170,9 @@ def test_an_update_is_not_handed_over_after_the_end(make_client, setup, updates)
         clients[0].submit(updates(0))
 
 
-def test_a_stored_round_is_used_up_by_the_end(make_client, setup, tmp_path):
+def test_a_stored_round_is_used_up_by_the_end(
+    make_client: Callable[..., RoundClient], setup: RoundSetup, tmp_path: Path
+) -> None:
     watch, tokens = Watch(), TokenFolder(tmp_path)
     client = make_client(clock=watch)
     client.join(setup.announce(), MODEL)
@@ -158,7 +187,9 @@ def test_a_stored_round_is_used_up_by_the_end(make_client, setup, tmp_path):
         make_client(clock=watch).resume(stored, tokens)
 
 
-def test_a_stored_round_goes_on_in_time(make_client, setup, tmp_path):
+def test_a_stored_round_goes_on_in_time(
+    make_client: Callable[..., RoundClient], setup: RoundSetup, tmp_path: Path
+) -> None:
     client, tokens = make_client(clock=Watch()), TokenFolder(tmp_path)
     client.join(setup.announce(), MODEL)
     again = make_client(clock=Watch(HOUR))
@@ -170,11 +201,13 @@ class TestStoredWithAClock:
     """A round that was joined with a clock ends by it, through restarts."""
 
     @pytest.fixture
-    def tokens(self, tmp_path):
+    def tokens(self, tmp_path: Path) -> TokenFolder:
         return TokenFolder(tmp_path)
 
     @pytest.fixture
-    def stored(self, make_client, setup, tokens):
+    def stored(
+        self, make_client: Callable[..., RoundClient], setup: RoundSetup, tokens: TokenFolder
+    ) -> bytes:
         """Joined at the start, and stored ten minutes before the end."""
         watch = Watch()
         client = make_client(clock=watch)
@@ -182,7 +215,9 @@ class TestStoredWithAClock:
         watch.seconds = HOUR - 600
         return client.suspend(tokens)
 
-    def test_without_a_clock_it_is_not_resumed_and_not_used_up(self, make_client, stored, tokens):
+    def test_without_a_clock_it_is_not_resumed_and_not_used_up(
+        self, make_client: Callable[..., RoundClient], stored: bytes, tokens: TokenFolder
+    ) -> None:
         for _ in range(2):
             with pytest.raises(StoredStateError, match="make it with `clock`"):
                 make_client().resume(stored, tokens)
@@ -190,7 +225,9 @@ class TestStoredWithAClock:
         again.resume(stored, tokens)
         assert again.phase is ClientPhase.ADVERTISED
 
-    def test_who_writes_that_there_was_none_does_not_open_it(self, make_client, stored, tokens):
+    def test_who_writes_that_there_was_none_does_not_open_it(
+        self, make_client: Callable[..., RoundClient], stored: bytes, tokens: TokenFolder
+    ) -> None:
         plain = msgspec.msgpack.decode(stored, type=stored_round.Plain)
         assert plain[3] == OPENED + HOUR - 600
         for seen in (None, float(OPENED)):
@@ -200,7 +237,9 @@ class TestStoredWithAClock:
                     client.resume(changed, tokens)
         make_client(clock=Watch()).resume(stored, tokens)
 
-    def test_a_clock_that_went_back_does_not_lengthen_it(self, make_client, stored, tokens):
+    def test_a_clock_that_went_back_does_not_lengthen_it(
+        self, make_client: Callable[..., RoundClient], stored: bytes, tokens: TokenFolder
+    ) -> None:
         watch = Watch(-600)
         client = make_client(clock=watch)
         client.resume(stored, tokens)
@@ -213,7 +252,9 @@ class TestStoredWithAClock:
         plain = msgspec.msgpack.decode(client.suspend(tokens), type=stored_round.Plain)
         assert plain[3] == OPENED + HOUR - 600
 
-    def test_one_that_was_over_when_it_was_stored_stays_over(self, make_client, setup, tokens):
+    def test_one_that_was_over_when_it_was_stored_stays_over(
+        self, make_client: Callable[..., RoundClient], setup: RoundSetup, tokens: TokenFolder
+    ) -> None:
         watch = Watch()
         client = make_client(clock=watch)
         client.join(setup.announce(), MODEL)
@@ -223,7 +264,9 @@ class TestStoredWithAClock:
         with pytest.raises(PolicyError, match="opened_at"):
             make_client(clock=watch).resume(stored, tokens)
 
-    def test_also_between_two_messages(self, make_client, setup):
+    def test_also_between_two_messages(
+        self, make_client: Callable[..., RoundClient], setup: RoundSetup
+    ) -> None:
         watch = Watch(HOUR)
         client = make_client(clock=watch)
         client.join(setup.announce(), MODEL)
@@ -234,13 +277,19 @@ class TestStoredWithAClock:
 
     @pytest.mark.parametrize("joined_with", [True, False])
     def test_a_round_without_an_end_needs_no_clock(
-        self, make_client, make_setup, tokens, joined_with
-    ):
+        self,
+        make_client: Callable[..., RoundClient],
+        make_setup: Callable[..., RoundSetup],
+        tokens: TokenFolder,
+        joined_with: bool,
+    ) -> None:
         client = make_client(clock=Watch() if joined_with else None)
         client.join(make_setup().announce(), MODEL)
         make_client().resume(client.suspend(tokens), tokens)
 
-    def test_one_joined_without_a_clock_needs_none(self, make_client, setup, tokens):
+    def test_one_joined_without_a_clock_needs_none(
+        self, make_client: Callable[..., RoundClient], setup: RoundSetup, tokens: TokenFolder
+    ) -> None:
         client = make_client()
         client.join(setup.announce(), MODEL)
         make_client().resume(client.suspend(tokens), tokens)
@@ -248,9 +297,15 @@ class TestStoredWithAClock:
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 @pytest.mark.parametrize("use", ["receive", "submit", "suspend"])
-def test_a_clock_that_fails_ends_the_round(make_client, setup, tmp_path, error, use):
+def test_a_clock_that_fails_ends_the_round(
+    make_client: Callable[..., RoundClient],
+    setup: RoundSetup,
+    tmp_path: Path,
+    error: type[Exception],
+    use: str,
+) -> None:
     class Broken(Watch):
-        def __call__(self):
+        def __call__(self) -> float:
             if self.seconds:
                 raise error
             return super().__call__()
@@ -269,7 +324,9 @@ def test_a_clock_that_fails_ends_the_round(make_client, setup, tmp_path, error, 
     assert client.phase is ClientPhase.ABORTED
 
 
-def test_a_server_hears_that_a_policy_refused(make_client, setup):
+def test_a_server_hears_that_a_policy_refused(
+    make_client: Callable[..., RoundClient], setup: RoundSetup
+) -> None:
     remote = RemoteClient(make_client(clock=Watch(2 * HOUR)), MODEL, lambda _: np.zeros(200))
     with pytest.raises(PolicyError) as refused:
         remote.answer(setup.announce())
@@ -279,25 +336,32 @@ def test_a_server_hears_that_a_policy_refused(make_client, setup):
 
 class TestPolicy:
     @pytest.mark.parametrize("longest", [HOUR, HOUR + 1])
-    def test_it_takes_part_in_short_rounds(self, make_client, setup, longest):
+    def test_it_takes_part_in_short_rounds(
+        self, make_client: Callable[..., RoundClient], setup: RoundSetup, longest: int
+    ) -> None:
         policy = dataclasses.replace(OPEN, largest_lifetime_seconds=longest)
         assert make_client(clock=Watch(), policy=policy).join(setup.announce(), MODEL)
 
-    def test_longer_ones_and_those_without_an_end_are_refused(self, make_client, setup, make_setup):
+    def test_longer_ones_and_those_without_an_end_are_refused(
+        self,
+        make_client: Callable[..., RoundClient],
+        setup: RoundSetup,
+        make_setup: Callable[..., RoundSetup],
+    ) -> None:
         policy = dataclasses.replace(OPEN, largest_lifetime_seconds=HOUR - 1)
         for announced in (setup, make_setup()):
             with pytest.raises(PolicyError) as refused:
                 make_client(clock=Watch(), policy=policy).join(announced.announce(), MODEL)
             assert refused.value.parameter == "lifetime_seconds"
 
-    def test_it_needs_a_clock(self, make_client):
+    def test_it_needs_a_clock(self, make_client: Callable[..., RoundClient]) -> None:
         policy = dataclasses.replace(OPEN, largest_lifetime_seconds=HOUR)
         with pytest.raises(ParameterError, match="expire") as refused:
             make_client(policy=policy)
         assert refused.value.argument == "clock"
 
 
-def plan(**changes):
+def plan(**changes: int) -> TrainingPlan:
     return TrainingPlan(
         **{
             "goal": PrivacyGoal(20.0, 1e-5, 2),
@@ -312,7 +376,9 @@ def plan(**changes):
 
 
 class TestPlan:
-    def test_rounds_of_a_plan_are_opened_by_the_servers_clock(self, identities, ledger, updates):
+    def test_rounds_of_a_plan_are_opened_by_the_servers_clock(
+        self, identities: list[Identity], ledger: Ledger, updates: Callable[[int], np.ndarray]
+    ) -> None:
         watch = Watch(0.9)
         real = RealAggregator(identities, plan().client_policy(200), unix_clock=watch)
         training = PrivateTraining(plan(), 200, FixedRate(1.0), real, ledger, clock=watch)
@@ -323,7 +389,7 @@ class TestPlan:
         watch.seconds = 500.0
         assert training.next_setup(cohort, MODEL).context.opened_at == OPENED + 500
 
-    def test_they_need_a_clock(self, identities, ledger):
+    def test_they_need_a_clock(self, identities: list[Identity], ledger: Ledger) -> None:
         real = RealAggregator(identities, OPEN)
         with pytest.raises(ParameterError, match="expire"):
             PrivateTraining(plan(), 200, FixedRate(1.0), real, ledger)
@@ -331,7 +397,9 @@ class TestPlan:
         with pytest.raises(ParameterError, match="expire"):
             PowerTraining(plan(), shapes, real, ledger)
 
-    def test_without_a_lifetime_a_clock_changes_nothing(self, identities, ledger):
+    def test_without_a_lifetime_a_clock_changes_nothing(
+        self, identities: list[Identity], ledger: Ledger
+    ) -> None:
         forever = plan(lifetime_seconds=0)
         real = RealAggregator(identities, forever.client_policy(200))
         training = PrivateTraining(forever, 200, FixedRate(1.0), real, ledger, clock=Watch())
@@ -339,11 +407,11 @@ class TestPlan:
         assert (context.opened_at, context.lifetime_seconds) == (0, 0)
 
     @pytest.mark.parametrize("lifetime", [-1, 60.0, True, 10**6])
-    def test_lifetimes_that_no_round_has(self, lifetime):
+    def test_lifetimes_that_no_round_has(self, lifetime: float) -> None:
         with pytest.raises(ParameterError) as refused:
             plan(lifetime_seconds=lifetime)
         assert refused.value.argument == "lifetime_seconds"
 
-    def test_its_clients_want_the_expiry(self):
+    def test_its_clients_want_the_expiry(self) -> None:
         assert plan().client_policy(200).largest_lifetime_seconds == HOUR
         assert plan(lifetime_seconds=0).client_policy(200).largest_lifetime_seconds is None

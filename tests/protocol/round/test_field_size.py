@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import stats
 
 from dp.coins import noise_limit
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, bits_for, largest_sum
+from protocol.round.setup import RoundSetup
 from secagg import PrimeField
 
 
@@ -30,19 +32,19 @@ class Vector:
 COARSE = Vector(linf_bound=3, coins=400, length=1000)
 
 
-def test_an_exact_field_holds_the_largest_sum_and_no_smaller_one_does():
+def test_an_exact_field_holds_the_largest_sum_and_no_smaller_one_does() -> None:
     largest = 20 * (3 + 200)
     assert largest_sum(COARSE, 20) == largest
     bits = bits_for(COARSE, 20)
     assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
 
 
-def test_removable_batches_reach_further():
+def test_removable_batches_reach_further() -> None:
     assert largest_sum(COARSE, 20, 3) == largest_sum(COARSE, 20) + 20 * 2
 
 
 @pytest.mark.parametrize("probability", [1e-6, 1e-9, 1e-30])
-def test_a_likely_field_is_exceeded_less_often_than_stated(probability):
+def test_a_likely_field_is_exceeded_less_often_than_stated(probability: float) -> None:
     """By the exact law of the coins, with all clients at the coordinate clip."""
     for coins in (50, 401, 30_000):
         vector = replace(COARSE, coins=coins, wrap_probability=probability)
@@ -53,7 +55,7 @@ def test_a_likely_field_is_exceeded_less_often_than_stated(probability):
         assert reach <= total
 
 
-def test_a_likely_field_is_smaller_and_never_larger():
+def test_a_likely_field_is_smaller_and_never_larger() -> None:
     likely = replace(COARSE, coins=1_000_000, wrap_probability=1e-9)
     exact = replace(likely, wrap_probability=0.0)
     assert bits_for(likely, 50) <= bits_for(exact, 50) - 8
@@ -62,7 +64,7 @@ def test_a_likely_field_is_smaller_and_never_larger():
         assert largest_sum(few, 50) <= largest_sum(replace(few, wrap_probability=0.0), 50)
 
 
-def test_sums_wrap_as_often_as_a_field_of_the_likely_size_lets_them():
+def test_sums_wrap_as_often_as_a_field_of_the_likely_size_lets_them() -> None:
     """The broken twin: without the logarithm of the length the field is too small."""
     probability, clients, coins, length = MAX_WRAP_PROBABILITY, 10, 1000, 200_000
     vector = Vector(0, coins, length, probability)
@@ -74,7 +76,9 @@ def test_sums_wrap_as_often_as_a_field_of_the_likely_size_lets_them():
     assert np.abs(sums).max() > np.sqrt(clients * coins / 2.0 * np.log(2.0))
 
 
-def test_rounds_accept_the_likely_field_only_if_they_say_so(make_setup):
+def test_rounds_accept_the_likely_field_only_if_they_say_so(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
     likely = make_setup(coins=20_000, wrap_probability=1e-9)
     exact = make_setup(coins=20_000)
     assert likely.context.bits < exact.context.bits

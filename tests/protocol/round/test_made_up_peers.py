@@ -8,6 +8,7 @@ and that noise. The law of the pair is written down here, outcome by outcome.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,19 +16,21 @@ import pytest
 from scipy import stats
 
 from dp import DominationAccountant, ExactAccountant
-from protocol.round.setup import coin_schedule
+from dp.accounting.base import EventCounter
+from dp.events import BinomialRelease
+from protocol.round.setup import RoundSetup, coin_schedule
 from sketch import SketchSpec
 
 DELTA = 1e-5
 LOST, SHIFT = 2, 4
 
 
-def heads(coins):
+def heads(coins: int) -> np.ndarray:
     """P[Bin(coins, 1/2) = z] for z = 0 .. coins; the known mean is left in."""
     return stats.binom.pmf(np.arange(coins + 1), coins, 0.5)
 
 
-def pair(own, shared, shift):
+def pair(own: int, shared: int, shift: int) -> np.ndarray:
     """float64[y, w]: P[shift + Z + W = y, W = w], Z of the own batch and W of the shared ones."""
     alone, known = heads(own), heads(shared)
     table = np.zeros((own + shared + SHIFT + 1, shared + 1))
@@ -36,10 +39,10 @@ def pair(own, shared, shift):
     return table
 
 
-def epsilon_of(one, other, delta=DELTA):
+def epsilon_of(one: np.ndarray, other: np.ndarray, delta: float = DELTA) -> float:
     """The least epsilon at which neither law exceeds e^epsilon of the other by more than delta."""
 
-    def excess(p, q, epsilon):
+    def excess(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
         return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
     low, high = 0.0, 200.0
@@ -50,14 +53,14 @@ def epsilon_of(one, other, delta=DELTA):
     return high
 
 
-def printed(event, accountant=DominationAccountant):
+def printed(event: BinomialRelease, accountant: type[EventCounter] = DominationAccountant) -> float:
     account = accountant()
     account.compose(event)
     return account.epsilon(DELTA)
 
 
 @pytest.fixture
-def setup(make_setup):
+def setup(make_setup: Callable[..., RoundSetup]) -> RoundSetup:
     """Six clients, two of whom may vanish; one coordinate, in units of the grid."""
     return make_setup(
         sketch=SketchSpec.identity(1),
@@ -70,7 +73,7 @@ def setup(make_setup):
     )
 
 
-def test_the_epsilon_against_made_up_peers_is_that_of_the_whole_view(setup):
+def test_the_epsilon_against_made_up_peers_is_that_of_the_whole_view(setup: RoundSetup) -> None:
     own, kept = setup.own_coins, setup.coins_left(6 - LOST)
     assert (own, kept) == (267, 400)
     event = setup.events(6 - LOST).sybil
@@ -85,7 +88,9 @@ def test_the_epsilon_against_made_up_peers_is_that_of_the_whole_view(setup):
     assert printed(every, ExactAccountant) <= printed(every) < 0.95 * true
 
 
-def test_without_shares_of_seeds_all_coins_are_a_clients_own(make_setup):
+def test_without_shares_of_seeds_all_coins_are_a_clients_own(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
     """Who holds no shares sees the first entry of the pair only: noise of all kept coins."""
     kept, own = 400, 267
     sums = [pair(own, kept - own, shift).sum(axis=1) for shift in (SHIFT, 0)]
@@ -96,7 +101,7 @@ def test_without_shares_of_seeds_all_coins_are_a_clients_own(make_setup):
 
 
 @pytest.mark.parametrize(("cohort", "lost", "colluders"), [(6, 2, 0), (24, 4, 2), (64, 7, 2)])
-def test_batch_0_is_the_least_that_any_round_leaves(cohort, lost, colluders):
+def test_batch_0_is_the_least_that_any_round_leaves(cohort: int, lost: int, colluders: int) -> None:
     """However few vanish: the seed that was never shared is the same."""
     schedule = coin_schedule(400, cohort, cohort - lost, colluders)
     assert [schedule.kept_coins(d) >= schedule.batches[0] for d in range(lost + 1)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,20 +23,23 @@ from dp import (
 from dp.dropouts import batch_noise
 from protocol.round import pipeline as pipeline_module
 from protocol.round.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize
+from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError
 from secagg.field import add_into
 
 ALPHA = 1e-6
 
 
-def ideal_sum(setup, pipeline, vectors):
+def ideal_sum(setup: RoundSetup, pipeline: Pipeline, vectors: list[FieldVector]) -> FieldSum:
     total = setup.context.field.zeros(setup.context.length)
     for vector in vectors:
         add_into(total, vector)
     return FieldSum(FieldVector(setup.context.field, total), tuple(range(len(vectors))))
 
 
-def test_without_noise_the_mean_comes_back(make_setup, updates):
+def test_without_noise_the_mean_comes_back(
+    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray]
+) -> None:
     setup = make_setup(coins=0, scale=4096.0, linf_bound=1 << 14)
     pipeline = Pipeline(setup)
     total = ideal_sum(
@@ -47,7 +52,9 @@ def test_without_noise_the_mean_comes_back(make_setup, updates):
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_updates_that_are_not_finite_are_refused(make_setup, updates, bad):
+def test_updates_that_are_not_finite_are_refused(
+    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray], bad: float
+) -> None:
     update = updates(0).copy()
     update[17] = bad
     with pytest.raises(NonFiniteUpdateError):
@@ -55,7 +62,9 @@ def test_updates_that_are_not_finite_are_refused(make_setup, updates, bad):
 
 
 @pytest.mark.parametrize("size", [0.0, 5e-324, 1e-200, 1.0, 1e200, 1.7e308])
-def test_a_process_that_makes_numpy_raise_encodes_all_the_same(make_setup, updates, size):
+def test_a_process_that_makes_numpy_raise_encodes_all_the_same(
+    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray], size: float
+) -> None:
     """Who leaves a round must not depend on how large or small its finite update is."""
     update = updates(0).astype(np.float64)
     update = update / np.abs(update).max() * size
@@ -66,12 +75,14 @@ def test_a_process_that_makes_numpy_raise_encodes_all_the_same(make_setup, updat
 
 
 @pytest.mark.parametrize("shape", [(199,), (201,), (200, 1), ()])
-def test_updates_of_another_shape_are_refused(make_setup, shape):
+def test_updates_of_another_shape_are_refused(
+    make_setup: Callable[..., RoundSetup], shape: tuple[int, ...]
+) -> None:
     with pytest.raises(ParameterError, match="update"):
         Pipeline(make_setup()).encode(np.zeros(shape, np.float32), NoiseSeed.fresh())
 
 
-def test_stages_in_the_wrong_order_raise_when_forced():
+def test_stages_in_the_wrong_order_raise_when_forced() -> None:
     bounded = clip_l2(np.ones(8), 1.0)
     seed = NoiseSeed.fresh()
     with pytest.raises((AttributeError, TypeError)):
@@ -84,7 +95,14 @@ def test_stages_in_the_wrong_order_raise_when_forced():
         Bounded(np.ones(8), 1.0)
 
 
-def released_noise(make_setup, survivors, coins, rounds, *, broken_twin=False):
+def released_noise(
+    make_setup: Callable[..., Any],
+    survivors: int,
+    coins: int,
+    rounds: int,
+    *,
+    broken_twin: bool = False,
+) -> np.ndarray:
     """Integer noise of the whole path: encode zero updates, sum, decode; in integer units."""
     samples = []
     for number in range(rounds):
@@ -103,7 +121,7 @@ def released_noise(make_setup, survivors, coins, rounds, *, broken_twin=False):
     return np.concatenate(samples)
 
 
-def variance_is_plausible(noise, coins_total):
+def variance_is_plausible(noise: np.ndarray, coins_total: int) -> np.bool:
     """Chi-square test of the variance; the kurtosis of the binomial is slightly below 3."""
     statistic = float(np.sum(noise**2) / (coins_total / 4.0))
     low = stats.chi2.ppf(ALPHA / 2, noise.size)
@@ -113,7 +131,9 @@ def variance_is_plausible(noise, coins_total):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("coins", [100, 101])
-def test_released_noise_is_binomial_over_the_survivors(make_setup, coins):
+def test_released_noise_is_binomial_over_the_survivors(
+    make_setup: Callable[..., RoundSetup], coins: int
+) -> None:
     survivors = 5
     noise = released_noise(make_setup, survivors, coins, rounds=100)
     total = survivors * coins
@@ -133,19 +153,21 @@ def test_released_noise_is_binomial_over_the_survivors(make_setup, coins):
 
 
 @pytest.mark.statistical
-def test_a_reused_noise_seed_is_rejected(make_setup):
+def test_a_reused_noise_seed_is_rejected(make_setup: Callable[..., RoundSetup]) -> None:
     noise = released_noise(make_setup, 5, 100, rounds=100, broken_twin=True)
     assert not variance_is_plausible(noise, 500)
 
 
 @pytest.mark.statistical
-def test_half_the_coins_are_rejected(make_setup):
+def test_half_the_coins_are_rejected(make_setup: Callable[..., RoundSetup]) -> None:
     noise = released_noise(make_setup, 5, 50, rounds=100)
     assert not variance_is_plausible(noise, 500)
 
 
 @pytest.mark.statistical
-def test_the_stated_noise_variance_is_the_measured_one(make_setup, updates):
+def test_the_stated_noise_variance_is_the_measured_one(
+    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray]
+) -> None:
     """Signal, sketch and rounding included: compare two releases of the same updates."""
     setup = make_setup(size=100, coins=400)
     pipeline = Pipeline(setup)
@@ -169,10 +191,15 @@ def test_the_stated_noise_variance_is_the_measured_one(make_setup, updates):
 class TestCharged:
     """What leaves the client is what accounting charges for, or nothing leaves."""
 
-    def test_a_sketch_that_is_not_clipped_again_is_refused(self, make_setup, updates, monkeypatch):
+    def test_a_sketch_that_is_not_clipped_again_is_refused(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        updates: Callable[[int], np.ndarray],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
         """A sketch lengthens some vectors; without the second clip its bound is unknown."""
 
-        def unclipped(stage, bounded):
+        def unclipped(stage: Compress, bounded: Bounded) -> Bounded:
             values = stage.sketch.encode(bounded.values)
             return Bounded(values, max(l2_norm(values), 1.5 * stage.l2_bound))
 
@@ -191,7 +218,13 @@ class TestCharged:
             ("_quantize", Quantize(64.1, 100)),
         ],
     )
-    def test_a_stage_with_other_figures_is_refused(self, make_setup, updates, stage, broken):
+    def test_a_stage_with_other_figures_is_refused(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        updates: Callable[[int], np.ndarray],
+        stage: str,
+        broken: AddCoins | Quantize,
+    ) -> None:
         pipeline = Pipeline(make_setup())
         setattr(pipeline, stage, broken)
         with pytest.raises(SensitivityExceededError):
@@ -199,7 +232,9 @@ class TestCharged:
 
 
 @pytest.mark.parametrize("survivors", [1, 3, 6])
-def test_the_noise_of_a_mean_is_that_of_its_survivors(make_setup, updates, survivors):
+def test_the_noise_of_a_mean_is_that_of_its_survivors(
+    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray], survivors: int
+) -> None:
     setup = make_setup(coins=400)
     pipeline = Pipeline(setup)
     seeds = [NoiseSeed(bytes([i]) * 32) for i in range(survivors)]
@@ -211,7 +246,9 @@ def test_the_noise_of_a_mean_is_that_of_its_survivors(make_setup, updates, survi
 
 
 @pytest.mark.parametrize("worth", [1, 1 << 60])
-def test_surplus_noise_is_taken_off_by_any_number_of_threads(worth, monkeypatch):
+def test_surplus_noise_is_taken_off_by_any_number_of_threads(
+    worth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What stays is exactly the noise of the batches that nobody removes."""
     monkeypatch.setattr(pipeline_module, "WORTH_THREADS", worth)
     monkeypatch.setattr(pipeline_module, "_threads", lambda: 3)

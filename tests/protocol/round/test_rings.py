@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +30,7 @@ from sketch import PublicSeed, SketchSpec
 COHORT, DIMENSION, OPENED, HOUR = 400, 50, 1_750_000_000, 3600
 
 
-def plan(goal, **changes):
+def plan(goal: PrivacyGoal, **changes: Any) -> TrainingPlan:
     return TrainingPlan(
         **{
             "goal": goal,
@@ -45,7 +48,7 @@ GOAL = PrivacyGoal(8.0, 1e-5, 4)
 STRICT = PrivacyGoal(8.0, 1e-16, 1000)
 
 
-def reopened(history, folder):
+def reopened(history: ClientHistory, folder: Path) -> StoredHistory:
     """The history of the folder, as after a restart."""
     if isinstance(history, StoredHistory):
         history.close()
@@ -53,16 +56,16 @@ def reopened(history, folder):
 
 
 @pytest.fixture(scope="module")
-def people():
+def people() -> list[Identity]:
     raw = [hashlib.sha256(b"ring %d" % i).digest() for i in range(COHORT)]
     return [Identity.from_private_bytes(key) for key in raw]
 
 
 @pytest.fixture
-def make_setup(people):
+def make_setup(people: list[Identity]) -> Callable[..., RoundSetup]:
     """A round of a plan for `GOAL`; fields of its context may be overridden."""
 
-    def make(made, **changes):
+    def make(made: TrainingPlan, **changes: int) -> RoundSetup:
         parameters = made.calibrate(
             SketchSpec.identity(DIMENSION), bytes(32), PublicSeed(bytes(32))
         )
@@ -74,7 +77,7 @@ def make_setup(people):
 
 
 class TestPlan:
-    def test_the_graph_alone_does_not_fail_more_often_than_delta(self):
+    def test_the_graph_alone_does_not_fail_more_often_than_delta(self) -> None:
         """A graph of forty bits fails with 4.5e-13 in one round, without a single try more."""
         made = plan(STRICT)
         failure = ring_failure(COHORT, made.ring_bits, 0, active=True)
@@ -85,12 +88,12 @@ class TestPlan:
         for cure in ("larger, up to 160", "a lifetime", "the complete graph", "a larger delta"):
             assert cure in refused.value.valid
 
-    def test_an_expiry_saves_neighbours(self):
+    def test_an_expiry_saves_neighbours(self) -> None:
         forever, hour = plan(GOAL), plan(GOAL, lifetime_seconds=HOUR)
         assert hour.ring_bits < forever.ring_bits
         assert hour.graph[0] < forever.graph[0]
 
-    def test_the_fewest_bits_that_fit(self):
+    def test_the_fewest_bits_that_fit(self) -> None:
         for goal, lifetime in ((GOAL, 0), (GOAL, HOUR), (STRICT, 0), (STRICT, HOUR)):
             bits = fitting_security_bits(goal, COHORT, Mode.ACTIVE, lifetime)
             assert bits % 8 == 0
@@ -100,26 +103,26 @@ class TestPlan:
             assert SPARE_ROUNDS * failures[0] <= goal.reserve.aggregation
             assert SPARE_ROUNDS * failures[1] > goal.reserve.aggregation
 
-    def test_the_last_bits_need_no_room_to_spare(self):
+    def test_the_last_bits_need_no_room_to_spare(self) -> None:
         strictest = PrivacyGoal(8.0, 2e-23, 1000)
         failure = ring_failure(COHORT, 160, 0, active=True)
         assert failure <= strictest.reserve.aggregation < SPARE_ROUNDS * failure
         assert fitting_security_bits(strictest, COHORT, Mode.ACTIVE, 0) == 160
 
-    def test_a_curious_server_needs_no_more_than_eighty(self):
+    def test_a_curious_server_needs_no_more_than_eighty(self) -> None:
         assert plan(STRICT, mode=Mode.SEMI_HONEST).ring_bits == 80
 
-    def test_what_no_ring_can_do_is_refused_with_its_cures(self):
+    def test_what_no_ring_can_do_is_refused_with_its_cures(self) -> None:
         hopeless = PrivacyGoal(8.0, 1e-25, 1000)
         with pytest.raises(ParameterError, match="the complete graph"):
             plan(hopeless)
         assert plan(hopeless, degree=0).graph[0] == 0
 
-    def test_small_cohorts_have_no_ring(self):
+    def test_small_cohorts_have_no_ring(self) -> None:
         small = plan(STRICT, cohort=60, tolerated_dropouts=3, tolerated_colluders=3)
         assert (small.graph[0], small.ring_bits) == (0, 80)
 
-    def test_what_is_given_is_kept(self):
+    def test_what_is_given_is_kept(self) -> None:
         made = plan(GOAL, security_bits=128)
         assert made.ring_bits == 128
         assert made.graph[0] > plan(GOAL).graph[0]
@@ -127,15 +130,15 @@ class TestPlan:
         assert plan(GOAL, degree=degree, security_bits=128).graph == (degree, threshold)
 
     @pytest.mark.parametrize("bits", [0, 161, 80.0])
-    def test_bits_that_no_graph_has(self, bits):
+    def test_bits_that_no_graph_has(self, bits: float) -> None:
         with pytest.raises(ParameterError, match=r"1 \.\. 160"):
             plan(GOAL, security_bits=bits)
 
-    def test_the_deployment_says_what_it_is_for(self):
+    def test_the_deployment_says_what_it_is_for(self) -> None:
         deployment = plan_deployment(plan(GOAL), SketchSpec.identity(DIMENSION))
         assert deployment.graph.security_bits == plan(GOAL).ring_bits == 96
 
-    def test_rounds_carry_it(self, make_setup):
+    def test_rounds_carry_it(self, make_setup: Callable[..., RoundSetup]) -> None:
         setup = make_setup(plan(GOAL, lifetime_seconds=HOUR))
         context = RoundSetup.from_announcement(setup.announce(), bytes(32)).context
         assert context == setup.context
@@ -145,18 +148,22 @@ class TestPlan:
 
 
 class TestRecords:
-    def test_a_ring_that_fails_too_often_is_not_run(self, ledger, make_setup):
+    def test_a_ring_that_fails_too_often_is_not_run(
+        self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         records = Records(ledger, GOAL)
         with pytest.raises(ParameterError, match="aside for it in each"):
             records.prepare(make_setup(plan(GOAL), security_bits=88), 0, None)
         assert ledger.entries() == ()
         assert records.prepare(make_setup(plan(GOAL)), 0, None)
 
-    def test_an_expiry_counts(self, ledger, make_setup):
+    def test_an_expiry_counts(self, ledger: Ledger, make_setup: Callable[..., RoundSetup]) -> None:
         times = {"opened_at": OPENED, "lifetime_seconds": HOUR, "security_bits": 88}
         assert Records(ledger, GOAL).prepare(make_setup(plan(GOAL), **times), 0, None)
 
-    def test_a_ledger_without_a_part_for_rings_is_not_continued(self, tmp_path, make_setup):
+    def test_a_ledger_without_a_part_for_rings_is_not_continued(
+        self, tmp_path: Path, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         """The split of delta is fixed before the first release."""
         setup = make_setup(plan(GOAL))
         event = setup.events(COHORT).server
@@ -169,42 +176,59 @@ class TestRecords:
 
 
 class TestClient:
-    def join(self, people, setup, policy, clock=None, history=None):
+    def join(
+        self,
+        people: list[Identity],
+        setup: RoundSetup,
+        policy: ClientPolicy,
+        clock: Callable[..., Any] | None = None,
+        history: ClientHistory | None = None,
+    ) -> bytes:
         registry = frozenset(setup.context.cohort)
         history = ClientHistory(policy.goal) if history is None else history
         client = RoundClient(people[0], registry, policy, history, clock=clock)
         return client.join(setup.announce(), bytes(32))
 
-    def policy(self, **changes):
+    def policy(self, **changes: Any) -> ClientPolicy:
         return ClientPolicy(**{"minimum_noise_multiplier": 0.0, "goal": GOAL, **changes})
 
-    def refused(self, *arguments, **named):
+    def refused(self, *arguments: Any, **named: ClientHistory) -> PolicyError:
         with pytest.raises(PolicyError) as refused:
             self.join(*arguments, **named)
         assert refused.value.parameter == "security_bits"
         return refused.value
 
-    def test_a_round_of_the_plan_is_joined(self, people, make_setup):
+    def test_a_round_of_the_plan_is_joined(
+        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
+    ) -> None:
         made = plan(GOAL)
         assert self.join(people, make_setup(made), made.client_policy(DIMENSION))
 
-    def test_a_ring_that_fails_too_often_for_the_goal_is_refused(self, people, make_setup):
+    def test_a_ring_that_fails_too_often_for_the_goal_is_refused(
+        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = make_setup(plan(GOAL), security_bits=80)
         error = self.refused(people, setup, self.policy())
         assert "a lifetime and a clock" in str(error)
 
-    def test_an_expiry_is_worth_something_to_a_client_with_a_clock_only(self, people, make_setup):
+    def test_an_expiry_is_worth_something_to_a_client_with_a_clock_only(
+        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = make_setup(plan(GOAL, lifetime_seconds=HOUR))
         assert self.join(people, setup, self.policy(), clock=lambda: OPENED + 1.0)
         self.refused(people, setup, self.policy())
 
-    def test_the_goal_of_a_history_is_enough(self, people, make_setup):
+    def test_the_goal_of_a_history_is_enough(
+        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = make_setup(plan(GOAL), security_bits=80)
         policy = self.policy(goal=None)
         assert self.join(people, setup, policy)
         self.refused(people, setup, policy, history=ClientHistory(GOAL))
 
-    def test_fewer_than_eighty_bits_are_refused_without_a_goal_as_well(self, people, make_setup):
+    def test_fewer_than_eighty_bits_are_refused_without_a_goal_as_well(
+        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = make_setup(plan(GOAL), security_bits=79)
         policy = self.policy(goal=None)
         assert "at least 80" in str(self.refused(people, setup, policy))
@@ -212,7 +236,13 @@ class TestClient:
         assert self.join(people, setup, less)
 
     @pytest.mark.parametrize("stored", [False, True])
-    def test_rounds_that_came_to_nothing_had_a_ring(self, people, make_setup, tmp_path, stored):
+    def test_rounds_that_came_to_nothing_had_a_ring(
+        self,
+        people: list[Identity],
+        make_setup: Callable[..., RoundSetup],
+        tmp_path: Path,
+        stored: bool,
+    ) -> None:
         """Else a server drops round after round until a ring suits it."""
         made = plan(GOAL)
         rounds = [
@@ -235,8 +265,11 @@ class TestClient:
 
     @pytest.mark.parametrize("clock", [None, lambda: OPENED + 1.0])
     def test_the_end_of_a_round_counts_for_a_client_with_a_clock_only(
-        self, people, make_setup, clock
-    ):
+        self,
+        people: list[Identity],
+        make_setup: Callable[..., RoundSetup],
+        clock: Callable[..., Any] | None,
+    ) -> None:
         """By how many rings a server could try before the client left."""
         setup = make_setup(plan(GOAL), opened_at=OPENED, lifetime_seconds=HOUR)
         history, failure = ClientHistory(GOAL), setup.context.ring_failure
@@ -245,7 +278,9 @@ class TestClient:
         assert history._rings == Fraction(failure(keeps_time=clock is not None))
 
     @pytest.mark.parametrize("charged", [False, True])
-    def test_a_ring_is_still_counted_after_a_restart(self, make_setup, tmp_path, charged):
+    def test_a_ring_is_still_counted_after_a_restart(
+        self, make_setup: Callable[..., RoundSetup], tmp_path: Path, charged: bool
+    ) -> None:
         """Neither forgotten nor counted as a whole share when its round is charged."""
         setup = make_setup(plan(GOAL))
         failure = setup.context.ring_failure()
@@ -258,7 +293,9 @@ class TestClient:
             assert history._rings == Fraction(failure)
             assert (history.epsilon > 0.0) == charged
 
-    def test_as_many_rounds_as_the_goal_has_fit_exactly(self, make_setup):
+    def test_as_many_rounds_as_the_goal_has_fit_exactly(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = make_setup(plan(GOAL))
         goal = dataclasses.replace(GOAL, delta=1e-7, rounds=3)
         history = ClientHistory(goal)
@@ -273,6 +310,8 @@ class TestClient:
                 context = dataclasses.replace(setup.context, round_number=3)
                 history.answer(dataclasses.replace(setup, context=context))
 
-    def test_the_complete_graph_has_no_use_for_bits(self, people, make_setup):
+    def test_the_complete_graph_has_no_use_for_bits(
+        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = make_setup(plan(STRICT, degree=0), security_bits=1)
         assert self.join(people, setup, self.policy(goal=STRICT))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,7 +20,7 @@ from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, Remo
 from sketch import PublicSeed, SketchKind, SketchSpec
 
 
-def test_announcement_round_trips(make_setup):
+def test_announcement_round_trips(make_setup: Callable[..., RoundSetup]) -> None:
     removable = make_setup(removable=True)
     assert removable.context.removal
     for setup in (make_setup(), make_setup(size=50), make_setup(coins=0), removable):
@@ -27,7 +29,7 @@ def test_announcement_round_trips(make_setup):
         assert again.context.hash == setup.context.hash
 
 
-def test_another_model_gives_another_context(make_setup):
+def test_another_model_gives_another_context(make_setup: Callable[..., RoundSetup]) -> None:
     setup = make_setup()
     other = RoundSetup.from_announcement(setup.announce(), b"\x01" * 32)
     assert other.context.hash != setup.context.hash
@@ -48,12 +50,14 @@ def test_another_model_gives_another_context(make_setup):
         ("wrap_probability", 1e-9),
     ],
 )
-def test_every_parameter_changes_the_digest(make_setup, name, value):
+def test_every_parameter_changes_the_digest(
+    make_setup: Callable[..., RoundSetup], name: str, value: Any
+) -> None:
     parameters = make_setup().parameters
     assert dataclasses.replace(parameters, **{name: value}).digest() != parameters.digest()
 
 
-def test_no_parameter_was_forgotten(make_setup):
+def test_no_parameter_was_forgotten(make_setup: Callable[..., RoundSetup]) -> None:
     tested = {name for name, _ in test_every_parameter_changes_the_digest.pytestmark[0].args[1]}
     assert tested == {field.name for field in dataclasses.fields(make_setup().parameters)}
 
@@ -85,12 +89,16 @@ def test_no_parameter_was_forgotten(make_setup):
         ("wrap_probability", math.nan),
     ],
 )
-def test_infeasible_parameters_are_named(make_setup, name, value):
+def test_infeasible_parameters_are_named(
+    make_setup: Callable[..., RoundSetup], name: str, value: bytes | float | SketchSpec
+) -> None:
     with pytest.raises(ParameterError, match=name):
         make_setup(**{name: value})
 
 
-def test_a_field_that_is_too_small_is_refused_before_any_message(make_setup):
+def test_a_field_that_is_too_small_is_refused_before_any_message(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
     needed = make_setup().context.bits
     with pytest.raises(CapacityError) as caught:
         make_setup(bits=needed - 1)
@@ -98,7 +106,7 @@ def test_a_field_that_is_too_small_is_refused_before_any_message(make_setup):
     assert caught.value.bits == needed - 1
 
 
-def test_capacity_is_exact(make_setup):
+def test_capacity_is_exact(make_setup: Callable[..., RoundSetup]) -> None:
     """The largest possible sum fits, and would not fit one bit less."""
     parameters = make_setup().parameters
     bits = bits_for(parameters, 6)
@@ -106,7 +114,7 @@ def test_capacity_is_exact(make_setup):
     assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
 
 
-def test_events_count_honest_coins_only(make_setup):
+def test_events_count_honest_coins_only(make_setup: Callable[..., RoundSetup]) -> None:
     setup = make_setup()
     context = dataclasses.replace(
         setup.context, tolerated_colluders=1, threshold=4, minimum_survivors=4
@@ -121,7 +129,9 @@ def test_events_count_honest_coins_only(make_setup):
     assert setup.events(1).server == NonPrivateRelease()
 
 
-def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(make_setup):
+def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
     """They hold shares of every other seed, also of those that stay in the sum."""
     setup = make_setup(removable=True)
     batches = setup.schedule.batches
@@ -133,11 +143,11 @@ def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(make_setup
     assert plain.own_coins == plain.events(4).sybil.coins == 101
 
 
-def test_rounds_without_coins_are_not_private(make_setup):
+def test_rounds_without_coins_are_not_private(make_setup: Callable[..., RoundSetup]) -> None:
     assert make_setup(coins=0).events(6).server == NonPrivateRelease()
 
 
-def test_context_and_parameters_must_belong_together(make_setup):
+def test_context_and_parameters_must_belong_together(make_setup: Callable[..., RoundSetup]) -> None:
     setup, other = make_setup(), make_setup(coins=7)
     with pytest.raises(ParameterError, match="application_digest"):
         RoundSetup(setup.context, other.parameters)
@@ -146,13 +156,15 @@ def test_context_and_parameters_must_belong_together(make_setup):
 
 
 @given(st.binary(max_size=300))
-def test_arbitrary_announcements_raise_only_the_typed_error(data):
+def test_arbitrary_announcements_raise_only_the_typed_error(data: bytes) -> None:
     for candidate in (data, bytes([ANNOUNCEMENT_VERSION]) + data):
         with pytest.raises(RemoteProtocolError):
             RoundSetup.from_announcement(candidate, bytes(32))
 
 
-def test_truncated_and_extended_announcements_are_refused(make_setup):
+def test_truncated_and_extended_announcements_are_refused(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
     data = make_setup().announce()
     for cut in range(len(data)):
         with pytest.raises(RemoteProtocolError):
@@ -162,7 +174,9 @@ def test_truncated_and_extended_announcements_are_refused(make_setup):
     assert caught.value.reason is Reason.MALFORMED
 
 
-def test_announcements_with_other_values_are_refused_or_another_setup(make_setup):
+def test_announcements_with_other_values_are_refused_or_another_setup(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
     """Every single changed byte is noticed: refused, or another context hash."""
     setup = make_setup()
     data = setup.announce()
@@ -177,7 +191,9 @@ def test_announcements_with_other_values_are_refused_or_another_setup(make_setup
         assert other.context.hash != setup.context.hash
 
 
-def test_an_announcement_with_too_many_fields_is_refused(make_setup):
+def test_an_announcement_with_too_many_fields_is_refused(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
     fields = msgspec.msgpack.decode(make_setup().announce()[1:])
     data = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode([*fields, 1])
     with pytest.raises(RemoteProtocolError):
@@ -187,15 +203,19 @@ def test_an_announcement_with_too_many_fields_is_refused(make_setup):
 class TestSurvivors:
     """Noise, dropouts and the smallest sum are one promise."""
 
-    def with_context(self, setup, **changes):
+    def with_context(self, setup: RoundSetup, **changes: Any) -> RoundSetup:
         return RoundSetup(dataclasses.replace(setup.context, **changes), setup.parameters)
 
-    def test_a_sum_over_fewer_than_the_noise_was_made_for_is_refused(self, make_setup):
+    def test_a_sum_over_fewer_than_the_noise_was_made_for_is_refused(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         make_setup(tolerated_dropouts=1, minimum_survivors=5)
         with pytest.raises(ParameterError, match=r"minimum_survivors = 4.*at least 5"):
             make_setup(tolerated_dropouts=1, minimum_survivors=4)
 
-    def test_the_fewest_honest_are_survivors_without_colluders(self, make_setup):
+    def test_the_fewest_honest_are_survivors_without_colluders(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         setup = self.with_context(
             make_setup(minimum_survivors=5), tolerated_colluders=1, threshold=4
         )
@@ -203,18 +223,20 @@ class TestSurvivors:
         fewest = setup.events(setup.context.minimum_survivors).server
         assert fewest.coins == setup.fewest_honest * setup.parameters.coins
 
-    def test_somebody_honest_must_be_left(self, make_setup):
+    def test_somebody_honest_must_be_left(self, make_setup: Callable[..., RoundSetup]) -> None:
         setup = make_setup(mode=Mode.SEMI_HONEST)
         with pytest.raises(ParameterError, match="somebody is left"):
             self.with_context(setup, tolerated_colluders=4, threshold=5, minimum_survivors=5)
 
-    def test_removable_seeds_are_refused(self, make_setup):
+    def test_removable_seeds_are_refused(self, make_setup: Callable[..., RoundSetup]) -> None:
         """Nothing in this pipeline makes noise of them, so they must not be counted on."""
         with pytest.raises(ParameterError, match="removal"):
             self.with_context(make_setup(), removal=(1, 1, 0))
 
 
-def test_only_the_schedules_own_removal_table_is_accepted(make_setup):
+def test_only_the_schedules_own_removal_table_is_accepted(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
     """A server that had more seeds given up than are surplus would thin the noise."""
     setup = make_setup(removable=True)
     removal = setup.context.removal
@@ -224,7 +246,7 @@ def test_only_the_schedules_own_removal_table_is_accepted(make_setup):
             RoundSetup(context, setup.parameters)
 
 
-def test_capacity_counts_removable_batches(make_setup):
+def test_capacity_counts_removable_batches(make_setup: Callable[..., RoundSetup]) -> None:
     """Noise is largest before the surplus is taken off."""
     setup = make_setup(removable=True)
     assert setup.schedule.largest_noise <= setup.context.field.largest_centred // 6 - 100

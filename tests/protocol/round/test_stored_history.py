@@ -8,41 +8,51 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from dp import Ledger, LedgerError, NonPrivateRelease
+from protocol import Stage
 from protocol.errors import PolicyError
+from protocol.exchange.aggregators import UpdateSource
 from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_refuse
 from protocol.goal import PrivacyGoal
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory, _mark_of
-from secagg import ParameterError
+from secagg import Identity, ParameterError
 
 MODEL = bytes(32)
 
 
 @pytest.fixture
-def setups(make_setup):
+def setups(make_setup: Callable[..., RoundSetup]) -> list[RoundSetup]:
     """Rounds that differ in their number only."""
     return [make_setup(coins=20_000, round_number=number) for number in range(5)]
 
 
 @pytest.fixture
-def goal(setups):
+def goal(setups: list[RoundSetup]) -> PrivacyGoal:
     """Enough for three of them."""
     return PrivacyGoal(epsilon_of_rounds(setups[0], PrivacyGoal(1.0, 1e-5, 3)), 1e-5, 3)
 
 
-def take_part(history, setup):
+def take_part(history: ClientHistory, setup: RoundSetup) -> None:
     history.answer(setup)
     history.charge(setup)
 
 
-def member(identities, index, updates, history=None):
+def member(
+    identities: list[Identity],
+    index: int,
+    updates: UpdateSource,
+    history: StoredHistory | None = None,
+) -> RemoteClient:
     """One client of a round, with its history or none."""
     registry = frozenset(identity.public for identity in identities)
     policy = ClientPolicy(minimum_noise_multiplier=0.0)
@@ -50,7 +60,7 @@ def member(identities, index, updates, history=None):
     return RemoteClient(own, MODEL, lambda _: updates(index))
 
 
-def party(identities, updates):
+def party(identities: list[Identity], updates: UpdateSource) -> list[RemoteClient]:
     """All clients of a round, without histories."""
     return [member(identities, index, updates) for index in range(len(identities))]
 
@@ -58,7 +68,7 @@ def party(identities, updates):
 class TestRestart:
     """What another process finds."""
 
-    def test_a_round_is_answered_once(self, tmp_path, setups):
+    def test_a_round_is_answered_once(self, tmp_path: Path, setups: list[RoundSetup]) -> None:
         with StoredHistory(tmp_path) as history:
             history.answer(setups[0])
         with StoredHistory(tmp_path) as history:
@@ -68,8 +78,12 @@ class TestRestart:
             history.answer(setups[1])
 
     def test_rounds_that_failed_were_answered_all_the_same(
-        self, tmp_path, setups, identities, updates
-    ):
+        self,
+        tmp_path: Path,
+        setups: list[RoundSetup],
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+    ) -> None:
         """The announcement was answered; the process died before it came to an update."""
         with StoredHistory(tmp_path) as history:
             assert member(identities, 0, updates, history).answer(setups[0].announce())
@@ -78,7 +92,9 @@ class TestRestart:
                 member(identities, 0, updates, history).answer(setups[0].announce())
             assert history.epsilon == 0.0
 
-    def test_the_budget_counts_across_processes(self, tmp_path, setups, goal):
+    def test_the_budget_counts_across_processes(
+        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
+    ) -> None:
         spent = []
         for setup in setups[:3]:
             with StoredHistory(tmp_path, goal) as history:
@@ -96,7 +112,9 @@ class TestRestart:
                 history.charge(setups[3])
             assert history.epsilon == spent[-1]
 
-    def test_another_session_is_another_round(self, tmp_path, setups):
+    def test_another_session_is_another_round(
+        self, tmp_path: Path, setups: list[RoundSetup]
+    ) -> None:
         folder = tmp_path / "h"
         with StoredHistory(folder) as history:
             assert history._enter(b"\1" * 16, 256, 0.0)
@@ -107,7 +125,9 @@ class TestRestart:
             assert not history._enter(b"\2" * 16, 1, 0.0)
             assert history._enter(b"\2" * 16, 256, 0.0)
 
-    def test_it_works_in_a_process_of_its_own(self, tmp_path, setups, goal):
+    def test_it_works_in_a_process_of_its_own(
+        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
+    ) -> None:
         """Nothing of it lives in this one: another interpreter charges, and we find the charge."""
         script = (
             "import sys; from pathlib import Path\n"
@@ -145,7 +165,13 @@ class TestGoals:
         ],
         ids=["epsilon", "delta", "rounds", "none"],
     )
-    def test_another_goal_is_refused(self, tmp_path, setups, goal, change):
+    def test_another_goal_is_refused(
+        self,
+        tmp_path: Path,
+        setups: list[RoundSetup],
+        goal: PrivacyGoal,
+        change: Callable[..., Any],
+    ) -> None:
         with StoredHistory(tmp_path, goal) as history:
             take_part(history, setups[0])
         with pytest.raises(ParameterError, match="goal"):
@@ -153,7 +179,9 @@ class TestGoals:
         # And the folder is not left locked.
         StoredHistory(tmp_path, goal).close()
 
-    def test_rounds_without_a_goal_are_not_forgotten_under_one(self, tmp_path, setups, goal):
+    def test_rounds_without_a_goal_are_not_forgotten_under_one(
+        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
+    ) -> None:
         with StoredHistory(tmp_path) as history:
             take_part(history, setups[0])
             assert history.epsilon == 0.0
@@ -162,12 +190,16 @@ class TestGoals:
         with StoredHistory(tmp_path) as history, pytest.raises(PolicyError):
             history.answer(setups[0])
 
-    def test_without_a_goal_rounds_without_noise_are_remembered_too(self, tmp_path, make_setup):
+    def test_without_a_goal_rounds_without_noise_are_remembered_too(
+        self, tmp_path: Path, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         with StoredHistory(tmp_path) as history:
             take_part(history, make_setup(coins=0))
         StoredHistory(tmp_path).close()
 
-    def test_a_folder_without_charges_takes_any_goal(self, tmp_path, setups, goal):
+    def test_a_folder_without_charges_takes_any_goal(
+        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
+    ) -> None:
         with StoredHistory(tmp_path) as history:
             history.answer(setups[0])
         with StoredHistory(tmp_path, goal) as history:
@@ -178,7 +210,7 @@ class TestDamage:
     """What was altered is refused; what a crash cut off is not."""
 
     @pytest.fixture
-    def charged(self, tmp_path, setups, goal):
+    def charged(self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal) -> Path:
         with StoredHistory(tmp_path, goal) as history:
             take_part(history, setups[0])
             take_part(history, setups[1])
@@ -195,7 +227,9 @@ class TestDamage:
         ],
         ids=["more coins", "a line less", "another end", "an empty line", "zeros"],
     )
-    def test_an_altered_ledger_is_refused(self, charged, goal, change):
+    def test_an_altered_ledger_is_refused(
+        self, charged: Path, goal: PrivacyGoal, change: Callable[..., Any]
+    ) -> None:
         before = charged.read_bytes()
         changed = change(before)
         assert changed != before
@@ -206,7 +240,9 @@ class TestDamage:
         charged.write_bytes(before)
         StoredHistory(charged.parent, goal).close()
 
-    def test_a_line_that_was_being_written_did_not_count(self, charged, goal, setups):
+    def test_a_line_that_was_being_written_did_not_count(
+        self, charged: Path, goal: PrivacyGoal, setups: list[RoundSetup]
+    ) -> None:
         """Its charge never returned, so its update never left."""
         with StoredHistory(charged.parent, goal) as history:
             two = history.epsilon
@@ -226,8 +262,8 @@ class TestDamage:
 
     @pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack("<d", math.nan)])
     def test_a_mark_that_does_not_say_counts_as_a_whole_share(
-        self, tmp_path, setups, goal, content
-    ):
+        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal, content: bytes
+    ) -> None:
         """That of an earlier version, or of a host that was killed in between."""
         with StoredHistory(tmp_path, goal) as history:
             history.answer(setups[0])
@@ -237,16 +273,16 @@ class TestDamage:
         with StoredHistory(tmp_path, goal) as history:
             assert history._rings == goal.reserve.aggregation
 
-    def test_files_are_private(self, charged):
+    def test_files_are_private(self, charged: Path) -> None:
         for path in (charged, *(charged.parent / "answered").iterdir()):
             assert os.stat(path).st_mode & 0o077 == 0
 
-    def test_a_new_folder_is_private(self, tmp_path):
+    def test_a_new_folder_is_private(self, tmp_path: Path) -> None:
         StoredHistory(tmp_path / "a" / "b").close()
         assert os.stat(tmp_path / "a" / "b").st_mode & 0o077 == 0
 
 
-def marks_of(folder, suffix=""):
+def marks_of(folder: Path, suffix: str = "") -> list[Path]:
     return sorted(path for path in (folder / "answered").iterdir() if path.suffix == suffix)
 
 
@@ -254,41 +290,43 @@ class TestMarksAndCharges:
     """Each is held against the other: what is gone of one is seen in the other."""
 
     @pytest.fixture
-    def before(self, tmp_path, setups, goal):
+    def before(self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal) -> Path:
         """The folder after one charged round, kept aside."""
         with StoredHistory(tmp_path / "h", goal) as history:
             take_part(history, setups[0])
         return shutil.copytree(tmp_path / "h", tmp_path / "before")
 
     @pytest.fixture
-    def folder(self, tmp_path, before, setups, goal):
+    def folder(
+        self, tmp_path: Path, before: Path, setups: list[RoundSetup], goal: PrivacyGoal
+    ) -> Path:
         """The same folder, two charged rounds later."""
         with StoredHistory(tmp_path / "h", goal) as history:
             take_part(history, setups[1])
             take_part(history, setups[2])
         return tmp_path / "h"
 
-    def cut(self, folder, before):
+    def cut(self, folder: Path, before: Path) -> None:
         lines = (folder / "charges.jsonl").read_bytes().splitlines(keepends=True)
         (folder / "charges.jsonl").write_bytes(b"".join(lines[:-1]))
 
-    def old_charges(self, folder, before):
+    def old_charges(self, folder: Path, before: Path) -> None:
         shutil.copy(before / "charges.jsonl", folder / "charges.jsonl")
 
-    def empty(self, folder, before):
+    def empty(self, folder: Path, before: Path) -> None:
         (folder / "charges.jsonl").write_bytes(b"")
 
-    def no_charges(self, folder, before):
+    def no_charges(self, folder: Path, before: Path) -> None:
         (folder / "charges.jsonl").unlink()
 
-    def no_marks(self, folder, before):
+    def no_marks(self, folder: Path, before: Path) -> None:
         shutil.rmtree(folder / "answered")
 
-    def old_marks(self, folder, before):
+    def old_marks(self, folder: Path, before: Path) -> None:
         shutil.rmtree(folder / "answered")
         shutil.copytree(before / "answered", folder / "answered")
 
-    def a_mark_less(self, folder, before):
+    def a_mark_less(self, folder: Path, before: Path) -> None:
         marks_of(folder, ".charged")[0].unlink()
 
     @pytest.mark.parametrize(
@@ -304,8 +342,14 @@ class TestMarksAndCharges:
         ],
     )
     def test_what_is_gone_of_one_is_noticed_by_the_other(
-        self, folder, before, goal, tmp_path, change, told
-    ):
+        self,
+        folder: Path,
+        before: Path,
+        goal: PrivacyGoal,
+        tmp_path: Path,
+        change: Callable[..., Any],
+        told: str,
+    ) -> None:
         whole = shutil.copytree(folder, tmp_path / "whole")
         change(self, folder, before)
         for _ in range(2):
@@ -313,20 +357,24 @@ class TestMarksAndCharges:
                 StoredHistory(folder, goal)
         StoredHistory(whole, goal).close()
 
-    def test_another_clients_ledger_is_none_of_ours(self, folder, goal, tmp_path, make_setup):
+    def test_another_clients_ledger_is_none_of_ours(
+        self, folder: Path, goal: PrivacyGoal, tmp_path: Path, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         with StoredHistory(tmp_path / "other", goal) as other:
             take_part(other, make_setup(coins=20_000, round_number=99))
         shutil.copy(tmp_path / "other" / "charges.jsonl", folder / "charges.jsonl")
         with pytest.raises(LedgerError, match=r"3 rounds are marked .* 1 charges have no mark"):
             StoredHistory(folder, goal)
 
-    def test_a_ledger_of_something_else_is_refused(self, tmp_path):
+    def test_a_ledger_of_something_else_is_refused(self, tmp_path: Path) -> None:
         with Ledger.open(tmp_path / "charges.jsonl") as ledger:
             ledger.append(NonPrivateRelease(), {"goal": None, "round": "first"})
         with pytest.raises(LedgerError, match="line 2 is about no round"):
             StoredHistory(tmp_path)
 
-    def test_a_charge_whose_mark_was_not_reached_is_marked_by_the_next(self, folder, goal, setups):
+    def test_a_charge_whose_mark_was_not_reached_is_marked_by_the_next(
+        self, folder: Path, goal: PrivacyGoal, setups: list[RoundSetup]
+    ) -> None:
         """We were killed between the two, or an earlier version did not write it."""
         for mark in marks_of(folder, ".charged"):
             mark.rename(mark.with_suffix(""))
@@ -339,7 +387,9 @@ class TestMarksAndCharges:
         with pytest.raises(LedgerError, match="3 rounds are marked"):
             StoredHistory(folder, goal)
 
-    def test_answered_rounds_without_a_charge_are_no_alarm(self, tmp_path, setups, goal):
+    def test_answered_rounds_without_a_charge_are_no_alarm(
+        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
+    ) -> None:
         with StoredHistory(tmp_path, goal) as history:
             history.answer(setups[0])
             history.answer(setups[1])
@@ -352,12 +402,12 @@ class TestMarksAndCharges:
 class TestOneProcess:
     """Two counts of one budget would each see half of what is spent."""
 
-    def test_an_open_folder_is_locked(self, tmp_path, goal):
+    def test_an_open_folder_is_locked(self, tmp_path: Path, goal: PrivacyGoal) -> None:
         with StoredHistory(tmp_path, goal), pytest.raises(LedgerError, match="another process"):
             StoredHistory(tmp_path, goal)
         StoredHistory(tmp_path, goal).close()
 
-    def test_another_process_is_kept_out(self, tmp_path, goal):
+    def test_another_process_is_kept_out(self, tmp_path: Path, goal: PrivacyGoal) -> None:
         script = (
             "import sys; from pathlib import Path; from dp import LedgerError\n"
             "from protocol import StoredHistory\n"
@@ -370,7 +420,9 @@ class TestOneProcess:
         assert done.returncode == 0, done.stderr
         assert "another process" in done.stdout
 
-    def test_a_closed_history_answers_and_charges_nothing(self, tmp_path, setups):
+    def test_a_closed_history_answers_and_charges_nothing(
+        self, tmp_path: Path, setups: list[RoundSetup]
+    ) -> None:
         history = StoredHistory(tmp_path)
         history.close()
         history.close()
@@ -382,7 +434,13 @@ class TestOneProcess:
         with StoredHistory(tmp_path) as again:
             again.answer(setups[0])
 
-    def test_a_forked_process_must_open_its_own(self, tmp_path, setups, goal, monkeypatch):
+    def test_a_forked_process_must_open_its_own(
+        self,
+        tmp_path: Path,
+        setups: list[RoundSetup],
+        goal: PrivacyGoal,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
         """It has our lock, and a count of its own."""
         with StoredHistory(tmp_path, goal) as history:
             history.answer(setups[0])
@@ -400,13 +458,17 @@ class TestCrashes:
     """Killed anywhere, it counts too much and never too little."""
 
     def test_marks_and_charges_are_on_disk_before_the_call_returns(
-        self, tmp_path, setups, goal, monkeypatch
-    ):
+        self,
+        tmp_path: Path,
+        setups: list[RoundSetup],
+        goal: PrivacyGoal,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
         """Every write is followed by a sync of what was written, and of the folder it is in."""
         synced = []
         real = os.fsync
 
-        def fsync(descriptor):
+        def fsync(descriptor: int) -> None:
             synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
             real(descriptor)
 
@@ -425,8 +487,15 @@ class TestCrashes:
 
     @pytest.mark.parametrize("call", range(5))
     def test_dying_at_any_write_never_counts_too_little(
-        self, tmp_path, setups, goal, identities, updates, monkeypatch, call
-    ):
+        self,
+        tmp_path: Path,
+        setups: list[RoundSetup],
+        goal: PrivacyGoal,
+        identities: list[Identity],
+        updates: Callable[[int], np.ndarray],
+        monkeypatch: pytest.MonkeyPatch,
+        call: int,
+    ) -> None:
         """A client dies at its n-th sync of a round; what left before is in the books of the next.
 
         Out of the process go advertisement, shares and masked update; the first must not leave
@@ -437,13 +506,15 @@ class TestCrashes:
         class KilledError(BaseException):
             """The process was killed; nothing in it may catch that."""
 
-        def fsync(descriptor):
+        def fsync(descriptor: int) -> None:
             if len(seen) == call:
                 raise KilledError
             seen.append(descriptor)
             real(descriptor)
 
-        def exchange(stage, messages):
+        def exchange(
+            stage: Stage, messages: list[tuple[int, bytes]]
+        ) -> Iterator[tuple[int, bytes]]:
             for index, data in messages:
                 if index:
                     yield index, answer_or_refuse(others[index], data)[0]
@@ -473,9 +544,13 @@ class TestCrashes:
         assert [len(left), is_marked, is_charged] == EXPECTED[call]
 
     def test_a_charge_that_cannot_be_written_keeps_the_update(
-        self, tmp_path, setups, goal, monkeypatch
-    ):
-        def full(*_):
+        self,
+        tmp_path: Path,
+        setups: list[RoundSetup],
+        goal: PrivacyGoal,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def full(*_: Any) -> NoReturn:
             raise OSError("disk full")
 
         with StoredHistory(tmp_path, goal) as history:
@@ -490,12 +565,20 @@ class TestCrashes:
         with StoredHistory(tmp_path, goal) as history:
             assert history.epsilon == 0.0
 
-    def test_a_bad_update_costs_nothing(self, tmp_path, setups, goal, identities):
+    def test_a_bad_update_costs_nothing(
+        self,
+        tmp_path: Path,
+        setups: list[RoundSetup],
+        goal: PrivacyGoal,
+        identities: list[Identity],
+    ) -> None:
         with StoredHistory(tmp_path, goal) as history:
             clients = party(identities, lambda index: np.full(200, 0.01))
             clients[0] = member(identities, 0, lambda _: np.full(200, np.nan), history)
 
-            def exchange(stage, messages):
+            def exchange(
+                stage: Stage, messages: list[tuple[int, bytes]]
+            ) -> Iterator[tuple[int, bytes]]:
                 for index, data in messages:
                     yield index, answer_or_refuse(clients[index], data)[0]
 

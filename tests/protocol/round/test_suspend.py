@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp import NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.stages import Stage
@@ -19,7 +22,7 @@ from protocol.round import stored_round
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.setup import Announcement, RoundSetup
-from secagg import LocalProtocolError, Mode, ServerSession, SessionAbortedError
+from secagg import FieldSum, Identity, LocalProtocolError, Mode, ServerSession, SessionAbortedError
 from secagg.storage import StoredStateError, TokenFolder
 from secagg.transitions import ClientPhase
 from sketch import SketchSpec
@@ -29,13 +32,15 @@ MODEL = bytes(32)
 
 
 @pytest.fixture
-def tokens(tmp_path: Path):
+def tokens(tmp_path: Path) -> TokenFolder:
     return TokenFolder(tmp_path / "tokens")
 
 
 @pytest.fixture
-def make_client(identities, registry):
-    def make(index=0, history=None):
+def make_client(
+    identities: list[Identity], registry: frozenset[bytes]
+) -> Callable[..., RoundClient]:
+    def make(index: int = 0, history: ClientHistory | None = None) -> RoundClient:
         return RoundClient(identities[index], registry, OPEN_POLICY, history)
 
     return make
@@ -47,34 +52,44 @@ class Restarted(_Peer):
     `keep` gets what is stored, with the phase that it is of.
     """
 
-    def __init__(self, make, tokens, keep, *rest):
+    def __init__(
+        self, make: Callable[..., Any], tokens: TokenFolder, keep: dict[Any, Any], *rest: Any
+    ) -> None:
         super().__init__(make(), *rest)
         self.make, self.tokens, self.keep = make, tokens, keep
 
-    def restart(self):
+    def restart(self) -> None:
         stored = self.client.suspend(self.tokens)
         assert self.client.phase is ClientPhase.ABORTED
         self.client = self.make()
         self.client.resume(stored, self.tokens)
         self.keep[self.client.phase] = stored
 
-    def receive(self, data):
+    def receive(self, data: bytes) -> bytes | None:
         self.restart()
         return super().receive(data)
 
-    def submit(self):
+    def submit(self) -> bytes:
         self.restart()
         return super().submit()
 
 
 @pytest.fixture
-def run_restarted(make_client, identities, updates, noise, tokens):
+def run_restarted(
+    make_client: Callable[..., RoundClient],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    tokens: TokenFolder,
+) -> Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]]:
     """A whole round in which client 0 restarts before every message; what it stored, by phase."""
 
-    def run(setup, dropouts=None, tokens=tokens):
+    def run(
+        setup: RoundSetup, dropouts: dict[int, Stage] | None = None, tokens: TokenFolder = tokens
+    ) -> tuple[FieldSum, dict[ClientPhase, bytes]]:
         keep, histories = {}, {}
 
-        def peer(index):
+        def peer(index: int) -> _Peer | Restarted:
             history = histories.setdefault(index, ClientHistory())
             rest = setup.announce(), MODEL, lambda: (updates(index), noise(index))
             make = lambda: make_client(index, history)  # noqa: E731
@@ -92,8 +107,13 @@ def run_restarted(make_client, identities, updates, noise, tokens):
 @pytest.mark.parametrize("removable", [False, True])
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_round_with_restarts_gives_the_same_sum(
-    make_setup, updates, noise, run_restarted, mode, removable
-):
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
+    mode: Mode,
+    removable: bool,
+) -> None:
     setup = make_setup(mode=mode, removable=removable, coins=20_000 if removable else 101)
     lost = {3: Stage.UNMASK, 5: Stage.INPUT}
     total, stored = run_restarted(setup, lost)
@@ -108,14 +128,18 @@ def test_a_round_with_restarts_gives_the_same_sum(
 
 
 @pytest.fixture
-def stored(make_setup, run_restarted, tmp_path):
+def stored(
+    make_setup: Callable[..., RoundSetup],
+    run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
+    tmp_path: Path,
+) -> dict[ClientPhase, bytes]:
     """Client 0 in every phase that waits, stored; that run has not destroyed a key.
 
     So every state opens once more, as it would for a host that rolled back states and keys.
     """
 
     class Forgetful(TokenFolder):
-        def consume(self, token):
+        def consume(self, token: bytes) -> bool:
             return True
 
     setup = expiring(make_setup(removable=True, coins=20_000))
@@ -123,7 +147,7 @@ def stored(make_setup, run_restarted, tmp_path):
     return run_restarted(setup, lost, Forgetful(tmp_path / "tokens"))[1]
 
 
-def expiring(setup):
+def expiring(setup: RoundSetup) -> RoundSetup:
     """The same round with an end, which these clients have no clock to keep."""
     times = {"opened_at": 1_750_000_000, "lifetime_seconds": 3600}
     return RoundSetup(dataclasses.replace(setup.context, **times), setup.parameters)
@@ -143,7 +167,13 @@ PHASES = [
 class TestStoredRounds:
     """What holds in whatever phase a round was stored."""
 
-    def test_it_is_resumed_once(self, make_client, tokens, stored, phase):
+    def test_it_is_resumed_once(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+        phase: ClientPhase,
+    ) -> None:
         first = make_client()
         first.resume(stored[phase], tokens)
         assert first.phase is phase
@@ -152,41 +182,73 @@ class TestStoredRounds:
             second.resume(stored[phase], tokens)
         assert second.phase is ClientPhase.FRESH
 
-    def test_another_process_knows_that_it_was(self, make_client, tmp_path, stored, phase):
+    def test_another_process_knows_that_it_was(
+        self,
+        make_client: Callable[..., RoundClient],
+        tmp_path: Path,
+        stored: dict[ClientPhase, bytes],
+        phase: ClientPhase,
+    ) -> None:
         make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
         with pytest.raises(StoredStateError, match="before"):
             make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
 
-    def test_it_is_no_use_to_another_client(self, make_client, tokens, stored, phase):
+    def test_it_is_no_use_to_another_client(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+        phase: ClientPhase,
+    ) -> None:
         with pytest.raises(StoredStateError, match="does not open"):
             make_client(1).resume(stored[phase], tokens)
         # And the attempt does not use it up.
         make_client().resume(stored[phase], tokens)
 
-    def test_a_changed_announcement_does_not_open_it(self, make_client, tokens, stored, phase):
+    def test_a_changed_announcement_does_not_open_it(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+        phase: ClientPhase,
+    ) -> None:
         for announcement in changed_announcements(decoded(stored[phase])[1]):
             with pytest.raises(StoredStateError):
                 make_client().resume(encoded(stored[phase], announcement=announcement), tokens)
         make_client().resume(stored[phase], tokens)
 
-    def test_another_model_does_not_open_it(self, make_client, tokens, stored, phase):
+    def test_another_model_does_not_open_it(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+        phase: ClientPhase,
+    ) -> None:
         for digest in (b"\1" * 32, b"", bytes(31)):
             with pytest.raises(StoredStateError):
                 make_client().resume(encoded(stored[phase], digest=digest), tokens)
 
 
-def decoded(stored):
+def decoded(stored: bytes) -> tuple[bytes | int | None, ...]:
     return msgspec.msgpack.decode(stored, type=stored_round.Plain)
 
 
-def encoded(stored, *, version=None, announcement=None, digest=None, seen=None, sealed=None):
+def encoded(
+    stored: bytes,
+    *,
+    version: int | None = None,
+    announcement: bytes | None = None,
+    digest: bytes | None = None,
+    seen: bytes | None = None,
+    sealed: bytes | None = None,
+) -> bytes:
     """A stored round with some parts put in the place of others."""
     instead = (version, announcement, digest, seen, sealed)
     parts = [new if new is not None else old for new, old in zip(instead, decoded(stored))]  # noqa: B905
     return msgspec.msgpack.encode(parts)
 
 
-def changed_announcements(announcement):
+def changed_announcements(announcement: bytes) -> Iterator[bytes]:
     """One for each parameter of a round, changed a little and still a round where possible."""
     whole = msgspec.msgpack.decode(announcement[1:], type=Announcement)
     instead = {
@@ -222,7 +284,12 @@ def changed_announcements(announcement):
 class TestChangedBytes:
     """A stored round comes from a disk that others may write to."""
 
-    def test_no_single_changed_bit_is_accepted(self, make_client, tokens, stored):
+    def test_no_single_changed_bit_is_accepted(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+    ) -> None:
         """Unless it changes nothing: there may be more than one way to write a number."""
         data = stored[ClientPhase.ADVERTISED]
         generator = np.random.default_rng(1)
@@ -234,7 +301,13 @@ class TestChangedBytes:
                 make_client().resume(bytes(changed), tokens)
 
     @pytest.mark.parametrize("cut", [0, 1, 2, 30, -40, -1])
-    def test_cut_or_extended_bytes_are_refused(self, make_client, tokens, stored, cut):
+    def test_cut_or_extended_bytes_are_refused(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+        cut: int,
+    ) -> None:
         data = stored[ClientPhase.MASKED]
         for damaged in (data[:cut], data + b"\0", data * 2):
             with pytest.raises(StoredStateError):
@@ -242,21 +315,39 @@ class TestChangedBytes:
 
     @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.binary(max_size=300))
-    def test_anything_else_is_refused(self, make_client, tokens, data):
+    def test_anything_else_is_refused(
+        self, make_client: Callable[..., RoundClient], tokens: TokenFolder, data: bytes
+    ) -> None:
         with pytest.raises(StoredStateError):
             make_client().resume(data, tokens)
 
     @pytest.mark.parametrize("sealed", [b"", b"\1", b"\1" * 17, b"\1" * 200])
-    def test_a_seal_of_ones_own_is_refused(self, make_client, tokens, stored, sealed):
+    def test_a_seal_of_ones_own_is_refused(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+        sealed: bytes,
+    ) -> None:
         with pytest.raises(StoredStateError):
             make_client().resume(encoded(stored[ClientPhase.READY], sealed=sealed), tokens)
 
-    def test_the_version_is_checked(self, make_client, tokens, stored):
+    def test_the_version_is_checked(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+    ) -> None:
         changed = encoded(stored[ClientPhase.READY], version=stored_round.VERSION + 1)
         with pytest.raises(StoredStateError, match="version"):
             make_client().resume(changed, tokens)
 
-    def test_the_state_of_another_phase_is_one_of_its_own(self, make_client, tokens, stored):
+    def test_the_state_of_another_phase_is_one_of_its_own(
+        self,
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+    ) -> None:
         """Each has its token: going back to an earlier one works once, if it was never resumed."""
         make_client().resume(stored[ClientPhase.MASKED], tokens)
         make_client().resume(stored[ClientPhase.READY], tokens)
@@ -265,8 +356,14 @@ class TestChangedBytes:
                 make_client().resume(stored[phase], tokens)
 
     def test_a_cohort_without_us_is_that_of_another_client(
-        self, make_client, make_setup, tokens, stored, identities, registry
-    ):
+        self,
+        make_client: Callable[..., RoundClient],
+        make_setup: Callable[..., RoundSetup],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         setup = make_setup()
         others = (*setup.context.cohort[1:], b"\7" * 32)
         context = dataclasses.replace(setup.context, cohort=others)
@@ -279,7 +376,12 @@ class TestChangedBytes:
 class TestObjects:
     """What becomes of the objects on both sides."""
 
-    def test_secrets_are_not_readable(self, make_setup, make_client, tokens):
+    def test_secrets_are_not_readable(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+    ) -> None:
         client = make_client()
         client.join(make_setup().announce(), MODEL)
         state = client._joined_round[0]._state
@@ -287,7 +389,12 @@ class TestObjects:
         for secret in (state.sealing, state.masking):
             assert secret.expose() not in stored
 
-    def test_a_suspended_client_is_of_no_use(self, make_setup, make_client, tokens):
+    def test_a_suspended_client_is_of_no_use(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+    ) -> None:
         client = make_client()
         client.join(make_setup().announce(), MODEL)
         client.suspend(tokens)
@@ -300,8 +407,11 @@ class TestObjects:
             client.join(make_setup(round_number=4).announce(), MODEL)
 
     def test_there_is_nothing_to_suspend_before_a_round_or_after_it(
-        self, make_setup, make_client, tokens
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+    ) -> None:
         client = make_client()
         with pytest.raises(LocalProtocolError, match="join"):
             client.suspend(tokens)
@@ -310,7 +420,12 @@ class TestObjects:
         with pytest.raises(SessionAbortedError):
             client.suspend(tokens)
 
-    def test_a_client_with_a_round_takes_no_other(self, make_setup, make_client, tokens):
+    def test_a_client_with_a_round_takes_no_other(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+    ) -> None:
         first, second = make_client(), make_client()
         first.join(make_setup().announce(), MODEL)
         second.join(make_setup().announce(), MODEL)
@@ -322,10 +437,14 @@ class TestObjects:
         make_client().resume(stored, tokens)
 
     def test_the_key_is_destroyed_before_there_is_a_client(
-        self, make_setup, make_client, tokens, tmp_path
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        tmp_path: Path,
+    ) -> None:
         class Failing(TokenFolder):
-            def consume(self, token):
+            def consume(self, token: bytes) -> NoReturn:
                 raise OSError("disk full")
 
         client, other = make_client(), make_client()
@@ -335,12 +454,16 @@ class TestObjects:
         assert other.phase is ClientPhase.FRESH
 
     def test_a_resumed_round_is_charged_to_the_history_of_its_new_object(
-        self, make_setup, make_client, tokens, stored
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+        stored: dict[ClientPhase, bytes],
+    ) -> None:
         class Counting(ClientHistory):
             charged = 0
 
-            def charge(self, setup):
+            def charge(self, setup: RoundSetup) -> None:
                 super().charge(setup)
                 self.charged += 1
 
@@ -352,7 +475,12 @@ class TestObjects:
         client.submit(np.zeros(200))
         assert history.charged == 1
 
-    def test_stored_rounds_of_one_client_differ(self, make_setup, make_client, tokens):
+    def test_stored_rounds_of_one_client_differ(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tokens: TokenFolder,
+    ) -> None:
         """A fresh token each time: two stored states never share a key."""
         client = make_client()
         client.join(make_setup().announce(), MODEL)
@@ -365,8 +493,12 @@ class TestObjects:
         assert len({seal[1:17] for seal in seals}) == 3 == len(set(seals))
 
     def test_nothing_is_left_of_a_round_that_was_resumed(
-        self, make_setup, make_client, tmp_path, tokens
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tmp_path: Path,
+        tokens: TokenFolder,
+    ) -> None:
         client = make_client()
         client.join(make_setup().announce(), MODEL)
         stored = client.suspend(tokens)
@@ -376,8 +508,12 @@ class TestObjects:
         assert list((tmp_path / "tokens").iterdir()) == []
 
     def test_a_round_that_is_given_up_opens_for_nobody(
-        self, make_setup, make_client, tmp_path, tokens
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        make_client: Callable[..., RoundClient],
+        tmp_path: Path,
+        tokens: TokenFolder,
+    ) -> None:
         client = make_client()
         client.join(make_setup().announce(), MODEL)
         stored = client.suspend(tokens)

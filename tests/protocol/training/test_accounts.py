@@ -24,14 +24,14 @@ NARROWER = BinomialRelease(512, 16.0, 8, 100)
 EVENTS = RoundEvents(server=EVENT, outsider=WIDER, sybil=NARROWER)
 
 
-def epsilon_of(*events):
+def epsilon_of(*events: BinomialRelease) -> float:
     accountant = DominationAccountant(RESERVE)
     for event in events:
         accountant.compose(event)
     return accountant.epsilon(1e-5)
 
 
-def test_disjoint_cohorts_do_not_add_up():
+def test_disjoint_cohorts_do_not_add_up() -> None:
     accounts = ClientAccounts(RESERVE)
     accounts.record(["a", "b"], EVENTS)
     accounts.record(["c", "d"], EVENTS)
@@ -42,14 +42,14 @@ def test_disjoint_cohorts_do_not_add_up():
     assert (spent.secagg_alone, spent.colluders) == (math.inf, 1)
 
 
-def test_the_busiest_client_is_reported():
+def test_the_busiest_client_is_reported() -> None:
     accounts = ClientAccounts(RESERVE)
     accounts.record(["a", "b"], EVENTS)
     accounts.record(["b", "c"], EVENTS)
     assert accounts.epsilons(1e-5, 1).server == epsilon_of(EVENT, EVENT)
 
 
-def test_the_budget_is_checked_for_everybody_invited():
+def test_the_budget_is_checked_for_everybody_invited() -> None:
     accounts = ClientAccounts(RESERVE)
     accounts.record(["a"], EVENTS)
     budget = Budget(epsilon_of(EVENT) * 1.1, 1e-5)
@@ -58,7 +58,7 @@ def test_the_budget_is_checked_for_everybody_invited():
         accounts.check(["b", "a"], EVENT, budget)
 
 
-def test_an_entry_without_a_cohort_is_charged_to_everybody():
+def test_an_entry_without_a_cohort_is_charged_to_everybody() -> None:
     accounts = ClientAccounts(RESERVE)
     accounts.replay(EVENTS, ["a"])
     accounts.replay(EVENTS, None)
@@ -67,7 +67,7 @@ def test_an_entry_without_a_cohort_is_charged_to_everybody():
     assert accounts.epsilons(1e-5, 1).server == epsilon_of(EVENT, EVENT)
 
 
-def test_the_pair_of_the_busiest_client_is_stated():
+def test_the_pair_of_the_busiest_client_is_stated() -> None:
     accounts = ClientAccounts(RESERVE)
     accounts.record(["a", "b"], EVENTS)
     accounts.record(["b", "c"], EVENTS)
@@ -77,7 +77,7 @@ def test_the_pair_of_the_busiest_client_is_stated():
     assert spent.as_json()["gaussian"] == {"failure": RESERVE.total, "mu": spent.gaussian.mu}
 
 
-def test_a_reserve_for_moments_is_counted_by_moments():
+def test_a_reserve_for_moments_is_counted_by_moments() -> None:
     reserve = FailureReserve.from_delta(1e-5, 4, moment_order=4.0)
     accounts = ClientAccounts(reserve)
     accounts.record(["a", "b"], EVENTS)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from training_doubles import MODEL, keys, plan_of
 
-from dp import NonFiniteUpdateError
+from dp import Ledger, NonFiniteUpdateError
 from dp.minimal_clip import ClipController
-from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol import TrainingPlan
+from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.training.adaptive_clip import (
     AdaptiveClipTraining,
     ClippingState,
@@ -29,15 +32,23 @@ CONTROLLER = ClipController(smallest=0.01, largest=3.0, window=3)
 
 
 @pytest.fixture(scope="module")
-def crowd():
+def crowd() -> list[bytes]:
     return [hashlib.sha256(b"a%d" % i).digest() for i in range(N)]
 
 
-def plan(cohort=N, epsilon=100.0, clip_l2=4.0):
+def plan(cohort: int = N, epsilon: float = 100.0, clip_l2: float = 4.0) -> TrainingPlan:
     return plan_of(ROUNDS, epsilon, cohort=cohort, tolerated_dropouts=cohort // 4, clip_l2=clip_l2)
 
 
-def training(ledger, *, made=None, inner=None, clip=1.0, threshold=None, controller=CONTROLLER):
+def training(
+    ledger: Ledger,
+    *,
+    made: TrainingPlan | None = None,
+    inner: Aggregator | None = None,
+    clip: float = 1.0,
+    threshold: float | None = None,
+    controller: ClipController = CONTROLLER,
+) -> AdaptiveClipTraining:
     private = PrivateTraining(
         made or plan(), D + 1, FixedRate(1.0), inner or IdealAggregator(), ledger
     )
@@ -47,7 +58,7 @@ def training(ledger, *, made=None, inner=None, clip=1.0, threshold=None, control
 DIRECTION = np.ones(D) / math.sqrt(D)
 
 
-def alike(norm):
+def alike(norm: float) -> Callable[..., Any]:
     """Updates of one direction whose norms have the given median."""
     return lambda index: DIRECTION * norm * (0.5 + index / (N - 1))
 
@@ -57,7 +68,7 @@ class TestVote:
 
     @pytest.mark.parametrize("norm", [0.0, 0.3, 0.7, 2.0, 1e200])
     @pytest.mark.parametrize("threshold", [0.5, 5.0])
-    def test_update_and_vote_share_the_clip(self, norm, threshold):
+    def test_update_and_vote_share_the_clip(self, norm: float, threshold: float) -> None:
         vector = VOTE.cast(norm * DIRECTION, 0.7, threshold)
         assert vector.shape == (D + 1,)
         assert np.linalg.norm(vector) <= 0.7 * VOTE.whole * (1.0 + 1e-12)
@@ -65,32 +76,34 @@ class TestVote:
         assert bool(vector[-1] > 0) == (norm <= threshold)
         assert abs(vector[-1]) == pytest.approx(0.7 * VOTE.weight)
 
-    def test_the_longest_vector_has_the_whole_clip(self):
+    def test_the_longest_vector_has_the_whole_clip(self) -> None:
         vector = VOTE.cast(9.0 * DIRECTION, 0.7, 1.0)
         assert np.linalg.norm(vector) == pytest.approx(0.7 * VOTE.whole)
 
-    def test_the_mean_of_votes_is_a_share(self):
+    def test_the_mean_of_votes_is_a_share(self) -> None:
         votes = [VOTE.cast(norm * DIRECTION, 0.7, 1.0)[-1] for norm in (0.2, 0.9, 1.1, 3.0, 0.5)]
         assert VOTE.counted(float(np.mean(votes)), 0.7) == pytest.approx(3 / 5)
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_what_is_not_finite_is_refused(self, value):
+    def test_what_is_not_finite_is_refused(self, value: float) -> None:
         with pytest.raises(NonFiniteUpdateError):
             VOTE.cast(np.full(D, value), 0.7, 1.0)
 
     @pytest.mark.parametrize("share", [0.0, 1.0, math.nan])
-    def test_shares_out_of_range_are_refused(self, share):
+    def test_shares_out_of_range_are_refused(self, share: float) -> None:
         with pytest.raises(ParameterError, match="share"):
             Vote(share=share)
 
     @pytest.mark.parametrize("rate", [0.0, -0.2, 10.5, math.nan])
-    def test_rates_out_of_range_are_refused(self, rate):
+    def test_rates_out_of_range_are_refused(self, rate: float) -> None:
         """Before a round, that is: afterwards it is paid for."""
         with pytest.raises(ParameterError, match="rate"):
             Vote(rate=rate)
 
 
-def test_clip_and_threshold_find_norms_far_from_where_they_began(crowd, ledger):
+def test_clip_and_threshold_find_norms_far_from_where_they_began(
+    crowd: list[bytes], ledger: Ledger
+) -> None:
     """Updates that agree: the least error is at a clip near their norm."""
     run = training(ledger, clip=0.1, threshold=0.05)
     for _ in range(ROUNDS):
@@ -100,7 +113,7 @@ def test_clip_and_threshold_find_norms_far_from_where_they_began(crowd, ledger):
     assert np.linalg.norm(result.update - 0.5 * DIRECTION) < 0.25
 
 
-def test_the_clip_is_shorter_where_noise_dominates(crowd, ledger):
+def test_the_clip_is_shorter_where_noise_dominates(crowd: list[bytes], ledger: Ledger) -> None:
     """Updates that point everywhere: their mean is next to nothing, and noise is all it gets."""
     rng = np.random.default_rng(1)
     everywhere = rng.normal(size=(N, D)) / math.sqrt(D) * 0.5
@@ -110,7 +123,9 @@ def test_the_clip_is_shorter_where_noise_dominates(crowd, ledger):
     assert run.state.clip.clip < 0.25
 
 
-def test_a_round_is_accounted_with_its_own_clip_and_the_same_noise(crowd, ledger):
+def test_a_round_is_accounted_with_its_own_clip_and_the_same_noise(
+    crowd: list[bytes], ledger: Ledger
+) -> None:
     run = training(ledger, clip=0.1, threshold=1.0)
     first = run.run_round(crowd, MODEL, alike(0.5))
     second = run.run_round(crowd, MODEL, alike(0.5))
@@ -127,7 +142,7 @@ def test_a_round_is_accounted_with_its_own_clip_and_the_same_noise(crowd, ledger
     assert events[0].coins == events[1].coins
 
 
-def test_clients_bind_clip_and_threshold(crowd, ledger):
+def test_clients_bind_clip_and_threshold(crowd: list[bytes], ledger: Ledger) -> None:
     run = training(ledger, clip=0.5, threshold=0.8)
     result = run.run_round(crowd, MODEL, alike(0.5))
     bound = result.inner.setup.parameters.model_digest
@@ -141,7 +156,7 @@ def test_clients_bind_clip_and_threshold(crowd, ledger):
     assert len(others | {bound}) == 5
 
 
-def test_the_real_protocol_runs_it(ledger):
+def test_the_real_protocol_runs_it(ledger: Ledger) -> None:
     people = [Identity.generate() for _ in range(8)]
     made = plan(8)
     run = training(
@@ -153,7 +168,7 @@ def test_the_real_protocol_runs_it(ledger):
     assert run.state.clip.clip != 0.3
 
 
-def test_a_clip_beyond_the_plan_is_refused(crowd, ledger):
+def test_a_clip_beyond_the_plan_is_refused(crowd: list[bytes], ledger: Ledger) -> None:
     with pytest.raises(ParameterError, match="largest"):
         training(ledger, made=plan(clip_l2=3.0))
     private = PrivateTraining(plan(), D, FixedRate(1.0), IdealAggregator(), ledger)
@@ -162,7 +177,7 @@ def test_a_clip_beyond_the_plan_is_refused(crowd, ledger):
             private.next_setup(crowd, MODEL, clip)
 
 
-def test_a_failed_round_leaves_the_clip_as_it_was(crowd, ledger):
+def test_a_failed_round_leaves_the_clip_as_it_was(crowd: list[bytes], ledger: Ledger) -> None:
     run = training(ledger)
     before = run.state
     with pytest.raises(ParameterError):
@@ -171,12 +186,16 @@ def test_a_failed_round_leaves_the_clip_as_it_was(crowd, ledger):
 
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, math.nan, math.inf])
-def test_a_threshold_that_is_no_length_is_refused_before_a_round(ledger, threshold):
+def test_a_threshold_that_is_no_length_is_refused_before_a_round(
+    ledger: Ledger, threshold: float
+) -> None:
     with pytest.raises(ParameterError, match="threshold"):
         training(ledger, threshold=threshold)
 
 
-def test_the_largest_clip_is_within_the_plan_whatever_is_rounded(crowd, ledger):
+def test_the_largest_clip_is_within_the_plan_whatever_is_rounded(
+    crowd: list[bytes], ledger: Ledger
+) -> None:
     vote = Vote(share=0.2)
     largest = 5.0 / vote.whole
     assert largest * vote.whole > 5.0
@@ -188,7 +207,7 @@ def test_the_largest_clip_is_within_the_plan_whatever_is_rounded(crowd, ledger):
     assert result.inner.setup.parameters.clip_l2 == 5.0
 
 
-def test_a_threshold_does_not_vanish(crowd, ledger):
+def test_a_threshold_does_not_vanish(crowd: list[bytes], ledger: Ledger) -> None:
     """Of updates that are all zero every share is below it, so that it shrinks for ever."""
     run = training(ledger, threshold=1e-100)
     result = run.run_round(crowd, MODEL, lambda index: np.zeros(D))

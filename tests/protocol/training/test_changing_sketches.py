@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from training_doubles import keys, plan_of
 
+from dp import Ledger, NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import stages_of
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundSetup
 from protocol.training.private import PrivateTraining
-from secagg import RemoteProtocolError, ServerSession
+from secagg import Identity, RemoteProtocolError, ServerSession
 from sketch import Probe, SketchKind, SketchSpec
 from sketch.controllers import ControllerState, Decision, Rationale, ReleasedStats
 
@@ -46,7 +50,13 @@ class Scripted:
 
 
 @pytest.mark.parametrize("spec", SPECS[1:], ids=lambda spec: f"{spec.kind.name} {spec.size}")
-def test_both_aggregators_agree_bit_for_bit(make_setup, identities, updates, noise, spec):
+def test_both_aggregators_agree_bit_for_bit(
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    spec: SketchSpec,
+) -> None:
     setup = make_setup(sketch=spec, removable=False)
     assert setup.context.length == spec.size
     real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, {})
@@ -54,7 +64,9 @@ def test_both_aggregators_agree_bit_for_bit(make_setup, identities, updates, noi
     assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
 
 
-def test_rounds_of_a_run_have_the_shapes_that_were_decided(identities, ledger):
+def test_rounds_of_a_run_have_the_shapes_that_were_decided(
+    identities: list[Identity], ledger: Ledger
+) -> None:
     """And release the mean, with a squared error of at most six times what is expected."""
     few = {"tolerated_dropouts": 1, "tolerated_colluders": 0}
     plan = plan_of(len(SPECS), 100.0, cohort=len(identities), **few)
@@ -78,8 +90,12 @@ def test_rounds_of_a_run_have_the_shapes_that_were_decided(identities, ledger):
 
 @pytest.mark.parametrize("changed", range(1, len(SPECS)))
 def test_a_client_that_was_told_another_shape_cannot_contribute(
-    make_setup, identities, registry, updates, changed
-):
+    make_setup: Callable[..., RoundSetup],
+    identities: list[Identity],
+    registry: frozenset[bytes],
+    updates: Callable[[int], np.ndarray],
+    changed: int,
+) -> None:
     """Its messages are bound to another context; the others finish without it."""
     told = [make_setup(sketch=SPECS[0])] * len(identities)
     told[2] = make_setup(sketch=SPECS[changed], bits=told[0].context.bits)

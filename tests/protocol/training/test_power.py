@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +17,12 @@ from dp import (
     NonFiniteUpdateError,
     replay,
 )
-from protocol.exchange.aggregators import IdealAggregator, RealAggregator
+from protocol import TrainingPlan
+from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
 from protocol.goal import PrivacyGoal
-from protocol.training.power import PowerTraining, bases_digest, factors_of
-from secagg import ParameterError, TooFewSurvivorsError
+from protocol.training.power import PowerState, PowerTraining, bases_digest, factors_of
+from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch import PublicSeed
 from sketch.factors import Factors, FactorShapes
 from sketch.layers import LayerShapes
@@ -34,15 +37,15 @@ LOOSE = {"epsilon": 400.0, "error_share": 1.0, "cohort": CROWD}
 
 
 @pytest.fixture(scope="module")
-def crowd():
+def crowd() -> list[bytes]:
     return [hashlib.sha256(b"c%d" % i).digest() for i in range(CROWD)]
 
 
-def plan(rounds=2, **overrides):
+def plan(rounds: int = 2, **overrides: Any) -> TrainingPlan:
     return plan_of(2 * rounds, **overrides)
 
 
-def low_rank(seed):
+def low_rank(seed: int) -> np.ndarray:
     """float64[d] whose matrices have the rank that is sent, so that nothing of it is lost."""
     rng = np.random.default_rng(seed)
     parts = [
@@ -57,16 +60,22 @@ def low_rank(seed):
 SIGNAL = low_rank(1)
 
 
-def same(_):
+def same(_: int) -> np.ndarray:
     return SIGNAL
 
 
-def training(ledger, made, inner=None, secrets=None, state=None):
+def training(
+    ledger: Ledger,
+    made: TrainingPlan,
+    inner: Aggregator | None = None,
+    secrets: Secrets | None = None,
+    state: PowerState | None = None,
+) -> PowerTraining:
     extra = {} if secrets is None else {"rand": secrets.public, "before_sum": secrets.begin}
     return PowerTraining(made, SHAPES, inner or IdealAggregator(), ledger, state, **extra)
 
 
-def test_a_mean_of_low_rank_comes_back_whole(crowd, ledger):
+def test_a_mean_of_low_rank_comes_back_whole(crowd: list[bytes], ledger: Ledger) -> None:
     secrets = Secrets()
     inner = secrets.aggregator()
     run = training(ledger, plan(**LOOSE), inner, secrets)
@@ -77,7 +86,7 @@ def test_a_mean_of_low_rank_comes_back_whole(crowd, ledger):
     assert sum(sizes) < 0.4 * D
 
 
-def test_bases_of_a_round_begin_the_next(crowd, ledger):
+def test_bases_of_a_round_begin_the_next(crowd: list[bytes], ledger: Ledger) -> None:
     """Power iteration over rounds: what is kept nears the largest directions."""
     secrets = Secrets()
     inner = secrets.aggregator()
@@ -103,7 +112,7 @@ def test_bases_of_a_round_begin_the_next(crowd, ledger):
     assert errors[-1] < 1.05 * np.sqrt(best)
 
 
-def test_the_real_protocol_sums_the_same_integers(cohort, tmp_path):
+def test_the_real_protocol_sums_the_same_integers(cohort: list[Identity], tmp_path: Path) -> None:
     lost = {2: Stage.INPUT, 5: Stage.UNMASK}
     updates = [low_rank(i) for i in range(N)]
     results = []
@@ -124,7 +133,7 @@ def test_the_real_protocol_sums_the_same_integers(cohort, tmp_path):
     )
 
 
-def test_a_round_is_two_releases(cohort, ledger):
+def test_a_round_is_two_releases(cohort: list[Identity], ledger: Ledger) -> None:
     run = training(ledger, made := plan(rounds=2))
     result = run.run_round(keys(cohort), MODEL, same)
     events = [entry.event for entry in ledger.entries()]
@@ -140,7 +149,7 @@ def test_a_round_is_two_releases(cohort, ledger):
     assert len(ledger.entries()) == 4
 
 
-def test_the_sums_have_noise_of_their_own(cohort, ledger):
+def test_the_sums_have_noise_of_their_own(cohort: list[Identity], ledger: Ledger) -> None:
     """With one and the same noise in both sums, their difference would be free of it."""
     secrets, used = Secrets(), []
     inner = IdealAggregator(secrets.removable, lambda i: used.append(secrets.noise(i)) or used[-1])
@@ -153,7 +162,9 @@ def test_the_sums_have_noise_of_their_own(cohort, ledger):
 
 
 @pytest.mark.parametrize("last", [1, 2])
-def test_an_interrupted_round_is_paid_for_once(cohort, tmp_path, last):
+def test_an_interrupted_round_is_paid_for_once(
+    cohort: list[Identity], tmp_path: Path, last: int
+) -> None:
     made, secrets = plan(), Secrets()
     with Ledger.open(tmp_path / "whole.jsonl") as ledger:
         inner = secrets.aggregator()
@@ -174,7 +185,9 @@ def test_an_interrupted_round_is_paid_for_once(cohort, tmp_path, last):
     assert result.epsilons == expected.epsilons
 
 
-def test_clients_bind_the_bases_that_they_were_given(cohort, ledger):
+def test_clients_bind_the_bases_that_they_were_given(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     run = training(ledger, plan())
     right = run.state.right
     result = run.run_round(keys(cohort), MODEL, same)
@@ -190,7 +203,7 @@ def test_clients_bind_the_bases_that_they_were_given(cohort, ledger):
     assert len(others | {bound[0]}) == 5
 
 
-def test_factors_are_no_longer_than_the_clip():
+def test_factors_are_no_longer_than_the_clip() -> None:
     mapping = LeftFactorMap(SHAPES, SHAPES.initial_right(PublicSeed(bytes(32))))
     long, short = 50.0 * SIGNAL, 0.5 * SIGNAL
     assert np.linalg.norm(factors_of(long, mapping, 1.0)) <= 1.0 + 1e-12
@@ -199,7 +212,9 @@ def test_factors_are_no_longer_than_the_clip():
         factors_of(np.where(np.arange(D) == 3, np.nan, SIGNAL), mapping, 1.0)
 
 
-def test_a_client_with_a_bad_update_is_lost_and_the_others_go_on(cohort, ledger):
+def test_a_client_with_a_bad_update_is_lost_and_the_others_go_on(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     broken = np.full(D, np.inf)
     run = training(ledger, plan())
     result = run.run_round(keys(cohort), MODEL, lambda i: broken if i == 4 else SIGNAL)
@@ -208,7 +223,9 @@ def test_a_client_with_a_bad_update_is_lost_and_the_others_go_on(cohort, ledger)
         assert 4 not in part.outcome.total.survivors
 
 
-def test_a_round_that_fails_changes_nothing_but_the_books(cohort, ledger):
+def test_a_round_that_fails_changes_nothing_but_the_books(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     run = training(ledger, plan())
     state = run.state
     with pytest.raises(TooFewSurvivorsError):
@@ -218,13 +235,15 @@ def test_a_round_that_fails_changes_nothing_but_the_books(cohort, ledger):
     assert run.run_round(keys(cohort), MODEL, same).number == 0
 
 
-def test_a_goal_of_an_odd_number_of_sums_is_refused(ledger):
+def test_a_goal_of_an_odd_number_of_sums_is_refused(ledger: Ledger) -> None:
     made = plan(goal=PrivacyGoal(8.0, 1e-5, 3))
     with pytest.raises(ParameterError, match=r"goal\.rounds"):
         training(ledger, made)
 
 
-def test_clients_that_know_one_length_refuse_the_other(cohort, ledger):
+def test_clients_that_know_one_length_refuse_the_other(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     made = plan()
     inner = RealAggregator(cohort, made.client_policy(SHAPES.first_size))
     run = training(ledger, made, inner)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -16,15 +19,17 @@ from dp import (
     LedgerError,
     replay,
 )
+from protocol import MeanRelease, RoundOutcome, TrainingPlan
 from protocol.errors import PolicyError
-from protocol.exchange.aggregators import IdealAggregator, RealAggregator
-from protocol.exchange.stages import Stage
+from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator, UpdateSource
+from protocol.exchange.stages import ReleaseHook, Stage
 from protocol.goal import PrivacyGoal
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from protocol.training.private import PrivateTraining
 from secagg import (
     ClientSession,
+    FieldSum,
     Identity,
     LocalProtocolError,
     Mode,
@@ -33,17 +38,22 @@ from secagg import (
 )
 from secagg.transitions import ClientPhase
 from sketch import spec_for_size
-from sketch.controllers import Decision, FixedRate, Rationale
+from sketch.controllers import Decision, FixedRate, Rationale, ReleasedStats
 from sketch.controllers.base import ControllerState
 
 D = 300
 
 
-def plan(rounds=3, **overrides):
+def plan(rounds: int = 3, **overrides: Any) -> TrainingPlan:
     return plan_of(rounds, **overrides)
 
 
-def training(ledger, aggregator=None, controller=None, **overrides):
+def training(
+    ledger: Ledger,
+    aggregator: Aggregator | None = None,
+    controller: FixedRate | Halving | None = None,
+    **overrides: Any,
+) -> PrivateTraining:
     return PrivateTraining(
         plan(**overrides), D, controller or FixedRate(3.0), aggregator or IdealAggregator(), ledger
     )
@@ -52,39 +62,47 @@ def training(ledger, aggregator=None, controller=None, **overrides):
 class Halving:
     """A controller whose decisions do not depend on noise."""
 
-    def initial(self, dimension):
+    def initial(self, dimension: int) -> Decision:
         return self._decide(ControllerState(dimension, dimension))
 
-    def step(self, state, released):
+    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         return self._decide(replace(state, size=state.size // 2))
 
-    def _decide(self, state):
+    def _decide(self, state: ControllerState) -> Decision:
         spec = spec_for_size(state.dimension, state.size, 5)
         return Decision(state, spec, Rationale("half of the last", {}))
 
 
-def constant(_):
+def constant(_: int) -> np.ndarray:
     return np.full(D, 0.02)
 
 
-def aggregator_of(kind, cohort):
+def aggregator_of(kind: str, cohort: list[Identity]) -> Aggregator:
     return IdealAggregator() if kind == "ideal" else RealAggregator(cohort, plan().client_policy(D))
 
 
 class Watched:
     """An aggregator that keeps the setups it was given, and may do something of its own."""
 
-    def __init__(self, inner=None, instead=None):
+    def __init__(
+        self, inner: Aggregator | None = None, instead: Callable[..., Any] | None = None
+    ) -> None:
         self.inner, self.instead, self.setups = inner or IdealAggregator(), instead, []
 
-    def run(self, setup, updates, dropouts, before_release):
+    def run(
+        self,
+        setup: RoundSetup,
+        updates: UpdateSource,
+        dropouts: dict[int, Stage],
+        before_release: ReleaseHook,
+    ) -> RoundOutcome:
         self.setups.append(setup)
         if self.instead:
             return self.instead(setup, before_release)
         return self.inner.run(setup, updates, dropouts, before_release=before_release)
 
 
-def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
+def test_epsilon_adds_up_and_meets_the_goal(cohort: list[Identity], ledger: Ledger) -> None:
     run = training(ledger)
     results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(3)]
     spent = [result.epsilons.server for result in results]
@@ -96,7 +114,9 @@ def test_epsilon_adds_up_and_meets_the_goal(cohort, ledger):
     assert replayed.epsilon(1e-5) == spent[-1]
 
 
-def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger):
+def test_with_the_most_dropouts_the_goal_is_still_met(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     run = training(ledger)
     lost = dict.fromkeys(range(3), Stage.INPUT)
     result = [run.run_round(keys(cohort), MODEL, constant, lost) for _ in range(3)][-1]
@@ -105,13 +125,15 @@ def test_with_the_most_dropouts_the_goal_is_still_met(cohort, ledger):
     assert result.epsilons.server > 7.9
 
 
-def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
+def test_the_budget_stops_a_round_before_any_client_is_asked(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     run = training(ledger)
     for _ in range(3):
         run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(3), Stage.INPUT))
     asked = []
 
-    def watched(index):
+    def watched(index: int) -> np.ndarray:
         asked.append(index)
         return constant(index)
 
@@ -123,7 +145,9 @@ def test_the_budget_stops_a_round_before_any_client_is_asked(cohort, ledger):
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
-def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(cohort, ledger, kind):
+def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(
+    cohort: list[Identity], ledger: Ledger, kind: str
+) -> None:
     run = training(ledger, aggregator_of(kind, cohort))
     first = run.run_round(keys(cohort), MODEL, constant, {})
     head, entries = ledger.head, ledger.entries()
@@ -140,8 +164,8 @@ def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(cohort, ledger
 @pytest.mark.parametrize("stage", [Stage.CONFIRM, Stage.UNMASK])
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
-    cohort, ledger, kind, stage
-):
+    cohort: list[Identity], ledger: Ledger, kind: str, stage: Stage
+) -> None:
     """Some clients may have given up their shares, and whoever deviates may know the sum."""
     run = training(ledger, aggregator_of(kind, cohort))
     with pytest.raises(TooFewSurvivorsError):
@@ -157,7 +181,9 @@ def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
 
 @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
 @pytest.mark.parametrize("kind", ["ideal", "real"])
-def test_a_round_that_fails_before_costs_nothing(cohort, ledger, kind, stage):
+def test_a_round_that_fails_before_costs_nothing(
+    cohort: list[Identity], ledger: Ledger, kind: str, stage: Stage
+) -> None:
     run = training(ledger, aggregator_of(kind, cohort))
     with pytest.raises(TooFewSurvivorsError):
         run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), stage))
@@ -165,8 +191,10 @@ def test_a_round_that_fails_before_costs_nothing(cohort, ledger, kind, stage):
     assert run.run_round(keys(cohort), MODEL, constant, {}).epsilons.server < 5
 
 
-def test_a_round_that_fails_in_the_last_stage_is_paid_for(cohort, ledger):
-    def fail(setup, before_release):
+def test_a_round_that_fails_in_the_last_stage_is_paid_for(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
+    def fail(setup: RoundSetup, before_release: ReleaseHook) -> NoReturn:
         before_release(range(11))
         raise TooFewSurvivorsError(str(Stage.RECOVER), 2, 7)
 
@@ -178,7 +206,9 @@ def test_a_round_that_fails_in_the_last_stage_is_paid_for(cohort, ledger):
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
-def test_nothing_is_released_if_the_ledger_cannot_be_written(cohort, ledger, kind, monkeypatch):
+def test_nothing_is_released_if_the_ledger_cannot_be_written(
+    cohort: list[Identity], ledger: Ledger, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Real clients are never asked for a share: the last thing they did was to upload."""
     phases = []
     run = training(ledger, aggregator_of(kind, cohort))
@@ -193,7 +223,7 @@ def test_nothing_is_released_if_the_ledger_cannot_be_written(cohort, ledger, kin
     assert (phases == []) == (kind == "ideal")
 
 
-def _traced(phases, session, data):
+def _traced(phases: list[ClientPhase], session: ClientSession, data: bytes) -> bytes | None:
     phases.append(session.phase)
     return RECEIVE_BYTES(session, data)
 
@@ -201,11 +231,13 @@ def _traced(phases, session, data):
 RECEIVE_BYTES = ClientSession.receive_bytes
 
 
-def test_the_ledger_is_written_before_the_sum_is_decoded(cohort, ledger, monkeypatch):
+def test_the_ledger_is_written_before_the_sum_is_decoded(
+    cohort: list[Identity], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decode = Pipeline.decode
     written = []
 
-    def watched(pipeline, total):
+    def watched(pipeline: Pipeline, total: FieldSum) -> MeanRelease:
         written.append(len(ledger.entries()))
         return decode(pipeline, total)
 
@@ -216,11 +248,13 @@ def test_the_ledger_is_written_before_the_sum_is_decoded(cohort, ledger, monkeyp
     assert written == [1, 2]
 
 
-def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(cohort, ledger):
-    def silent(setup, before_release):
+def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
+    def silent(setup: RoundSetup, before_release: ReleaseHook) -> RoundOutcome:
         return IdealAggregator().run(setup, constant, {})
 
-    def another(setup, before_release):
+    def another(setup: RoundSetup, before_release: ReleaseHook) -> RoundOutcome:
         before_release(range(11))
         return IdealAggregator().run(setup, constant, {})
 
@@ -229,7 +263,7 @@ def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(cohort
             training(ledger, Watched(instead=instead)).run_round(keys(cohort), MODEL, constant, {})
 
 
-def test_no_round_is_announced_twice(cohort, ledger):
+def test_no_round_is_announced_twice(cohort: list[Identity], ledger: Ledger) -> None:
     watched = Watched(RealAggregator(cohort, plan().client_policy(D)))
     run = training(ledger, watched)
     with pytest.raises(TooFewSurvivorsError):
@@ -243,7 +277,9 @@ def test_no_round_is_announced_twice(cohort, ledger):
     assert [entry.metadata["round"] for entry in ledger.entries()] == [0, 1]
 
 
-def test_bad_notes_stop_a_round_before_any_client_is_asked(cohort, ledger):
+def test_bad_notes_stop_a_round_before_any_client_is_asked(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     watched = Watched()
     with pytest.raises(ParameterError, match="notes"):
         training(ledger, watched).run_round(keys(cohort), MODEL, constant, {}, notes={"x": [1]})
@@ -251,7 +287,9 @@ def test_bad_notes_stop_a_round_before_any_client_is_asked(cohort, ledger):
     assert ledger.entries() == ()
 
 
-def test_clients_that_were_invited_and_dropped_out_pay_too(cohort, ledger):
+def test_clients_that_were_invited_and_dropped_out_pay_too(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     run = training(ledger, rounds=2, exact_noise=False)
     others = [Identity.from_private_bytes(hashlib.sha256(b"p%d" % i).digest()) for i in range(N)]
     run.run_round(keys(cohort), MODEL, constant, {0: Stage.ADVERTISE})
@@ -264,11 +302,11 @@ def test_clients_that_were_invited_and_dropped_out_pay_too(cohort, ledger):
         run.run_round(keys([others[0], cohort[0], *_strangers(10)]), MODEL, constant, {})
 
 
-def _strangers(count):
+def _strangers(count: int) -> list[Identity]:
     return [Identity.from_private_bytes(bytes([i + 1]) * 32) for i in range(count)]
 
 
-def test_a_run_goes_on_with_its_own_goal_only(cohort, tmp_path):
+def test_a_run_goes_on_with_its_own_goal_only(cohort: list[Identity], tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger.open(path) as first:
         training(first).run_round(keys(cohort), MODEL, constant, {})
@@ -281,12 +319,12 @@ def test_a_run_goes_on_with_its_own_goal_only(cohort, tmp_path):
 class TestClientPolicy:
     """The policy that goes with a plan accepts the plan's own rounds and nothing weaker."""
 
-    def setup_of(self, cohort, ledger, **overrides):
+    def setup_of(self, cohort: list[Identity], ledger: Ledger, **overrides: Any) -> RoundSetup:
         watched = Watched()
         training(ledger, watched, **overrides).run_round(keys(cohort), MODEL, constant, {})
         return watched.setups[0]
 
-    def weaker(self, setup, **changes):
+    def weaker(self, setup: RoundSetup, **changes: float) -> RoundSetup:
         parameters = replace(setup.parameters, **changes)
         context = setup.context
         schedule = coin_schedule(parameters.coins, N, context.minimum_survivors, 1)
@@ -296,19 +334,25 @@ class TestClientPolicy:
 
     @pytest.mark.parametrize("rate", [1.0, 3.0, 20.0])
     @pytest.mark.parametrize("mode", list(Mode))
-    def test_it_accepts_the_plans_rounds(self, cohort, tmp_path, rate, mode):
+    def test_it_accepts_the_plans_rounds(
+        self, cohort: list[Identity], tmp_path: Path, rate: float, mode: Mode
+    ) -> None:
         with Ledger.open(tmp_path / "l.jsonl") as ledger:
             setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), mode=mode)
         plan(mode=mode).client_policy(D).check(setup)
 
     @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.97])
-    def test_it_refuses_fewer_coins(self, cohort, ledger, share):
+    def test_it_refuses_fewer_coins(
+        self, cohort: list[Identity], ledger: Ledger, share: float
+    ) -> None:
         setup = self.setup_of(cohort, ledger)
         coins = int(setup.parameters.coins * share)
         with pytest.raises(PolicyError, match=r"noise_multiplier|epsilon"):
             plan().client_policy(D).check(self.weaker(setup, coins=coins))
 
-    def test_it_refuses_what_else_the_plan_does_not_say(self, cohort, ledger):
+    def test_it_refuses_what_else_the_plan_does_not_say(
+        self, cohort: list[Identity], ledger: Ledger
+    ) -> None:
         setup = self.setup_of(cohort, ledger)
         policy = plan().client_policy(D)
         with pytest.raises(PolicyError, match="clip_l2"):
@@ -320,12 +364,14 @@ class TestClientPolicy:
         with pytest.raises(PolicyError, match="tolerated_colluders"):
             plan(tolerated_colluders=2).client_policy(D).check(setup)
 
-    def test_it_refuses_a_server_that_only_promises(self, cohort, ledger):
+    def test_it_refuses_a_server_that_only_promises(
+        self, cohort: list[Identity], ledger: Ledger
+    ) -> None:
         setup = self.setup_of(cohort, ledger, mode=Mode.SEMI_HONEST)
         with pytest.raises(PolicyError, match="mode"):
             plan().client_policy(D).check(setup)
 
-    def test_clients_count_for_themselves(self, cohort, tmp_path):
+    def test_clients_count_for_themselves(self, cohort: list[Identity], tmp_path: Path) -> None:
         """Two servers, each within the goal; the client is the one who sees both."""
         real = RealAggregator(cohort, plan().client_policy(D))
         for number in range(2):
@@ -342,7 +388,7 @@ class TestClientPolicy:
                     assert number == 0
 
 
-def test_spending_before_a_restart_is_counted(cohort, tmp_path):
+def test_spending_before_a_restart_is_counted(cohort: list[Identity], tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger.open(path) as first:
         one = training(first).run_round(keys(cohort), MODEL, constant, {})
@@ -351,7 +397,9 @@ def test_spending_before_a_restart_is_counted(cohort, tmp_path):
     assert two.epsilons.server > one.epsilons.server
 
 
-def test_the_event_on_record_has_the_coins_that_remained(cohort, ledger):
+def test_the_event_on_record_has_the_coins_that_remained(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     run = training(ledger)
     result = run.run_round(keys(cohort), MODEL, constant, {0: Stage.SHARE, 5: Stage.UNMASK})
     event = ledger.entries()[-1].event
@@ -363,7 +411,9 @@ def test_the_event_on_record_has_the_coins_that_remained(cohort, ledger):
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
-def test_noise_is_exact_however_many_are_lost(cohort, tmp_path, kind):
+def test_noise_is_exact_however_many_are_lost(
+    cohort: list[Identity], tmp_path: Path, kind: str
+) -> None:
     """The coins that stay are the target, give or take one for each honest survivor."""
     for lost in range(4):
         with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
@@ -383,7 +433,7 @@ def test_noise_is_exact_however_many_are_lost(cohort, tmp_path, kind):
             assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
 
 
-def test_without_exact_noise_the_surplus_stays(cohort, ledger):
+def test_without_exact_noise_the_surplus_stays(cohort: list[Identity], ledger: Ledger) -> None:
     run = training(ledger, exact_noise=False)
     result = run.run_round(keys(cohort), MODEL, constant, {})
     assert result.setup.schedule is None
@@ -391,7 +441,9 @@ def test_without_exact_noise_the_surplus_stays(cohort, ledger):
     assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.coins
 
 
-def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):
+def test_the_mean_is_unbiased_and_as_noisy_as_promised(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     run = training(ledger, controller=FixedRate(1.0))
     result = run.run_round(keys(cohort), MODEL, constant, {})
     error = result.release.update - constant(0)
@@ -400,7 +452,9 @@ def test_the_mean_is_unbiased_and_as_noisy_as_promised(cohort, ledger):
     assert 0.5 * expected < float(error @ error) < 1.5 * expected
 
 
-def test_the_controller_changes_the_size_between_rounds(cohort, ledger):
+def test_the_controller_changes_the_size_between_rounds(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
     aggregator = RealAggregator(cohort, plan(rounds=4).client_policy(D))
     run = training(ledger, aggregator, Halving(), rounds=4)
     results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(4)]
@@ -408,7 +462,7 @@ def test_the_controller_changes_the_size_between_rounds(cohort, ledger):
     assert len({result.setup.context.hash for result in results}) == 4
 
 
-def test_every_round_has_its_own_seed_and_context(cohort, ledger):
+def test_every_round_has_its_own_seed_and_context(cohort: list[Identity], ledger: Ledger) -> None:
     run = training(ledger)
     setups = [run.run_round(keys(cohort), MODEL, constant, {}).setup for _ in range(2)]
     assert setups[0].parameters.public_seed != setups[1].parameters.public_seed
@@ -425,24 +479,26 @@ def test_every_round_has_its_own_seed_and_context(cohort, ledger):
         {"threshold": 10},
     ],
 )
-def test_plans_that_leave_too_few_are_refused(overrides):
+def test_plans_that_leave_too_few_are_refused(overrides: dict[str, int]) -> None:
     with pytest.raises(ParameterError, match="tolerated"):
         plan(**overrides)
 
 
 @pytest.mark.parametrize("threshold", [6, 13])
-def test_an_unsafe_threshold_is_refused_before_any_message(cohort, ledger, threshold):
+def test_an_unsafe_threshold_is_refused_before_any_message(
+    cohort: list[Identity], ledger: Ledger, threshold: int
+) -> None:
     """2 t > n + n_C is broken by 6; 13 is above the cohort of 12."""
     with pytest.raises(ParameterError, match=r"threshold|tolerated"):
         training(ledger, threshold=threshold).run_round(keys(cohort), MODEL, constant, {})
 
 
-def test_a_cohort_of_another_size_is_refused(cohort, ledger):
+def test_a_cohort_of_another_size_is_refused(cohort: list[Identity], ledger: Ledger) -> None:
     with pytest.raises(ParameterError, match="cohort"):
         training(ledger).run_round(keys(cohort[:-1]), MODEL, constant, {})
 
 
-def test_clients_that_sat_out_have_budget_left(cohort, ledger):
+def test_clients_that_sat_out_have_budget_left(cohort: list[Identity], ledger: Ledger) -> None:
     """Two halves of a population take turns: each pays for its own rounds."""
     others = [Identity.from_private_bytes(hashlib.sha256(b"o%d" % i).digest()) for i in range(N)]
     run = training(ledger, rounds=2)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any, NoReturn
 
 import pytest
 
@@ -19,8 +21,9 @@ from dp import (
     LedgerError,
     UnsupportedEventError,
 )
-from dp.ledger import MAX_LINE_BYTES
+from dp.ledger import MAX_LINE_BYTES, Entry
 from protocol.goal import PrivacyGoal
+from protocol.round.setup import RoundSetup
 from protocol.training.records import (
     LISTED_COHORT,
     MAX_NOTES_BYTES,
@@ -31,13 +34,13 @@ from protocol.training.records import (
     goal_entry,
     listed_cohort,
 )
-from secagg import LocalProtocolError, ParameterError
+from secagg import Identity, LocalProtocolError, ParameterError
 
 GOAL = PrivacyGoal(8.0, 1e-5, 2)
 EVENT = BinomialRelease(40_000, 20.0, 8, 100)
 
 
-def epsilon_of(goal, *events):
+def epsilon_of(goal: PrivacyGoal, *events: BinomialRelease) -> float:
     accountant = DominationAccountant(goal.reserve)
     for event in events:
         accountant.compose(event)
@@ -45,7 +48,7 @@ def epsilon_of(goal, *events):
 
 
 @pytest.fixture
-def setup(make_setup):
+def setup(make_setup: Callable[..., RoundSetup]) -> RoundSetup:
     return make_setup(coins=40_000)
 
 
@@ -67,11 +70,11 @@ class TestNotes:
             {"x": type("Text", (str,), {})("a subclass")},
         ],
     )
-    def test_what_is_no_plain_remark_is_refused(self, notes):
+    def test_what_is_no_plain_remark_is_refused(self, notes: dict[int | str, Any]) -> None:
         with pytest.raises(ParameterError, match="notes"):
             checked_notes(notes)
 
-    def test_plain_remarks_are_kept(self, setup, ledger):
+    def test_plain_remarks_are_kept(self, setup: RoundSetup, ledger: Ledger) -> None:
         notes = {"name": "\ud800 é", "number": 2**70, "share": 0.25, "survivors": -1}
         Records(ledger, GOAL).prepare(setup, 0, notes)(range(6))
         metadata = ledger.entries()[-1].metadata
@@ -80,7 +83,7 @@ class TestNotes:
 
 
 class TestCohort:
-    def test_the_longest_entry_fits_into_a_ledger_line(self, ledger):
+    def test_the_longest_entry_fits_into_a_ledger_line(self, ledger: Ledger) -> None:
         labels = [f"{number:016x}" for number in range(LISTED_COHORT)]
         notes = checked_notes({"x": "y" * (MAX_NOTES_BYTES - 20)})
         metadata = {
@@ -95,7 +98,7 @@ class TestCohort:
         assert listed_cohort(entry.metadata) == labels
         assert ledger.path.stat().st_size < MAX_LINE_BYTES
 
-    def test_a_larger_one_is_a_hash_and_charged_to_everybody(self):
+    def test_a_larger_one_is_a_hash_and_charged_to_everybody(self) -> None:
         labels = [f"{number:016x}" for number in range(LISTED_COHORT + 1)]
         entry = cohort_entry(labels)
         assert entry["clients"] == LISTED_COHORT + 1
@@ -117,7 +120,12 @@ class TestCohort:
             [["0123456789abcdef"]],
         ],
     )
-    def test_what_is_no_list_of_labels_is_charged_to_everybody(self, ledger, cohort, setup):
+    def test_what_is_no_list_of_labels_is_charged_to_everybody(
+        self,
+        ledger: Ledger,
+        cohort: list[list[str] | int | str] | dict[str, int] | str | None,
+        setup: RoundSetup,
+    ) -> None:
         ledger.append(EVENT, {"goal": goal_entry(GOAL), "cohort": cohort})
         records = Records(ledger, GOAL)
         assert records.epsilons(1).server == epsilon_of(GOAL, EVENT)
@@ -126,7 +134,7 @@ class TestCohort:
         spent = records.epsilons(1).server
         assert spent == epsilon_of(GOAL, EVENT, setup.events(6).server)
 
-    def test_an_entry_without_one_is_charged_to_everybody(self, ledger):
+    def test_an_entry_without_one_is_charged_to_everybody(self, ledger: Ledger) -> None:
         ledger.append(EVENT, {"goal": goal_entry(GOAL)})
         assert Records(ledger, GOAL).epsilons(1).server > 0
 
@@ -141,18 +149,20 @@ class TestGoal:
             PrivacyGoal(8.0, 1e-5, 2, 3.0),
         ],
     )
-    def test_a_ledger_is_continued_with_its_own_goal_only(self, ledger, setup, other):
+    def test_a_ledger_is_continued_with_its_own_goal_only(
+        self, ledger: Ledger, setup: RoundSetup, other: PrivacyGoal
+    ) -> None:
         Records(ledger, GOAL).prepare(setup, 0, None)(range(6))
         Records(ledger, GOAL)
         with pytest.raises(ParameterError, match="goal"):
             Records(ledger, other)
 
-    def test_a_ledger_without_a_goal_is_not_continued(self, ledger):
+    def test_a_ledger_without_a_goal_is_not_continued(self, ledger: Ledger) -> None:
         ledger.append(EVENT, {"cohort": ["0123456789abcdef"]})
         with pytest.raises(ParameterError, match="goal"):
             Records(ledger, GOAL)
 
-    def test_an_entry_says_what_is_set_aside(self, ledger, setup):
+    def test_an_entry_says_what_is_set_aside(self, ledger: Ledger, setup: RoundSetup) -> None:
         Records(ledger, GOAL).prepare(setup, 0, None)(range(6))
         goal = ledger.entries()[-1].metadata["goal"]
         assert goal == {
@@ -165,12 +175,14 @@ class TestGoal:
 
 
 class TestCharge:
-    def test_everybody_invited_is_on_record(self, ledger, setup, identities):
+    def test_everybody_invited_is_on_record(
+        self, ledger: Ledger, setup: RoundSetup, identities: list[Identity]
+    ) -> None:
         Records(ledger, GOAL).prepare(setup, 0, None)(range(4))
         cohort = ledger.entries()[-1].metadata["cohort"]
         assert cohort == [identity.public[:8].hex() for identity in identities]
 
-    def test_a_round_is_charged_once(self, ledger, setup):
+    def test_a_round_is_charged_once(self, ledger: Ledger, setup: RoundSetup) -> None:
         records = Records(ledger, GOAL)
         charge = records.prepare(setup, 0, None)
         charge(range(6))
@@ -181,8 +193,8 @@ class TestCharge:
         assert len(ledger.entries()) == 1
 
     def test_nothing_is_charged_on_a_ledger_that_grew_since_the_budget_was_checked(
-        self, ledger, setup
-    ):
+        self, ledger: Ledger, setup: RoundSetup
+    ) -> None:
         one, two = (Records(ledger, GOAL) for _ in range(2))
         first, second = one.prepare(setup, 0, None), two.prepare(setup, 1, None)
         first(range(6))
@@ -193,8 +205,8 @@ class TestCharge:
         assert two.epsilons(1) == one.epsilons(1) == Records(ledger, GOAL).epsilons(1)
 
     def test_two_rounds_of_one_run_that_overlap_do_not_both_fit_into_a_goal_for_one(
-        self, ledger, setup
-    ):
+        self, ledger: Ledger, setup: RoundSetup
+    ) -> None:
         """Each was looked at before the other was written."""
         one = Records(ledger, GOAL)
         first, second = (one.prepare(setup, number, None) for number in range(2))
@@ -204,13 +216,15 @@ class TestCharge:
             second(range(6))
         assert one.epsilons(1) == spent == Records(ledger, GOAL).epsilons(1)
 
-    def test_books_are_read_while_a_charge_is_being_written(self, ledger, setup, monkeypatch):
+    def test_books_are_read_while_a_charge_is_being_written(
+        self, ledger: Ledger, setup: RoundSetup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A reader waits: it finds the charge in ledger and accounts, or in neither."""
         records = Records(ledger, GOAL)
         charge, before = records.prepare(setup, 0, None), records.epsilons(1)
         append, reading = Ledger.append, []
 
-        def append_and_look(self, *arguments):
+        def append_and_look(self: Ledger, *arguments: Any) -> Entry:
             entry = append(self, *arguments)
             reading.append(pool.submit(records.epsilons, 1))
             with suppress(TimeoutError):
@@ -224,12 +238,14 @@ class TestCharge:
         replayed = Records(ledger, GOAL).epsilons(1)
         assert reading[0].result() == records.epsilons(1) == replayed != before
 
-    def test_a_signal_handler_is_refused_while_its_thread_writes(self, ledger, setup, monkeypatch):
+    def test_a_signal_handler_is_refused_while_its_thread_writes(
+        self, ledger: Ledger, setup: RoundSetup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         records = Records(ledger, GOAL)
         charge = records.prepare(setup, 0, None)
         real = os.fsync
 
-        def signalled(descriptor):
+        def signalled(descriptor: int) -> None:
             for use in (lambda: records.epsilons(1), lambda: records.prepare(setup, 1, None)):
                 with pytest.raises(LedgerError, match="by this very thread"):
                     use()
@@ -240,11 +256,13 @@ class TestCharge:
             pool.submit(charge, range(6)).result(60)
         assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
 
-    def test_an_interrupted_charge_counts_no_less_than_it_wrote(self, ledger, setup, monkeypatch):
+    def test_an_interrupted_charge_counts_no_less_than_it_wrote(
+        self, ledger: Ledger, setup: RoundSetup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         records = Records(ledger, GOAL)
         charge = records.prepare(setup, 0, None)
 
-        def interrupted(*arguments):
+        def interrupted(*arguments: Any) -> NoReturn:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
@@ -253,7 +271,9 @@ class TestCharge:
                 charge(range(6))
         assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
 
-    def test_a_forked_process_keeps_no_books(self, ledger, setup, monkeypatch):
+    def test_a_forked_process_keeps_no_books(
+        self, ledger: Ledger, setup: RoundSetup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         records = Records(ledger, GOAL)
         charge = records.prepare(setup, 0, None)
         ours = os.getpid()
@@ -270,13 +290,17 @@ class TestCharge:
         charge(range(6))
 
     @pytest.mark.parametrize("removable", [False, True])
-    def test_a_replay_knows_what_every_adversary_met(self, ledger, make_setup, removable):
+    def test_a_replay_knows_what_every_adversary_met(
+        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], removable: bool
+    ) -> None:
         records = Records(ledger, GOAL)
         setup = make_setup(coins=40_000, removable=removable)
         records.prepare(setup, 0, None)(range(5))
         assert Records(ledger, GOAL).epsilons(1) == records.epsilons(1)
 
-    def test_made_up_peers_open_every_batch_but_one(self, ledger, make_setup):
+    def test_made_up_peers_open_every_batch_but_one(
+        self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         """What is charged for them is the batch that was never shared, however many stay."""
         setup = make_setup(coins=40_000, removable=True)
         records = Records(ledger, GOAL)
@@ -289,7 +313,9 @@ class TestCharge:
         assert records.epsilons(1).sybil == epsilon_of(GOAL, alone)
 
     @pytest.mark.parametrize("own", [None, 0, -3, "7", 1.0, True])
-    def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(self, ledger, own):
+    def test_an_entry_that_does_not_say_counts_as_no_noise_of_ones_own(
+        self, ledger: Ledger, own: float | str | None
+    ) -> None:
         """As all entries of earlier versions: their coins of each may have had shared seeds."""
         said = {"survivors": 6, "coins_each": 7, OWN_COINS: own}
         ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
@@ -297,13 +323,15 @@ class TestCharge:
         assert epsilons.sybil == math.inf
         assert epsilons.outsider == epsilons.server < math.inf
 
-    def test_an_entry_cannot_claim_more_noise_of_ones_own_than_there_was(self, ledger):
+    def test_an_entry_cannot_claim_more_noise_of_ones_own_than_there_was(
+        self, ledger: Ledger
+    ) -> None:
         said = {"survivors": 1, "coins_each": 10**9, OWN_COINS: 10**9}
         ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
         assert epsilons.sybil == epsilons.outsider == epsilons.server
 
-    def test_the_sum_must_be_the_one_paid_for(self, ledger, setup):
+    def test_the_sum_must_be_the_one_paid_for(self, ledger: Ledger, setup: RoundSetup) -> None:
         charge = Records(ledger, GOAL).prepare(setup, 0, None)
         with pytest.raises(LocalProtocolError, match="announced none"):
             charge.settle(range(6))
@@ -313,13 +341,17 @@ class TestCharge:
                 charge.settle(others)
         charge.settle(range(5))
 
-    def test_fewer_survivors_than_agreed_are_not_paid_for(self, ledger, setup):
+    def test_fewer_survivors_than_agreed_are_not_paid_for(
+        self, ledger: Ledger, setup: RoundSetup
+    ) -> None:
         charge = Records(ledger, GOAL).prepare(setup, 0, None)
         with pytest.raises(LocalProtocolError, match="over 3 clients"):
             charge(range(3))
         assert ledger.entries() == ()
 
-    def test_a_budget_for_full_survivors_is_not_enough(self, ledger, setup):
+    def test_a_budget_for_full_survivors_is_not_enough(
+        self, ledger: Ledger, setup: RoundSetup
+    ) -> None:
         """The budget is checked with the fewest survivors the round may end with."""
         one = PrivacyGoal(8.0, 1e-5, 1)
         full, fewest = (epsilon_of(one, setup.events(survivors).server) for survivors in (6, 4))
@@ -328,12 +360,16 @@ class TestCharge:
             Records(ledger, tight).prepare(setup, 0, None)
         Records(ledger, PrivacyGoal(fewest * 1.0001, 1e-5, 1)).prepare(setup, 0, None)
 
-    def test_rounds_without_noise_have_no_budget(self, ledger, make_setup):
+    def test_rounds_without_noise_have_no_budget(
+        self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         with pytest.raises(BudgetExceededError):
             Records(ledger, GOAL).prepare(make_setup(coins=0), 0, None)
 
-    def test_coins_beyond_every_table_are_refused_beforehand(self, ledger, make_setup, monkeypatch):
+    def test_coins_beyond_every_table_are_refused_beforehand(
+        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The fewest survivors fit, all of them with an outsider's view do not."""
-        monkeypatch.setattr("dp.accounting.base.MAX_TOTAL_COINS", 5 * 40_000)
+        monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", 5 * 40_000 / 4)
         with pytest.raises(UnsupportedEventError):
             Records(ledger, GOAL).prepare(make_setup(coins=40_000), 0, None)

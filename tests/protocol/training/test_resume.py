@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from training_doubles import MODEL, Killed9Error, KilledIn, Secrets, keys, plan_of
 
 from dp import Ledger
-from protocol.exchange.aggregators import IdealAggregator
+from protocol.exchange.aggregators import Aggregator, IdealAggregator
 from protocol.exchange.stages import Stage
-from protocol.training.private import PrivateTraining
-from secagg import LocalProtocolError
+from protocol.training.private import PrivateTraining, TrainingState
+from secagg import Identity, LocalProtocolError
 from sketch.controllers import AdaptNorm
 
 D = 300
@@ -18,16 +20,20 @@ PLAN = plan_of(3)
 POLICY = PLAN.client_policy(D)
 
 
-def training(ledger, inner, secrets, state=None):
+def training(
+    ledger: Ledger, inner: Aggregator, secrets: Secrets, state: TrainingState | None = None
+) -> PrivateTraining:
     return PrivateTraining(PLAN, D, AdaptNorm(), inner, ledger, state=state, rand=secrets.public)
 
 
-def update(index):
+def update(index: int) -> np.ndarray:
     return np.full(D, 0.01 * (1 + index % 3))
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
-def test_a_charged_round_is_released_again_at_no_cost(cohort, tmp_path, kind):
+def test_a_charged_round_is_released_again_at_no_cost(
+    cohort: list[Identity], tmp_path: Path, kind: str
+) -> None:
     secrets, gone = Secrets(), {2: Stage.INPUT}
     with Ledger.open(tmp_path / "whole.jsonl") as ledger:
         whole = training(ledger, secrets.aggregator(kind, cohort, POLICY), secrets)
@@ -55,7 +61,9 @@ def test_a_charged_round_is_released_again_at_no_cost(cohort, tmp_path, kind):
         assert following.epsilons.server > result.epsilons.server
 
 
-def test_another_release_under_the_same_number_is_refused(cohort, tmp_path):
+def test_another_release_under_the_same_number_is_refused(
+    cohort: list[Identity], tmp_path: Path
+) -> None:
     secrets = Secrets()
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         run = training(ledger, KilledIn(secrets.aggregator()), secrets)
@@ -67,7 +75,9 @@ def test_another_release_under_the_same_number_is_refused(cohort, tmp_path):
             again.run_round(keys(cohort), MODEL, update, {1: Stage.INPUT})
 
 
-def test_a_round_under_another_number_or_session_is_charged(cohort, tmp_path):
+def test_a_round_under_another_number_or_session_is_charged(
+    cohort: list[Identity], tmp_path: Path
+) -> None:
     """The broken twin: only the very round that was interrupted is free."""
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         for session in range(2):
@@ -77,7 +87,9 @@ def test_a_round_under_another_number_or_session_is_charged(cohort, tmp_path):
             assert len(ledger.entries()) == session + 1
 
 
-def test_a_state_without_the_secrets_of_its_round_does_not_release_it_for_free(cohort, tmp_path):
+def test_a_state_without_the_secrets_of_its_round_does_not_release_it_for_free(
+    cohort: list[Identity], tmp_path: Path
+) -> None:
     """Whoever goes on with fresh randomness draws another public seed: another round, paid for."""
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         killed = PrivateTraining(PLAN, D, AdaptNorm(), KilledIn(IdealAggregator()), ledger)
@@ -89,7 +101,9 @@ def test_a_state_without_the_secrets_of_its_round_does_not_release_it_for_free(c
         assert len(ledger.entries()) == 2
 
 
-def test_the_last_round_of_a_budget_can_be_finished_after_a_kill(cohort, tmp_path):
+def test_the_last_round_of_a_budget_can_be_finished_after_a_kill(
+    cohort: list[Identity], tmp_path: Path
+) -> None:
     """It is in the books already, so it must not be refused as one too many."""
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         secrets = Secrets()
@@ -106,7 +120,7 @@ def test_the_last_round_of_a_budget_can_be_finished_after_a_kill(cohort, tmp_pat
         assert len(ledger.entries()) == 3
 
 
-def test_other_survivors_are_another_release(cohort, tmp_path):
+def test_other_survivors_are_another_release(cohort: list[Identity], tmp_path: Path) -> None:
     """With the same secrets and as many survivors, but others: their difference would be naked."""
     secrets = Secrets()
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:

@@ -8,7 +8,9 @@ import gc
 import os
 import pickle
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.parameters import MAX_SKETCH_ROWS
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
-from secagg import ParameterError
+from secagg import Identity, ParameterError
 from sketch import SketchKind, SketchSpec
 
 GOAL = PrivacyGoal(epsilon=5.0, delta=1e-6, rounds=2)
@@ -40,7 +42,9 @@ class TestRows:
             SketchSpec(SketchKind.COUNT_MEDIAN, 100_000, 99, 2, copies=99),
         ],
     )
-    def test_no_round_has_more_than_some_thousand(self, make_setup, spec):
+    def test_no_round_has_more_than_some_thousand(
+        self, make_setup: Callable[..., RoundSetup], spec: SketchSpec
+    ) -> None:
         with pytest.raises(ParameterError, match=r"sketch = .*at most 4096 rows"):
             make_setup(sketch=spec)
 
@@ -51,7 +55,13 @@ class TestRows:
             SketchSpec(SketchKind.COUNT_MEDIAN, 200, 2, 2, copies=15),
         ],
     )
-    def test_a_client_takes_fewer(self, make_setup, identities, registry, spec):
+    def test_a_client_takes_fewer(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+        spec: SketchSpec,
+    ) -> None:
         announcement = make_setup(sketch=spec).announce()
         for rows, accepted in ((30, True), (29, False)):
             policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_rows=rows)
@@ -62,7 +72,7 @@ class TestRows:
             with pytest.raises(PolicyError, match=r"sketch_rows = 30, .* at most 29"):
                 client.join(announcement, bytes(32))
 
-    def test_the_default_is_far_above_what_helps(self):
+    def test_the_default_is_far_above_what_helps(self) -> None:
         assert 15 < ClientPolicy(minimum_noise_multiplier=0.0).largest_rows < MAX_SKETCH_ROWS
 
 
@@ -77,13 +87,21 @@ class TestWhoCounts:
         [None, ClientHistory(), ClientHistory(dataclasses.replace(GOAL, epsilon=50.0))],
         ids=["none", "counts nothing", "another goal"],
     )
-    def test_somebody_must_count(self, identities, registry, history, equal):
+    def test_somebody_must_count(
+        self,
+        identities: list[Identity],
+        registry: frozenset[bytes],
+        history: ClientHistory | None,
+        equal: bool,
+    ) -> None:
         policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
         with pytest.raises(ParameterError, match=r"history = .*ClientHistory or Stored") as caught:
             RoundClient(identities[0], registry, policy, history)
         assert caught.value.argument == "history"
 
-    def test_who_counts_is_taken(self, identities, registry):
+    def test_who_counts_is_taken(
+        self, identities: list[Identity], registry: frozenset[bytes]
+    ) -> None:
         RoundClient(identities[0], registry, self.POLICY, ClientHistory(GOAL))
 
 
@@ -104,12 +122,17 @@ class TestUncountedGoal:
         ids=["none", "epsilon", "delta", "rounds"],
     )
     def test_every_history_without_that_very_goal_is_refused(
-        self, identities, registry, tmp_path, other, equal
-    ):
+        self,
+        identities: list[Identity],
+        registry: frozenset[bytes],
+        tmp_path: Path,
+        other: PrivacyGoal | None,
+        equal: bool,
+    ) -> None:
         policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
 
         class Custom(ClientHistory):
-            def __bool__(self):
+            def __bool__(self) -> bool:
                 # What a history says about itself must not make it look like none.
                 return False
 
@@ -120,8 +143,8 @@ class TestUncountedGoal:
                 assert caught.value.argument == "history"
 
     def test_a_history_with_the_goal_is_taken_and_a_policy_without_one_asks_for_none(
-        self, identities, registry, tmp_path
-    ):
+        self, identities: list[Identity], registry: frozenset[bytes], tmp_path: Path
+    ) -> None:
         with StoredHistory(tmp_path, dataclasses.replace(GOAL)) as stored:
             RoundClient(identities[0], registry, self.POLICY, stored)
         without = ClientPolicy(minimum_noise_multiplier=0.0)
@@ -132,21 +155,23 @@ class TestUncountedGoal:
 class TestOverlap:
     """Rounds of one client that overlap each see what the others spent."""
 
-    def test_charges_in_threads_stay_within_the_goal(self, make_setup, monkeypatch):
+    def test_charges_in_threads_stay_within_the_goal(
+        self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         rounds = [make_setup(coins=3000, round_number=number) for number in range(8)]
         one = epsilon_of_rounds(rounds[0], PrivacyGoal(1.0, 1e-6, 1))
         goal = PrivacyGoal(2.5 * one, 1e-6, 2)
         history = ClientHistory(goal)
         check = ClientHistory._check
 
-        def slowly(self, setup):
+        def slowly(self: ClientHistory, setup: RoundSetup) -> None:
             check(self, setup)
             # Whoever does not wait for the others passes the check now.
             time.sleep(0.02)
 
         monkeypatch.setattr(ClientHistory, "_check", slowly)
 
-        def charge(setup):
+        def charge(setup: RoundSetup) -> bool:
             try:
                 history.charge(setup)
             except PolicyError:
@@ -158,14 +183,16 @@ class TestOverlap:
         assert 0 < paid < 8
         assert history.epsilon <= goal.epsilon
 
-    def test_one_round_is_answered_once(self, make_setup, monkeypatch):
+    def test_one_round_is_answered_once(
+        self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         history, setup = ClientHistory(), make_setup()
         check = ClientHistory._check
         monkeypatch.setattr(
             ClientHistory, "_check", lambda self, one: (time.sleep(0.02), check(self, one))
         )
 
-        def answer(_):
+        def answer(_: int) -> bool:
             try:
                 history.answer(setup)
             except PolicyError:
@@ -181,8 +208,11 @@ class TestForksAndCopies:
 
     @pytest.mark.parametrize("goal", [None, dataclasses.replace(GOAL, epsilon=50.0)])
     def test_a_forked_process_answers_charges_and_reports_nothing(
-        self, make_setup, monkeypatch, goal
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        monkeypatch: pytest.MonkeyPatch,
+        goal: PrivacyGoal | None,
+    ) -> None:
         history, setup = ClientHistory(goal), make_setup(coins=20_000)
         ours = os.getpid()
         # As in a fork: another process, and a lock that somebody who is not there may hold.
@@ -200,8 +230,12 @@ class TestForksAndCopies:
 
     @pytest.mark.parametrize("asked", ["epsilon", "answer", "charge"])
     def test_a_signal_handler_is_refused_while_its_thread_counts(
-        self, make_setup, tmp_path, monkeypatch, asked
-    ):
+        self,
+        make_setup: Callable[..., RoundSetup],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        asked: str,
+    ) -> None:
         """It would wait for its own thread for ever; another thread waits for its turn."""
         goal = dataclasses.replace(GOAL, epsilon=50.0)
         setup, other = make_setup(coins=20_000), make_setup(coins=20_000, round_number=4)
@@ -213,7 +247,7 @@ class TestForksAndCopies:
                 "charge": lambda: history.charge(other),
             }
 
-            def signalled(descriptor):
+            def signalled(descriptor: int) -> None:
                 with pytest.raises(LedgerError, match="by this very thread"):
                     uses[asked]()
                 if not told:
@@ -228,7 +262,7 @@ class TestForksAndCopies:
             assert told[0].result(60) == history.epsilon > 0.0
             uses[asked]()
 
-    def test_a_copy_would_count_by_itself(self, tmp_path):
+    def test_a_copy_would_count_by_itself(self, tmp_path: Path) -> None:
         with StoredHistory(tmp_path, GOAL) as stored:
             for history in (ClientHistory(GOAL), stored):
                 for copying in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -239,7 +273,9 @@ class TestForksAndCopies:
 class TestSharedReading:
     """Clients of one process read an announcement once, and forget it with the last of them."""
 
-    def test_the_same_object_while_somebody_uses_it(self, make_setup):
+    def test_the_same_object_while_somebody_uses_it(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
         data = make_setup().announce()
         first = RoundSetup.from_announcement(data, bytes(32))
         assert RoundSetup.from_announcement(bytearray(data), bytes(32)) is first
@@ -248,7 +284,12 @@ class TestSharedReading:
         other = RoundSetup.from_announcement(data, bytes([1]) * 32)
         assert other.parameters.model_digest != first.parameters.model_digest
 
-    def test_nothing_is_kept_of_what_was_refused(self, make_setup, identities, registry):
+    def test_nothing_is_kept_of_what_was_refused(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+    ) -> None:
         gc.collect()
         before = len(setups._SETUPS)
         policy = ClientPolicy(minimum_noise_multiplier=1e9)
@@ -260,7 +301,9 @@ class TestSharedReading:
         assert len(setups._SETUPS) == before
 
 
-def test_a_source_that_refuses_loses_its_client_in_both_aggregators(make_setup, identities):
+def test_a_source_that_refuses_loses_its_client_in_both_aggregators(
+    make_setup: Callable[..., RoundSetup], identities: list[Identity]
+) -> None:
     def source(index: int) -> np.ndarray:
         if index == 2:
             raise NonFiniteUpdateError("3 of 200 coordinates are NaN or infinite")

@@ -22,7 +22,9 @@ def checks() -> tuple[list[Check], list[tuple[str, int, int]]]:
 
 @pytest.mark.statistical
 @pytest.mark.slow
-def test_every_promise_holds_and_every_twin_is_rejected(checks) -> None:
+def test_every_promise_holds_and_every_twin_is_rejected(
+    checks: tuple[list[Check], list[tuple[str, int, int]]],
+) -> None:
     found, _ = checks
     for check in found:
         assert not check.with_defence["rejected"], check
@@ -31,7 +33,9 @@ def test_every_promise_holds_and_every_twin_is_rejected(checks) -> None:
 
 
 @pytest.mark.slow
-def test_results_are_plain_and_named_once(checks) -> None:
+def test_results_are_plain_and_named_once(
+    checks: tuple[list[Check], list[tuple[str, int, int]]],
+) -> None:
     found, heard = checks
     text = json.dumps([check.as_json() for check in found], allow_nan=False)
     assert len({entry["id"] for entry in json.loads(text)}) == len(found)

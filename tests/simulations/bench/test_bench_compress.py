@@ -12,7 +12,7 @@ def figures() -> dict[str, float]:
     return run_json("bench", "compress", *arguments)
 
 
-def test_what_is_measured(figures):
+def test_what_is_measured(figures: dict[str, float]) -> None:
     assert (figures["dim"], figures["rate"], figures["rank"]) == (70_000, 10, 2)
     assert figures["model_dim"] == 820_522
     measured = ["topk", "dgc", "copy", "partition", "powersgd", "powersgd_feedback", "product"]
@@ -20,7 +20,7 @@ def test_what_is_measured(figures):
         assert figures[f"{name}_seconds"] > 0
 
 
-def test_ratios_are_those_of_the_figures(figures):
+def test_ratios_are_those_of_the_figures(figures: dict[str, float]) -> None:
     for name, over, under in (
         ("topk_ratio_to_copy", "topk", "copy"),
         ("topk_ratio_to_partition", "topk", "partition"),
@@ -31,7 +31,7 @@ def test_ratios_are_those_of_the_figures(figures):
         assert figures[name] == pytest.approx(ratio)
 
 
-def test_bytes_by_hand(figures):
+def test_bytes_by_hand(figures: dict[str, float]) -> None:
     # 17 bits for a place among 70,000, 16 for a value.
     assert figures["topk_bytes"] == 2 + (7_000 * 17 + 7) // 8 + 7_000 * 2
     # Embedding and both input matrices, both recurrent ones, output; biases are sent whole.
@@ -44,5 +44,5 @@ def test_bytes_by_hand(figures):
     "arguments",
     [("--rate", "0.5"), ("--rank", "0"), ("--rank", "205"), ("--dim", "0"), ("--repeats", "0")],
 )
-def test_bad_arguments_are_refused(arguments):
+def test_bad_arguments_are_refused(arguments: tuple[str, str]) -> None:
     assert invoke("bench", "compress", *arguments).exit_code == 2

@@ -6,7 +6,7 @@ import pytest
 from command_line import run_json
 
 
-def test_shares_are_of_the_round():
+def test_shares_are_of_the_round() -> None:
     arguments = ["bench", "controller", "--clients", "4", "--dim", "20000", "--rate", "8"]
     figures = run_json(*arguments, "--repeats", "1")
     assert figures["sketch_size"] == pytest.approx(20_000 / 8, rel=0.01)

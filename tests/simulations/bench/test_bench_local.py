@@ -6,7 +6,7 @@ import pytest
 from command_line import invoke, run_json
 
 
-def test_every_report_is_timed_beside_its_limit():
+def test_every_report_is_timed_beside_its_limit() -> None:
     figures = run_json("bench", "local", "--dim", "2000", "--repeats", "1")
     assert figures["dim"] == 2000
     assert figures["top"] == 200
@@ -23,6 +23,6 @@ def test_every_report_is_timed_beside_its_limit():
         assert figures[f"{name}_ratio_to_partition"] == pytest.approx(ratio)
 
 
-def test_bad_options_are_refused():
+def test_bad_options_are_refused() -> None:
     result = invoke("bench", "local", "--dim", "1")
     assert result.exit_code == 2

@@ -12,7 +12,7 @@ from simulations.bench.sampler import SampledLaw, bench_sampler
 
 
 @pytest.mark.parametrize("law", [law.value for law in SampledLaw])
-def test_samplers_report_their_rates_beside_numpy_and_the_keystream(law):
+def test_samplers_report_their_rates_beside_numpy_and_the_keystream(law: str) -> None:
     figures = run_json("bench", "sampler", "--law", law, "--samples", "5000", "--repeats", "1")
     ours = figures["samples_per_second"]
     assert ours == pytest.approx(5000 / figures["seconds"])
@@ -24,16 +24,16 @@ def test_samplers_report_their_rates_beside_numpy_and_the_keystream(law):
 
 
 @pytest.mark.parametrize(("coins", "octets"), [(1, 1), (9, 2), (64, 8), (65, 16), (5000, 8)])
-def test_the_keystream_is_that_of_the_layout(coins, octets):
+def test_the_keystream_is_that_of_the_layout(coins: int, octets: int) -> None:
     figures = bench_sampler(SampledLaw.BINOMIAL, coins, 1.0, 1000, 1)
     assert figures["keystream_bytes_per_sample"] == octets
     assert ("table_entries" in figures) == (coins == 5000)
 
 
-def test_opendp_is_measured_where_it_is_installed(monkeypatch):
+def test_opendp_is_measured_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def draw(zeros):
+    def draw(zeros: list[int]) -> list[int]:
         asked.append(len(zeros))
         return zeros
 
@@ -51,13 +51,13 @@ def test_opendp_is_measured_where_it_is_installed(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [("--coins", "0"), ("--variance", "0"), ("--law", "other")])
-def test_bad_arguments_are_refused_by_name(arguments):
+def test_bad_arguments_are_refused_by_name(arguments: tuple[str, str]) -> None:
     result = invoke("bench", "sampler", *arguments)
     assert result.exit_code == 2
 
 
 @pytest.mark.parametrize("rotate", [False, True])
-def test_encode_reports_every_stage_and_its_share(rotate):
+def test_encode_reports_every_stage_and_its_share(rotate: bool) -> None:
     flag = ("--rotate",) if rotate else ()
     figures = run_json("bench", "encode", "--dim", "3000", "--repeats", "1", *flag)
     stages = ["clip", *(["rotation"] if rotate else []), "rounding", "coins"]

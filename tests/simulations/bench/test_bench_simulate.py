@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -71,7 +73,7 @@ def test_the_sum_of_the_private_round_is_near_the_plain_one() -> None:
     assert np.abs(release.update - clipped.mean(axis=0)).max() < bound
 
 
-def test_real_digits(data_dir) -> None:  # type: ignore[no-untyped-def]
+def test_real_digits(data_dir: Path) -> None:  # type: ignore[no-untyped-def]
     order = Order(
         model=SimulatedModel.LOGISTIC, clients=2, steps=1, batch=2, data_dir=str(data_dir)
     )

@@ -6,7 +6,9 @@ import hashlib
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,60 +39,66 @@ SMALL = {
 class FakeFlower(ModuleType):
     """Stands for one of the two modules of Flower: toy cryptography that notes every call."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         super().__init__(name)
         self.calls = Counter()
         self.made = 0
 
-    def generate_key_pairs(self):
+    def generate_key_pairs(self) -> tuple[int, int]:
         self.made += 1
         return self.made, self.made
 
-    def private_key_to_bytes(self, key):
+    def private_key_to_bytes(self, key: int) -> bytes:
         return b"private %d" % key
 
-    def public_key_to_bytes(self, key):
+    def public_key_to_bytes(self, key: int) -> bytes:
         return b"public %d" % key
 
-    def bytes_to_private_key(self, key):
+    def bytes_to_private_key(self, key: bytes) -> int:
         assert key.startswith(b"private ")
         return int(key.split()[1])
 
-    def bytes_to_public_key(self, key):
+    def bytes_to_public_key(self, key: bytes) -> int:
         assert key.startswith(b"public ")
         return int(key.split()[1])
 
-    def generate_shared_key(self, private, public):
+    def generate_shared_key(self, private: int, public: int) -> bytes:
         self.calls["agree"] += 1
         return hashlib.sha256(repr(sorted((private, public))).encode()).digest()
 
-    def create_shares(self, secret, threshold, num):
+    def create_shares(self, secret: bytes, threshold: int, num: int) -> list[bytes]:
         self.calls["create", threshold, num] += 1
         return [bytes([holder]) + secret for holder in range(num)]
 
-    def combine_shares(self, share_list):
+    def combine_shares(self, share_list: list[bytes]) -> bytes:
         holders = bytes(share[0] for share in share_list)
         self.calls["combine", holders] += 1
         return share_list[0][1:]
 
-    def pseudo_rand_gen(self, seed, num_range, dimensions_list):
+    def pseudo_rand_gen(
+        self, seed: bytes, num_range: int, dimensions_list: list[tuple[int]]
+    ) -> list[np.ndarray]:
         self.calls["mask", num_range, tuple(dimensions_list)] += 1
         generator = np.random.default_rng(list(seed))
         return [generator.integers(0, num_range, shape) for shape in dimensions_list]
 
-    def parameters_addition(self, left, right):
+    def parameters_addition(
+        self, left: list[np.ndarray], right: list[np.ndarray]
+    ) -> list[np.ndarray]:
         return [a + b for a, b in zip(left, right, strict=True)]
 
-    def parameters_subtraction(self, left, right):
+    def parameters_subtraction(
+        self, left: list[np.ndarray], right: list[np.ndarray]
+    ) -> list[np.ndarray]:
         return [a - b for a, b in zip(left, right, strict=True)]
 
-    def parameters_mod(self, parameters, divisor):
+    def parameters_mod(self, parameters: list[np.ndarray], divisor: int) -> list[np.ndarray]:
         self.calls["reduce", divisor] += 1
         return [array % divisor for array in parameters]
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Fakes of the server's and the client's module, as if flwr were installed."""
     sides = SimpleNamespace(server=FakeFlower(flower.SERVER), client=FakeFlower(FLOWER_CLIENT))
     monkeypatch.setitem(sys.modules, flower.SERVER, sides.server)
@@ -98,14 +106,14 @@ def fake(monkeypatch):
     return sides
 
 
-def run(command, status=0):
+def run(command: str, status: int = 0) -> tuple[dict[str, float | str], str]:
     arguments = ["bench", *SMALL[command], "--peer", "flower", "--json"]
     result = invoke(*arguments)
     assert result.exit_code == status, result.output
     return json.loads(result.stdout), result.stderr
 
 
-def test_flower_masks_the_same_vector_in_the_same_run(fake):
+def test_flower_masks_the_same_vector_in_the_same_run(fake: SimpleNamespace) -> None:
     figures, _ = run("mask")
     assert figures["peer"] == "flower"
     assert "not cryptographic" in figures["note"]
@@ -120,7 +128,7 @@ def test_flower_masks_the_same_vector_in_the_same_run(fake):
     }
 
 
-def test_flower_shares_and_rebuilds_the_same_secrets(fake):
+def test_flower_shares_and_rebuilds_the_same_secrets(fake: SimpleNamespace) -> None:
     figures, _ = run("shamir")
     assert figures["peer_correct"] is True
     for half in ("create", "combine"):
@@ -131,7 +139,7 @@ def test_flower_shares_and_rebuilds_the_same_secrets(fake):
     assert fake.server.calls == {("combine", bytes([3, 4, 5, 6])): 2 * 4}
 
 
-def test_flower_unmasks_once_and_as_its_workflow_does(fake):
+def test_flower_unmasks_once_and_as_its_workflow_does(fake: SimpleNamespace) -> None:
     figures, progress = run("unmask")
     assert figures["peer_correct"] is True
     parts = figures["peer_shares_seconds"] + figures["peer_masks_seconds"]
@@ -149,7 +157,7 @@ def test_flower_unmasks_once_and_as_its_workflow_does(fake):
     assert fake.client.calls["create", figures["threshold"], 8] == 8
 
 
-def test_flowers_secrets_are_seeds_of_survivors_and_keys_of_the_lost(fake):
+def test_flowers_secrets_are_seeds_of_survivors_and_keys_of_the_lost(fake: SimpleNamespace) -> None:
     secrets = open_peer(Peer.FLOWER).unmasking(5, 10, 2, 3).rebuild()
     assert set(secrets) == set(range(5))
     assert [len(secrets[u]) for u in range(3)] == [32] * 3
@@ -157,7 +165,9 @@ def test_flowers_secrets_are_seeds_of_survivors_and_keys_of_the_lost(fake):
 
 
 @pytest.mark.parametrize("command", ["shamir", "unmask"])
-def test_a_peer_that_is_wrong_is_status_1(fake, monkeypatch, command):
+def test_a_peer_that_is_wrong_is_status_1(
+    fake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     monkeypatch.setattr(fake.server, "combine_shares", lambda shares: b"private 1")
     figures, _ = run(command, status=1)
     assert figures["correct"] is True
@@ -173,14 +183,24 @@ def test_a_peer_that_is_wrong_is_status_1(fake, monkeypatch, command):
         lambda: bench_unmask(4, 10, 0, 16, 1, 1, Peer.FLOWER),
     ],
 )
-def test_a_peer_that_is_not_installed_names_its_extra(fake, monkeypatch, missing, measure):
+def test_a_peer_that_is_not_installed_names_its_extra(
+    fake: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: str,
+    measure: Callable[..., Any],
+) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ConfigurationError, match=r"flower cannot be imported.*veilsum\[flower\]"):
         measure()
 
 
 @pytest.mark.parametrize("command", SMALL)
-def test_a_peer_that_is_not_installed_is_status_2(fake, monkeypatch, capsys, command):
+def test_a_peer_that_is_not_installed_is_status_2(
+    fake: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
     monkeypatch.setitem(sys.modules, flower.SERVER, None)
     monkeypatch.setattr(sys, "argv", ["veilsum", "bench", *SMALL[command], "--peer", "flower"])
     with pytest.raises(SystemExit) as caught:
@@ -190,7 +210,7 @@ def test_a_peer_that_is_not_installed_is_status_2(fake, monkeypatch, capsys, com
 
 
 @pytest.mark.parametrize("command", SMALL)
-def test_figures_without_a_peer_say_nothing_of_one(command):
+def test_figures_without_a_peer_say_nothing_of_one(command: str) -> None:
     figures = run_json("bench", *SMALL[command])
     assert not [name for name in figures if "peer" in name or name == "note"]
 
@@ -205,7 +225,7 @@ CALLED_WHEN_UNMASKING = (
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("command", SMALL)
-def test_the_installed_flower_gives_right_results(command):
+def test_the_installed_flower_gives_right_results(command: str) -> None:
     pytest.importorskip(flower.SERVER)
     figures, _ = run(command)
     assert figures.get("peer_correct", True) is True
@@ -213,7 +233,9 @@ def test_the_installed_flower_gives_right_results(command):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dropped", [0, 1, 2])
-def test_the_unmask_stage_of_the_installed_flower_makes_the_same_calls(monkeypatch, dropped):
+def test_the_unmask_stage_of_the_installed_flower_makes_the_same_calls(
+    monkeypatch: pytest.MonkeyPatch, dropped: int
+) -> None:
     workflow = pytest.importorskip(flower.SERVER)
     part = open_peer(Peer.FLOWER).unmasking(5, 20, dropped, 3)
     calls = Counter()
@@ -228,17 +250,19 @@ def test_the_unmask_stage_of_the_installed_flower_makes_the_same_calls(monkeypat
         assert mine.tolist() == theirs.tolist() == plain.tolist()
 
 
-def counted(calls, name, function):
+def counted(calls: Counter[Any], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, noting its name and how long its arguments are: the number of shares, say."""
 
-    def call(*arguments):
+    def call(*arguments: Any) -> Any:
         calls[name, *(len(a) if isinstance(a, list | bytes) else 1 for a in arguments)] += 1
         return function(*arguments)
 
     return call
 
 
-def run_unmask_stage(workflow, held, monkeypatch):
+def run_unmask_stage(
+    workflow: ModuleType, held: flower._UnmaskStage, monkeypatch: pytest.MonkeyPatch
+) -> list[np.ndarray]:
     """Let Flower's own stage run on what our stage held; what it found before it rescales it."""
     everyone = range(len(held.public))
     state = workflow.WorkflowState(
@@ -267,7 +291,7 @@ def run_unmask_stage(workflow, held, monkeypatch):
     return seen
 
 
-def answer(workflow, held, survivor):
+def answer(workflow: ModuleType, held: flower._UnmaskStage, survivor: int) -> SimpleNamespace:
     """A survivor's message: its share of everybody's secret."""
     content = {
         workflow.Key.NODE_ID_LIST: list(held.shares),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from command_line import invoke, run_json
@@ -21,7 +22,7 @@ TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial" / "1-demo.md"
 
 
 @pytest.mark.parametrize("bits", [8, 16, 24, 31, 32, 61])
-def test_bench_mask_prints_its_figures(bits):
+def test_bench_mask_prints_its_figures(bits: int) -> None:
     figures = run_json("bench", "mask", "--dim", "5000", "--neighbours", "3", "--bits", str(bits))
     assert {
         "elements_per_second",
@@ -34,7 +35,7 @@ def test_bench_mask_prints_its_figures(bits):
 
 
 @pytest.mark.parametrize("mode", ["active", "semi_honest"])
-def test_bench_round_is_correct_and_counts_bytes(mode):
+def test_bench_round_is_correct_and_counts_bytes(mode: str) -> None:
     figures = run_json(
         "bench", "round", "--clients", "12", "--dim", "900", "--dropout", "0.2", "--mode", mode
     )
@@ -47,19 +48,21 @@ def test_bench_round_is_correct_and_counts_bytes(mode):
     assert figures["peak_rss_bytes"] > 1 << 20
 
 
-def test_bytes_of_a_large_round_are_near_the_floor():
+def test_bytes_of_a_large_round_are_near_the_floor() -> None:
     """The figure of the README: bytes do not depend on the machine, so a test may hold them."""
     figures = run_json("bench", "round", "--clients", "100", "--dim", "100000", "--dropout", "0")
     assert figures["bytes_ratio"] <= 1.15
 
 
-def test_people_get_a_table():
+def test_people_get_a_table() -> None:
     result = invoke("bench", "mask", "--dim", "100", "--neighbours", "1")
     assert result.exit_code == 0
     assert "ratio_to_keystream" in result.stdout
 
 
-def test_a_field_that_does_not_exist_is_one_line_and_status_2(monkeypatch, capsys):
+def test_a_field_that_does_not_exist_is_one_line_and_status_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", ["veilsum", "bench", "mask", "--bits", "63"])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -68,7 +71,7 @@ def test_a_field_that_does_not_exist_is_one_line_and_status_2(monkeypatch, capsy
 
 
 @pytest.mark.slow
-def test_the_demo_from_end_to_end(tmp_path):
+def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
     """Two rounds with a small cohort; the configuration it leaves behind repeats it."""
     raw = demo_config().model_dump()
     raw["rounds"] = 2
@@ -118,7 +121,7 @@ def test_the_demo_from_end_to_end(tmp_path):
     assert len({*kept, (out / "ledger.jsonl").read_text()}) == 3
 
 
-def small(**cohort):
+def small(**cohort: str) -> RunConfig:
     raw = demo_config().model_dump()
     raw["rounds"] = 1
     raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1} | cohort
@@ -129,7 +132,9 @@ def small(**cohort):
 @pytest.mark.parametrize(
     ("mode", "words"), [("active", "may deviate at will"), ("semi_honest", "only looks")]
 )
-def test_the_demo_says_what_it_trusts_the_server_with(tmp_path, mode, words):
+def test_the_demo_says_what_it_trusts_the_server_with(
+    tmp_path: Path, mode: str, words: str
+) -> None:
     given = write_config(small(mode=mode), tmp_path / "given.toml")
     out = tmp_path / "report"
     result = invoke("demo", "--config", str(given), "--out", str(out))
@@ -139,7 +144,7 @@ def test_the_demo_says_what_it_trusts_the_server_with(tmp_path, mode, words):
     assert f"Report: {out}/report.html" in result.stderr
 
 
-def test_the_demo_refuses_what_it_does_not_run(tmp_path):
+def test_the_demo_refuses_what_it_does_not_run(tmp_path: Path) -> None:
     config = small().model_copy(update={"powersgd": PowerSgd(rank=2)})
     given = write_config(config, tmp_path / "given.toml")
     arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report")]
@@ -149,7 +154,9 @@ def test_the_demo_refuses_what_it_does_not_run(tmp_path):
     assert not (tmp_path / "report").exists()
 
 
-def test_clients_that_refuse_are_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+def test_clients_that_refuse_are_one_line_and_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A server that forgets the noise gets no round, and the reason is told."""
     monkeypatch.setattr(TrainingPlan, "client_policy", _strict)
     given = write_config(small(), tmp_path / "given.toml")
@@ -162,12 +169,14 @@ def test_clients_that_refuse_are_one_line_and_status_2(tmp_path, monkeypatch, ca
     assert "TooFewSurvivorsError" in error and "noise_multiplier" in error
 
 
-def _strict(plan, dimension):
+def _strict(plan: TrainingPlan, dimension: int) -> ClientPolicy:
     return ClientPolicy(minimum_noise_multiplier=1e9)
 
 
-def test_a_refusal_by_policy_is_one_line_and_status_2(monkeypatch, capsys):
-    def refuse():
+def test_a_refusal_by_policy_is_one_line_and_status_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> NoReturn:
         raise PolicyError("coins", 0, "at least [some]")
 
     monkeypatch.setattr(cli, "app", refuse)
@@ -177,7 +186,9 @@ def test_a_refusal_by_policy_is_one_line_and_status_2(monkeypatch, capsys):
     assert "at least [some]" in capsys.readouterr().err
 
 
-def test_an_unknown_key_is_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+def test_an_unknown_key_is_one_line_and_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "config.toml"
     path.write_text("colour = 1\n")
     monkeypatch.setattr(sys, "argv", ["veilsum", "demo", "--config", str(path)])
@@ -187,7 +198,9 @@ def test_an_unknown_key_is_one_line_and_status_2(tmp_path, monkeypatch, capsys):
     assert "ConfigurationError: colour: unknown key" in capsys.readouterr().err
 
 
-def test_a_missing_extra_says_what_to_install(monkeypatch, capsys):
+def test_a_missing_extra_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
     monkeypatch.delitem(sys.modules, "simulations.commands.cli", raising=False)
     monkeypatch.delattr("simulations.commands.cli", raising=False)

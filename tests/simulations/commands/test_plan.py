@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import invoke, run_json
@@ -15,11 +17,11 @@ from secagg import ParameterError
 GOAL = ("--epsilon", "6", "--rounds", "4", "--dim", "2000")
 
 
-def plan(*arguments):
+def plan(*arguments: str) -> dict[str, Any]:
     return run_json("plan", *arguments)
 
 
-def refused(error, *arguments):
+def refused(error: type[Exception], *arguments: str) -> str:
     result = invoke("plan", *arguments)
     assert isinstance(result.exception, error), result.output
     return str(result.exception)
@@ -40,11 +42,11 @@ def refused(error, *arguments):
         (("--clients", "100", "--graph", "auto"), {"degree": 99, "threshold": 53}),
     ],
 )
-def test_the_graph_alone(arguments, graph):
+def test_the_graph_alone(arguments: tuple[str, ...], graph: dict[str, int]) -> None:
     assert plan(*arguments)["graph"] == graph
 
 
-def test_a_deployment_states_everything():
+def test_a_deployment_states_everything() -> None:
     figures = plan("--clients", "50", *GOAL, "--compression", "4")
     assert figures["length"] == 495 and figures["dimension"] == 2000
     assert figures["bits"] < figures["bits_exact"]
@@ -58,27 +60,27 @@ def test_a_deployment_states_everything():
     assert "zero-out" in epsilons["adjacency"]
 
 
-def test_replacing_a_contribution_costs_about_twice_as_much_or_more():
+def test_replacing_a_contribution_costs_about_twice_as_much_or_more() -> None:
     figures = plan("--clients", "50", *GOAL)
     assert figures["bound"] == "domination"
     assert 2.0 * 5.9 < figures["epsilon_replace_one"] < 3.0 * 6.0
 
 
-def test_weak_noise_is_planned_with_the_better_bound():
+def test_weak_noise_is_planned_with_the_better_bound() -> None:
     weak = ("--clients", "5", "--epsilon", "20", "--rounds", "10", "--error-share", "1")
     figures = plan(*weak, "--dim", "4", "--corrupt", "0", "--dropout", "0.2")
     assert figures["bound"]["moment_order"] > 1.0
     assert figures["epsilons"]["server"] <= 20.0
 
 
-def test_large_cohorts_get_a_sparse_graph_and_exactness_costs_bits():
+def test_large_cohorts_get_a_sparse_graph_and_exactness_costs_bits() -> None:
     sparse = plan("--clients", "300", *GOAL)
     complete = plan("--clients", "300", *GOAL, "--graph", "complete", "--wrap-probability", "0")
     assert sparse["graph"]["degree"] < complete["graph"]["degree"] == 299
     assert complete["bits"] == complete["bits_exact"] == sparse["bits_exact"] > sparse["bits"]
 
 
-def test_an_expiry_costs_fewer_neighbours_and_delta_more():
+def test_an_expiry_costs_fewer_neighbours_and_delta_more() -> None:
     arguments = ("--clients", "1000", "--corrupt", "0.1", *GOAL)
     forever, hour, strict = (
         plan(*arguments, *more)["graph"]
@@ -91,20 +93,20 @@ def test_an_expiry_costs_fewer_neighbours_and_delta_more():
     assert plan(*arguments, "--graph", "sparse")["graph"] == forever
 
 
-def test_a_ring_that_fails_more_often_than_delta_is_refused():
+def test_a_ring_that_fails_more_often_than_delta_is_refused() -> None:
     arguments = ("--clients", "1000", *GOAL, "--security-bits", "40")
     for kind in ("auto", "sparse"):
         assert "the complete graph" in refused(ParameterError, *arguments, "--graph", kind)
     assert plan(*arguments, "--graph", "complete")["graph"]["degree"] == 999
 
 
-def test_more_error_allowed_costs_fewer_bits():
+def test_more_error_allowed_costs_fewer_bits() -> None:
     near, far = (plan("--clients", "50", *GOAL, "--error-share", share) for share in ("0.01", "1"))
     assert far["bits"] < near["bits"]
     assert near["squared_error"]["noise"] < far["squared_error"]["noise"]
 
 
-def test_a_table_for_people():
+def test_a_table_for_people() -> None:
     result = invoke("plan", "--clients", "50", *GOAL)
     assert result.exit_code == 0
     for text in ("coins per client", "epsilons, server", "zero-out", "graph, threshold"):
@@ -129,19 +131,21 @@ def test_a_table_for_people():
         ),
     ],
 )
-def test_what_cannot_be_planned_says_what_to_change(arguments, error, says):
+def test_what_cannot_be_planned_says_what_to_change(
+    arguments: tuple[str, ...], error: type[Exception], says: str
+) -> None:
     assert says in refused(error, *arguments)
 
 
-def begun(path, goal, event=None):
+def begun(path: Path, goal: PrivacyGoal, event: BinomialRelease | None = None) -> str:
     """A ledger of a run with this goal."""
     with Ledger.open(path) as ledger:
         ledger.append(event or BinomialRelease(1024, 16.0, 16, 10), {"goal": goal_entry(goal)})
     return str(path)
 
 
-def test_a_spent_budget_plans_nothing(tmp_path):
-    def arguments(epsilon):
+def test_a_spent_budget_plans_nothing(tmp_path: Path) -> None:
+    def arguments(epsilon: int) -> tuple[str, ...]:
         path = begun(tmp_path / f"{epsilon}.jsonl", PrivacyGoal(epsilon, 1e-5, 4))
         return ("--clients", "50", "--rounds", "4", "--dim", "2000", "--ledger", path)
 
@@ -161,14 +165,14 @@ def test_a_spent_budget_plans_nothing(tmp_path):
         PrivacyGoal(6, 2e-5, 4, moment_order=9.0),
     ],
 )
-def test_a_ledger_of_another_goal_is_not_planned_on(tmp_path, goal):
+def test_a_ledger_of_another_goal_is_not_planned_on(tmp_path: Path, goal: PrivacyGoal) -> None:
     """A run with the goal of the plan could not go on with it."""
     path = begun(tmp_path / "ledger.jsonl", goal, BinomialRelease(10**6, 16.0, 16, 10))
     message = refused(ParameterError, "--clients", "50", *GOAL, "--ledger", path)
     assert str(goal.epsilon) in message and "'epsilon': 6.0" in message
 
 
-def test_a_ledger_without_a_goal_is_not_planned_on(tmp_path):
+def test_a_ledger_without_a_goal_is_not_planned_on(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger.open(path) as ledger:
         ledger.append(BinomialRelease(10**6, 16.0, 16, 10))
@@ -183,7 +187,7 @@ WEAK = (
 
 
 @pytest.mark.parametrize("order", [None, 3.0])
-def test_a_run_that_was_begun_keeps_its_bound(tmp_path, order):
+def test_a_run_that_was_begun_keeps_its_bound(tmp_path: Path, order: float | None) -> None:
     """Without a ledger the plan would be by moments, of another order."""
     assert plan(*WEAK)["bound"]["moment_order"] not in (None, order)
     goal = PrivacyGoal(20, 1e-5, 10, moment_order=order)
@@ -193,7 +197,7 @@ def test_a_run_that_was_begun_keeps_its_bound(tmp_path, order):
     assert figures["epsilons"]["server"] <= 20.0
 
 
-def test_an_empty_ledger_leaves_the_choice(tmp_path):
+def test_an_empty_ledger_leaves_the_choice(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     Ledger.open(path).close()
     assert plan(*WEAK, "--ledger", str(path))["bound"] == plan(*WEAK)["bound"]

@@ -30,7 +30,9 @@ from simulations.learning.training import require_device
 ROOT = Path(__file__).parents[3]
 
 
-def told(monkeypatch, capsys, *arguments: object) -> str:
+def told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> str:
     """The one line that a command ends with."""
     monkeypatch.setattr(sys, "argv", ["veilsum", *map(str, arguments)])
     with pytest.raises(SystemExit) as caught:
@@ -76,7 +78,9 @@ def test_every_extra_of_a_user_is_known() -> None:
 
 
 @pytest.mark.parametrize("package", sorted(EXTRAS))
-def test_a_missing_package_names_its_extra(monkeypatch, capsys, package):
+def test_a_missing_package_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str
+) -> None:
     def ends() -> None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=f"{package}.part")
 
@@ -101,7 +105,9 @@ def test_a_package_of_another_version_says_what_it_lacks() -> None:
         RuntimeError("another"),
     ],
 )
-def test_mistakes_in_the_program_keep_their_traceback(monkeypatch, error):
+def test_mistakes_in_the_program_keep_their_traceback(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def ends() -> None:
         raise error
 
@@ -120,7 +126,9 @@ def test_mistakes_in_the_program_keep_their_traceback(monkeypatch, error):
         (errno.EIO, "Input/output error"),
     ],
 )
-def test_what_the_system_refuses_names_file_reason_and_cure(monkeypatch, capsys, code, words):
+def test_what_the_system_refuses_names_file_reason_and_cure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int, words: str
+) -> None:
     def ends() -> None:
         raise OSError(code, os.strerror(code), "out/rounds.jsonl")
 
@@ -135,11 +143,11 @@ def test_a_system_error_without_a_number_keeps_its_words() -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError()])
-def test_a_system_error_that_says_nothing_keeps_its_traceback(error) -> None:
+def test_a_system_error_that_says_nothing_keeps_its_traceback(error: Exception) -> None:
     assert one_line(error) is None
 
 
-def test_a_link_is_followed_and_a_pipe_written_to(tmp_path) -> None:
+def test_a_link_is_followed_and_a_pipe_written_to(tmp_path: Path) -> None:
     target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
     link.symlink_to(target)
     write_whole(link, "first")
@@ -161,7 +169,13 @@ def test_a_run_that_diverges_is_told() -> None:
 
 @pytest.mark.parametrize("below", ["", "deeper"])
 @pytest.mark.parametrize("command", ["run", "demo", "report", "audit", "equal-error"])
-def test_out_on_a_file_is_one_line(tmp_path, monkeypatch, capsys, command, below):
+def test_out_on_a_file_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    below: str,
+) -> None:
     given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
     file = tmp_path / "file"
     file.write_text("mine")
@@ -179,7 +193,9 @@ def test_out_on_a_file_is_one_line(tmp_path, monkeypatch, capsys, command, below
     assert file.read_text() == "mine"
 
 
-def test_epsilon_beyond_all_accounting_is_one_line(monkeypatch, capsys):
+def test_epsilon_beyond_all_accounting_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     error = told(monkeypatch, capsys, "plan", "--clients", "100", "--epsilon", "1e9")
     assert "epsilon = 1000000000.0: must be" in error and "1e+06" in error
 
@@ -195,21 +211,23 @@ def test_epsilon_beyond_all_accounting_is_one_line(monkeypatch, capsys):
         ("account --target-epsilon 1e9", "epsilon"),
     ],
 )
-def test_figures_out_of_range_are_one_line(monkeypatch, capsys, words, told_of):
+def test_figures_out_of_range_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, told_of: str
+) -> None:
     error = told(monkeypatch, capsys, *words.split())
     assert told_of in error and "ConfigurationError" in error
 
 
 @pytest.mark.parametrize("option", ["--clients", "--dim"])
-def test_counts_beyond_all_arithmetic_are_refused(option):
+def test_counts_beyond_all_arithmetic_are_refused(option: str) -> None:
     result = invoke("plan", "--clients", "100", option, "99999999999999999999")
     assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus", "meta"])
 def test_a_device_that_is_not_there_is_one_line_and_leaves_no_folder(
-    tmp_path, monkeypatch, capsys, device
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], device: str
+) -> None:
     given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
     out = tmp_path / "out"
     change = f"engine.device={device}"
@@ -218,14 +236,16 @@ def test_a_device_that_is_not_there_is_one_line_and_leaves_no_folder(
     assert not out.exists()
 
 
-def test_devices_that_are_there_are_named(monkeypatch):
+def test_devices_that_are_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     require_device("cpu")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(ConfigurationError, match=r"valid: cpu, cuda:0, cuda:1$"):
         require_device("abacus")
 
 
-def test_an_unknown_data_set_is_one_line(tmp_path, monkeypatch, capsys):
+def test_an_unknown_data_set_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = write_config(small(), tmp_path / "given.toml")
     out = tmp_path / "out"
     error = told(monkeypatch, capsys, "run", given, "--set", "task.data=digitz", "--out", out)
@@ -233,7 +253,7 @@ def test_an_unknown_data_set_is_one_line(tmp_path, monkeypatch, capsys):
     assert not out.exists()
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path):
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     write_whole(path, "before")
     with full_disk(100), pytest.raises(OSError, match="File too large") as caught:
@@ -243,14 +263,14 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["summary.json"]
 
 
-def test_a_file_is_as_private_as_it_is_meant_to_be(tmp_path):
+def test_a_file_is_as_private_as_it_is_meant_to_be(tmp_path: Path) -> None:
     path = tmp_path / "secrets.key"
     (tmp_path / "secrets.key.new").touch(0o644)
     write_whole(path, b"secret", mode=0o600)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_full_disk_is_named_where_a_line_is_added(tmp_path):
+def test_a_full_disk_is_named_where_a_line_is_added(tmp_path: Path) -> None:
     path = tmp_path / "rounds.jsonl"
     append_durably(path, b"one\n")
     with full_disk(4), pytest.raises(OSError, match=re.escape(str(path))), kept_so_far():
@@ -258,7 +278,7 @@ def test_a_full_disk_is_named_where_a_line_is_added(tmp_path):
     assert path.read_bytes() == b"one\n"
 
 
-def finish(monkeypatch, arguments) -> None:
+def finish(monkeypatch: pytest.MonkeyPatch, arguments: tuple[Path | str, ...]) -> None:
     """Run a command that must end well."""
     monkeypatch.setattr(sys, "argv", ["veilsum", *map(str, arguments)])
     with pytest.raises(SystemExit) as caught:
@@ -273,7 +293,12 @@ def accuracies(out: Path) -> list[float]:
 
 
 @pytest.mark.parametrize("aggregator", ["plain", "ideal"])
-def test_a_run_on_a_full_disk_goes_on_where_it_stood(tmp_path, monkeypatch, capsys, aggregator):
+def test_a_run_on_a_full_disk_goes_on_where_it_stood(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    aggregator: str,
+) -> None:
     """Disks of several sizes end the run at one write or another; with room it comes to its end."""
     given = write_config(small(aggregator=aggregator), tmp_path / "given.toml")
     finish(monkeypatch, ("run", given, "--quiet", "--out", tmp_path / "whole"))
@@ -299,14 +324,16 @@ def test_a_run_on_a_full_disk_goes_on_where_it_stood(tmp_path, monkeypatch, caps
     assert len(done) > 1
 
 
-def test_a_run_says_that_the_same_command_goes_on(tmp_path, monkeypatch, capsys):
+def test_a_run_says_that_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
     with full_disk(2500):
         error = told(monkeypatch, capsys, "run", given, "--quiet", "--out", tmp_path / "out")
     assert KEPT in error
 
 
-def test_a_folder_that_cannot_be_used_is_not_said_to_be_in_use(tmp_path):
+def test_a_folder_that_cannot_be_used_is_not_said_to_be_in_use(tmp_path: Path) -> None:
     with full_disk(0), pytest.raises(OSError, match="File too large"):
         RunFolder(tmp_path / "out", small())
     with RunFolder(tmp_path / "out", small()):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from protocol.errors import ConfigurationError
@@ -10,7 +13,7 @@ from simulations.learning.configuration import RunConfig, demo_config, write_con
 from sketch.controllers import AdaptNorm, FixedRate
 
 
-def changed(key, value):
+def changed(key: str, value: dict[str, float | str] | float) -> dict[str, Any]:
     raw = demo_config().model_dump()
     *sections, last = key.split(".")
     table = raw
@@ -20,7 +23,7 @@ def changed(key, value):
     return raw
 
 
-def test_a_configuration_survives_its_file(tmp_path):
+def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
     path = write_config(demo_config(), tmp_path / "config.toml")
     assert load(path, RunConfig) == demo_config()
 
@@ -40,7 +43,7 @@ def test_a_configuration_survives_its_file(tmp_path):
         ),
     ],
 )
-def test_unknown_keys_are_named_with_the_known_ones(key, valid):
+def test_unknown_keys_are_named_with_the_known_ones(key: str, valid: str) -> None:
     with pytest.raises(ConfigurationError, match="unknown key") as caught:
         parse(changed(key, 1), RunConfig)
     assert (caught.value.key, caught.value.valid) == (key, valid)
@@ -61,14 +64,14 @@ def test_unknown_keys_are_named_with_the_known_ones(key, valid):
         ("task.hidden", -1),
     ],
 )
-def test_values_out_of_range_are_named(key, value):
+def test_values_out_of_range_are_named(key: str, value: float | str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse(changed(key, value), RunConfig)
     assert caught.value.key == key
     assert str(value) in str(caught.value)
 
 
-def test_a_missing_key_is_named():
+def test_a_missing_key_is_named() -> None:
     raw = demo_config().model_dump()
     del raw["privacy"]["delta"]
     with pytest.raises(ConfigurationError) as caught:
@@ -76,13 +79,13 @@ def test_a_missing_key_is_named():
     assert caught.value.key == "privacy.delta"
 
 
-def test_a_cohort_beyond_the_population_is_refused():
+def test_a_cohort_beyond_the_population_is_refused() -> None:
     config = parse(changed("cohort.size", 193), RunConfig)
     with pytest.raises(ConfigurationError, match=r"cohort\.size.*at most 192"):
         config.check()
 
 
-def test_more_lost_clients_than_the_noise_was_made_for_are_refused():
+def test_more_lost_clients_than_the_noise_was_made_for_are_refused() -> None:
     parse(changed("faults.dropout", 0.125), RunConfig).check()
     config = parse(changed("faults.dropout", 0.15), RunConfig)
     with pytest.raises(
@@ -92,32 +95,32 @@ def test_more_lost_clients_than_the_noise_was_made_for_are_refused():
     assert caught.value.key == "faults.dropout"
 
 
-def test_a_cohort_that_cannot_lose_so_many_is_refused():
+def test_a_cohort_that_cannot_lose_so_many_is_refused() -> None:
     config = parse(changed("cohort.tolerated_dropouts", 40), RunConfig)
     with pytest.raises(ConfigurationError, match=r"cohort\.tolerated_dropouts"):
         build_plan(config.privacy, config.cohort, config.participations)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"rounds = ", b"[[[]"])
-def test_files_that_are_no_toml_are_refused(tmp_path, content):
+def test_files_that_are_no_toml_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.toml"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match="TOML"):
         load(path, RunConfig)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nowhere"):
         load(tmp_path / "nowhere.toml", RunConfig)
 
 
-def test_sections_build_the_controllers_they_name():
+def test_sections_build_the_controllers_they_name() -> None:
     config = demo_config()
     assert isinstance(config.sketch.build(config.rounds), AdaptNorm)
     fixed = parse(changed("sketch", {"controller": "fixed", "rate": 3.0}), RunConfig)
     assert fixed.sketch.build(1) == FixedRate(3.0)
 
 
-def test_participations_are_those_of_the_busiest_client():
+def test_participations_are_those_of_the_busiest_client() -> None:
     assert demo_config().participations == 8
     assert parse(changed("rounds", 25), RunConfig).participations == 9

@@ -13,7 +13,7 @@ from simulations.learning.configuration import demo_config
 from simulations.learning.federated import CohortUpdates, Invitation
 from simulations.learning.run.overrides import changed
 from simulations.learning.sources import CentralMean
-from simulations.learning.sources.error_budget import FACT, ErrorMeter, sketched_parts
+from simulations.learning.sources.error_budget import FACT, ErrorMeter, Measured, sketched_parts
 from sketch import Probe, SketchSpec
 from sketch.controllers import FixedRate
 from sketch.spec import median_for_size, spec_for_size
@@ -24,7 +24,7 @@ ROUNDS = 300
 
 
 @pytest.fixture
-def updates():
+def updates() -> np.ndarray:
     """Half of them are longer than the clip; they point in much the same direction."""
     rng = np.random.default_rng(3)
     table = (rng.normal(size=D) + 0.5 * rng.normal(size=(COHORT, D))).astype(np.float32)
@@ -32,14 +32,16 @@ def updates():
     return table * (norms / np.linalg.norm(table, axis=1)).astype(np.float32)[:, None]
 
 
-def measured(updates, released, survivors=COHORT, clip=CLIP):
+def measured(
+    updates: np.ndarray, released: np.ndarray, survivors: int = COHORT, clip: float = CLIP
+) -> Measured:
     meter = ErrorMeter(updates.__getitem__, clip)
     for index in range(len(updates)):
         assert meter(index) is not None
     return meter.measure(released, survivors)
 
 
-def test_a_meter_sees_what_the_clip_takes_off(updates):
+def test_a_meter_sees_what_the_clip_takes_off(updates: np.ndarray) -> None:
     norms = np.linalg.norm(updates, axis=1)
     clipped = updates * np.minimum(1.0, CLIP / norms)[:, None]
     found = measured(updates, clipped.mean(axis=0))
@@ -53,7 +55,7 @@ def test_a_meter_sees_what_the_clip_takes_off(updates):
     assert set(facts) == {"measured", "clipping", "noise", "clipped_clients"}
 
 
-def test_updates_that_are_not_finite_are_not_in_the_mean(updates):
+def test_updates_that_are_not_finite_are_not_in_the_mean(updates: np.ndarray) -> None:
     updates[2, 5], updates[7, 0] = np.nan, np.inf
     kept = np.delete(updates, [2, 7], axis=0)
     found = measured(updates, kept.mean(axis=0), survivors=COHORT - 2, clip=math.inf)
@@ -61,11 +63,11 @@ def test_updates_that_are_not_finite_are_not_in_the_mean(updates):
     assert found.facts() == {FACT: {"measured": found.distance}}
 
 
-def test_a_mean_over_other_clients_has_no_distance(updates):
+def test_a_mean_over_other_clients_has_no_distance(updates: np.ndarray) -> None:
     assert measured(updates, updates.mean(axis=0), survivors=COHORT - 1).distance is None
 
 
-def test_an_identity_has_no_sketch_error_and_a_median_no_closed_form(updates):
+def test_an_identity_has_no_sketch_error_and_a_median_no_closed_form(updates: np.ndarray) -> None:
     found = measured(updates, updates.mean(axis=0))
     assert sketched_parts(SketchSpec.identity(D), found, D, 2.0) == {
         "sketch": 0.0,
@@ -74,7 +76,7 @@ def test_an_identity_has_no_sketch_error_and_a_median_no_closed_form(updates):
     assert sketched_parts(median_for_size(D, 90, 3, rows=5), found, D, 2.0) == {}
 
 
-def test_a_second_sketch_costs_the_first_some_of_its_weight(updates):
+def test_a_second_sketch_costs_the_first_some_of_its_weight(updates: np.ndarray) -> None:
     found = measured(updates, updates.mean(axis=0))
     probe = Probe(32, 0.2)
     with_probe = sketched_parts(spec_for_size(D, 60, 5, probe), found, D, 2.0)
@@ -83,7 +85,7 @@ def test_a_second_sketch_costs_the_first_some_of_its_weight(updates):
     assert with_probe["sketch"] == alone["sketch"]
 
 
-def one_round(source, updates, number):
+def one_round(source: CentralMean, updates: np.ndarray, number: int) -> dict[str, float]:
     model = np.zeros(D, np.float32)
     lost = {1: Stage.SHARE}
     source.mean(
@@ -104,7 +106,9 @@ def one_round(source, updates, number):
         (4.0, 0.3, "noise"),
     ],
 )
-def test_the_parts_add_up_to_the_measured_error(updates, rate, length, twin):
+def test_the_parts_add_up_to_the_measured_error(
+    updates: np.ndarray, rate: float, length: float, twin: str | None
+) -> None:
     """Mean over many rounds; without any one of its parts the sum is rejected.
 
     The mean of the differences over its own standard error is close to normal after 300 rounds.

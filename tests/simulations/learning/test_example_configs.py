@@ -16,7 +16,7 @@ CONFIGS = sorted((Path(__file__).parents[3] / "examples" / "configs").glob("*.to
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_it_is_valid(path):
+def test_it_is_valid(path: Path) -> None:
     config = load(path, RunConfig)
     config.check()
     config.local.build()
@@ -26,7 +26,7 @@ def test_it_is_valid(path):
     assert f"examples/configs/{path.name}" in path.read_text()
 
 
-def test_the_quick_one_runs(tmp_path):
+def test_the_quick_one_runs(tmp_path: Path) -> None:
     path = next(path for path in CONFIGS if path.stem == "digits")
     arguments = ["run", str(path), "--out", str(tmp_path), "--set", "engine.aggregator=ideal"]
     summary = run_json(*arguments, "--quiet")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,56 +18,61 @@ from protocol.training.private import PrivateTraining
 from secagg import Identity
 from simulations.learning import federated
 from simulations.learning.configuration import demo_config
-from simulations.learning.data import load_digits_dataset
+from simulations.learning.data import Dataset, load_digits_dataset
 from simulations.learning.federated import Federation, StageSeconds, model_digest
+from simulations.learning.models import Evaluation
 from simulations.learning.run.overrides import changed
 from simulations.learning.sources import PlainMean, PrivateMean
 
 
 @pytest.fixture(scope="module")
-def data():
+def data() -> Dataset:
     return load_digits_dataset()
 
 
 @pytest.fixture(scope="module")
-def plain(data):
+def plain(data: Dataset) -> list[federated.Trained]:
     return list(Federation(demo_config(), data).run(PlainMean()))
 
 
-def test_nobody_is_invited_more_often_than_the_plan_pays_for(plain):
+def test_nobody_is_invited_more_often_than_the_plan_pays_for(
+    plain: list[federated.Trained],
+) -> None:
     invited = Counter(client for trained in plain for client in trained.invitation.clients)
     assert max(invited.values()) == demo_config().participations
     assert len(invited) == demo_config().task.population
 
 
-def test_cohorts_have_no_repeats(plain):
+def test_cohorts_have_no_repeats(plain: list[federated.Trained]) -> None:
     assert all(len(set(t.invitation.clients)) == 64 for t in plain)
 
 
-def test_the_same_number_is_lost_every_round_and_every_stage_occurs(plain):
+def test_the_same_number_is_lost_every_round_and_every_stage_occurs(
+    plain: list[federated.Trained],
+) -> None:
     assert {len(trained.invitation.dropouts) for trained in plain} == {6}
     stages = Counter(stage for t in plain for stage in t.invitation.dropouts.values())
     assert set(stages) == set(Stage) - {Stage.RECOVER}
     assert max(stages.values()) - min(stages.values()) <= 1
 
 
-def test_everything_but_secrets_repeats(data, plain):
+def test_everything_but_secrets_repeats(data: Dataset, plain: list[federated.Trained]) -> None:
     again = list(Federation(demo_config(), data).run(PlainMean()))
     assert np.array_equal(again[-1].model, plain[-1].model)
     assert again[-1].invitation.dropouts == plain[-1].invitation.dropouts
 
 
-def test_another_seed_is_another_run(data, plain):
+def test_another_seed_is_another_run(data: Dataset, plain: list[federated.Trained]) -> None:
     config = demo_config().model_copy(update={"seed": 2, "rounds": 1})
     other = next(iter(Federation(config, data).run(PlainMean())))
     assert other.invitation.clients != plain[0].invitation.clients
 
 
-def test_the_baseline_learns(plain):
+def test_the_baseline_learns(plain: list[federated.Trained]) -> None:
     assert plain[-1].tested.accuracy > 0.9
 
 
-def test_a_private_run_learns_within_its_budget(data, tmp_path):
+def test_a_private_run_learns_within_its_budget(data: Dataset, tmp_path: Path) -> None:
     """The whole private path with the ideal aggregator: the sum is the same, bit for bit."""
     config = demo_config()
     federation = Federation(config, data)
@@ -85,7 +93,7 @@ def test_a_private_run_learns_within_its_budget(data, tmp_path):
     assert source.last.epsilons.outsider < source.last.epsilons.server <= config.privacy.epsilon
 
 
-def test_the_model_digest_sees_every_parameter():
+def test_the_model_digest_sees_every_parameter() -> None:
     model = np.zeros(10, np.float32)
     digests = {model_digest(model)}
     for i in range(10):
@@ -95,19 +103,21 @@ def test_the_model_digest_sees_every_parameter():
     assert len(digests) == 11
 
 
-def test_the_time_of_a_round_goes_to_its_stages(data, monkeypatch):
+def test_the_time_of_a_round_goes_to_its_stages(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By a clock that only the stages move: 3 s for every chunk, 5 s to add up, 7 s to test."""
     clock = {"now": 0.0}
     monkeypatch.setattr(federated.time, "perf_counter", lambda: clock["now"])
 
-    def takes(seconds, work):
-        def slow(*arguments, **options):
+    def takes(seconds: float, work: Callable[..., Any]) -> Callable[..., np.ndarray | Evaluation]:
+        def slow(*arguments: Any, **options: Any) -> np.ndarray | Evaluation:
             clock["now"] += seconds
             return work(*arguments, **options)
 
         return slow
 
-    def chunks(*arguments, **options):
+    def chunks(*arguments: Any, **options: Any) -> Iterator[np.ndarray | None]:
         for chunk in federated_updates(*arguments, **options):
             clock["now"] += 3.0
             yield chunk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,12 +24,13 @@ from simulations.learning.run.overrides import changed
 from simulations.learning.sources import uploaders
 from simulations.learning.sources.local import MOST_ROWS, LocalMean
 from simulations.learning.sources.secure_levels import SecureLevels, bits_of_sum, with_levels
+from sketch.hashing import PublicSeed
 
 D, COHORT, CLIP = 60, 20, 0.25
 PRIVACY = Privacy(epsilon=40.0, delta=1e-5, clip_l2=CLIP)
 
 
-def config(**section):
+def config(**section: Any) -> RunConfig:
     base = demo_config()
     cohort = base.cohort.model_copy(update={"size": COHORT, "tolerated_dropouts": 5})
     engine = base.engine.model_copy(update={"aggregator": "local"})
@@ -36,7 +38,9 @@ def config(**section):
     return base.model_copy(update={**update, "local_dp": LocalDp(**section)})
 
 
-def invitation(updates, dropouts=None, number=0):
+def invitation(
+    updates: np.ndarray, dropouts: dict[int, Stage] | None = None, number: int = 0
+) -> Invitation:
     chunks = iter([updates[:7], updates[7:]])
     clients = tuple(range(100, 100 + len(updates)))
     model = np.zeros(D, np.float32)
@@ -44,11 +48,11 @@ def invitation(updates, dropouts=None, number=0):
 
 
 @pytest.fixture
-def updates():
+def updates() -> np.ndarray:
     return np.random.default_rng(3).normal(scale=0.02, size=(COHORT, D)).astype(np.float32)
 
 
-def source(made, *, channel=None, reports=2):
+def source(made: RunConfig, *, channel: SecureLevels | None = None, reports: int = 2) -> LocalMean:
     algorithm = build_algorithm(made.local_dp, made.privacy, D, reports)
     seeds = [NoiseSeed(bytes([number] * 32)) for number in range(8)]
     extra = {} if channel is None else {"channel": channel}
@@ -58,7 +62,9 @@ def source(made, *, channel=None, reports=2):
 
 
 @pytest.mark.parametrize("algorithm", sorted(KEYS))
-def test_the_mean_is_that_of_the_reports_of_those_who_upload(updates, algorithm):
+def test_the_mean_is_that_of_the_reports_of_those_who_upload(
+    updates: np.ndarray, algorithm: str
+) -> None:
     made = config(algorithm=algorithm, **({"sample_share": 0.5} if algorithm == "sqsgd" else {}))
     lost = {3: Stage.ADVERTISE, 7: Stage.UNMASK}
     local, twin = source(made), source(made)
@@ -72,13 +78,13 @@ def test_the_mean_is_that_of_the_reports_of_those_who_upload(updates, algorithm)
     assert (facts["survivors"], facts["refused"], facts["lost"]) == (19, 0, {"advertise": 1})
 
 
-def _seed():
+def _seed() -> PublicSeed:
     from sketch import PublicSeed
 
     return PublicSeed(bytes(range(32)))
 
 
-def test_clients_with_updates_that_are_not_finite_are_left_out(updates):
+def test_clients_with_updates_that_are_not_finite_are_left_out(updates: np.ndarray) -> None:
     updates[4, 7], updates[9] = np.nan, np.inf
     local = source(config(algorithm="piecewise"))
     assert np.isfinite(local.mean(invitation(updates))).all()
@@ -86,13 +92,13 @@ def test_clients_with_updates_that_are_not_finite_are_left_out(updates):
     assert (facts["survivors"], facts["refused"]) == (18, 2)
 
 
-def test_nothing_is_released_where_nobody_has_anything(updates):
+def test_nothing_is_released_where_nobody_has_anything(updates: np.ndarray) -> None:
     updates[:] = np.nan
     with pytest.raises(PrivacyError, match="finite"):
         source(config(algorithm="hybrid")).mean(invitation(updates))
 
 
-def test_epsilon_is_that_of_the_client_that_sent_most(updates):
+def test_epsilon_is_that_of_the_client_that_sent_most(updates: np.ndarray) -> None:
     made = config(algorithm="fedsel", epsilon_report=2.0)
     local = source(made)
     for number in range(3):
@@ -104,7 +110,7 @@ def test_epsilon_is_that_of_the_client_that_sent_most(updates):
     assert facts["epsilons"]["one_report"] == 2.0
 
 
-def test_more_clients_than_a_group_are_all_counted():
+def test_more_clients_than_a_group_are_all_counted() -> None:
     many = np.zeros((2 * MOST_ROWS + 3, D), np.float32)
     local = source(config(algorithm="cross_polytope"))
     local.mean(invitation(many))
@@ -121,13 +127,13 @@ class TestSecureLevels:
         "through": "secure_sum",
     }
 
-    def channel(self, made):
+    def channel(self, made: RunConfig) -> SecureLevels:
         plan = build_plan(made.privacy, made.cohort, 2)
         people = [Identity.generate() for _ in range(COHORT)]
         population = [people[index % COHORT] for index in range(100 + COHORT)]
         return SecureLevels(plan, population[:100] + people, bytes(16))
 
-    def test_the_sum_is_that_of_the_reports(self, updates):
+    def test_the_sum_is_that_of_the_reports(self, updates: np.ndarray) -> None:
         made = config(**self.SECTION)
         updates[11] = np.nan
         lost = {3: Stage.ADVERTISE, 7: Stage.INPUT, 8: Stage.UNMASK}
@@ -140,20 +146,20 @@ class TestSecureLevels:
         assert facts["refused"] == 1
         assert facts["bytes_per_client"] > direct.facts(invitation(updates))["bytes_per_client"]
 
-    def test_too_few_survivors_release_nothing(self, updates):
+    def test_too_few_survivors_release_nothing(self, updates: np.ndarray) -> None:
         made = config(**self.SECTION)
         secure = source(made, channel=self.channel(made))
         lost = dict.fromkeys(range(6), Stage.INPUT)
         with pytest.raises(TooFewSurvivorsError):
             secure.mean(invitation(updates, lost))
 
-    def test_reports_without_levels_are_refused(self):
+    def test_reports_without_levels_are_refused(self) -> None:
         reports = Duchi(1.0).randomize(np.zeros((2, 1)), NoiseSeed(bytes(32)))
         with pytest.raises(TypeError, match="no levels"):
             with_levels(reports)
 
     @pytest.mark.parametrize("largest", [1, 127, 128, 255, 256, 10**6])
-    def test_the_field_holds_the_largest_sum(self, largest):
+    def test_the_field_holds_the_largest_sum(self, largest: int) -> None:
         from secagg import PrimeField
 
         bits = bits_of_sum(largest)
@@ -164,7 +170,7 @@ class TestSecureLevels:
 class TestEpsilonOfAReport:
     """What one report may spend follows from the whole."""
 
-    def test_it_is_the_largest_that_fits(self):
+    def test_it_is_the_largest_that_fits(self) -> None:
         section = LocalDp(algorithm="piecewise")
         for reports in (1, 2, 50, 1000):
             each = epsilon_of_a_report(section, PRIVACY, reports)
@@ -174,27 +180,27 @@ class TestEpsilonOfAReport:
         assert epsilon_of_a_report(section, PRIVACY, 1000) > 3 * 40.0 / 1000
 
     @pytest.mark.parametrize("reports", [3, 7, 10, 23, 49])
-    def test_equal_shares_are_never_more_than_the_whole(self, reports):
+    def test_equal_shares_are_never_more_than_the_whole(self, reports: int) -> None:
         """At a delta of almost nothing only the sum is left, and it is exact."""
         privacy = Privacy(epsilon=0.7, delta=1e-300, clip_l2=1.0)
         each = epsilon_of_a_report(LocalDp(algorithm="piecewise"), privacy, reports)
         assert Fraction(each) * reports <= Fraction(0.7)
         assert each * reports == pytest.approx(0.7, rel=1e-8)
 
-    def test_a_given_one_must_fit(self):
+    def test_a_given_one_must_fit(self) -> None:
         section = LocalDp(algorithm="piecewise", epsilon_report=20.0)
         assert epsilon_of_a_report(section, PRIVACY, 2) == 20.0
         with pytest.raises(ConfigurationError, match=r"3 reports of a client spend 60") as caught:
             epsilon_of_a_report(section, PRIVACY, 3)
         assert caught.value.key == "local_dp.epsilon_report"
 
-    def test_a_noise_multiplier_says_nothing_here(self):
+    def test_a_noise_multiplier_says_nothing_here(self) -> None:
         privacy = Privacy(noise_multiplier=1.0, delta=1e-5, clip_l2=1.0)
         with pytest.raises(ConfigurationError, match=r"privacy\.epsilon"):
             epsilon_of_a_report(LocalDp(algorithm="piecewise"), privacy, 1)
 
     @staticmethod
-    def composed(epsilon, reports):
+    def composed(epsilon: float, reports: int) -> float:
         accountant = LocalAccountant()
         accountant.compose(LocalRelease(epsilon), reports)
         return accountant.epsilon(PRIVACY.delta)
@@ -210,19 +216,19 @@ class TestEpsilonOfAReport:
         ({"algorithm": "sqsgd", "sample_share": 0.5, "bound": 1e-200}, "l2_bound"),
     ],
 )
-def test_figures_that_do_not_fit_are_named(section, words):
+def test_figures_that_do_not_fit_are_named(section: dict[str, float | str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         build_algorithm(LocalDp(**section), PRIVACY, D, 1)
 
 
 @pytest.mark.parametrize("epsilon", [np.inf, np.nan, 0.0])
-def test_an_epsilon_that_is_none_is_refused(epsilon):
+def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse({"algorithm": "piecewise", "epsilon_report": epsilon}, LocalDp)
     assert caught.value.key == "epsilon_report"
 
 
-def test_a_key_of_another_algorithm_is_refused():
+def test_a_key_of_another_algorithm_is_refused() -> None:
     raw = {"algorithm": "piecewise", "levels": 4}
     with pytest.raises(ConfigurationError, match="piecewise has bound, epsilon_report only"):
         parse(raw, LocalDp)
@@ -237,7 +243,7 @@ def test_a_key_of_another_algorithm_is_refused():
         ([("denoise", {}), ("engine.aggregator", "plain")], "denoise"),
     ],
 )
-def test_tables_that_nobody_reads_are_refused(changes, key):
+def test_tables_that_nobody_reads_are_refused(changes: list[Any], key: str) -> None:
     made: RunConfig = changed(demo_config(), changes)
     with pytest.raises(ConfigurationError) as caught:
         made.check()

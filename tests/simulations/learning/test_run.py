@@ -9,6 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from command_line import invoke, run_json
 from rich.console import Console
 
 from dp import Ledger
+from dp.ledger import Entry
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load, parse
 from protocol.training.private import TrainingState
@@ -25,6 +29,7 @@ from simulations.common.failures import DivergedError
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig
+from simulations.learning.data import Dataset
 from simulations.learning.federated import load_data
 from simulations.learning.run import experiment
 from simulations.learning.run.checkpoint import Checkpoint
@@ -70,30 +75,32 @@ SUMS = {"ideal": 1, "real": 1, "powersgd": 2, "clipping": 1}
 
 
 @pytest.fixture(scope="module")
-def data():
+def data() -> Dataset:
     return load_data(small())
 
 
-def small(**changes):
+def small(**changes: Any) -> RunConfig:
     config = parse(SMALL, RunConfig)
     return changed(config, [(key.replace("__", "."), value) for key, value in changes.items()])
 
 
-def of_kind(kind, **changes):
+def of_kind(kind: str, **changes: dict[str, float | str]) -> RunConfig:
     return changed(small(**changes), list(KINDS[kind].items()))
 
 
-def run(config, data, path, progress=lambda _: None):
+def run(
+    config: RunConfig, data: Dataset, path: Path, progress: Callable[..., Any] = lambda _: None
+) -> experiment.RunResult:
     with RunFolder(path, config) as folder:
         return run_experiment(config, data, folder, progress)
 
 
-def timeless(records):
+def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**record, "seconds": None, "stages": None} for record in records]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_leaves_everything_behind(data, tmp_path, kind):
+def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str) -> None:
     config = of_kind(kind)
     result = run(config, data, tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
@@ -123,7 +130,9 @@ class Stopped(Exception):  # noqa: N818 - what a kill looks like from inside
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("moment", ["charge", "checkpoint", "record", "after"])
-def test_an_interrupted_run_ends_as_if_it_had_not_been(data, tmp_path, monkeypatch, kind, moment):
+def test_an_interrupted_run_ends_as_if_it_had_not_been(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, moment: str
+) -> None:
     """Stopped between any two of the steps of a round, with the secrets that the run began with."""
     if kind not in SUMS and moment == "charge":
         pytest.skip("this run has no ledger")
@@ -149,19 +158,19 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(data, tmp_path, monkeypat
                 assert len(ledger.entries()) == 4 * SUMS[kind]
 
 
-def stop_at(patch, moment, number):
+def stop_at(patch: pytest.MonkeyPatch, moment: str, number: int) -> None:
     """Let the process go away in a round, after one of its steps."""
     calls = {"count": 0}
 
-    def reached():
+    def reached() -> None:
         calls["count"] += 1
         if calls["count"] == number:
             raise Stopped
 
-    def before(owner, name, then_call):
+    def before(owner: type[Ledger | RunFolder], name: str, then_call: bool) -> None:
         original = getattr(owner, name)
 
-        def wrapped(*arguments, **options):
+        def wrapped(*arguments: Any, **options: Any) -> Entry | None:
             if not then_call:
                 reached()
             result = original(*arguments, **options)
@@ -181,7 +190,9 @@ def stop_at(patch, moment, number):
         before(RunFolder, "append", True)
 
 
-def test_with_other_secrets_an_interrupted_round_is_charged_again(data, tmp_path, monkeypatch):
+def test_with_other_secrets_an_interrupted_round_is_charged_again(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The control: other secrets make another release, which the ledger has not paid for."""
     config = small()
     with monkeypatch.context() as patch:
@@ -197,7 +208,7 @@ def test_with_other_secrets_an_interrupted_round_is_charged_again(data, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
-def test_kill_9_of_a_real_process_at_random_moments(tmp_path, kind):
+def test_kill_9_of_a_real_process_at_random_moments(tmp_path: Path, kind: str) -> None:
     """The same command goes on until it is done: every round once, every charge once."""
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps({**SMALL, "rounds": 12, "engine": {"aggregator": kind}}))
@@ -224,7 +235,7 @@ def test_kill_9_of_a_real_process_at_random_moments(tmp_path, kind):
     assert kills >= 1
 
 
-def wait_for_more(process, rounds):
+def wait_for_more(process: subprocess.Popen, rounds: Path) -> None:
     """Until a line is added to the record of rounds, or the process ends."""
     before = rounds.stat().st_size if rounds.exists() else 0
     while process.poll() is None:
@@ -233,7 +244,7 @@ def wait_for_more(process, rounds):
         time.sleep(0.01)
 
 
-def test_a_folder_of_another_configuration_is_left_alone(data, tmp_path):
+def test_a_folder_of_another_configuration_is_left_alone(data: Dataset, tmp_path: Path) -> None:
     run(small(), data, tmp_path / "run")
     before = (tmp_path / "run" / "rounds.jsonl").read_bytes()
     with pytest.raises(ConfigurationError, match="another configuration"):
@@ -241,14 +252,14 @@ def test_a_folder_of_another_configuration_is_left_alone(data, tmp_path):
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == before
 
 
-def test_a_folder_with_strangers_is_left_alone(tmp_path):
+def test_a_folder_with_strangers_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(ConfigurationError, match=r"thesis\.tex"):
         RunFolder(tmp_path, small())
     assert [path.name for path in tmp_path.iterdir() if path.name != ".lock"] == ["thesis.tex"]
 
 
-def test_two_processes_cannot_share_a_folder(tmp_path):
+def test_two_processes_cannot_share_a_folder(tmp_path: Path) -> None:
     with (
         RunFolder(tmp_path / "run", small()),
         pytest.raises(ConfigurationError, match="in use"),
@@ -258,14 +269,14 @@ def test_two_processes_cannot_share_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"not a checkpoint at all"])
-def test_a_damaged_checkpoint_says_so(data, tmp_path, damage):
+def test_a_damaged_checkpoint_says_so(data: Dataset, tmp_path: Path, damage: bytes) -> None:
     with RunFolder(tmp_path / "run", small()) as folder:
         folder.checkpoint.write_bytes(damage)
         with pytest.raises(ConfigurationError, match="damaged"):
             run_experiment(small(), data, folder)
 
 
-def test_a_checkpoint_keeps_everything(tmp_path):
+def test_a_checkpoint_keeps_everything(tmp_path: Path) -> None:
     decision = AdaptNorm().initial(50)
     state = ModelState(np.arange(50, dtype=np.float32), np.ones(50), np.full(50, 0.5))
     training = TrainingState(bytes(16), 3, 4, decision, np.linspace(-1.0, 1.0, 50))
@@ -280,7 +291,7 @@ def test_a_checkpoint_keeps_everything(tmp_path):
     assert Checkpoint.load(tmp_path / "nothing.npz") is None
 
 
-def test_a_cut_off_record_is_not_a_round(data, tmp_path):
+def test_a_cut_off_record_is_not_a_round(data: Dataset, tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run", small()) as folder:
         write_whole(folder.rounds, b'{"round": 1}\n{"round": 2, "acc')
         assert folder.records() == [{"round": 1}]
@@ -288,7 +299,7 @@ def test_a_cut_off_record_is_not_a_round(data, tmp_path):
         assert folder.restore(None) == []
 
 
-def test_a_diverging_run_stops_with_its_folder_in_order(data, tmp_path):
+def test_a_diverging_run_stops_with_its_folder_in_order(data: Dataset, tmp_path: Path) -> None:
     config = small(engine__aggregator="plain", server__learning_rate=1e39)
     with pytest.raises(DivergedError, match=r"lower local\.learning_rate"):
         run(config, data, tmp_path / "run")
@@ -297,7 +308,9 @@ def test_a_diverging_run_stops_with_its_folder_in_order(data, tmp_path):
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_optimisers_remember_across_an_interruption(data, tmp_path, monkeypatch, optimizer):
+def test_optimisers_remember_across_an_interruption(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
+) -> None:
     config = small(
         engine__aggregator="plain",
         server__optimizer=optimizer,
@@ -312,7 +325,7 @@ def test_optimisers_remember_across_an_interruption(data, tmp_path, monkeypatch,
     assert timeless(run(config, data, tmp_path / "cut").records) == timeless(whole.records)
 
 
-def test_secrets_differ_by_purpose_client_and_round():
+def test_secrets_differ_by_purpose_client_and_round() -> None:
     secrets = RunSecrets(bytes(32))
     drawn = set()
     for secrets.attempt in range(2):
@@ -330,7 +343,7 @@ def test_secrets_differ_by_purpose_client_and_round():
     assert len(secrets.rand_of(0)(20_000)) == 20_000
 
 
-def test_the_key_of_a_run_is_its_owners_alone(tmp_path):
+def test_the_key_of_a_run_is_its_owners_alone(tmp_path: Path) -> None:
     RunSecrets.open(tmp_path / "secrets.key")
     assert (tmp_path / "secrets.key").stat().st_mode & 0o777 == 0o600
     (tmp_path / "secrets.key").write_bytes(b"short")
@@ -347,17 +360,17 @@ def test_the_key_of_a_run_is_its_owners_alone(tmp_path):
         ("rounds=7", ("rounds", 7)),
     ],
 )
-def test_changes_are_read(text, pair):
+def test_changes_are_read(text: str, pair: tuple[str, float | str]) -> None:
     assert read_change(text) == pair
 
 
 @pytest.mark.parametrize("text", ["", "rounds", "rounds=", "=3"])
-def test_what_is_no_change_says_so(text):
+def test_what_is_no_change_says_so(text: str) -> None:
     with pytest.raises(ConfigurationError, match="key=value"):
         read_change(text)
 
 
-def test_grids():
+def test_grids() -> None:
     choices = [
         read_choices("privacy.epsilon=1,2"),
         read_choices("sketch.controller=fixed,adapt_norm"),
@@ -377,7 +390,7 @@ def test_grids():
     ("change", "key"),
     [("rounds=0", "rounds"), ("privacy.epsilom=2", "privacy.epsilom"), ("seed.x=1", "seed.x")],
 )
-def test_bad_changes_name_the_key(tmp_path, change, key):
+def test_bad_changes_name_the_key(tmp_path: Path, change: str, key: str) -> None:
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
     result = invoke("run", str(config), "--set", change)
@@ -385,7 +398,7 @@ def test_bad_changes_name_the_key(tmp_path, change, key):
     assert result.exception.key == key
 
 
-def test_a_forecast_runs_nothing(tmp_path, monkeypatch):
+def test_a_forecast_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
@@ -397,7 +410,7 @@ def test_a_forecast_runs_nothing(tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_sweep_runs_every_point_once(tmp_path, monkeypatch):
+def test_a_sweep_runs_every_point_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
     arguments = ["sweep", str(config), "--set", "privacy.epsilon=30,60", "--set", "rounds=1,2"]
@@ -413,7 +426,7 @@ def test_a_sweep_runs_every_point_once(tmp_path, monkeypatch):
     assert run_json(*arguments) == summaries
 
 
-def test_the_command_prints_json_and_a_view_for_people(tmp_path):
+def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
     out = ["--out", str(tmp_path / "run")]
@@ -423,7 +436,7 @@ def test_the_command_prints_json_and_a_view_for_people(tmp_path):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_the_live_view_shows_every_round(data, tmp_path, terminal):
+def test_the_live_view_shows_every_round(data: Dataset, tmp_path: Path, terminal: bool) -> None:
     console = Console(record=True, force_terminal=terminal, width=120, file=open(os.devnull, "w"))
     config = small(engine__evaluate_every=2)
     with LiveView(config, console) as view:

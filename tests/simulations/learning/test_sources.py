@@ -43,7 +43,7 @@ def updates() -> np.ndarray:
     return table * np.linspace(0.001, 0.05, COHORT, dtype=np.float32)[:, None]
 
 
-def test_without_noise_it_is_the_mean_of_clipped_updates(updates):
+def test_without_noise_it_is_the_mean_of_clipped_updates(updates: np.ndarray) -> None:
     source = CentralMean(config(SMALL), FixedRate(1.0), D)
     mean = source.mean(invitation(updates, c3=Stage.ADVERTISE, c7=Stage.UNMASK))
     kept = [i for i in range(COHORT) if i != 3]
@@ -53,7 +53,7 @@ def test_without_noise_it_is_the_mean_of_clipped_updates(updates):
     assert (facts["survivors"], facts["lost"], facts["refused"]) == (20 - 2, {"advertise": 1}, 0)
 
 
-def test_updates_that_are_not_finite_are_left_out(updates):
+def test_updates_that_are_not_finite_are_left_out(updates: np.ndarray) -> None:
     updates[4, 7] = np.nan
     updates[GROUP] = np.inf
     source = CentralMean(config(SMALL), FixedRate(1.0), D)
@@ -64,13 +64,13 @@ def test_updates_that_are_not_finite_are_left_out(updates):
     assert source.facts(invitation(updates))["refused"] == 2
 
 
-def test_nothing_finite_at_all_is_an_error(updates):
+def test_nothing_finite_at_all_is_an_error(updates: np.ndarray) -> None:
     with pytest.raises(PrivacyError, match="finite"):
         CentralMean(config(1.0), FixedRate(1.0), D).mean(invitation(np.full_like(updates, np.nan)))
 
 
 @pytest.mark.parametrize("stated", [1.0, 0.5], ids=["right", "half the noise"])
-def test_noise_has_the_stated_variance(updates, stated):
+def test_noise_has_the_stated_variance(updates: np.ndarray, stated: float) -> None:
     """Chi-square over all coordinates of 30 rounds; half the noise would be found."""
     noise, rounds = 2.0, 30
     source = CentralMean(config(noise * stated), FixedRate(1.0), D)
@@ -84,7 +84,7 @@ def test_noise_has_the_stated_variance(updates, stated):
         assert source.facts(invitation(updates))["noise_variance"] == pytest.approx(sigma**2)
 
 
-def test_threads_and_a_new_object_change_nothing(updates):
+def test_threads_and_a_new_object_change_nothing(updates: np.ndarray) -> None:
     """The noise follows from the seed and the round, so a run can go on from its state."""
     whole = CentralMean(config(1.0), FixedRate(4.0, rows=5), D)
     means = [whole.mean(invitation(updates, number)) for number in range(2)]
@@ -96,7 +96,7 @@ def test_threads_and_a_new_object_change_nothing(updates):
     assert not np.array_equal(means[0], means[1])
 
 
-def test_the_plain_mean_clips_nothing(updates):
+def test_the_plain_mean_clips_nothing(updates: np.ndarray) -> None:
     source = PlainMean()
     given = invitation(updates, c0=Stage.INPUT)
     assert uploaders(given) == list(range(1, COHORT))

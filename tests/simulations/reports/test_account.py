@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,13 +35,13 @@ from simulations.commands import cli
 runner = CliRunner()
 
 
-def account(*arguments):
+def account(*arguments: str) -> dict[str, Any]:
     result = runner.invoke(cli.app, ["account", *arguments, "--json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
-def shown(ledger, *arguments):
+def shown(ledger: Path, *arguments: str) -> str:
     """What is printed for people, on one line."""
     result = runner.invoke(
         cli.app, ["account", "--ledger", str(ledger), *arguments], env={"COLUMNS": "240"}
@@ -48,7 +50,9 @@ def shown(ledger, *arguments):
     return " ".join(result.stdout.replace("│", " ").split())
 
 
-def fails(monkeypatch, capsys, *arguments):
+def fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> str:
     """Standard error of a run that ends with status 2 and no traceback."""
     monkeypatch.setattr(sys, "argv", ["veilsum", "account", *arguments])
     with pytest.raises(SystemExit) as caught:
@@ -59,7 +63,7 @@ def fails(monkeypatch, capsys, *arguments):
     return " ".join(captured.err.replace("│", " ").split())
 
 
-def test_binomial_by_every_accountant():
+def test_binomial_by_every_accountant() -> None:
     figures = account(
         *"--mechanism binomial --coins 1024 --l2 16 --linf 16 --dim 1000000".split(),
         *"--delta 1e-5 --rounds 1".split(),
@@ -77,13 +81,13 @@ def test_binomial_by_every_accountant():
     assert "635.5" in figures["reasons"]["theorem1"]
 
 
-def test_small_cases_are_enumerated():
+def test_small_cases_are_enumerated() -> None:
     figures = account(*"--coins 256 --l2 4 --linf 4 --rounds 3".split())
     assert figures["winner"] == "exact"
     assert figures["by_accountant"]["exact"] < figures["by_accountant"]["domination"]
 
 
-def test_skellam_and_discrete_gaussian():
+def test_skellam_and_discrete_gaussian() -> None:
     skellam = account(*"--mechanism skellam --variance 256".split())
     assert skellam["by_accountant"]["published"] > skellam["epsilon"]
     discrete = account(*"--mechanism discrete_gaussian --variance 2.56 --clients 100".split())
@@ -91,7 +95,7 @@ def test_skellam_and_discrete_gaussian():
     assert "one client" in discrete["variance_is"]
 
 
-def test_targets_are_met():
+def test_targets_are_met() -> None:
     assert account("--target-epsilon", "1")["coins"] == 14262
     for extra in (["skellam"], ["discrete_gaussian", "--clients", "50"]):
         solved = account("--mechanism", *extra, "--target-epsilon", "2", "--rounds", "4")
@@ -100,14 +104,14 @@ def test_targets_are_met():
         assert account("--mechanism", *extra, "--variance", *less)["epsilon"] > 2.0
 
 
-def test_people_get_a_table():
+def test_people_get_a_table() -> None:
     result = runner.invoke(cli.app, ["account", "--coins", "1024"])
     assert result.exit_code == 0
     for words in ("domination", "infinite", "a yardstick", "zero-out", "knows the cohort"):
         assert words in result.stdout
 
 
-def test_help_says_whose_variance_is_meant():
+def test_help_says_whose_variance_is_meant() -> None:
     text = " ".join(runner.invoke(cli.app, ["account", "--help"]).stdout.replace("│", " ").split())
     assert "ONE client's noise" in text
 
@@ -141,14 +145,16 @@ def test_help_says_whose_variance_is_meant():
         ("--ledger x --coins 64", "ledger: given with"),
     ],
 )
-def test_every_mistake_is_one_clear_error(monkeypatch, capsys, arguments, words):
+def test_every_mistake_is_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str, words: str
+) -> None:
     assert words in fails(monkeypatch, capsys, *arguments.split())
 
 
 @pytest.mark.parametrize(
     "arguments", ["--mechanism skellam --variance 1e300", "--coins 64 --l2 1e300"]
 )
-def test_figures_beyond_all_tables_are_infinite(arguments):
+def test_figures_beyond_all_tables_are_infinite(arguments: str) -> None:
     assert account(*arguments.split())["epsilon"] == "inf"
 
 
@@ -158,7 +164,7 @@ ANNA, BERTA, CARLA = "a" * 16, "b" * 16, "c" * 16
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     location = tmp_path / "ledger.jsonl"
     rounds = [(FIRST, [ANNA, BERTA]), (SECOND, [BERTA, CARLA]), (FIRST, [BERTA, ANNA])]
     with Ledger.open(location) as ledger:
@@ -167,14 +173,14 @@ def path(tmp_path):
     return location
 
 
-def running(events, reserve=None):
+def running(events: list[BinomialRelease], reserve: FailureReserve | None = None) -> float:
     accountant = DominationAccountant(reserve)
     for event in events:
         accountant.compose(event)
     return accountant.epsilon(1e-5)
 
 
-def test_a_ledger_reports_the_client_that_spent_most(path):
+def test_a_ledger_reports_the_client_that_spent_most(path: Path) -> None:
     figures = account("--ledger", str(path))
     reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
     assert figures["client"] == BERTA
@@ -183,7 +189,7 @@ def test_a_ledger_reports_the_client_that_spent_most(path):
     assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND, FIRST], reserve), rel=3e-6)
 
 
-def test_what_made_up_peers_leave_is_added_up_as_well(path):
+def test_what_made_up_peers_leave_is_added_up_as_well(path: Path) -> None:
     """Old entries do not say what is a client's own: then it is nothing."""
     assert account("--ledger", str(path))["sybil"] == "inf"
     own = path.with_name("own.jsonl")
@@ -199,7 +205,7 @@ def test_what_made_up_peers_leave_is_added_up_as_well(path):
     assert figures["sybil"] == pytest.approx(running([alone], reserve), rel=3e-6)
 
 
-def test_a_goal_is_the_guarantee_until_it_is_overrun(path):
+def test_a_goal_is_the_guarantee_until_it_is_overrun(path: Path) -> None:
     figures = account("--ledger", str(path))
     assert figures["epsilon"] < figures["guaranteed"] == GOAL["epsilon"]
     text = runner.invoke(cli.app, ["account", "--ledger", str(path)]).stdout
@@ -210,9 +216,12 @@ def test_a_goal_is_the_guarantee_until_it_is_overrun(path):
     assert account("--ledger", str(path))["guaranteed"] == "inf"
 
 
-def test_nobody_is_left_out_who_took_part_too_often(path):
-    """Six weak releases of a goal of five are infinite, whatever one client with more noise less
-    has spent; a release that everybody pays for counts as one of them."""
+def test_nobody_is_left_out_who_took_part_too_often(path: Path) -> None:
+    """Six weak releases of a goal of five cost an infinite epsilon.
+
+    It does not matter that another client lost more to one release with less noise. A release that
+    everybody pays for counts as one of the six.
+    """
     weak = BinomialRelease(10**6, 1.0, 1, 9)
     with Ledger.open(path) as ledger:
         for _ in range(4):
@@ -222,7 +231,7 @@ def test_nobody_is_left_out_who_took_part_too_often(path):
     assert figures["epsilon"] == figures["guaranteed"] == figures["sybil"] == "inf"
 
 
-def test_common_releases_are_among_those_of_a_client(tmp_path):
+def test_common_releases_are_among_those_of_a_client(tmp_path: Path) -> None:
     location = tmp_path / "common.jsonl"
     weak = BinomialRelease(10**6, 1.0, 1, 9)
     with Ledger.open(location) as ledger:
@@ -237,7 +246,7 @@ def test_common_releases_are_among_those_of_a_client(tmp_path):
     assert (figures["client"], figures["guaranteed"]) == (ANNA, "inf")
 
 
-def test_a_guarantee_is_at_the_delta_of_the_goal(path):
+def test_a_guarantee_is_at_the_delta_of_the_goal(path: Path) -> None:
     """Whatever delta is asked for: that is the delta of the reading."""
     figures = account("--ledger", str(path), "--delta", "1e-6")
     assert (figures["guaranteed"], figures["guaranteed_at_delta"]) == (GOAL["epsilon"], 1e-5)
@@ -246,13 +255,13 @@ def test_a_guarantee_is_at_the_delta_of_the_goal(path):
     assert "guaranteed at delta 1e-05" in text and "spent so far, at delta 1e-06" in text
 
 
-def test_a_goal_is_no_guarantee_for_another_adjacency(path):
+def test_a_goal_is_no_guarantee_for_another_adjacency(path: Path) -> None:
     text = shown(path, "--adjacency", "replace-one")
     assert "goal is about zero-out" in text
     assert "guaranteed" not in text and "no goal" not in text
 
 
-def test_a_goal_of_an_old_ledger_does_not_count_rings(path, tmp_path):
+def test_a_goal_of_an_old_ledger_does_not_count_rings(path: Path, tmp_path: Path) -> None:
     """Those of version 0.1 set nothing aside for failures of secure aggregation."""
     assert account("--ledger", str(path))["guaranteed_but_for"] == "failures of secure aggregation"
     assert "but for failures of secure aggregation" in shown(path)
@@ -263,7 +272,7 @@ def test_a_goal_of_an_old_ledger_does_not_count_rings(path, tmp_path):
     assert "but for" not in shown(location)
 
 
-def test_entries_without_a_cohort_are_charged_to_everybody(path):
+def test_entries_without_a_cohort_are_charged_to_everybody(path: Path) -> None:
     with Ledger.open(path) as ledger:
         ledger.append(SECOND, {"goal": GOAL, "cohort": {"clients": 9, "sha256": "00"}})
     figures = account("--ledger", str(path))
@@ -273,7 +282,7 @@ def test_entries_without_a_cohort_are_charged_to_everybody(path):
     assert figures["epsilon"] == pytest.approx(expected, rel=3e-6)
 
 
-def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path):
+def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path: Path) -> None:
     goal = {**GOAL, "aggregation": 1e-8}
     location = tmp_path / "rings.jsonl"
     with Ledger.open(location) as ledger:
@@ -286,14 +295,21 @@ def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path):
 
 
 @pytest.mark.parametrize("aggregation", ["none", -1e-8, 1.0])
-def test_a_goal_with_odd_failures_is_not_used(tmp_path, monkeypatch, capsys, aggregation):
+def test_a_goal_with_odd_failures_is_not_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    aggregation: float | str,
+) -> None:
     location = tmp_path / "odd.jsonl"
     with Ledger.open(location) as ledger:
         ledger.append(FIRST, {"goal": {**GOAL, "aggregation": aggregation}})
     assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
 
 
-def test_a_ledger_without_metadata(tmp_path, monkeypatch, capsys):
+def test_a_ledger_without_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     location = tmp_path / "bare.jsonl"
     with Ledger.open(location) as ledger:
         ledger.append(FIRST)
@@ -305,7 +321,12 @@ def test_a_ledger_without_metadata(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("goal", [{"delta": 1e-5, "delta0": "none", "rounds": 5}, [], {"delta": 2}])
-def test_a_goal_that_is_none_is_not_used(tmp_path, monkeypatch, capsys, goal):
+def test_a_goal_that_is_none_is_not_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    goal: list[Any] | dict[str, float | str],
+) -> None:
     location = tmp_path / "odd.jsonl"
     with Ledger.open(location) as ledger:
         ledger.append(FIRST, {"goal": goal})
@@ -314,13 +335,15 @@ def test_a_goal_that_is_none_is_not_used(tmp_path, monkeypatch, capsys, goal):
     assert figures["epsilon"] == pytest.approx(running([FIRST]), rel=3e-6)
 
 
-def test_a_ledger_of_a_table(path):
+def test_a_ledger_of_a_table(path: Path) -> None:
     result = runner.invoke(cli.app, ["account", "--ledger", str(path)])
     assert result.exit_code == 0
     assert BERTA in result.stdout and "replay" in result.stdout
 
 
-def test_damaged_ledgers(path, monkeypatch, capsys):
+def test_damaged_ledgers(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
     assert "line 4 is cut in mid-line" in fails(monkeypatch, capsys, "--ledger", str(path))
@@ -328,7 +351,9 @@ def test_damaged_ledgers(path, monkeypatch, capsys):
     assert "line 3 was altered" in fails(monkeypatch, capsys, "--ledger", str(path))
 
 
-def test_unknown_events_in_a_ledger(path, monkeypatch, capsys):
+def test_unknown_events_in_a_ledger(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Ledger.open(path) as ledger:
         ledger.append(PoissonSampled(0.1, FIRST), {"cohort": [ANNA], "goal": GOAL})
     error = fails(monkeypatch, capsys, "--ledger", str(path))
@@ -336,7 +361,7 @@ def test_unknown_events_in_a_ledger(path, monkeypatch, capsys):
 
 
 @pytest.fixture
-def reports(tmp_path):
+def reports(tmp_path: Path) -> Path:
     """A ledger of local reports: Berta made three at 1 and one at 1/2, Anna four at 1."""
     location = tmp_path / "reports.jsonl"
     one, half = LocalRelease(1.0), LocalRelease(0.5)
@@ -348,7 +373,7 @@ def reports(tmp_path):
     return location
 
 
-def test_a_ledger_of_local_reports_adds_up_as_a_run_reports_it(reports):
+def test_a_ledger_of_local_reports_adds_up_as_a_run_reports_it(reports: Path) -> None:
     figures = account("--ledger", str(reports), "--delta", "1e-5")
     report = epsilons([(LocalRelease(1.0), 4)], 1e-5)
     assert (figures["client"], figures["releases"], figures["clients"]) == (ANNA, 4, 2)
@@ -358,7 +383,9 @@ def test_a_ledger_of_local_reports_adds_up_as_a_run_reports_it(reports):
     assert "everybody who sees the reports" in table and "replay" not in table
 
 
-def test_reports_that_name_nobody_are_everybodys(reports, monkeypatch, capsys):
+def test_reports_that_name_nobody_are_everybodys(
+    reports: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Ledger.open(reports) as ledger:
         ledger.append(LocalRelease(0.25))
     counted = [(LocalRelease(1.0), 4), (LocalRelease(0.25), 1)]
@@ -370,25 +397,27 @@ def test_reports_that_name_nobody_are_everybodys(reports, monkeypatch, capsys):
     assert account("--ledger", str(reports), "--delta", "1e-5")["epsilon"] == "inf"
 
 
-def test_local_reports_beside_sums_have_no_epsilon(reports, monkeypatch, capsys):
+def test_local_reports_beside_sums_have_no_epsilon(
+    reports: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Ledger.open(reports) as ledger:
         ledger.append(FIRST, {"cohort": [ANNA]})
     error = fails(monkeypatch, capsys, "--ledger", str(reports), "--delta", "1e-5")
     assert "UnsupportedEventError" in error and "local reports beside binomial" in error
 
 
-def test_a_plan_has_no_room_for_local_reports(reports):
+def test_a_plan_has_no_room_for_local_reports(reports: Path) -> None:
     arguments = ("--clients", "50", "--epsilon", "8", "--ledger", str(reports))
     refusal = runner.invoke(cli.app, ["plan", *arguments]).exception
     assert isinstance(refusal, UnsupportedEventError) and "local reports" in str(refusal)
 
 
-def test_no_noise_is_infinite():
+def test_no_noise_is_infinite() -> None:
     assert account("--coins", "0")["epsilon"] == "inf"
     assert math.isinf(float(account("--coins", "2")["epsilon"]))
 
 
-def test_the_pair_that_dominates_is_stated_and_gives_the_same_epsilon():
+def test_the_pair_that_dominates_is_stated_and_gives_the_same_epsilon() -> None:
     figures = account("--coins", "1024", "--rounds", "3")
     pair = FailingGaussian(**figures["gaussian"])
     assert pair.epsilon(1e-5) == figures["by_accountant"]["domination"]
@@ -397,7 +426,7 @@ def test_the_pair_that_dominates_is_stated_and_gives_the_same_epsilon():
     assert f"{pair.mu:.6g}-GDP" in shown and "approximate" in shown
 
 
-def test_a_ledger_states_the_same_pair(path):
+def test_a_ledger_states_the_same_pair(path: Path) -> None:
     figures = account("--ledger", str(path))
     accountant = DominationAccountant(FailureReserve(GOAL["delta0"], GOAL["rounds"]))
     for event in (FIRST, SECOND, FIRST):
@@ -407,7 +436,7 @@ def test_a_ledger_states_the_same_pair(path):
     assert figures["gaussian"]["mu"] == pytest.approx(pair.mu, rel=3e-6)
 
 
-def test_replace_one_is_zero_out_with_twice_the_sensitivities():
+def test_replace_one_is_zero_out_with_twice_the_sensitivities() -> None:
     figures = account("--coins", "4096", "--adjacency", "replace-one")
     twice = account(*"--coins 4096 --l2 32 --linf 32".split())
     assert figures["adjacency"] == str(Adjacency.REPLACE_ONE)
@@ -418,7 +447,7 @@ def test_replace_one_is_zero_out_with_twice_the_sensitivities():
     assert solved["epsilon"] <= 2.0 and solved["coins"] > account("--target-epsilon", "2")["coins"]
 
 
-def test_a_ledger_under_replace_one(path):
+def test_a_ledger_under_replace_one(path: Path) -> None:
     figures = account("--ledger", str(path), "--adjacency", "replace-one")
     reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
     events = [replace_one(event) for event in (FIRST, SECOND, FIRST)]
@@ -426,7 +455,7 @@ def test_a_ledger_under_replace_one(path):
     assert figures["adjacency"] == str(Adjacency.REPLACE_ONE)
 
 
-def test_compositions_are_replaced_part_by_part(tmp_path):
+def test_compositions_are_replaced_part_by_part(tmp_path: Path) -> None:
     location = tmp_path / "pairs.jsonl"
     with Ledger.open(location) as ledger:
         ledger.append(Composition((FIRST, SECOND)))
@@ -435,7 +464,7 @@ def test_compositions_are_replaced_part_by_part(tmp_path):
     assert figures["epsilon"] == pytest.approx(running(events), rel=3e-6)
 
 
-def test_a_ledger_counted_by_moments_is_replayed_by_its_order(tmp_path):
+def test_a_ledger_counted_by_moments_is_replayed_by_its_order(tmp_path: Path) -> None:
     location = tmp_path / "moments.jsonl"
     weak = [BinomialRelease(36, 3.0, 2, 9), BinomialRelease(64, 4.0, 4, 9)]
     with Ledger.open(location) as ledger:
@@ -450,7 +479,7 @@ def test_a_ledger_counted_by_moments_is_replayed_by_its_order(tmp_path):
     assert "moments" in figures["route"] and "gaussian" not in figures
 
 
-def test_a_whole_order_is_a_number(tmp_path):
+def test_a_whole_order_is_a_number(tmp_path: Path) -> None:
     """Ledgers of goals that were given an int have one."""
     location = tmp_path / "whole.jsonl"
     weak = BinomialRelease(64, 4.0, 4, 9)
@@ -464,14 +493,19 @@ def test_a_whole_order_is_a_number(tmp_path):
 
 
 @pytest.mark.parametrize("order", [1.0, "2", True, -3.0])
-def test_an_order_that_is_none_makes_no_goal(tmp_path, monkeypatch, capsys, order):
+def test_an_order_that_is_none_makes_no_goal(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    order: float | str,
+) -> None:
     location = tmp_path / "odd.jsonl"
     with Ledger.open(location) as ledger:
         ledger.append(FIRST, {"goal": {**GOAL, "moment_order": order}})
     assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
 
 
-def test_an_export_is_read_by_dp_accounting(tmp_path):
+def test_an_export_is_read_by_dp_accounting(tmp_path: Path) -> None:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     location = tmp_path / "account.json"
@@ -489,7 +523,9 @@ def test_an_export_is_read_by_dp_accounting(tmp_path):
 
 
 @pytest.mark.parametrize("goal", [{**GOAL, "aggregation": 1e-8}, None])
-def test_an_exported_ledger_is_on_the_safe_side(tmp_path, goal):
+def test_an_exported_ledger_is_on_the_safe_side(
+    tmp_path: Path, goal: dict[str, float] | None
+) -> None:
     """The second reader rounds to the nearest; what others compose on is a bound all the same."""
     location = tmp_path / "ledger.jsonl"
     with Ledger.open(location) as ledger:
@@ -519,7 +555,9 @@ def test_an_exported_ledger_is_on_the_safe_side(tmp_path, goal):
     assert all(grid.delta(epsilon) >= bound.delta(epsilon) for epsilon in (0.0, 0.5, 1.0, 2.0))
 
 
-def test_exports_that_cannot_be(tmp_path, monkeypatch, capsys):
+def test_exports_that_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     location = str(tmp_path / "account.json")
     assert "export" in fails(monkeypatch, capsys, "--coins", "0", "--export", location)
     account("--coins", "1024", "--export", location)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
+from pathlib import Path
+from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -42,7 +44,7 @@ AGREEMENT = 2e-3
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recount")
     config = path / "config.toml"
     config.write_text(tomli_w.dumps(CONFIG))
@@ -51,18 +53,18 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def records(folder):
+def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
-def entries(folder):
+def entries(folder: Path) -> list[dict[str, Any]]:
     """Of the ledger, as plain JSON: who was invited, and what was released."""
     lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
     return [line["content"] for line in lines if line["kind"] == "event"]
 
 
-def mu(coins, l2, linf, delta0):
+def mu(coins: int, l2: float, linf: int, delta0: float) -> np.float64:
     """D2 / sigma_eff: the largest zq(U(x) / (1 - f)) + zq(L(x - k) / (1 - f)), over k, times D2."""
     coins -= coins % 2
     reach = min(coins // 2 + linf, math.ceil(12.0 * math.sqrt(coins / 4.0)) + 2 * linf)
@@ -78,7 +80,7 @@ def mu(coins, l2, linf, delta0):
     return l2 * max(found)
 
 
-def epsilon_of(mus, goal):
+def epsilon_of(mus: list[np.float64], goal: dict[str, float]) -> float:
     """dp-accounting's, at what is left of delta."""
     accountant = PLDAccountant(value_discretization_interval=1e-3)
     for each in mus:
@@ -87,7 +89,7 @@ def epsilon_of(mus, goal):
     return accountant.get_epsilon(goal["delta"] - aside)
 
 
-def busiest(entries, mus):
+def busiest(entries: list[dict[str, Any]], mus: list[np.float64]) -> list[np.float64]:
     """The mus of the client that paid most: each pays for the rounds it was invited to."""
     mine = defaultdict(list)
     for entry, each in zip(entries, mus, strict=True):
@@ -96,7 +98,7 @@ def busiest(entries, mus):
     return max(mine.values(), key=lambda found: math.fsum(each**2 for each in found))
 
 
-def left(record):
+def left(record: dict[str, Any]) -> tuple[int, int]:
     """Coins of the honest survivors, of all survivors, and of a batch that is never shared."""
     target = record["coins"] * (LEAST - COLLUDERS)
     kept = -(-target // (record["survivors"] - COLLUDERS))
@@ -104,13 +106,15 @@ def left(record):
     return kept * (record["survivors"] - COLLUDERS), own
 
 
-def test_clients_were_lost_and_noise_was_taken_off(records):
+def test_clients_were_lost_and_noise_was_taken_off(records: list[dict[str, Any]]) -> None:
     lost = {COHORT - record["survivors"] for record in records}
     assert len(records) == 5 and max(lost) > 0 and len(lost) > 1
     assert all(left(record)[1] < record["coins"] for record in records)
 
 
-def test_the_ledger_has_the_coins_that_were_there(records, entries):
+def test_the_ledger_has_the_coins_that_were_there(
+    records: list[dict[str, Any]], entries: list[dict[str, Any]]
+) -> None:
     for record, entry in zip(records, entries, strict=True):
         honest, own = left(record)
         assert entry["event"]["coins"] == honest
@@ -118,7 +122,9 @@ def test_the_ledger_has_the_coins_that_were_there(records, entries):
         assert entry["metadata"]["survivors"] == record["survivors"]
 
 
-def test_three_counts_agree(folder, records, entries):
+def test_three_counts_agree(
+    folder: Path, records: list[dict[str, Any]], entries: list[dict[str, Any]]
+) -> None:
     figures = run_json("account", "--ledger", folder / "ledger.jsonl")
     goal, booked = entries[0]["metadata"]["goal"], records[-1]["epsilons"]
     for place, name in enumerate(("server", "sybil")):

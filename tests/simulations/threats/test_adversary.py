@@ -1,10 +1,15 @@
-"""The adversary's algebra against plain linear algebra; the games on servers that must and must not
-win; and what an adversary may not reach."""
+"""The adversary: its algebra, its games, and what it may not reach.
+
+Its algebra is held against plain linear algebra; the games are played by servers that must win and
+by servers that must not.
+"""
 
 from __future__ import annotations
 
 import runpy
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +32,7 @@ ALPHA = 1e-6
 class TellsAnything(Adversary):
     """Random survivor sets, to some clients more than one."""
 
-    def announce(self):
+    def announce(self) -> None:
         for u in sorted(self.uploaded):
             for _ in range(int(self.rng.integers(3))):
                 others = [v for v in sorted(self.uploaded) if v != u]
@@ -36,7 +41,7 @@ class TellsAnything(Adversary):
                 self.tell(u, tuple(sorted({u, *map(int, chosen)})))
 
 
-def unknown_masks(adversary):
+def unknown_masks(adversary: TellsAnything) -> np.ndarray:
     """One row for each upload, one column for each mask that the server does not know."""
     knowledge, rows = adversary.knowledge, []
     columns: dict[object, int] = {}
@@ -60,10 +65,12 @@ def unknown_masks(adversary):
 
 
 @pytest.mark.parametrize("session", [ClientSession, ReusableSession])
-def test_the_server_opens_what_linear_algebra_says_and_nothing_else(session):
+def test_the_server_opens_what_linear_algebra_says_and_nothing_else(
+    session: type[ClientSession],
+) -> None:
     kinds = set()
 
-    def same(adversary, inputs):
+    def same(adversary: TellsAnything, inputs: np.ndarray) -> bool:
         matrix = unknown_masks(adversary)
         opened = adversary.knowledge.sums()
         assert len(opened) == len(matrix) - np.linalg.matrix_rank(matrix)
@@ -79,7 +86,7 @@ def test_the_server_opens_what_linear_algebra_says_and_nothing_else(session):
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_an_honest_server_wins_no_game(mode):
+def test_an_honest_server_wins_no_game(mode: Mode) -> None:
     setting, trials = Setting(mode=mode), 60
     assert exact(Adversary, setting, 5, 1).wins == 0
     opened = span_game(Adversary, setting, 5, 1)
@@ -92,15 +99,17 @@ def test_an_honest_server_wins_no_game(mode):
 
 
 @pytest.mark.parametrize("game", [exact, ind_sum, span_game])
-def test_a_server_that_splits_the_view_wins_every_game_against_clients_that_trust_it(game):
+def test_a_server_that_splits_the_view_wins_every_game_against_clients_that_trust_it(
+    game: Callable[..., Any],
+) -> None:
     outcome = game(SplitsTheView, CURIOUS, 20, 1)
     assert outcome.wins == outcome.trials == 20
     assert outcome.figures()["succeeded"] is True
 
 
-def test_a_sum_that_was_promised_does_not_win_ind_sum():
+def test_a_sum_that_was_promised_does_not_win_ind_sum() -> None:
     class LeavesOneOut(Adversary):
-        def survivors_for(self, u):
+        def survivors_for(self, u: int) -> tuple[int, ...]:
             return tuple(v for v in super().survivors_for(u) if v != self.target)
 
     # It opens a sum with one of the two clients: over as many honest clients as it may.
@@ -108,15 +117,15 @@ def test_a_sum_that_was_promised_does_not_win_ind_sum():
     assert outcome.wins < 55
 
 
-def test_a_wrong_claim_wins_nothing():
+def test_a_wrong_claim_wins_nothing() -> None:
     class ClaimsZero(Adversary):
-        def claims(self):
+        def claims(self) -> dict[int, np.ndarray]:
             return {self.target: np.zeros(self.context.length, self.context.field.dtype)}
 
     assert exact(ClaimsZero, CURIOUS, 5, 1).wins == 0
 
 
-def test_honest_clients_tell_nobody_what_they_know():
+def test_honest_clients_tell_nobody_what_they_know() -> None:
     context = Setting().context(0)
     victims = Victims(context, random_inputs(np.random.default_rng(1), context), [2], b"salt")
     with pytest.raises(ValueError, match="client 1 is honest"):
@@ -126,14 +135,14 @@ def test_honest_clients_tell_nobody_what_they_know():
     assert victims.look_into(2) is not None
 
 
-def test_a_weakened_context_has_the_same_hash():
+def test_a_weakened_context_has_the_same_hash() -> None:
     context = Setting().context(0)
     weak = weakened(context, minimum_survivors=1)
     assert (weak.hash, weak.minimum_survivors) == (context.hash, 1)
     assert context.minimum_survivors == 4
 
 
-def test_a_rate_says_what_was_counted():
+def test_a_rate_says_what_was_counted() -> None:
     figures = rate(3, 10, 0.5)
     assert figures["successes"] == 3
     assert figures["lower"] < 0.3 < figures["upper"]
@@ -148,7 +157,7 @@ def test_a_rate_says_what_was_counted():
         rate(0, 0)
 
 
-def test_the_example_of_an_own_attack_runs(capsys):
+def test_the_example_of_an_own_attack_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "own_attack.py"))
     printed = capsys.readouterr().out
     assert "our clients: read 0 of 20" in printed

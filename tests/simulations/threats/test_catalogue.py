@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
+from dp.keystream import NoiseSeed
 from protocol import RoundClient
 from secagg import ParameterError
+from simulations.audits.base import Check
 from simulations.threats.catalogue import CATALOGUE, Attack, Effort, Findings
 from simulations.threats.catalogue.aborts import edge_traffic
 from simulations.threats.catalogue.lies import _LIES
@@ -22,13 +27,15 @@ REFUSALS = {
 }
 
 
-def test_the_catalogue_is_whole_and_in_order():
+def test_the_catalogue_is_whole_and_in_order() -> None:
     assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 33)]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 
 @pytest.mark.parametrize("attack", CATALOGUE, ids=lambda attack: attack.id)
-def test_an_attack_fails_and_succeeds_where_its_defence_is_missing(attack, quick_check):
+def test_an_attack_fails_and_succeeds_where_its_defence_is_missing(
+    attack: Attack, quick_check: Callable[[str], Check]
+) -> None:
     check = quick_check(attack.id)
     assert check.with_defence["succeeded"] is False, check.with_defence
     assert check.without_defence["succeeded"] is True, check.without_defence
@@ -38,25 +45,29 @@ def test_an_attack_fails_and_succeeds_where_its_defence_is_missing(attack, quick
 
 
 @pytest.mark.parametrize(("real", "twin"), [(True, True), (False, False), (True, False)])
-def test_a_check_does_not_hold_if_either_side_is_not_as_it_must_be(real, twin):
+def test_a_check_does_not_hold_if_either_side_is_not_as_it_must_be(real: bool, twin: bool) -> None:
     found = Findings({"succeeded": real}, {"succeeded": twin})
     attack = Attack(id="A0", title="t", stopped_by="s", run=lambda effort, seed: found)
     assert not attack.check(Effort.QUICK, 1).held
 
 
-def test_findings_say_on_both_sides_whether_the_attack_succeeded():
+def test_findings_say_on_both_sides_whether_the_attack_succeeded() -> None:
     with pytest.raises(ParameterError, match="succeeded = None"):
         Findings({"succeeded": True}, {})
 
 
-def test_the_lies_about_shares_are_those_of_the_fault_campaign():
+def test_the_lies_about_shares_are_those_of_the_fault_campaign() -> None:
     assert set(_LIES) <= set(LIES)
 
 
-def test_a_client_whose_upload_says_how_large_its_update_is_would_be_noticed(monkeypatch):
+def test_a_client_whose_upload_says_how_large_its_update_is_would_be_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     original = RoundClient.submit
 
-    def honest_about_zero(self, update, noise=None):
+    def honest_about_zero(
+        self: RoundClient, update: np.ndarray, noise: NoiseSeed | None = None
+    ) -> bytes:
         data = original(self, update, noise)
         return data if update.any() else data[:-1]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import matplotlib.image
 import numpy as np
@@ -13,6 +15,7 @@ from scipy.stats import norm
 
 from protocol import PrivacyGoal
 from secagg import ParameterError
+from simulations.audits.base import Check
 from simulations.common.threads import one_thread
 from simulations.learning.data import DATA_DIR_VARIABLE, Split
 from simulations.threats.inversion.analytic import row_ratio, to_pixels
@@ -61,7 +64,7 @@ def one_each(setting: Setting, name: str, clients: int) -> tuple[Round, np.ndarr
 # -- pictures and chance ---------------------------------------------------------------------------
 
 
-def test_psnr_is_its_formula():
+def test_psnr_is_its_formula() -> None:
     pictures = np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     guesses = np.array([[0.1, 0.1, 0.1, 0.1], [5.0, 1.0, 1.0, 0.5]])
     # Squared errors 0.01 and, after cutting 5 to 1, 0.25 / 4.
@@ -71,14 +74,14 @@ def test_psnr_is_its_formula():
     assert psnr(pictures, pictures).tolist() == [PSNR_CEILING] * 2
 
 
-def test_no_guess_is_the_worst_guess():
+def test_no_guess_is_the_worst_guess() -> None:
     pictures = np.zeros((3, 4))
     assert psnr(pictures, np.empty((0, 4))).tolist() == [0.0] * 3
     assert (best_guesses(pictures, np.empty((0, 4))) == 0.5).all()
 
 
 @pytest.mark.parametrize("guesses", [1, 256])
-def test_who_guesses_blindly_stays_below_the_threshold(gallery, guesses):
+def test_who_guesses_blindly_stays_below_the_threshold(gallery: Gallery, guesses: int) -> None:
     line = Recognition.of(gallery.public, guesses, 1)
     assert 0.0 < line.chance < 0.05
     others = np.random.default_rng(1).choice(len(gallery.public), guesses, replace=False)
@@ -93,12 +96,12 @@ def test_who_guesses_blindly_stays_below_the_threshold(gallery, guesses):
     assert (psnr(flat(gallery.private), copies) > line.threshold).all()
 
 
-def test_more_guesses_raise_the_threshold(gallery):
+def test_more_guesses_raise_the_threshold(gallery: Gallery) -> None:
     few, many = (Recognition.of(gallery.public, count, 1) for count in (1, 500))
     assert many.threshold > few.threshold
 
 
-def test_chance_needs_pictures_and_guesses(gallery):
+def test_chance_needs_pictures_and_guesses(gallery: Gallery) -> None:
     with pytest.raises(ParameterError, match="guesses"):
         Recognition.of(gallery.public, 0, 1)
     few = Split(gallery.public.inputs[:39], gallery.public.labels[:39])
@@ -106,19 +109,19 @@ def test_chance_needs_pictures_and_guesses(gallery):
         Recognition.of(few, 1, 1)
 
 
-def test_labels_are_drawn_evenly_and_pictures_have_them(gallery):
+def test_labels_are_drawn_evenly_and_pictures_have_them(gallery: Gallery) -> None:
     chosen = drawn(gallery.private, 5000, np.random.default_rng(1))
     counts = np.bincount(gallery.private.labels[chosen], minlength=10)
     # Each count is Bin(5000, 1/10).
     assert np.abs(counts - 500).max() <= norm.isf(ALPHA / 20) * math.sqrt(450) + 1
 
 
-def test_missing_data_sets_are_left_out(monkeypatch, tmp_path):
+def test_missing_data_sets_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path))
     assert [each.data.name for each in galleries(("digits", "mnist"))] == ["digits"]
 
 
-def test_mnist_is_attacked_where_it_is(monkeypatch, data_dir):
+def test_mnist_is_attacked_where_it_is(monkeypatch: pytest.MonkeyPatch, data_dir: Path) -> None:
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(data_dir))
     digits, mnist = galleries(("digits", "mnist"))
     found = attack_by_imprint(Setting(mnist, 4, GOAL, 1), 1, 4, 128)
@@ -131,7 +134,7 @@ def test_mnist_is_attacked_where_it_is(monkeypatch, data_dir):
 # -- views -----------------------------------------------------------------------------------------
 
 
-def test_the_sum_is_the_mean_of_clipped_updates(setting):
+def test_the_sum_is_the_mean_of_clipped_updates(setting: Setting) -> None:
     played, _ = one_each(setting, "mlp60", 5)
     lengths = np.linalg.norm(played.updates, axis=1)
     assert (lengths > CLIP_L2).all()
@@ -142,7 +145,7 @@ def test_the_sum_is_the_mean_of_clipped_updates(setting):
 
 
 @pytest.mark.statistical
-def test_the_noise_is_what_the_round_is_accounted_with(setting):
+def test_the_noise_is_what_the_round_is_accounted_with(setting: Setting) -> None:
     played, _ = one_each(setting, "mlp60", 5)
     total = played.gradient(View.SUM, GOAL, 1)
     parameters = announced(5, total.size, GOAL, 1, True).parameters
@@ -161,14 +164,14 @@ def test_the_noise_is_what_the_round_is_accounted_with(setting):
     assert not is_accounted(total)
 
 
-def test_a_seed_repeats_a_round(setting):
+def test_a_seed_repeats_a_round(setting: Setting) -> None:
     played, _ = one_each(setting, "mlp60", 4)
     first, again, other = (played.gradient(View.NOISED, GOAL, seed) for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
-def test_torch_gets_its_threads_back():
+def test_torch_gets_its_threads_back() -> None:
     before = torch.get_num_threads()
     with one_thread():
         assert torch.get_num_threads() == 1
@@ -178,7 +181,7 @@ def test_torch_gets_its_threads_back():
 # -- one attack at a time --------------------------------------------------------------------------
 
 
-def test_the_row_ratio_is_exact_and_ignores_scale():
+def test_the_row_ratio_is_exact_and_ignores_scale() -> None:
     rng = np.random.default_rng(1)
     x, slopes = rng.uniform(-1, 1, 7), rng.standard_normal(5)
     weight = np.outer(slopes, x)
@@ -187,18 +190,18 @@ def test_the_row_ratio_is_exact_and_ignores_scale():
     assert to_pixels(np.array([-1.0, 0.0, 1.0, 9.0])).tolist() == [0.0, 0.5, 1.0, 1.0]
 
 
-def test_the_row_ratio_of_two_is_their_weighted_mean():
+def test_the_row_ratio_of_two_is_their_weighted_mean() -> None:
     rng = np.random.default_rng(1)
     x, slopes = rng.uniform(-1, 1, (2, 7)), np.array([[1.0], [3.0]])
     weight, bias = slopes.T @ x, slopes.sum(axis=0)
     assert row_ratio(weight, bias)[0] == pytest.approx((x[0] + 3 * x[1]) / 4)
 
 
-def test_a_row_without_slope_says_nothing():
+def test_a_row_without_slope_says_nothing() -> None:
     assert row_ratio(np.ones((3, 7)), np.zeros(3)).shape == (0, 7)
 
 
-def test_labels_leak_from_real_gradients(setting):
+def test_labels_leak_from_real_gradients(setting: Setting) -> None:
     played, held = one_each(setting, "mlp60", 12)
     bias = [named(played.task, -update.astype(float))["layer2.bias"] for update in played.updates]
     labels = setting.gallery.private.labels[held]
@@ -209,7 +212,7 @@ def test_labels_leak_from_real_gradients(setting):
     )
 
 
-def test_bins_give_pictures_back_through_a_sum(setting):
+def test_bins_give_pictures_back_through_a_sum(setting: Setting) -> None:
     task = imprint_task(setting.shape, 256)
     private = setting.gallery.private
     held = distinct(private, 20, np.random.default_rng(1))
@@ -227,7 +230,7 @@ def test_bins_give_pictures_back_through_a_sum(setting):
     assert recovered["honest"] <= 4
 
 
-def test_pictures_that_share_a_bin_are_not_told_apart(setting):
+def test_pictures_that_share_a_bin_are_not_told_apart(setting: Setting) -> None:
     task = imprint_task(setting.shape, 4)
     private = setting.gallery.private
     held = distinct(private, 40, np.random.default_rng(1))
@@ -238,7 +241,7 @@ def test_pictures_that_share_a_bin_are_not_told_apart(setting):
     assert (psnr(flat(private, held), bins) < 40.0).all()
 
 
-def test_a_search_finds_the_picture_of_its_gradient(setting):
+def test_a_search_finds_the_picture_of_its_gradient(setting: Setting) -> None:
     played, held = one_each(setting, "cnn", 3)
     private, label = setting.gallery.private, setting.gallery.private.labels[held[:1]]
     task, model = played.task, played.model
@@ -259,12 +262,12 @@ def test_a_search_finds_the_picture_of_its_gradient(setting):
 @pytest.mark.parametrize(
     "wrong", [{"steps": 0}, {"steps": 1, "rate": 0.0}, {"steps": 1, "total_variation": math.nan}]
 )
-def test_searches_out_of_range_are_refused(wrong):
+def test_searches_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ParameterError, match="steps, rate, total_variation"):
         Search(**wrong)
 
 
-def test_a_zero_gradient_is_searched_without_a_nan(setting):
+def test_a_zero_gradient_is_searched_without_a_nan(setting: Setting) -> None:
     task, model = setting.honest_model("cnn")
     with one_thread():
         found = invert(task, model, np.zeros(task.dimension), np.array([1]), (64,), Search(steps=2))
@@ -274,7 +277,7 @@ def test_a_zero_gradient_is_searched_without_a_nan(setting):
 # -- verdicts --------------------------------------------------------------------------------------
 
 
-def test_a_result_succeeds_only_with_the_pictures_themselves(gallery):
+def test_a_result_succeeds_only_with_the_pictures_themselves(gallery: Gallery) -> None:
     originals = flat(gallery.private)[:20]
     noise = np.random.default_rng(1).uniform(size=originals.shape)
     line = Recognition.of(gallery.public, 1, 1)
@@ -288,7 +291,7 @@ def test_a_result_succeeds_only_with_the_pictures_themselves(gallery):
     assert figures["digits_test_mean_psnr_db"] == PSNR_CEILING
 
 
-def test_labels_may_be_guessed_as_often_as_epsilon_permits():
+def test_labels_may_be_guessed_as_often_as_epsilon_permits() -> None:
     assert permitted(GOAL, 0.1) == pytest.approx(math.e / 10 + 1e-5)
     assert permitted(PrivacyGoal(9.0, 1e-5, 1), 0.1) == 1.0
     with pytest.raises(ParameterError, match="for one round"):
@@ -299,7 +302,7 @@ def test_labels_may_be_guessed_as_often_as_epsilon_permits():
     assert labels.figures(View.SUM)["digits_label_accuracy"] == 0.2
 
 
-def test_only_noise_hides_a_picture_from_who_knows_the_rest(setting):
+def test_only_noise_hides_a_picture_from_who_knows_the_rest(setting: Setting) -> None:
     threshold = setting.recognition(GUESSES).threshold
     strong, weak, none = pictures_by_epsilon(setting, (1.0, 256.0, math.inf))
     assert strong.recovered(threshold) == 0
@@ -311,7 +314,7 @@ def test_only_noise_hides_a_picture_from_who_knows_the_rest(setting):
     assert matplotlib.image.imread(io.BytesIO(exhibit.data)).shape[1] == 900
 
 
-def test_what_the_attack_reports(quick_check):
+def test_what_the_attack_reports(quick_check: Callable[[str], Check]) -> None:
     check = quick_check("A23")
     real, twin = check.with_defence, check.without_defence
     assert real["successes"] == 0

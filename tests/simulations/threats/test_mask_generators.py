@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from secagg import ParameterError, PrimeField
 from secagg.prg import expand_mask
-from simulations.audits.base import ALPHA
+from simulations.audits.base import ALPHA, Check
 from simulations.threats.catalogue import mask_generators
 from simulations.threats.catalogue.base import Effort
 from simulations.threats.catalogue.mask_generators import (
@@ -255,7 +256,7 @@ def test_the_top_residue_alone_is_what_weak_elements_lack() -> None:
 # -- the attack --------------------------------------------------------------------------------
 
 
-def test_what_the_attack_reports(quick_check) -> None:
+def test_what_the_attack_reports(quick_check: Callable[[str], Check]) -> None:
     check = quick_check("A20")
     real, twin = check.with_defence, check.without_defence
     assert real["successes"] == 0

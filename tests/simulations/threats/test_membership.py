@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from protocol import PrivacyGoal
 from secagg import ParameterError
-from simulations.audits.base import Claim
+from simulations.audits.base import Check, Claim
 from simulations.learning.data import load_digits_dataset
 from simulations.threats.inversion.experiments import Setting
 from simulations.threats.inversion.pictures import Gallery, distinct
@@ -31,7 +32,7 @@ def played() -> Round:
 # -- the sum ---------------------------------------------------------------------------------------
 
 
-def test_without_noise_the_scores_are_the_two_worlds(played):
+def test_without_noise_the_scores_are_the_two_worlds(played: Round) -> None:
     game = SumGame.of(played, GOAL, 1, noised=False)
     assert game.threshold == pytest.approx(CLIP_L2 / 2)
     for world in (0, 1):
@@ -39,7 +40,7 @@ def test_without_noise_the_scores_are_the_two_worlds(played):
         assert scores == pytest.approx(np.full(3, world * CLIP_L2), abs=1e-4)
 
 
-def test_noise_for_a_weaker_promise_is_noticed(played):
+def test_noise_for_a_weaker_promise_is_noticed(played: Round) -> None:
     claim = SumGame.of(played, GOAL, 1, noised=True).claim(GOAL.delta)
     assert claim.epsilon <= GOAL.epsilon
     thin = SumGame.of(played, PrivacyGoal(16.0, 1e-5, 1), 1, noised=True)
@@ -51,7 +52,7 @@ def test_noise_for_a_weaker_promise_is_noticed(played):
     assert own["succeeded"] is False
 
 
-def test_the_audited_epsilon_is_its_formula():
+def test_the_audited_epsilon_is_its_formula() -> None:
     runs = 1_000_000
     # With a = b = 0.3085 the Gaussian has mu = 1, and its epsilon at 1e-5 is 4.38.
     wrong = round(0.3085375 * runs)
@@ -61,7 +62,7 @@ def test_the_audited_epsilon_is_its_formula():
     assert audited((600, 500), 1000, 1e-5, 0.05) == 0.0
 
 
-def test_no_run_is_refused(played):
+def test_no_run_is_refused(played: Round) -> None:
     game = SumGame.of(played, GOAL, 1, noised=True)
     with pytest.raises(ParameterError, match="runs"):
         sum_figures(game, Claim(1.0, 1e-5), 0, 1)
@@ -75,7 +76,7 @@ def model_game(clients: int = 48, rounds: int = 16, seed: int = 1) -> ModelGame:
     return ModelGame(load_digits_dataset(), clients, 1, goal, 2.0, True, seed)
 
 
-def test_clients_hold_distinct_examples_and_labels_that_follow_from_nothing():
+def test_clients_hold_distinct_examples_and_labels_that_follow_from_nothing() -> None:
     game = model_game(200)
     held = np.concatenate(game.members)
     assert len(set(held.tolist())) == 200
@@ -87,7 +88,7 @@ def test_clients_hold_distinct_examples_and_labels_that_follow_from_nothing():
     assert 60 < game.included().sum() < 140
 
 
-def test_a_client_that_is_not_included_leaves_no_trace():
+def test_a_client_that_is_not_included_leaves_no_trace() -> None:
     game = model_game(24, 2)
     everybody = play(game, private=False)
     changed = ModelGame(game.data, 24, 1, game.goal, 2.0, True, 1)
@@ -101,7 +102,7 @@ def test_a_client_that_is_not_included_leaves_no_trace():
     assert everybody.scores[first_out] != again.scores[first_out]
 
 
-def test_a_private_training_repeats_and_is_accounted():
+def test_a_private_training_repeats_and_is_accounted() -> None:
     game = model_game(12, 2)
     first, again = (play(game, private=True) for _ in range(2))
     assert np.array_equal(first.scores, again.scores)
@@ -109,7 +110,7 @@ def test_a_private_training_repeats_and_is_accounted():
     assert play(game, private=False).epsilon == 0.0
 
 
-def test_scores_that_say_it_all_succeed_and_others_do_not():
+def test_scores_that_say_it_all_succeed_and_others_do_not() -> None:
     rng = np.random.default_rng(1)
     included = rng.random(60) < 0.5
     claim = Claim(0.5, 1e-9)
@@ -124,7 +125,7 @@ def test_scores_that_say_it_all_succeed_and_others_do_not():
 # -- both ------------------------------------------------------------------------------------------
 
 
-def test_what_the_attack_reports(quick_check):
+def test_what_the_attack_reports(quick_check: Callable[[str], Check]) -> None:
     check = quick_check("A24")
     real, twin = check.with_defence, check.without_defence
     assert twin["sum_accuracy"] == 1.0

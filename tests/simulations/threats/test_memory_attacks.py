@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from dp import Ledger
-from protocol import ClientHistory, RoundClient, StoredHistory
+from protocol import ClientHistory, ClientPolicy, RoundClient, StoredHistory
 from protocol.training.records import Records
-from secagg import ClientSession, storage
+from secagg import ClientSession, Identity, SessionContext, storage
 from secagg.storage import TokenFolder
+from simulations.audits.base import Check
 from simulations.threats.catalogue import goals, old_copies, shared_books
 from simulations.threats.catalogue.base import Effort
 
@@ -20,17 +25,26 @@ SEED = 1
 class TestUncountedGoal:
     """A26."""
 
-    def test_every_history_without_the_goal_is_refused(self, quick_check):
+    def test_every_history_without_the_goal_is_refused(
+        self, quick_check: Callable[[str], Check]
+    ) -> None:
         check = quick_check("A26")
         told = check.with_defence["refused_with"]
         assert told.count("ParameterError (history)") == len(goals.UNCOUNTED)
         assert check.with_defence["updates_when_counted"] == 1
         assert check.without_defence["updates"] == 5
 
-    def test_a_client_that_does_not_look_is_noticed(self, monkeypatch):
+    def test_a_client_that_does_not_look_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         make = RoundClient.__init__
 
-        def unlooking(self, identity, registry, policy, history=None, **others):
+        def unlooking(
+            self: RoundClient,
+            identity: Identity,
+            registry: tuple[bytes, ...],
+            policy: ClientPolicy,
+            history: ClientHistory | None = None,
+            **others: Callable[..., Any],
+        ) -> None:
             make(self, identity, registry, policy, ClientHistory(policy.goal), **others)
             self._history = history or self._history
 
@@ -40,14 +54,14 @@ class TestUncountedGoal:
 
 
 @contextmanager
-def unlocked(self):
+def unlocked(self: Records | shared_books.SlowHistory | shared_books.SlowSession) -> Iterator[None]:
     yield
 
 
 class TestSharedBooks:
     """A28."""
 
-    def test_one_racer_is_told_why(self, quick_check):
+    def test_one_racer_is_told_why(self, quick_check: Callable[[str], Check]) -> None:
         real, twin = quick_check("A28").with_defence, quick_check("A28").without_defence
         for name in ("ledger", "history", "session"):
             assert real[f"{name}_through"] == 1 and twin[f"{name}_through"] == 2
@@ -56,7 +70,7 @@ class TestSharedBooks:
         assert real["ledger_opens"] and not twin["ledger_opens"]
 
     @pytest.fixture(autouse=True)
-    def _patient(self, monkeypatch):
+    def _patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Enough for the other thread to come, if nothing keeps it out."""
         for slow in (
             shared_books.SlowLedger,
@@ -65,16 +79,18 @@ class TestSharedBooks:
         ):
             monkeypatch.setattr(slow, "patience", 5.0)
 
-    def test_a_session_without_its_lock(self, monkeypatch):
+    def test_a_session_without_its_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ClientSession, "_alone", unlocked)
         assert shared_books.race_for_a_session(shared_books.SlowSession, SEED).is_lost
 
-    def test_a_history_without_its_lock(self, monkeypatch):
+    def test_a_history_without_its_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ClientHistory, "_alone", unlocked)
         setups, goal = shared_books.two_rounds(SEED)
         assert shared_books.race_for_a_history(shared_books.SlowHistory, setups, goal).is_lost
 
-    def test_a_charge_that_does_not_say_what_it_was_checked_with(self, monkeypatch):
+    def test_a_charge_that_does_not_say_what_it_was_checked_with(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         append = Ledger.append
         monkeypatch.setattr(
             Ledger, "append", lambda self, event, metadata, head=None: append(self, event, metadata)
@@ -85,10 +101,10 @@ class TestSharedBooks:
         # One after the other, into a file that is whole: and still beyond the goal.
         assert found.is_lost and found.is_readable
 
-    def test_a_ledger_and_books_without_locks(self, monkeypatch):
+    def test_a_ledger_and_books_without_locks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         make = Ledger.__init__
 
-        def unlocked_ledger(self, path, descriptor):
+        def unlocked_ledger(self: Ledger, path: Path, descriptor: int) -> None:
             make(self, path, descriptor)
             self._one_writer = nullcontext()
 
@@ -104,7 +120,9 @@ class TestSharedBooks:
 class TestOldCopies:
     """A30."""
 
-    def test_every_change_of_a_history_is_refused(self, quick_check):
+    def test_every_change_of_a_history_is_refused(
+        self, quick_check: Callable[[str], Check]
+    ) -> None:
         check = quick_check("A30")
         told = check.with_defence["refused_with"]
         assert told.count("LedgerError") == len(old_copies.CHANGES) and "PolicyError" not in told
@@ -112,22 +130,29 @@ class TestOldCopies:
         assert check.with_defence["uploads_recorded"] > 0
         assert check.without_defence["histories_let_through"] == len(old_copies.CHANGES)
 
-    def test_a_key_that_follows_from_the_identity(self, monkeypatch):
+    def test_a_key_that_follows_from_the_identity(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cipher, same = storage._cipher, bytes(storage.STATE_KEY_BYTES)
 
-        def of_identity(context, index, identity, token, key, beside):
+        def of_identity(
+            context: SessionContext,
+            index: int,
+            identity: Identity,
+            token: bytes,
+            key: bytes,
+            beside: bytes,
+        ) -> tuple[AESSIV, bytes]:
             return cipher(context, index, identity, token, same, beside)
 
         monkeypatch.setattr(storage, "_cipher", of_identity)
         found = old_copies.old_copies(Effort.QUICK, SEED).real
         assert found["succeeded"] and found["uploads_opened"] == found["uploads_recorded"]
 
-    def test_keys_that_are_marked_and_not_destroyed(self, monkeypatch):
+    def test_keys_that_are_marked_and_not_destroyed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(TokenFolder, "consume", lambda self, token: True)
         found = old_copies.old_copies(Effort.QUICK, SEED).real
         assert found["succeeded"] and found["uploads_opened"] == found["uploads_recorded"]
 
-    def test_marks_and_charges_that_nobody_compares(self, monkeypatch):
+    def test_marks_and_charges_that_nobody_compares(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(StoredHistory, "_check_marks", lambda self: None)
         found = old_copies.old_copies(Effort.QUICK, SEED).real
         assert found["succeeded"]

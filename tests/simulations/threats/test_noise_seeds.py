@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from dp import NoiseSeed, sample_binomial
-from simulations.audits.base import ALPHA
+from simulations.audits.base import ALPHA, Check
 from simulations.audits.distribution import binomial_noise_test
 from simulations.threats.catalogue import noise_seeds
 from simulations.threats.catalogue.base import Effort
@@ -119,7 +120,7 @@ def test_so_many_seeds_are_drawn_that_32_bits_would_show() -> None:
     assert repeated([b"a", b"b", b"a", b"a"]) == 2
 
 
-def test_what_the_attack_reports(quick_check) -> None:
+def test_what_the_attack_reports(quick_check: Callable[[str], Check]) -> None:
     check = quick_check("A21")
     real, twin = check.with_defence, check.without_defence
     assert (real["successes"], real["repeated_seeds"]) == (0, 0)

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from dp import BinomialRelease, NonPrivateRelease
-from protocol import Pipeline
-from secagg import CapacityError, RemoteProtocolError, centre
+from protocol import Pipeline, RoundSetup
+from secagg import CapacityError, Identity, RemoteProtocolError, centre
 from simulations.audits.base import Claim, identities_of, noise_seed, public_keys
 from simulations.threats.rounds import order
 from simulations.threats.rounds.announced import (
@@ -46,7 +46,7 @@ DIGEST = bytes(32)
 class TestAllowedAccuracy:
     """Against closed forms."""
 
-    def test_one_pair(self):
+    def test_one_pair(self) -> None:
         assert accuracy_bound(Claim(0.0, 0.2)) == pytest.approx(0.6)
         # Who tells the world outright with probability delta, and else by randomised response.
         expected = 1e-5 + (1.0 - 1e-5) * math.e / (1.0 + math.e)
@@ -54,7 +54,7 @@ class TestAllowedAccuracy:
         assert accuracy_bound(Claim(1e4, 1e-5)) == 1.0
 
     @pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
-    def test_coins_are_close_to_the_gaussian(self, mu):
+    def test_coins_are_close_to_the_gaussian(self, mu: float) -> None:
         coins = 40_000
         shift = round(mu * math.sqrt(coins / 4.0))
         allowed = allowed_accuracy(BinomialRelease(coins, float(shift), shift, 1))
@@ -65,10 +65,10 @@ class TestAllowedAccuracy:
         best = (1.0 + variation) / 2.0
         assert best <= allowed <= best + STEP
 
-    def test_no_noise_allows_everything(self):
+    def test_no_noise_allows_everything(self) -> None:
         assert allowed_accuracy(NonPrivateRelease()) == 1.0
 
-    def test_guesses(self):
+    def test_guesses(self) -> None:
         scores, worlds = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 1, 0, 1])
         assert guessing_rate(scores, worlds, 1.5, 0.5)["successes"] == 2
         assert guessing_rate(scores, worlds, 0.5, 0.5)["successes"] == 3
@@ -76,7 +76,9 @@ class TestAllowedAccuracy:
         assert figures["accuracy"] == 1.0 and figures["succeeded"]
 
 
-def people_of(seed=1, client=None, **told_to_target):
+def people_of(
+    seed: int = 1, client: type[UnboundClient] | None = None, **told_to_target: float
+) -> tuple[dict[int, Participant], dict[int, Identity], RoundSetup]:
     """A cohort, everybody with an update; the target is told something else."""
     identities = identities_of(seed, COHORT)
     setup = announced_round(identities, DIGEST, 20, seed)
@@ -100,13 +102,13 @@ class TestSplit:
     """The server's stories work on clients that were told the same, so refusals mean something."""
 
     @pytest.mark.parametrize("story", [Story.ONE_ROSTER, Story.STOLEN_KEYS])
-    def test_one_story_gets_all_uploads(self, story):
+    def test_one_story_gets_all_uploads(self, story: Story) -> None:
         people, identities, _ = people_of()
         outcome = run_split(people, identities, story)
         assert sorted(outcome.uploads) == list(range(COHORT))
         assert not outcome.refusals and outcome.involves(TARGET)
 
-    def test_one_group_gets_its_sum(self):
+    def test_one_group_gets_its_sum(self) -> None:
         people, identities, setup = people_of()
         (total,) = run_split(people, identities, Story.OWN_ROSTERS).sums
         expected = sum(person.sent() for person in people.values())
@@ -114,7 +116,7 @@ class TestSplit:
         assert total.survivors == tuple(range(setup.context.size))
 
     @pytest.mark.parametrize("story", Story)
-    def test_a_lie_gets_nothing_of_the_target(self, story):
+    def test_a_lie_gets_nothing_of_the_target(self, story: Story) -> None:
         people, identities, _ = people_of(scale=17.0)
         outcome = run_split(people, identities, story)
         assert not outcome.involves(TARGET) and not outcome.uploads
@@ -123,7 +125,7 @@ class TestSplit:
         others = len(outcome.sums[0].survivors) if outcome.sums else 0
         assert others == (SURVIVORS if story is Story.OWN_ROSTERS else 0)
 
-    def test_an_announcement_that_is_none(self):
+    def test_an_announcement_that_is_none(self) -> None:
         people, identities, _ = people_of(degree=2)
         assert not people[TARGET].understands and people[0].understands
         outcome = run_split(people, identities, Story.ONE_ROSTER)
@@ -133,13 +135,13 @@ class TestSplit:
 class TestVictims:
     """They lack one defence and nothing else."""
 
-    def test_the_hash_is_gone_and_the_rest_is_there(self):
+    def test_the_hash_is_gone_and_the_rest_is_there(self) -> None:
         _, _, setup = people_of()
         free = unbound(setup.context)
         assert free.hash == bytes(32) != setup.context.hash
         assert free.encode() == setup.context.encode()
 
-    def test_victims_sum_correctly_if_nobody_lies(self):
+    def test_victims_sum_correctly_if_nobody_lies(self) -> None:
         people, _, setup = people_of(client=UnboundClient)
         outcome = SplitOutcome()
         open_sum(people, unbound(setup.context), outcome)
@@ -147,7 +149,7 @@ class TestVictims:
         assert np.array_equal(centre(outcome.sums[0].vector), expected)
 
     @pytest.mark.parametrize("name", sorted(set(lies(1)) - OTHER_SHAPE))
-    def test_real_clients_open_no_sum_where_victims_do(self, name):
+    def test_real_clients_open_no_sum_where_victims_do(self, name: str) -> None:
         identities = identities_of(1, COHORT)
         setup = announced_round(identities, DIGEST, 20, 1)
         told = Told(identities, setup, lies(1)[name], 1)
@@ -160,11 +162,11 @@ class TestVictims:
 class TestSuppression:
     """A model of dead units."""
 
-    def test_the_gradient_is_right(self):
+    def test_the_gradient_is_right(self) -> None:
         rng = np.random.default_rng(5)
         layer, inputs, label = random_layer(rng), rng.normal(size=INPUTS), 0.3
 
-        def loss(flat):
+        def loss(flat: np.ndarray) -> np.float64:
             weights, biases = flat[:-8].reshape(8, INPUTS), flat[-8:]
             return (np.maximum(weights @ inputs + biases, 0.0).sum() - label) ** 2 / 2.0
 
@@ -173,12 +175,12 @@ class TestSuppression:
         slope = np.array([loss(flat + step) - loss(flat - step) for step in steps]) / 2e-6
         assert np.allclose(layer.update(inputs, label), -slope, atol=1e-5)
 
-    def test_dead_units_give_exactly_nothing(self):
+    def test_dead_units_give_exactly_nothing(self) -> None:
         rng = np.random.default_rng(5)
         dead = random_layer(rng).suppressed()
         assert not dead.update(rng.normal(size=INPUTS), 1.0).any()
 
-    def test_only_the_target_has_an_update(self):
+    def test_only_the_target_has_an_update(self) -> None:
         drawn = suppressed_round(3, 0)
         alive = [bool(update.any()) for update in drawn.updates]
         assert alive == [index == TARGET for index in range(COHORT)]
@@ -188,16 +190,16 @@ class TestSuppression:
 class TestOrder:
     """One model by its names, another by the order of its arrays."""
 
-    def test_the_gradient_is_right(self):
+    def test_the_gradient_is_right(self) -> None:
         rng = np.random.default_rng(5)
         shapes = [(8, order.INPUTS), (8,), (8,)]
         flat, inputs, label = rng.normal(size=DIMENSION), rng.normal(size=order.INPUTS), 0.3
 
-        def arrays(flat):
+        def arrays(flat: np.ndarray) -> list[np.ndarray]:
             parts = np.split(flat, [8 * order.INPUTS, 8 * order.INPUTS + 8])
             return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-        def loss(flat):
+        def loss(flat: np.ndarray) -> np.float64:
             weights, biases, slopes = arrays(flat)
             return (slopes @ np.maximum(weights @ inputs + biases, 0.0) - label) ** 2 / 2.0
 
@@ -207,7 +209,7 @@ class TestOrder:
         slope = np.array([loss(flat + step) - loss(flat - step) for step in steps]) / 2e-6
         assert np.allclose(model.update(inputs, label), -slope, atol=1e-5)
 
-    def test_only_the_target_has_an_update_and_the_same_arrays_by_their_names(self):
+    def test_only_the_target_has_an_update_and_the_same_arrays_by_their_names(self) -> None:
         drawn = order.permuted_round(3, 0)
         alive = [bool(update.any()) for update in drawn.updates]
         assert alive == [index == TARGET for index in range(COHORT)]
@@ -221,7 +223,7 @@ class TestOrder:
 class TestGrid:
     """Updates that rounding leaves alone, and the largest sums there are."""
 
-    def test_nothing_is_rounded(self):
+    def test_nothing_is_rounded(self) -> None:
         identities = identities_of(1, COHORT)
         setup = announced_round(identities, DIGEST, 0, 1)
         integers = np.random.default_rng(2).integers(-1, 2, DIMENSION)
@@ -231,12 +233,12 @@ class TestGrid:
             assert np.array_equal(centre(encoded), integers)
 
     @pytest.mark.parametrize("norm", [3.95, 17.0, 100.0])
-    def test_long_vectors(self, norm):
+    def test_long_vectors(self, norm: float) -> None:
         vector = long_vector(norm)
         assert vector.shape == (LENGTH,)
         assert 0.9 * norm < np.linalg.norm(vector) <= norm
 
-    def test_extreme_rounds_are_on_the_bound(self):
+    def test_extreme_rounds_are_on_the_bound(self) -> None:
         extreme = ExtremeRounds(1)
         rows = extreme.integers(3)
         coins = extreme.setup.parameters.coins
@@ -244,7 +246,7 @@ class TestGrid:
         assert np.all(np.delete(np.abs(rows), 3, axis=1) <= coins // 2)
         assert np.all(extreme.integers(3 + LENGTH)[:, 3] < 0)
 
-    def test_a_field_that_is_too_small(self):
+    def test_a_field_that_is_too_small(self) -> None:
         extreme, rows = ExtremeRounds(1), ExtremeRounds(1).integers(0)
         bits = extreme.setup.context.bits
         assert np.array_equal(extreme.in_field(rows, bits), rows.sum(axis=0))
@@ -263,5 +265,5 @@ class TestGrid:
         ([(0, 1)], 0),
     ],
 )
-def test_smallest_difference(sets, smallest):
+def test_smallest_difference(sets: list[tuple[int, ...]], smallest: int) -> None:
     assert smallest_difference(sets) == smallest

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from protocol import ClientPolicy, RoundSetup, calibrate
-from simulations.audits.paths import WholePath
+from protocol import ClientPolicy, PrivacyGoal, RoundParameters, RoundSetup, calibrate
+from simulations.audits.base import Check
+from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
 from simulations.threats.catalogue.base import Effort
 from simulations.threats.rounds import order, thinning
@@ -25,18 +28,18 @@ SEED = 1
 
 
 @pytest.mark.parametrize("name", ["A6", "A10", "A15", "A16", "A22"])
-def test_a_seed_gives_the_same_figures(quick_check, name):
+def test_a_seed_gives_the_same_figures(quick_check: Callable[[str], Check], name: str) -> None:
     assert ATTACKS[name].check(Effort.QUICK, SEED).as_json() == quick_check(name).as_json()
 
 
-def sides(check):
+def sides(check: Check) -> tuple[dict[str, float | str], dict[str, float | str]]:
     return check.with_defence, check.without_defence
 
 
 class TestReports:
     """What is told beside the rates."""
 
-    def test_sybils(self, quick_check):
+    def test_sybils(self, quick_check: Callable[[str], Check]) -> None:
         real, twin = sides(quick_check("A6"))
         for parameter in ("cohort", "minimum_survivors", "tolerated_colluders"):
             assert f"PolicyError ({parameter})" in real["refused_with"]
@@ -46,7 +49,7 @@ class TestReports:
         assert twin["chance"] < twin["accuracy"] < real["own_noise_accuracy"] + 0.03
         assert twin["uploads_recovered"] == twin["real_rounds"]
 
-    def test_sybils_open_every_batch_but_one(self, quick_check):
+    def test_sybils_open_every_batch_but_one(self, quick_check: Callable[[str], Check]) -> None:
         """With exact noise, ten clients and three lost: 7/10 of what stays in the sum."""
         real, twin = sides(quick_check("A6"))
         for figures, ratio in ((real, 1.0), (twin, 7 / 10)):
@@ -56,21 +59,21 @@ class TestReports:
         # What would have been printed for all coins, and what is.
         assert twin["exact_noise_epsilon"] < 3.0 < 3.6 < real["exact_noise_epsilon"]
 
-    def test_differencing(self, quick_check):
+    def test_differencing(self, quick_check: Callable[[str], Check]) -> None:
         real, twin = sides(quick_check("A10"))
         assert real["smallest_difference_set"] == twin["smallest_difference_set"] == 1
         assert real["exact_updates"] == 0
         assert twin["exact_updates"] == twin["of_differences"]
 
     @pytest.mark.parametrize("name", ["A11", "A27"])
-    def test_models(self, quick_check, name):
+    def test_models(self, quick_check: Callable[[str], Check], name: str) -> None:
         real, _ = sides(quick_check(name))
         for reason in ("BAD_SIGNATURE", "SET_TOO_SMALL", "BAD_SEAL"):
             assert f"RemoteProtocolError {reason}" in real["refused_with"]
         # The others have a round of their own; the target is in none of them.
         assert real["sums_without_target"] == real["trials"] // 3
 
-    def test_parameters(self, quick_check):
+    def test_parameters(self, quick_check: Callable[[str], Check]) -> None:
         real, twin = sides(quick_check("A12"))
         for name in lies(SEED):
             assert name in real["refused_with"]
@@ -79,12 +82,12 @@ class TestReports:
         assert twin["sums_opened"] == twin["of_lies"] == 11
 
     @pytest.mark.parametrize(("name", "ratio"), [("A15", 7 / 12), ("A16", 6 / 9)])
-    def test_noise(self, quick_check, name, ratio):
+    def test_noise(self, quick_check: Callable[[str], Check], name: str, ratio: float) -> None:
         real, twin = sides(quick_check(name))
         assert abs(real["variance_ratio"] - 1.0) < real["variance_tolerance"]
         assert abs(twin["variance_ratio"] / ratio - 1.0) < twin["variance_tolerance"]
 
-    def test_capacity(self, quick_check):
+    def test_capacity(self, quick_check: Callable[[str], Check]) -> None:
         real, twin = sides(quick_check("A19"))
         assert real["refused_with"].count("CapacityError") == 3
         assert twin["bits"] == real["bits"] - 1
@@ -95,12 +98,12 @@ class TestReports:
 class TestWeakenedProduct:
     """With the defence taken from the product itself, the very same check does not hold."""
 
-    def test_a_hash_without_the_model(self, monkeypatch):
+    def test_a_hash_without_the_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ReluLayer, "digest", lambda self: parameters.NO_MODEL)
         found = parameters.inconsistent_models(Effort.QUICK, SEED)
         assert found.real["succeeded"]
 
-    def test_a_hash_of_sorted_names(self, monkeypatch):
+    def test_a_hash_of_sorted_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
         right = order.model_digest
         monkeypatch.setattr(
             order, "model_digest", lambda arrays: right(dict(sorted(arrays.items())))
@@ -108,22 +111,22 @@ class TestWeakenedProduct:
         found = parameters.inconsistent_order(Effort.QUICK, SEED)
         assert found.real["succeeded"]
 
-    def test_a_policy_that_accepts_everything(self, monkeypatch):
+    def test_a_policy_that_accepts_everything(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(parameters, "strict_policy", lambda setup: parameters.TRUSTING)
         found = parameters.inconsistent_parameters(Effort.QUICK, SEED)
         assert found.real["policies_passed"] == len(worse_rounds(SEED))
         assert found.real["succeeded"]
 
     @pytest.mark.parametrize("name", ["A10", "A22"])
-    def test_rounds_without_noise(self, monkeypatch, name):
+    def test_rounds_without_noise(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         module = {"A10": cohorts, "A22": noise}[name]
         monkeypatch.setattr(module, "WholePath", BareRounds)
         assert ATTACKS[name].run(Effort.QUICK, SEED).real["succeeded"]
 
-    def test_coins_without_a_margin(self, monkeypatch):
+    def test_coins_without_a_margin(self, monkeypatch: pytest.MonkeyPatch) -> None:
         right = noise.cheated_setup
 
-        def thin(parameters, settings, seed):
+        def thin(parameters: RoundParameters, settings: PathSettings, seed: int) -> RoundSetup:
             fewer = dataclasses.replace(parameters, coins=parameters.coins * 7 // 12)
             return right(fewer, settings, seed)
 
@@ -135,8 +138,10 @@ class TestWeakenedProduct:
         assert not thinning.cheated_figures(claimed, claimed, SEED)["succeeded"]
 
     @pytest.mark.parametrize("name", ["A15", "A16"])
-    def test_a_calibration_that_counts_the_colluders_coins(self, monkeypatch, name):
-        def hopeful(goal, *, fewest_honest, **others):
+    def test_a_calibration_that_counts_the_colluders_coins(
+        self, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        def hopeful(goal: PrivacyGoal, *, fewest_honest: int, **others: Any) -> RoundParameters:
             return calibrate(goal, fewest_honest=fewest_honest + len(noise.COLLUDERS), **others)
 
         # Accountant and noise agree with each other, and not with what was promised.
@@ -146,23 +151,23 @@ class TestWeakenedProduct:
         assert found["accounted_epsilon"] > found["promised_epsilon"]
         assert found["succeeded"]
 
-    def test_a_client_without_a_policy(self, monkeypatch):
+    def test_a_client_without_a_policy(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ClientPolicy, "check", lambda self, setup, **_: None)
         assert cohorts.sybils(Effort.QUICK, SEED).real["succeeded"]
 
-    def test_a_charge_for_all_coins_that_stay(self, monkeypatch):
+    def test_a_charge_for_all_coins_that_stay(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As if the Sybils had no shares of the seeds of those that could have gone."""
         monkeypatch.setattr(RoundSetup, "own_coins", property(lambda setup: setup.coins_left(7)))
         found = cohorts.sybils(Effort.QUICK, SEED)
         assert found.real["succeeded"]
         assert not found.real["accuracy"] > found.real["chance"]
 
-    def test_a_setup_without_the_capacity_proof(self, monkeypatch):
+    def test_a_setup_without_the_capacity_proof(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("protocol.round.setup.bits_for", lambda *_: 2)
         assert capacity.wrap_around(Effort.QUICK, SEED).real["succeeded"]
 
 
-def test_the_claims_are_about_the_round_that_is_played():
+def test_the_claims_are_about_the_round_that_is_played() -> None:
     """A game held against the event of another round would prove nothing."""
     path = WholePath(cohorts.SMALL, SEED)
     bare = BareRounds(cohorts.SMALL, SEED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations, islice, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("n", "mode", "reduction"), COUNTS, ids=str)
-def test_no_schedule_is_broken(n, mode, reduction):
+def test_no_schedule_is_broken(n: int, mode: Mode, reduction: Reduction) -> None:
     report = span_check(n, mode, reduction=reduction)
     assert report.held, str(report.broken)
     counted = (report.parameters, report.schedules, report.opened)
@@ -53,7 +54,7 @@ def test_no_schedule_is_broken(n, mode, reduction):
 
 
 @pytest.mark.slow
-def test_no_schedule_of_five_clients_is_broken():
+def test_no_schedule_of_five_clients_is_broken() -> None:
     report = span_check(5, Mode.ACTIVE)
     assert report.held, str(report.broken)
     assert (report.parameters, report.schedules, report.opened) == (14, 7_209_261, 10_949)
@@ -68,25 +69,27 @@ MUTANTS = pytest.mark.parametrize(
 
 @pytest.mark.parametrize("n", [3, 4, 5])
 @MUTANTS
-def test_every_mutant_is_caught(n, mode, mutant):
+def test_every_mutant_is_caught(n: int, mode: Mode, mutant: Mutant) -> None:
     assert span_check(n, mode, mutant).held == (n < mutant.smallest_size)
 
 
 @pytest.mark.parametrize("n", [3, 4])
 @MUTANTS
-def test_a_mutant_is_caught_or_not_with_and_without_reductions(n, mode, mutant):
+def test_a_mutant_is_caught_or_not_with_and_without_reductions(
+    n: int, mode: Mode, mutant: Mutant
+) -> None:
     plain = span_check(n, mode, mutant, reduction=Reduction.NONE)
     reduced = span_check(n, mode, mutant, reduction=Reduction.DOMINATED)
     assert plain.held == reduced.held == (n < mutant.smallest_size)
 
 
 @pytest.mark.parametrize("mutant", [Mutant.NO_CONSISTENCY, Mutant.ONLY_CONSISTENCY])
-def test_a_curious_server_has_no_consistency_round_to_lose(mutant):
+def test_a_curious_server_has_no_consistency_round_to_lose(mutant: Mutant) -> None:
     with pytest.raises(ValueError, match=r"mutant: .* says nothing about mode 'semi_honest'"):
         span_check(3, Mode.SEMI_HONEST, mutant)
 
 
-def test_a_split_view_is_told_in_words():
+def test_a_split_view_is_told_in_words() -> None:
     report = span_check(4, Mode.ACTIVE, Mutant.LOW_THRESHOLD)
     assert str(report.broken).splitlines() == [
         "round: n = 4, active, n_C = 0, t = 2, minimum_survivors = 3",
@@ -109,7 +112,7 @@ def test_a_split_view_is_told_in_words():
     ]
 
 
-def test_a_late_upload_without_self_mask_is_read():
+def test_a_late_upload_without_self_mask_is_read() -> None:
     broken = span_check(4, Mode.SEMI_HONEST, Mutant.NO_SELF_MASK).broken
     assert broken is not None
     assert broken.colluders == ()
@@ -117,13 +120,13 @@ def test_a_late_upload_without_self_mask_is_read():
     assert "client 3: told U2 = {0, 1, 2, 3}, uploads" in broken.steps
 
 
-def test_a_reused_session_gives_differences_of_inputs():
+def test_a_reused_session_gives_differences_of_inputs() -> None:
     broken = span_check(3, Mode.ACTIVE, Mutant.REUSABLE_SESSION).broken
     assert broken is not None
     assert "x_1 - x_1'" in broken.learned
 
 
-def test_progress_is_told_after_each_choice_of_parameters():
+def test_progress_is_told_after_each_choice_of_parameters() -> None:
     told: list[tuple[Parameters, int]] = []
     report = span_check(3, Mode.ACTIVE, progress=lambda p, count: told.append((p, count)))
     assert [p for p, _ in told] == list(all_parameters(3, Mode.ACTIVE))
@@ -131,7 +134,7 @@ def test_progress_is_told_after_each_choice_of_parameters():
 
 
 @pytest.mark.parametrize("n", [1, 6])
-def test_sizes_out_of_range_are_refused(n):
+def test_sizes_out_of_range_are_refused(n: int) -> None:
     with pytest.raises(ValueError, match=rf"n: {n} is not in 2 \.\. 5"):
         span_check(n, Mode.ACTIVE)
 
@@ -202,7 +205,9 @@ def outcome_by_graph(space: Space, batch: Batch, k: int) -> int | None:
     ids=lambda each: each.value if isinstance(each, Reduction) else str(each),
 )
 @BOTH
-def test_the_engine_agrees_with_a_plain_one(n, mode, reduction, wanted, step):
+def test_the_engine_agrees_with_a_plain_one(
+    n: int, mode: Mode, reduction: Reduction, wanted: int, step: int
+) -> None:
     compared, different, sums = 0, 0, 0
     for below in (0, 1):  # with t one too low there are outcomes that are no sums
         for p in all_parameters(n, mode, below):
@@ -241,7 +246,7 @@ def reduced_over_rationals(rows: list[list[int]]) -> list[list[Fraction]]:
     return a
 
 
-def test_elimination_agrees_with_the_rationals():
+def test_elimination_agrees_with_the_rationals() -> None:
     # Minors of these matrices are below 6^3 * 6 (Hadamard), far below p: no rank is lost modulo p.
     matrices = np.random.default_rng(7).integers(-1, 2, (200, 6, 9))
     matrices[:50, 3] = matrices[:50, 0] + matrices[:50, 1]
@@ -260,7 +265,7 @@ def test_elimination_agrees_with_the_rationals():
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
 @BOTH
-def test_the_parameters_are_those_that_the_product_accepts(n, mode):
+def test_the_parameters_are_those_that_the_product_accepts(n: int, mode: Mode) -> None:
     accepted = set()
     for colluders, threshold, minimum in product(range(-1, n + 1), range(n + 2), range(n + 2)):
         p = Parameters(n, mode, colluders, threshold, minimum)
@@ -274,7 +279,7 @@ def test_the_parameters_are_those_that_the_product_accepts(n, mode):
 
 @pytest.mark.parametrize(("n", "clients"), [(3, (0, 1, 2)), (4, (0, 2))])
 @BOTH
-def test_the_model_decides_as_a_real_client(n, mode, clients):
+def test_the_model_decides_as_a_real_client(n: int, mode: Mode, clients: tuple[int, ...]) -> None:
     for p, client in product(all_parameters(n, mode), clients):
         compared = conformance(p, client)
         assert compared.disagreements == []
@@ -282,35 +287,41 @@ def test_the_model_decides_as_a_real_client(n, mode, clients):
 
 
 class SmallRosters(ClientRules):
-    def accepts_roster(self, p, client, roster):
+    def accepts_roster(self, p: Parameters, client: int, roster: int) -> bool:
         return bool(roster >> client & 1)
 
 
 class ForeignShares(ClientRules):
-    def accepts_participants(self, p, client, roster, sealed, participants):
+    def accepts_participants(
+        self, p: Parameters, client: int, roster: int, sealed: int, participants: int
+    ) -> bool:
         return super().accepts_participants(p, client, roster, roster, participants)
 
 
 class DeclaredLost(ClientRules):
-    def accepts_survivors(self, p, client, participants, survivors):
+    def accepts_survivors(
+        self, p: Parameters, client: int, participants: int, survivors: int
+    ) -> bool:
         return survivors & ~participants == 0 and survivors.bit_count() >= p.minimum
 
 
 class SmallQuorum(ClientRules):
-    def is_quorum(self, p, confirmers):
+    def is_quorum(self, p: Parameters, confirmers: Any) -> Any:
         return confirmers >= p.threshold - 1
 
 
 class OutsideSigners(ClientRules):
-    def accepts_confirmations(self, p, roster, survivors, confirmers):
+    def accepts_confirmations(
+        self, p: Parameters, roster: int, survivors: int, confirmers: int
+    ) -> bool:
         return self.is_quorum(p, confirmers.bit_count())
 
 
 class OtherKind(ClientRules):
-    def kept_keys(self, client, participants, survivors):
+    def kept_keys(self, client: Any, participants: Any, survivors: Any) -> Any:
         return participants & survivors
 
-    def kept_seeds(self, client, participants, survivors):
+    def kept_seeds(self, client: Any, participants: Any, survivors: Any) -> Any:
         return participants & ~survivors
 
 
@@ -329,7 +340,7 @@ TWINS = [
 
 
 @pytest.mark.parametrize("rules", TWINS, ids=repr)
-def test_a_model_that_drifts_is_noticed(rules):
+def test_a_model_that_drifts_is_noticed(rules: ClientRules) -> None:
     p = Parameters(3, Mode.ACTIVE, 0, 2, 2)
     assert conformance(p, 0).disagreements == []
     assert conformance(p, 0, rules).disagreements != []

@@ -1,19 +1,20 @@
-"""A Flower network in one process: messages, replies and contexts cross Flower's own wire format.
-
-Nodes keep nothing between two messages but what Flower keeps for them: their context, from bytes.
-"""
+"""A Flower network for each test, made of the doubles in `flower_doubles`."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from uuid import uuid4
+from typing import Any
 
-import numpy as np
 import pytest
+
+from protocol.goal import PrivacyGoal
+from protocol.planning.training_plan import TrainingPlan
+from secagg import Mode
 
 if importlib.util.find_spec("flwr") is not None:
     with warnings.catch_warnings():
@@ -21,222 +22,30 @@ if importlib.util.find_spec("flwr") is not None:
         warnings.simplefilter("ignore")
         importlib.import_module("flwr.serverapp.strategy")
 
-    from flwr.app import (
-        Array,
-        ArrayRecord,
-        Context,
-        Error,
-        Message,
-        MetricRecord,
-        RecordDict,
+    from flower_doubles import (
+        FIRST_NODE,
+        RUN_ID,
+        FakeGrid,
+        FakeTime,
+        N,
+        Node,
+        World,
+        flat,
+        make_app,
+        model,
+        shift_of,
+        shifted,
+        step_of,
     )
     from flwr.clientapp import ClientApp
-    from flwr.common.serde import (
-        context_from_proto,
-        context_to_proto,
-        message_from_proto,
-        message_to_proto,
-    )
     from flwr.supercore.task_identity import TaskIdentity
 
-    from dp import Ledger
-    from protocol.adapters.flower import Patience, SecureGrid, secure_mod
     from protocol.adapters.flower.folders import new_network, rules_of
     from protocol.adapters.flower.home import SIMULATION_VARIABLE
-    from protocol.adapters.flower.record import KEY
-    from protocol.adapters.flower.waiting import Clock
-    from protocol.goal import PrivacyGoal
-    from protocol.planning.training_plan import TrainingPlan
-    from secagg import Mode
-    from sketch.controllers import FixedRate
-
-RUN_ID = 77
-N = 6
-FIRST_NODE = 1000
-
-
-class FakeTime:
-    """Seconds that pass only when somebody sleeps."""
-
-    def __init__(self):
-        self.seconds = 0.0
-
-    def clock(self):
-        return Clock(lambda: self.seconds, self.sleep)
-
-    def sleep(self, seconds):
-        self.seconds += seconds
-
-
-@dataclass
-class Node:
-    """What a SuperNode keeps for its app."""
-
-    number: int
-    node_config: dict
-    run_config: dict
-    state: bytes = b""
-    calls: list = field(default_factory=list)
-
-    def handle(self, app, message):
-        context = Context(RUN_ID, self.number, self.node_config, RecordDict(), self.run_config)
-        if self.state:
-            proto = context_to_proto(context)
-            proto.state.ParseFromString(self.state)
-            context = context_from_proto(proto)
-        try:
-            reply = app(message, context)
-        except Exception as error:  # as Flower's run_clientapp.py does
-            return Message(Error(2, f"{type(error)}:<'{error}'>"), reply_to=message)
-        self.state = context_to_proto(context).state.SerializeToString()
-        return reply
-
-
-def step_of(message):
-    record = message.content.get(KEY) if message.has_content() else None
-    return record["step"] if record else message.metadata.message_type
-
-
-class FakeGrid:
-    """Carries messages at once. `drops(node, step)` loses a node's message, `spoil` changes one."""
-
-    def __init__(self, nodes, app):
-        self.nodes = {node.number: node for node in nodes}
-        self.app = app
-        self.run = SimpleNamespace(run_id=RUN_ID)
-        self.drops = lambda node, step: False
-        self.spoil = lambda message: message
-        self.answers = lambda reply: reply
-        self.replies = {}
-        self.seen = []
-
-    def get_node_ids(self):
-        return list(self.nodes)
-
-    def get_nodes(self):
-        return [SimpleNamespace(node_id=number) for number in self.nodes]
-
-    def push_messages(self, messages):
-        return [self._push(message) for message in messages]
-
-    def _push(self, message):
-        number = str(uuid4())
-        message.metadata.__dict__["_message_id"] = number
-        delivered = self.spoil(message_from_proto(message_to_proto(message)))
-        delivered.metadata.__dict__["_message_id"] = number
-        node = self.nodes.get(message.metadata.dst_node_id)
-        step = step_of(message)
-        self.seen.append((message.metadata.dst_node_id, step))
-        if node is None:
-            return None
-        if self.drops(node.number, step):
-            return number
-        reply = message_from_proto(message_to_proto(node.handle(self.app, delivered)))
-        self.replies[number] = self.answers(reply)
-        return number
-
-    def pull_messages(self, message_ids):
-        return [self.replies.pop(number) for number in message_ids if number in self.replies]
-
-    def send_and_receive(self, messages, *, timeout=None):
-        return self.pull_messages(self.push_messages(messages))
-
-
-def model(dimension=40):
-    """Two floating arrays and a counter, as a normalisation layer has one."""
-    values = np.random.default_rng(5).normal(size=dimension).astype(np.float32)
-    return ArrayRecord(
-        {
-            "weight": Array(values[:-4].reshape(4, -1)),
-            "bias": Array(values[-4:]),
-            "count": Array(np.asarray(3, np.int64)),
-        }
-    )
-
-
-def shifted(arrays, shift):
-    """A model with all floating numbers moved by a constant."""
-    return ArrayRecord(
-        {
-            name: Array(array.numpy() + np.float32(shift))
-            if array.numpy().dtype.kind == "f"
-            else array
-            for name, array in arrays.items()
-        }
-    )
-
-
-def flat(arrays):
-    """All floating numbers of a model."""
-    values = [arrays[name].numpy().ravel() for name in sorted(arrays) if name != "count"]
-    return np.concatenate(values).astype(np.float64)
-
-
-def shift_of(partition):
-    """What the training of a partition adds to every number."""
-    return 0.01 * (partition + 1)
-
-
-def make_app(train=None, mods=None):
-    """An app whose training moves the model, by a constant that depends on the partition."""
-    app = ClientApp(mods=[secure_mod] if mods is None else mods)
-
-    def default(message, context):
-        (arrays,) = message.content.array_records.values()
-        moved = shifted(arrays, shift_of(context.node_config["partition-id"]))
-        secret = MetricRecord({"num-examples": 17, "train-loss": 0.123456})
-        return Message(RecordDict({"arrays": moved, "metrics": secret}), reply_to=message)
-
-    app.train()(train or default)
-
-    @app.evaluate()
-    def evaluate(message, context):
-        metrics = MetricRecord({"num-examples": 1, "accuracy": 0.5})
-        return Message(RecordDict({"metrics": metrics}), reply_to=message)
-
-    return app
-
-
-@dataclass
-class World:
-    """A network, its clients' folders, and the server's ledger."""
-
-    root: object
-    plan: object
-    registry: frozenset
-    time: FakeTime
-    grid: FakeGrid
-    run_config: dict
-    opened: list = field(default_factory=list)
-
-    def home(self, partition):
-        return self.root / str(RUN_ID) / f"client-{partition:03d}"
-
-    def node(self, partition):
-        return self.grid.nodes[FIRST_NODE + partition]
-
-    def secure(self, strategy=None, controller=None, **details):
-        values = {
-            "patience": Patience(stage=60.0, training=600.0),
-            "connect_seconds": 30.0,
-            "run_config": self.run_config,
-            "clock": self.time.clock(),
-        }
-        ledger = Ledger.open(self.root / "ledger.jsonl")
-        self.opened.append(ledger)
-        return SecureGrid(
-            self.grid,
-            self.plan,
-            controller or FixedRate(1.0),
-            ledger,
-            self.registry,
-            strategy=strategy,
-            **{**values, **details},
-        )
 
 
 @pytest.fixture
-def make_world(tmp_path, monkeypatch):
+def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
     """Builds a world; every part of the plan may be overridden by name."""
     # A ServerApp's process has these; messages are made with them.
     for name, value in (("_run_id", RUN_ID), ("_node_id", 1), ("_task_id", 1)):
@@ -245,7 +54,13 @@ def make_world(tmp_path, monkeypatch):
     monkeypatch.setenv(SIMULATION_VARIABLE, "1")
     worlds = []
 
-    def make(clients=N, app=None, nodes=None, allow_evaluation_in_the_clear=False, **overrides):
+    def make(
+        clients: int = N,
+        app: ClientApp | None = None,
+        nodes: int | None = None,
+        allow_evaluation_in_the_clear: bool = False,
+        **overrides: Any,
+    ) -> World:
         values = {
             "goal": PrivacyGoal(200.0, 1e-5, 8),
             "cohort": N,
@@ -274,7 +89,7 @@ def make_world(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def parts():
+def parts() -> SimpleNamespace:
     """The helpers above, for test modules, which cannot import this one."""
     return SimpleNamespace(
         model=model,

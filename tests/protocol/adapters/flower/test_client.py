@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 import numpy as np
+from flower_doubles import World
 from flwr.app import (
     DEFAULT_TTL,
     Array,
     ArrayRecord,
     ConfigRecord,
+    Context,
     Message,
     MetricRecord,
     RecordDict,
@@ -23,7 +28,8 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 
 from dp import LedgerError, NonFiniteUpdateError, l2_norm
-from protocol.adapters.flower import RoundLostError, TooFewNodesError, client, record
+from dp.clipping import Bounded
+from protocol.adapters.flower import RoundLostError, RoundReport, TooFewNodesError, client, record
 from protocol.adapters.flower.client import REFUSED
 from protocol.adapters.flower.home import SIMULATION_VARIABLE
 from protocol.adapters.flower.record import KEY, Request, Step
@@ -31,9 +37,12 @@ from protocol.adapters.flower.waiting import Clock
 from protocol.errors import PolicyError
 from protocol.round.client import RoundClient
 from protocol.round.pipeline import Clip, Pipeline
+from secagg import FieldVector
 
 
-def ask(world, content, message_type="train", partition=0):
+def ask(
+    world: World, content: RecordDict, message_type: str = "train", partition: int = 0
+) -> Message:
     """One message to one node, as any server could send it."""
     node = world.node(partition)
     (number,) = world.grid.push_messages([Message(content, node.number, message_type)])
@@ -41,7 +50,12 @@ def ask(world, content, message_type="train", partition=0):
     return reply
 
 
-def run(world, parts, arrays=None, strategy=None):
+def run(
+    world: World,
+    parts: SimpleNamespace,
+    arrays: ArrayRecord | None = None,
+    strategy: FedAvg | None = None,
+) -> RoundReport:
     strategy = strategy or FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure:
         strategy.start(grid=secure, initial_arrays=arrays or parts.model(), num_rounds=1)
@@ -51,10 +65,12 @@ def run(world, parts, arrays=None, strategy=None):
 class Trained:
     """Training that counts its calls."""
 
-    def __init__(self, parts, answer=None):
+    def __init__(
+        self, parts: SimpleNamespace, answer: Callable[[Message], Message] | None = None
+    ) -> None:
         self.parts, self.answer, self.calls, self.seen = parts, answer, 0, []
 
-    def __call__(self, message, context):
+    def __call__(self, message: Message, context: Context) -> Message:
         self.calls += 1
         self.seen.append((sorted(message.content), dict(message.content["config"])))
         if self.answer:
@@ -67,12 +83,17 @@ class Trained:
         return Message(RecordDict(content), reply_to=message)
 
 
-def plain(parts):
+def plain(parts: SimpleNamespace) -> RecordDict:
     return RecordDict({"arrays": parts.model(), "config": ConfigRecord({"server-round": 1})})
 
 
 @pytest.mark.parametrize("message_type", ["train", "train.default"])
-def test_a_plain_training_message_is_refused(make_world, parts, caplog, message_type):
+def test_a_plain_training_message_is_refused(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    message_type: str,
+) -> None:
     """The most important check: without it the server simply asks for the plain update."""
     trained = Trained(parts)
     world = make_world(app=parts.make_app(trained))
@@ -88,7 +109,9 @@ def test_a_plain_training_message_is_refused(make_world, parts, caplog, message_
     ("kind", "clause"),
     [("train", "training"), ("evaluate", "message type"), ("query", "message type")],
 )
-def test_outside_the_protocol_a_clause_is_named_as_the_policy_says(make_world, parts, kind, clause):
+def test_outside_the_protocol_a_clause_is_named_as_the_policy_says(
+    make_world: Callable[..., World], parts: SimpleNamespace, kind: str, clause: str
+) -> None:
     app = parts.make_app()
     app.query()(Trained(parts))
     world = make_world(app=app)
@@ -99,7 +122,9 @@ def test_outside_the_protocol_a_clause_is_named_as_the_policy_says(make_world, p
     assert told == [(REFUSED, "PolicyError"), (REFUSED, f"PolicyError: {clause}")]
 
 
-def test_without_the_mod_the_same_message_gives_the_update_away(make_world, parts):
+def test_without_the_mod_the_same_message_gives_the_update_away(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """The control: the message is one that a training function answers."""
     trained = Trained(parts)
     world = make_world(app=parts.make_app(trained, mods=[]))
@@ -108,7 +133,9 @@ def test_without_the_mod_the_same_message_gives_the_update_away(make_world, part
 
 
 @pytest.mark.parametrize("step", list(Step))
-def test_no_step_out_of_turn_trains(make_world, parts, step):
+def test_no_step_out_of_turn_trains(
+    make_world: Callable[..., World], parts: SimpleNamespace, step: Step
+) -> None:
     trained = Trained(parts)
     world = make_world(app=parts.make_app(trained))
     content = plain(parts)
@@ -128,7 +155,9 @@ def test_no_step_out_of_turn_trains(make_world, parts, step):
         {},
     ],
 )
-def test_a_malformed_request_is_refused(make_world, parts, fields):
+def test_a_malformed_request_is_refused(
+    make_world: Callable[..., World], parts: SimpleNamespace, fields: dict[str, bytes | int | str]
+) -> None:
     trained = Trained(parts)
     world = make_world(app=parts.make_app(trained))
     content = plain(parts)
@@ -138,24 +167,28 @@ def test_a_malformed_request_is_refused(make_world, parts, fields):
     assert "RemoteProtocolError" in reply.error.reason
 
 
-def test_training_sees_the_strategy_s_message_and_not_ours(make_world, parts):
+def test_training_sees_the_strategy_s_message_and_not_ours(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     trained = Trained(parts)
     world = make_world(app=parts.make_app(trained))
     run(world, parts)
     assert trained.seen == [(["arrays", "config"], {"server-round": 1})] * parts.N
 
 
-def test_training_sees_no_header_that_the_server_chose_for_one_client(make_world, parts):
+def test_training_sees_no_header_that_the_server_chose_for_one_client(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """By a message's lifetime, say, one client alone could be told to train otherwise."""
     headers, kept = {}, {}
 
-    def train(message, context):
+    def train(message: Message, context: Context) -> Message:
         headers[context.node_id] = dict(message.metadata.__dict__)
         reply = Trained(parts)(message, context)
         assert reply.metadata.ttl > 0
         return reply
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         if parts.step_of(message) == "input":
             if message.metadata.dst_node_id == parts.FIRST_NODE:
                 message.metadata.ttl, message.metadata.created_at = 1e6, time.time() - 1e5
@@ -180,37 +213,41 @@ def test_training_sees_no_header_that_the_server_chose_for_one_client(make_world
     assert {each.dst_node_id for each in replies} == {1}
 
 
-def changed_arrays(message, parts):
+def changed_arrays(message: Message, parts: SimpleNamespace) -> None:
     message.content["arrays"] = parts.shifted(message.content["arrays"], 1.0)
 
 
-def changed_config(message, parts):
+def changed_config(message: Message, parts: SimpleNamespace) -> None:
     message.content["config"]["lr"] = 0.0
 
 
-def another_record(message, parts):
+def another_record(message: Message, parts: SimpleNamespace) -> None:
     message.content["more"] = ConfigRecord({"lr": 0.0})
 
 
-def another_group(message, parts):
+def another_group(message: Message, parts: SimpleNamespace) -> None:
     message.metadata.group_id = "victim"
 
 
-def no_arrays(message, parts):
+def no_arrays(message: Message, parts: SimpleNamespace) -> None:
     del message.content["arrays"]
 
 
 @pytest.mark.parametrize(
     "change", [changed_arrays, changed_config, another_record, another_group, no_arrays]
 )
-def test_what_was_not_announced_is_not_trained_on(make_world, parts, caplog, change):
-    """With another model, or another learning rate, for one client, its update could be told from
-    the others' in the sum."""
+def test_what_was_not_announced_is_not_trained_on(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[..., Any],
+) -> None:
+    """With a model or a learning rate of its own, one client would stand out in the sum."""
     trained = Trained(parts)
     world = make_world(app=parts.make_app(trained))
     victim = parts.FIRST_NODE
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         if message.metadata.dst_node_id == victim and parts.step_of(message) == "input":
             change(message, parts)
         return message
@@ -223,7 +260,7 @@ def test_what_was_not_announced_is_not_trained_on(make_world, parts, caplog, cha
     assert "not what was announced" in caplog.text
 
 
-def list_model():
+def list_model() -> ArrayRecord:
     """A model as list-based apps have it: names are numbers, and mean nothing to training."""
     generator = np.random.default_rng(11)
     return ArrayRecord([generator.normal(size=(4, 5)).astype(np.float32) for _ in range(3)])
@@ -232,10 +269,10 @@ def list_model():
 class ByPosition:
     """Training that reads arrays by position: the first is what it learns, the others stay."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.seen = []
 
-    def __call__(self, message, context):
+    def __call__(self, message: Message, context: Context | None) -> Message:
         (record,) = message.content.array_records.values()
         first, *others = record.to_numpy_ndarrays()
         self.seen.append(first)
@@ -243,20 +280,24 @@ class ByPosition:
         return Message(RecordDict({"arrays": trained}), reply_to=message)
 
 
-def two_arrays_in_each_other_s_place(message):
+def two_arrays_in_each_other_s_place(message: Message) -> None:
     """The same names with the same arrays, of one shape; training finds the second first."""
     arrays = dict(message.content["arrays"])
     zero, one, two = arrays
     message.content["arrays"] = ArrayRecord({name: arrays[name] for name in (one, zero, two)})
 
 
-def test_arrays_in_another_order_are_not_trained_on(make_world, parts, caplog):
-    """Two arrays of one shape change places on the way to one client: another model, and an update
-    that stands out of the sum."""
+def test_arrays_in_another_order_are_not_trained_on(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two arrays of one shape change places on the way to one client.
+
+    That is another model, and an update that stands out of the sum.
+    """
     trained, victim, before = ByPosition(), parts.FIRST_NODE, list_model()
     world = make_world(app=parts.make_app(trained))
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         if message.metadata.dst_node_id == victim and parts.step_of(message) == "input":
             two_arrays_in_each_other_s_place(message)
         return message
@@ -271,7 +312,9 @@ def test_arrays_in_another_order_are_not_trained_on(make_world, parts, caplog):
     assert all(np.array_equal(each, first) for each in trained.seen)
 
 
-def test_a_list_based_app_works_and_its_order_would_matter(make_world, parts):
+def test_a_list_based_app_works_and_its_order_would_matter(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """The control: nobody is lost, and in the other order training is given another array."""
     trained, before = ByPosition(), list_model()
     world = make_world(app=parts.make_app(trained))
@@ -282,7 +325,7 @@ def test_a_list_based_app_works_and_its_order_would_matter(make_world, parts):
     assert not np.array_equal(trained.seen[-1], trained.seen[0])
 
 
-def records_in_another_order(message):
+def records_in_another_order(message: Message) -> None:
     records = dict(message.content)
     for name in list(message.content):
         del message.content[name]
@@ -290,16 +333,18 @@ def records_in_another_order(message):
         message.content[name] = records[name]
 
 
-def a_number_in_place_of_an_array(message):
+def a_number_in_place_of_an_array(message: Message) -> None:
     count = Array(np.asarray([3], np.int64))
     message.content["arrays"] = ArrayRecord({**message.content["arrays"], "count": count})
 
 
 @pytest.mark.parametrize("change", [records_in_another_order, a_number_in_place_of_an_array])
-def test_records_in_another_order_and_other_shapes_are_noticed(make_world, parts, change):
+def test_records_in_another_order_and_other_shapes_are_noticed(
+    make_world: Callable[..., World], parts: SimpleNamespace, change: Callable[..., Any]
+) -> None:
     world, victim = make_world(), parts.FIRST_NODE
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         if message.metadata.dst_node_id == victim and parts.step_of(message) == "input":
             change(message)
         return message
@@ -308,10 +353,12 @@ def test_records_in_another_order_and_other_shapes_are_noticed(make_world, parts
     assert run(world, parts).lost == {victim: "input: RemoteProtocolError"}
 
 
-def test_training_sees_the_run_s_configuration_in_one_order(make_world, parts):
+def test_training_sees_the_run_s_configuration_in_one_order(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     orders = []
 
-    def train(message, context):
+    def train(message: Message, context: Context) -> Message:
         orders.append(list(context.run_config))
         return Trained(parts)(message, context)
 
@@ -322,7 +369,9 @@ def test_training_sees_the_run_s_configuration_in_one_order(make_world, parts):
     assert orders == [sorted(config)] * parts.N
 
 
-def test_a_new_round_leaves_no_key_of_an_old_one(make_world, parts):
+def test_a_new_round_leaves_no_key_of_an_old_one(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """Flower drops a run's state with the run; the key of its last round would stay for ever."""
     world = make_world()
     keys = [world.home(i) / "state" / "keys" for i in range(parts.N)]
@@ -333,18 +382,22 @@ def test_a_new_round_leaves_no_key_of_an_old_one(make_world, parts):
     assert [path for folder in keys for path in folder.glob(bytes(16).hex())] == []
 
 
-def test_another_run_configuration_is_noticed(make_world, parts):
+def test_another_run_configuration_is_noticed(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     world.node(0).run_config["lr"] = 0.2
     report = run(world, parts)
     assert report.lost == {parts.FIRST_NODE: "input: RemoteProtocolError"}
 
 
-def test_a_client_told_another_digest_is_alone(make_world, parts):
+def test_a_client_told_another_digest_is_alone(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """It signs another context than the others, so the server can do nothing with its messages."""
     world, victim = make_world(), parts.FIRST_NODE
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         if (message.metadata.dst_node_id, parts.step_of(message)) == (victim, "advertise"):
             message.content[KEY]["digest"] = bytes(32)
         return message
@@ -354,67 +407,67 @@ def test_a_client_told_another_digest_is_alone(make_world, parts):
     assert report.survivors == parts.N - 1
 
 
-def raising(message):
+def raising(message: Message) -> NoReturn:
     raise RuntimeError("patient 17 has diabetes")
 
 
-def answering_an_error(message):
+def answering_an_error(message: Message) -> Message:
     from flwr.app import Error
 
     return Message(Error(99, "patient 17 has diabetes"), reply_to=message)
 
 
-def without_a_model(message):
+def without_a_model(message: Message) -> Message:
     return Message(RecordDict(), reply_to=message)
 
 
-def with_another_shape(message):
+def with_another_shape(message: Message) -> Message:
     arrays = ArrayRecord({**message.content["arrays"], "bias": Array(np.zeros(9, np.float32))})
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
-def with_another_name(message):
+def with_another_name(message: Message) -> Message:
     arrays = ArrayRecord({**message.content["arrays"], "diabetes": Array(np.zeros(9))})
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
-def not_finite(message):
+def not_finite(message: Message) -> Message:
     arrays = ArrayRecord({**message.content["arrays"], "bias": Array(np.full(4, np.nan))})
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
-def ending_the_process(message):
+def ending_the_process(message: Message) -> NoReturn:
     """No `Exception`: Flower lets it through, and the process ends without an answer."""
     raise SystemExit("patient 17 has diabetes")
 
 
-def nothing_at_all(message):
+def nothing_at_all(message: Message) -> None:
     """An AttributeError, as soon as somebody looks at it."""
     return None
 
 
-def something_else(message):
+def something_else(message: Message) -> dict[str, int]:
     return {"diabetes": 17}
 
 
-def of_another_type(message):
+def of_another_type(message: Message) -> Message:
     """Complex numbers: NumPy's error names the dtype."""
     bias = Array(np.ones(4, np.complex128))
     arrays = ArrayRecord({**message.content["arrays"], "bias": bias})
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
-def that_is_no_array(message):
+def that_is_no_array(message: Message) -> Message:
     bias = Array("float32", (4,), "numpy.ndarray", b"patient 17 has diabetes")
     arrays = ArrayRecord({**message.content["arrays"], "bias": bias})
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
-def overflowing(message):
+def overflowing(message: Message) -> NoReturn:
     raise FloatingPointError("overflow encountered in patient 17, who has diabetes")
 
 
-def raising_an_error_of_ours(message):
+def raising_an_error_of_ours(message: Message) -> NoReturn:
     """By its kind it would tell the server something."""
     raise PolicyError("patient", 17, "diabetes")
 
@@ -439,11 +492,11 @@ THE_REFUSAL = {KEY: {"version": 1, "answer": b"\1OwnReasons"}}
 """All that a server is told of a client that leaves for reasons of its own."""
 
 
-def heard_from(world, node):
+def heard_from(world: World, node: int) -> list[str | dict[str, Any]]:
     """What a node sends, as the server reads it: records by name, or the words of an error."""
     heard = []
 
-    def look(reply):
+    def look(reply: Message) -> Message:
         if reply.metadata.src_node_id == node:
             content = None if reply.has_error() else reply.content
             heard.append(
@@ -458,11 +511,16 @@ def heard_from(world, node):
 
 
 @pytest.mark.parametrize("answer", WRONG_ANSWERS)
-def test_what_goes_wrong_in_training_stays_at_the_client(make_world, parts, caplog, answer):
+def test_what_goes_wrong_in_training_stays_at_the_client(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    answer: Callable[..., Any],
+) -> None:
     """Flower sends the text of an exception to the server."""
     trained = Trained(parts)
 
-    def train(message, context):
+    def train(message: Message, context: Context) -> Message:
         if context.node_config["partition-id"] == 0:
             return answer(message)
         return trained(message, context)
@@ -497,19 +555,24 @@ def test_what_goes_wrong_in_training_stays_at_the_client(make_world, parts, capl
 )
 @pytest.mark.parametrize("where", [(Pipeline, "encode"), (RoundClient, "suspend")], ids=str)
 def test_what_goes_wrong_in_encoding_stays_at_the_client(
-    make_world, parts, monkeypatch, caplog, where, error
-):
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: tuple[type[Pipeline | RoundClient], str],
+    error: Exception,
+) -> None:
     """While a masked update is made, and while the round is put away after it."""
     world = make_world()
     owner, name = where
     real, victim, due = getattr(owner, name), parts.FIRST_NODE, []
 
-    def fail(self, *args):
+    def fail(self: Pipeline, *args: Any) -> FieldVector:
         if due:
             raise error
         return real(self, *args)
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         due.clear()
         if message.metadata.dst_node_id == victim and parts.step_of(message) == "input":
             due.append(True)
@@ -526,11 +589,16 @@ def test_what_goes_wrong_in_encoding_stays_at_the_client(
 
 
 @pytest.mark.parametrize("answer", [overflowing, raising_an_error_of_ours, ending_the_process])
-def test_an_evaluation_that_raises_does_not_tell_its_words(make_world, parts, caplog, answer):
+def test_an_evaluation_that_raises_does_not_tell_its_words(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    answer: Callable[..., Any],
+) -> None:
     app = parts.make_app()
 
     @app.evaluate("mine")
-    def mine(message, context):
+    def mine(message: Message, context: Context) -> Message:
         return answer(message)
 
     world = make_world(app=app, allow_evaluation_in_the_clear=True)
@@ -547,12 +615,19 @@ HUGE = [(np.float32, 3e38), (np.float64, 1.7e308), (np.float16, 6e4)]
 @pytest.mark.parametrize("strict", [False, True], ids=["as NumPy is", "set to raise"])
 @pytest.mark.parametrize(("kind", "huge"), HUGE, ids=lambda each: getattr(each, "__name__", ""))
 def test_finite_weights_never_make_a_client_leave(
-    make_world, parts, monkeypatch, kind, huge, strict
-):
-    """Their difference overflows in their own type. An update is made of it all the same, and
-    clipped; that a client leaves would tell the server which data made it."""
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[np.float16 | np.float32 | np.float64],
+    huge: float,
+    strict: bool,
+) -> None:
+    """Their difference overflows in their own type, and an update is made of it all the same.
 
-    def train(message, context):
+    It is clipped. If the client left instead, that would tell the server about its data.
+    """
+
+    def train(message: Message, context: Context) -> Message:
         if strict:
             np.seterr(all="raise")
         (arrays,) = message.content.array_records.values()
@@ -563,7 +638,7 @@ def test_finite_weights_never_make_a_client_leave(
 
     clipped, clip = [], Clip.client
 
-    def look(self, update):
+    def look(self: Clip, update: np.ndarray) -> Bounded:
         clipped.append(clip(self, update))
         return clipped[-1]
 
@@ -582,7 +657,9 @@ def test_finite_weights_never_make_a_client_leave(
     np.testing.assert_allclose(far, [-0.5, 0.5, -0.5, 0.0, -0.5], atol=1e-6)
 
 
-def test_a_policy_of_the_client_s_own_is_held_against_the_server(make_world, parts, caplog):
+def test_a_policy_of_the_client_s_own_is_held_against_the_server(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     world = make_world()
     policy = world.home(0) / "policy.toml"
     policy.write_text(policy.read_text().replace("clip_l2 = 1.0", "clip_l2 = 0.5"))
@@ -594,16 +671,20 @@ def test_a_policy_of_the_client_s_own_is_held_against_the_server(make_world, par
 
 @pytest.mark.parametrize("stage", ["advertise", "share", "input", "confirm", "unmask"])
 def test_a_round_that_is_over_by_the_client_s_clock_is_left(
-    make_world, parts, monkeypatch, caplog, stage
-):
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    stage: str,
+) -> None:
     world, late = make_world(lifetime_seconds=600), []
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         if message.metadata.dst_node_id == parts.FIRST_NODE and parts.step_of(message) == stage:
             late.append(True)
         return message
 
-    def clock():
+    def clock() -> Clock:
         # That node's clock alone shows the next hour, from this message on.
         return Clock(unix=lambda: time.time() + 3600.0 * bool(late and late.pop()))
 
@@ -615,14 +696,18 @@ def test_a_round_that_is_over_by_the_client_s_clock_is_left(
     assert "by our clock" in caplog.text
 
 
-def test_a_client_may_insist_on_an_end(make_world, parts):
+def test_a_client_may_insist_on_an_end(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     policy = world.home(0) / "policy.toml"
     policy.write_text(policy.read_text() + "lifetime_seconds = 600\n")
     assert run(world, parts).lost == {parts.FIRST_NODE: "advertise: PolicyError"}
 
 
-def test_a_refused_clause_is_named_if_the_client_says_so(make_world, parts):
+def test_a_refused_clause_is_named_if_the_client_says_so(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """By its name: neither what it says nor anything else goes with it."""
     world, heard = make_world(), []
     for partition, clause in ((0, "clip_l2 = 1.0"), (1, "epsilon = 200.0")):
@@ -632,7 +717,7 @@ def test_a_refused_clause_is_named_if_the_client_says_so(make_world, parts):
         )
         policy.write_text(text.replace(clause, clause.split(" = ")[0] + " = 0.5"))
 
-    def look(reply):
+    def look(reply: Message) -> Message:
         heard.append(reply.content[KEY]["answer"])
         return reply
 
@@ -646,7 +731,9 @@ def test_a_refused_clause_is_named_if_the_client_says_so(make_world, parts):
 
 
 @pytest.mark.parametrize("damage", ["policy.toml", "registry.txt"])
-def test_no_other_refusal_says_more(make_world, parts, damage):
+def test_no_other_refusal_says_more(
+    make_world: Callable[..., World], parts: SimpleNamespace, damage: str
+) -> None:
     """Only a policy has clauses; and where it cannot be read, nothing is named."""
     world = make_world()
     for partition in range(2):
@@ -655,7 +742,7 @@ def test_no_other_refusal_says_more(make_world, parts, damage):
     (world.home(0) / damage).write_text("nonsense")
     victim = parts.FIRST_NODE + 1
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         if (message.metadata.dst_node_id, parts.step_of(message)) == (victim, "input"):
             changed_config(message, parts)
         return message
@@ -667,7 +754,9 @@ def test_no_other_refusal_says_more(make_world, parts, damage):
     assert reason.endswith("own log") or reason.endswith("own log tells")
 
 
-def test_strangers_in_a_cohort_are_refused(make_world, parts):
+def test_strangers_in_a_cohort_are_refused(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     registry = world.home(0) / "registry.txt"
     lines = registry.read_text().splitlines()
@@ -678,19 +767,23 @@ def test_strangers_in_a_cohort_are_refused(make_world, parts):
     assert run(world, parts).lost == {parts.FIRST_NODE: "advertise: PolicyError"}
 
 
-def world_key(world, partition):
+def world_key(world: World, partition: int) -> str:
     from protocol.adapters.flower.home import read_identity
 
     return read_identity(world.home(partition) / "identity.key").public.hex()
 
 
-def test_a_round_is_answered_once_even_if_the_state_is_rolled_back(make_world, parts):
-    """The server, or a disk, brings back an old state and the same message: two answers to one
-    state would give away both secrets of a party."""
+def test_a_round_is_answered_once_even_if_the_state_is_rolled_back(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    """The server, or a disk, brings back an old state and the same message.
+
+    Two answers to one state would give away both secrets of a party.
+    """
     world = make_world()
     kept = {}
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         step, node = parts.step_of(message), message.metadata.dst_node_id
         if node == parts.FIRST_NODE and step == "unmask":
             kept["message"], kept["state"] = message, world.node(0).state
@@ -704,11 +797,13 @@ def test_a_round_is_answered_once_even_if_the_state_is_rolled_back(make_world, p
     assert record.read_answer(reply)[:1] == b"\1"
 
 
-def test_an_announcement_is_answered_once_by_a_fresh_process(make_world, parts):
+def test_an_announcement_is_answered_once_by_a_fresh_process(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world, victim = make_world(), parts.FIRST_NODE
     kept = []
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         if (message.metadata.dst_node_id, parts.step_of(message)) == (victim, "advertise"):
             kept.append(message)
         return message
@@ -720,7 +815,9 @@ def test_an_announcement_is_answered_once_by_a_fresh_process(make_world, parts):
     assert record.read_answer(reply)[:1] == b"\1"
 
 
-def test_clients_count_for_themselves(make_world, parts):
+def test_clients_count_for_themselves(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """Two rounds in all: a third is refused by every client, whatever the server's ledger says."""
     from protocol.goal import PrivacyGoal
 
@@ -736,12 +833,15 @@ def test_clients_count_for_themselves(make_world, parts):
 
 @pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query"])
 def test_answers_in_the_clear_are_refused_unless_the_client_says_so(
-    make_world, parts, caplog, kind
-):
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+) -> None:
     """By the name of what it permits: one permission is not the other."""
     calls = []
 
-    def answer(message, context):
+    def answer(message: Message, context: Context) -> Message:
         calls.append(message)
         return Message(RecordDict({"m": MetricRecord({"patients": 17})}), reply_to=message)
 
@@ -764,7 +864,9 @@ def test_answers_in_the_clear_are_refused_unless_the_client_says_so(
     assert ask(world, content, kind, partition=1).content.metric_records
 
 
-def test_a_policy_says_nothing_about_answers_in_the_clear_and_they_are_refused(make_world, parts):
+def test_a_policy_says_nothing_about_answers_in_the_clear_and_they_are_refused(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     policy = world.home(0) / "policy.toml"
     lines = policy.read_text().splitlines()
@@ -774,7 +876,13 @@ def test_a_policy_says_nothing_about_answers_in_the_clear_and_they_are_refused(m
 
 @pytest.mark.parametrize("name", ["identity.key", "registry.txt", "policy.toml"])
 @pytest.mark.parametrize("damage", ["missing", "wrong"])
-def test_a_damaged_folder_is_told_to_its_owner(make_world, parts, caplog, name, damage):
+def test_a_damaged_folder_is_told_to_its_owner(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    damage: str,
+) -> None:
     world = make_world()
     path = world.home(0) / name
     if damage == "missing":
@@ -788,7 +896,9 @@ def test_a_damaged_folder_is_told_to_its_owner(make_world, parts, caplog, name, 
     assert "ConfigurationError" in caplog.text and str(path) in caplog.text
 
 
-def test_a_key_that_others_can_read_is_refused(make_world, parts, caplog):
+def test_a_key_that_others_can_read_is_refused(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     world = make_world()
     (world.home(0) / "identity.key").chmod(0o644)
     with caplog.at_level(logging.WARNING, "veilsum"):
@@ -796,7 +906,9 @@ def test_a_key_that_others_can_read_is_refused(make_world, parts, caplog):
     assert "own log" in report.lost[parts.FIRST_NODE] and "mode 600" in caplog.text
 
 
-def test_a_node_without_a_folder_says_so(make_world, parts, caplog):
+def test_a_node_without_a_folder_says_so(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     world = make_world(nodes=7)
     with caplog.at_level(logging.WARNING, "veilsum"):
         report = run(world, parts)
@@ -805,8 +917,11 @@ def test_a_node_without_a_folder_says_so(make_world, parts, caplog):
 
 
 def test_a_node_that_is_not_simulated_takes_no_folder_from_a_run(
-    make_world, parts, caplog, monkeypatch
-):
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its operator forgot `veilsum.home`: the server may not stand in, folder and policy ready."""
     world = make_world()
     monkeypatch.delenv(SIMULATION_VARIABLE)
@@ -815,7 +930,9 @@ def test_a_node_that_is_not_simulated_takes_no_folder_from_a_run(
     assert "no run can name it" in caplog.text
 
 
-def test_the_node_s_own_configuration_goes_before_the_run_s(make_world, parts):
+def test_the_node_s_own_configuration_goes_before_the_run_s(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """In a deployment the server must not choose the folder, and with it the policy."""
     world = make_world()
     world.node(0).node_config["veilsum.home"] = str(world.root / "nowhere")

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def network(monkeypatch):
+def network(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The example's own script; its processes find this checkout."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     monkeypatch.setenv("PYTHONPATH", path)
@@ -43,7 +44,7 @@ def network(monkeypatch):
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="ray is not installed: flwr[simulation]"
 )
-def test_the_example_learns_in_the_simulation_engine(network, tmp_path):
+def test_the_example_learns_in_the_simulation_engine(network: ModuleType, tmp_path: Path) -> None:
     with network.Network(tmp_path, clients=10, simulation=True) as engine:
         settings = {"veilsum.simulation-dir": str(tmp_path / "homes"), "num-server-rounds": 3}
         report = engine.run(settings, seconds=600.0)
@@ -56,7 +57,9 @@ def test_the_example_learns_in_the_simulation_engine(network, tmp_path):
     assert engine.processes.ended() == []
 
 
-def test_the_example_learns_over_a_network_and_loses_a_client(network, tmp_path):
+def test_the_example_learns_over_a_network_and_loses_a_client(
+    network: ModuleType, tmp_path: Path
+) -> None:
     """Four SuperNodes of a cohort of five: one never came up, and the round goes on without it."""
     privacy = {
         "epsilon": 50.0,
@@ -93,13 +96,15 @@ def test_the_example_learns_over_a_network_and_loses_a_client(network, tmp_path)
     assert charged[4] == 0.0
 
 
-def spent(home):
+def spent(home: Path) -> float:
     goal = load(home / "policy.toml", ClientRules).policy().goal
     with StoredHistory(home / "state", goal) as history:
         return history.epsilon
 
 
-def test_processes_are_ended_even_if_they_do_not_listen(network, tmp_path):
+def test_processes_are_ended_even_if_they_do_not_listen(
+    network: ModuleType, tmp_path: Path
+) -> None:
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1); "
     processes = network.Processes(tmp_path)
     processes.start("stubborn", [sys.executable, "-u", "-c", stubborn + "time.sleep(600)"])
@@ -111,7 +116,7 @@ def test_processes_are_ended_even_if_they_do_not_listen(network, tmp_path):
     assert process.returncode is not None and process.returncode < 0
 
 
-def test_a_run_that_comes_to_no_end_says_where_to_look(network, tmp_path):
+def test_a_run_that_comes_to_no_end_says_where_to_look(network: ModuleType, tmp_path: Path) -> None:
     engine = network.Network(tmp_path, clients=2)
     with pytest.raises(RuntimeError, match="see the logs in"):
         engine.run({}, seconds=120.0)

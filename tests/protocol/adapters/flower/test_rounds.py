@@ -6,16 +6,21 @@ import io
 import logging
 import pickle
 import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
-from flwr.app import Array, ArrayRecord, Error, Message
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
+from flower_doubles import World
+from flwr.app import Array, ArrayRecord, Context, Error, Message
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Result
 
-from protocol.adapters.flower import RoundLostError
+from protocol import PrivateTraining, RoundSetup
+from protocol.adapters.flower import RoundLostError, RoundReport, SecureGrid
 from protocol.adapters.flower.errors import MOST_REASONS, told
 from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
@@ -27,17 +32,19 @@ from sketch.controllers import AdaptNorm
 N = 6
 
 
-def start(secure, strategy, arrays, rounds=1):
+def start(
+    secure: SecureGrid, strategy: FedAvg | FedAvgM, arrays: ArrayRecord, rounds: int = 1
+) -> Result:
     return strategy.start(grid=secure, initial_arrays=arrays, num_rounds=rounds)
 
 
-def noise_of(report, world):
+def noise_of(report: RoundReport, world: World) -> float:
     """Largest standard deviation of a coordinate of the mean update, by the plan's error share."""
     goal = world.plan.goal
     return 1.02 * goal.noise_multiplier * world.plan.clip_l2 / report.survivors
 
 
-def test_fedavg_gets_the_mean(make_world, parts):
+def test_fedavg_gets_the_mean(make_world: Callable[..., World], parts: SimpleNamespace) -> None:
     world = make_world()
     strategy, before = FedAvg(fraction_evaluate=0.0), parts.model()
     with world.secure(strategy) as secure:
@@ -66,7 +73,9 @@ STRATEGIES = {
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_strategies_run_several_rounds_unchanged(make_world, parts, name):
+def test_strategies_run_several_rounds_unchanged(
+    make_world: Callable[..., World], parts: SimpleNamespace, name: str
+) -> None:
     world = make_world()
     strategy = STRATEGIES[name]()
     with world.secure(strategy) as secure:
@@ -81,7 +90,9 @@ def test_strategies_run_several_rounds_unchanged(make_world, parts, name):
     assert {report.dimension for report in secure.reports} == {40}
 
 
-def test_federated_evaluation_passes_through_if_both_sides_allow_it(make_world, parts):
+def test_federated_evaluation_passes_through_if_both_sides_allow_it(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world(allow_evaluation_in_the_clear=True)
     strategy = FedAvg()
     with world.secure(strategy, allow_evaluation_in_the_clear=True) as secure:
@@ -89,7 +100,9 @@ def test_federated_evaluation_passes_through_if_both_sides_allow_it(make_world, 
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.5)
 
 
-def test_clients_that_do_not_allow_it_evaluate_for_no_server(make_world, parts, caplog):
+def test_clients_that_do_not_allow_it_evaluate_for_no_server(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     """The server's own permission does not count for them."""
     world = make_world()
     strategy = FedAvg()
@@ -105,7 +118,9 @@ def test_clients_that_do_not_allow_it_evaluate_for_no_server(make_world, parts, 
 
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("stage", Stage)
-def test_a_client_lost_at_any_stage_does_not_lose_the_round(make_world, parts, stage, mode):
+def test_a_client_lost_at_any_stage_does_not_lose_the_round(
+    make_world: Callable[..., World], parts: SimpleNamespace, stage: Stage, mode: Mode
+) -> None:
     """In the last stage clients are asked only if somebody else is lost one stage before."""
     world = make_world(mode=mode)
     lost = {parts.FIRST_NODE: stage}
@@ -113,7 +128,7 @@ def test_a_client_lost_at_any_stage_does_not_lose_the_round(make_world, parts, s
         lost[parts.FIRST_NODE + 1] = Stage.UNMASK
     steps = list(Step)
 
-    def drops(node, step):
+    def drops(node: int, step: str) -> bool:
         first = lost.get(node)
         return first is not None and steps.index(Step(step)) >= steps.index(Step.of(first))
 
@@ -134,7 +149,9 @@ def test_a_client_lost_at_any_stage_does_not_lose_the_round(make_world, parts, s
     assert world.time.seconds < 600.0 + 2 * 60.0 + 1.0
 
 
-def test_a_client_that_never_says_who_it_is_counts_as_lost(make_world, parts):
+def test_a_client_that_never_says_who_it_is_counts_as_lost(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     world.grid.drops = lambda node, step: node == parts.FIRST_NODE
     strategy = FedAvg(fraction_evaluate=0.0)
@@ -145,7 +162,9 @@ def test_a_client_that_never_says_who_it_is_counts_as_lost(make_world, parts):
     assert report.lost == {parts.FIRST_NODE: "did not say in time who it is"}
 
 
-def test_nodes_that_are_gone_are_no_reason_to_stop(make_world, parts):
+def test_nodes_that_are_gone_are_no_reason_to_stop(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure:
@@ -158,7 +177,9 @@ def test_nodes_that_are_gone_are_no_reason_to_stop(make_world, parts):
     assert world.time.seconds == waited
 
 
-def test_a_lost_round_is_skipped_and_the_model_stays(make_world, parts, caplog):
+def test_a_lost_round_is_skipped_and_the_model_stays(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     world = make_world()
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure:
@@ -173,7 +194,9 @@ def test_a_lost_round_is_skipped_and_the_model_stays(make_world, parts, caplog):
     assert len(secure.reports) == 2
 
 
-def test_the_first_round_lost_is_an_error_that_says_why(make_world, parts):
+def test_the_first_round_lost_is_an_error_that_says_why(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     world.grid.drops = lambda node, step: step == "share" and node < parts.FIRST_NODE + 3
     strategy = FedAvg(fraction_evaluate=0.0)
@@ -187,48 +210,57 @@ def test_the_first_round_lost_is_an_error_that_says_why(make_world, parts):
     assert named and sorted(map(int, named[1].split(", "))) == list(first)
 
 
-def spoiling(world, parts, changes, step="advertise"):
+def spoiling(
+    world: World,
+    parts: SimpleNamespace,
+    changes: dict[int, Callable[..., Any]],
+    step: str = "advertise",
+) -> None:
     """Changes what nodes answer at a step, each in its own way."""
     at = []
 
-    def spoil(message):
+    def spoil(message: Message) -> Message:
         at[:] = [parts.step_of(message)]
         return message
 
-    def answers(reply):
+    def answers(reply: Message) -> Message:
         change = changes.get(reply.metadata.src_node_id - parts.FIRST_NODE)
         return change(reply) if change and at == [step] else reply
 
     world.grid.spoil, world.grid.answers = spoil, answers
 
 
-def saying(data):
-    def change(reply):
+def saying(data: bytes) -> Callable[..., Message]:
+    def change(reply: Message) -> Message:
         reply.content[KEY]["answer"] = data
         return reply
 
     return change
 
 
-def of_another_type(reply):
+def of_another_type(reply: Message) -> Message:
     reply.content[KEY]["answer"] = 17
     return reply
 
 
-def without_our_record(reply):
+def without_our_record(reply: Message) -> Message:
     del reply.content[KEY]
     return reply
 
 
-def an_error(reply):
+def an_error(reply: Message) -> Message:
     metadata = reply.metadata
     metadata.__dict__["_message_type"] = "train"
     return Message(Error(8, "exit code\n137"), metadata=metadata)
 
 
-def test_a_stage_that_fails_says_of_every_node_why(make_world, parts):
-    """Silence, a reply of another kind, bytes that are no message, a refusal, Flower's own error:
-    each is told apart, with its node and its stage."""
+def test_a_stage_that_fails_says_of_every_node_why(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    """Every way to fail is told apart, with its node and its stage.
+
+    Silence, a reply of another kind, bytes that are no message, a refusal, Flower's own error.
+    """
     world = make_world(nodes=parts.N - 1, tolerated_dropouts=1)
     policy = world.home(3) / "policy.toml"
     policy.write_text(policy.read_text().replace("clip_l2 = 1.0", "clip_l2 = 0.5"))
@@ -255,7 +287,12 @@ def test_a_stage_that_fails_says_of_every_node_why(make_world, parts):
 
 
 @pytest.mark.parametrize("step", ["advertise", "share", "input", "confirm", "unmask"])
-def test_who_was_not_understood_is_named_though_the_round_goes_on(make_world, parts, caplog, step):
+def test_who_was_not_understood_is_named_though_the_round_goes_on(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    step: str,
+) -> None:
     world = make_world()
     spoiling(world, parts, {0: saying(b"\0nonsense"), 1: of_another_type}, step)
     strategy = FedAvg(fraction_evaluate=0.0)
@@ -270,11 +307,16 @@ def test_who_was_not_understood_is_named_though_the_round_goes_on(make_world, pa
 
 
 @pytest.mark.parametrize("party", range(N))
-def test_a_sum_that_cannot_be_opened_names_a_node(make_world, parts, monkeypatch, party):
+def test_a_sum_that_cannot_be_opened_names_a_node(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    party: int,
+) -> None:
     """Of the client that is blamed, by its number in the cohort; one of the six has no node."""
     world, blamed = make_world(nodes=parts.N - 1), []
 
-    def run_setup(training, setup, notes):
+    def run_setup(training: PrivateTraining, setup: RoundSetup, notes: dict[str, str]) -> NoReturn:
         blamed.append(setup.context.cohort[party])
         raise RemoteProtocolError(party, Reason.BAD_SHARE)
 
@@ -290,7 +332,7 @@ def test_a_sum_that_cannot_be_opened_names_a_node(make_world, parts, monkeypatch
     assert lost == "lost before: nobody"
 
 
-def test_many_nodes_are_told_in_few_words():
+def test_many_nodes_are_told_in_few_words() -> None:
     same = dict.fromkeys(range(100, 112), "share: no answer in 60 s")
     assert told(same) == "; nodes 100, 101, 102, 103, 104 and 7 more: share: no answer in 60 s"
     assert told({7: "left"}) == "; node 7: left" and told({}) == ""
@@ -301,7 +343,9 @@ def test_many_nodes_are_told_in_few_words():
     )
 
 
-def test_rounds_lost_in_a_row_end_the_run(make_world, parts):
+def test_rounds_lost_in_a_row_end_the_run(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure:
@@ -313,7 +357,9 @@ def test_rounds_lost_in_a_row_end_the_run(make_world, parts):
     assert announced == parts.N * (1 + 3)
 
 
-def test_the_sketch_may_change_from_round_to_round(make_world, parts):
+def test_the_sketch_may_change_from_round_to_round(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     # Noise that drowns the update: the controller compresses.
     world = make_world(goal=PrivacyGoal(10.0, 1e-5, 8))
     strategy, before = FedAvg(fraction_evaluate=0.0), parts.model(4000)
@@ -325,7 +371,9 @@ def test_the_sketch_may_change_from_round_to_round(make_world, parts):
     assert all(reasons)
 
 
-def test_more_nodes_than_a_cohort_are_thinned_out(make_world, parts):
+def test_more_nodes_than_a_cohort_are_thinned_out(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world(clients=parts.N + 4)
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure:
@@ -336,12 +384,14 @@ def test_more_nodes_than_a_cohort_are_thinned_out(make_world, parts):
     assert len(announced) == 2 * parts.N and len(set(announced)) > parts.N
 
 
-def test_only_masked_updates_and_signatures_leave_a_client(make_world, parts):
+def test_only_masked_updates_and_signatures_leave_a_client(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     """What comes back in training is one record of ours, with one byte string in it."""
     world = make_world()
     leaked = []
 
-    def look(reply):
+    def look(reply: Message) -> Message:
         if KEY in reply.content:
             leaked.append((sorted(reply.content), sorted(reply.content[KEY])))
         return reply
@@ -354,12 +404,14 @@ def test_only_masked_updates_and_signatures_leave_a_client(make_world, parts):
     assert all(each == ([KEY], ["answer", "version"]) for each in leaked)
 
 
-def test_the_model_travels_once_and_to_those_who_are_still_there(make_world, parts):
+def test_the_model_travels_once_and_to_those_who_are_still_there(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     world.grid.drops = lambda node, step: node == parts.FIRST_NODE and step == "share"
     sent = []
 
-    def look(message):
+    def look(message: Message) -> Message:
         sent.append((parts.step_of(message), sorted(message.content)))
         return message
 
@@ -371,8 +423,10 @@ def test_the_model_travels_once_and_to_those_who_are_still_there(make_world, par
     assert with_model == ["input"] * (parts.N - 1)
 
 
-def test_training_may_change_the_model_that_it_was_given(make_world, parts):
-    def train(message, context):
+def test_training_may_change_the_model_that_it_was_given(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    def train(message: Message, context: Context) -> Message:
         for name, array in parts.shifted(message.content["arrays"], 0.1).items():
             message.content["arrays"][name] = array
         return Message(message.content, reply_to=message)
@@ -388,7 +442,9 @@ def test_training_may_change_the_model_that_it_was_given(make_world, parts):
     assert abs(moved.mean() - 0.1) < tolerance < 0.05
 
 
-def test_what_flower_stores_of_a_round_does_not_grow_with_the_model(make_world, parts):
+def test_what_flower_stores_of_a_round_does_not_grow_with_the_model(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
     world = make_world()
     strategy, before = FedAvg(fraction_evaluate=0.0), parts.model(30_000)
     with world.secure(strategy) as secure:
@@ -397,7 +453,7 @@ def test_what_flower_stores_of_a_round_does_not_grow_with_the_model(make_world, 
         assert 0 < len(node.state) < 20_000 < sum(len(array.data) for array in before.values())
 
 
-def test_a_model_needs_a_name_for_each_array_and_nothing_else(parts):
+def test_a_model_needs_a_name_for_each_array_and_nothing_else(parts: SimpleNamespace) -> None:
     from protocol.adapters.flower.arrays import Layout
 
     before = parts.model()
@@ -412,7 +468,7 @@ def test_a_model_needs_a_name_for_each_array_and_nothing_else(parts):
     np.testing.assert_array_equal(layout.difference(parts.shifted(backwards, 0.5), before), update)
 
 
-def archive():
+def archive() -> bytes:
     """Several arrays in one file, as NumPy stores them."""
     file = io.BytesIO()
     np.savez(file, a=np.zeros(3), b=np.ones(3))
@@ -431,7 +487,7 @@ def archive():
     ],
     ids=["nothing", "words", "archive", "torn archive", "version", "header"],
 )
-def test_bytes_that_are_no_array_are_named(parts, data):
+def test_bytes_that_are_no_array_are_named(parts: SimpleNamespace, data: bytes) -> None:
     """Whatever NumPy raises for them, or makes of them."""
     from protocol.adapters.flower.arrays import Layout
 

@@ -6,13 +6,17 @@ import contextlib
 import stat
 import sys
 import tomllib
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
+from flower_doubles import World
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.common.config import flatten_dict, parse_config_args
 from flwr.serverapp.strategy import FedAvg
@@ -50,7 +54,7 @@ GOOD = {
 }
 
 
-def config(**changes):
+def config(**changes: Any) -> dict[str, float | str]:
     """The good configuration as Flower flattens it, with dotted keys replaced; None removes."""
     flat = flatten_dict({"veilsum": GOOD, "lr": 0.1})
     for key, value in changes.items():
@@ -62,12 +66,12 @@ def config(**changes):
     return flat
 
 
-def pasted(error):
+def pasted(error: SettingsError) -> dict[str, float | str]:
     """What a run's configuration is once somebody has copied the table of an error."""
     return flatten_dict(tomllib.loads(error.table)["tool"]["flwr"]["app"]["config"])
 
 
-def test_a_good_configuration_becomes_a_plan():
+def test_a_good_configuration_becomes_a_plan() -> None:
     settings = read_settings(config())
     plan = settings.plan()
     assert plan.goal.epsilon == 8.0 and plan.goal.rounds == 5 and plan.clip_l2 == 1.0
@@ -123,7 +127,9 @@ def test_a_good_configuration_becomes_a_plan():
         ),
     ],
 )
-def test_a_bad_key_is_named_with_what_is_valid_and_a_table_that_is(changes, key, text):
+def test_a_bad_key_is_named_with_what_is_valid_and_a_table_that_is(
+    changes: dict[str, float | str | None], key: str, text: str
+) -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings(config(**changes))
     assert str(caught.value).startswith(key) and text in str(caught.value)
@@ -134,7 +140,7 @@ def test_a_bad_key_is_named_with_what_is_valid_and_a_table_that_is(changes, key,
         assert settings.privacy == read_settings(config()).privacy
 
 
-def test_a_table_that_is_a_value_is_named():
+def test_a_table_that_is_a_value_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"veilsum\.privacy\.\S+: privacy is a value"):
         read_settings(config(privacy=3))
     flat = {key: value for key, value in config().items() if "privacy" not in key}
@@ -143,7 +149,7 @@ def test_a_table_that_is_a_value_is_named():
     read_settings(pasted(caught.value))
 
 
-def test_everything_wrong_is_said_at_once():
+def test_everything_wrong_is_said_at_once() -> None:
     changes = {
         "rounds": 0,
         "simulation-dir": None,
@@ -173,7 +179,7 @@ def test_everything_wrong_is_said_at_once():
     assert mended.cohort.tolerated_colluders == GOOD["cohort"]["tolerated-colluders"]
 
 
-def test_figures_of_different_tables_that_do_not_fit_are_named_together(tmp_path):
+def test_figures_of_different_tables_that_do_not_fit_are_named_together(tmp_path: Path) -> None:
     changes = {"cohort__tolerated-dropouts": 9, "ledger": "books.jsonl", "simulated-clients": 2}
     with pytest.raises(SettingsError) as caught:
         read_settings(config(**changes))
@@ -184,7 +190,7 @@ def test_figures_of_different_tables_that_do_not_fit_are_named_together(tmp_path
     ]
 
 
-def test_the_table_marks_what_is_not_the_user_s_own():
+def test_the_table_marks_what_is_not_the_user_s_own() -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings(config(privacy__delta=None, **{"stage-seconds": 7.5}))
     lines = caught.value.table.splitlines()
@@ -194,14 +200,14 @@ def test_the_table_marks_what_is_not_the_user_s_own():
     ]
 
 
-def test_any_text_survives_the_table():
+def test_any_text_survives_the_table() -> None:
     odd = '/srv/"odd"\\päth\t🌼'
     with pytest.raises(SettingsError) as caught:
         read_settings(config(rounds=None, **{"simulation-dir": odd}))
     assert read_settings(pasted(caught.value)).simulation_dir == odd
 
 
-def test_if_nothing_can_be_kept_the_table_is_the_example():
+def test_if_nothing_can_be_kept_the_table_is_the_example() -> None:
     """A check that nothing but the example satisfies."""
     example = mended({}, lambda values: [])
     refuse = ConfigurationError("cohort.clip_l2", "wrong", "right")
@@ -209,21 +215,21 @@ def test_if_nothing_can_be_kept_the_table_is_the_example():
     assert found == example
 
 
-def test_no_settings_at_all_say_where_they_go():
+def test_no_settings_at_all_say_where_they_go() -> None:
     with pytest.raises(SettingsError, match=r"tool\.flwr\.app\.config\.veilsum") as caught:
         read_settings({"lr": 0.1})
     assert len(caught.value.problems) == 1
     assert read_settings(pasted(caught.value)).plan().cohort == EXAMPLE["cohort"]["size"]
 
 
-def test_rounds_live_a_day_unless_told_otherwise():
+def test_rounds_live_a_day_unless_told_otherwise() -> None:
     assert read_settings(config()).plan().lifetime_seconds == 86_400
     assert read_settings(config(**{"lifetime-seconds": 0})).plan().lifetime_seconds == 0
     settings = read_settings(config(**{"lifetime-seconds": 7200, "cohort__security-bits": 88}))
     assert (settings.plan().lifetime_seconds, settings.plan().ring_bits) == (7200, 88)
 
 
-def test_a_round_lives_as_long_as_its_stages_may_take():
+def test_a_round_lives_as_long_as_its_stages_may_take() -> None:
     waits = {"stage-seconds": 100.0, "training-seconds": 3000.5}
     assert read_settings(config(**waits, **{"lifetime-seconds": 3501})).plan()
     with pytest.raises(
@@ -233,23 +239,29 @@ def test_a_round_lives_as_long_as_its_stages_may_take():
     assert read_settings(pasted(caught.value)).plan().lifetime_seconds == 86_400
 
 
-def test_an_empty_string_is_a_key_left_out():
+def test_an_empty_string_is_a_key_left_out() -> None:
     """`flwr run` overrides only keys that the app has."""
     flat = config(ledger="", registry="")
     assert "ledger" not in values_of(flat)
     assert read_settings(flat).ledger is None
 
 
-def test_paths_begin_at_the_root_or_at_home(tmp_path, monkeypatch):
+def test_paths_begin_at_the_root_or_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert read_settings(config(ledger="~/l")).path("ledger") == tmp_path / "l"
 
 
-def context(node_config, run_config=None):
+def context(
+    node_config: dict[str, int | str], run_config: dict[str, float | str] | None = None
+) -> Context:
     return Context(7, 1, node_config, RecordDict(), run_config or {})
 
 
-def test_a_home_is_named_by_the_node_or_simulated(tmp_path, monkeypatch):
+def test_a_home_is_named_by_the_node_or_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(SIMULATION_VARIABLE, "1")
     with pytest.raises(ConfigurationError, match=r"veilsum\.home: missing"):
         home_of(context({}))
@@ -266,14 +278,16 @@ def test_a_home_is_named_by_the_node_or_simulated(tmp_path, monkeypatch):
 class Ray:
     """Ray in a process that is, or is not, one of its workers."""
 
-    def __init__(self, initialized, actor):
+    def __init__(self, initialized: bool, actor: str) -> None:
         self.is_initialized = lambda: initialized
         self.get_runtime_context = lambda: SimpleNamespace(get_actor_id=lambda: actor)
 
 
 @pytest.mark.parametrize("value", [None, "", "0", "true"])
 @pytest.mark.parametrize("ray", [None, Ray(False, None), Ray(True, None)])
-def test_no_run_names_the_folder_of_a_node_that_is_not_simulated(tmp_path, monkeypatch, value, ray):
+def test_no_run_names_the_folder_of_a_node_that_is_not_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, ray: Ray | None
+) -> None:
     """A server could name a folder that it knows to be there, of a client with a lax policy."""
     (tmp_path / "7" / "client-003").mkdir(parents=True)
     named = context({"partition-id": 3}, {"veilsum.simulation-dir": str(tmp_path)})
@@ -288,7 +302,7 @@ def test_no_run_names_the_folder_of_a_node_that_is_not_simulated(tmp_path, monke
     assert home_of(named).folder == tmp_path / "7" / "client-003"
 
 
-def test_an_actor_of_flower_s_own_engine_is_simulated(monkeypatch):
+def test_an_actor_of_flower_s_own_engine_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SIMULATION_VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, "ray", Ray(True, "5f1c"))
     monkeypatch.delitem(sys.modules, SIMULATION_ENGINE, raising=False)
@@ -297,12 +311,14 @@ def test_an_actor_of_flower_s_own_engine_is_simulated(monkeypatch):
     assert may_be_simulated()
 
 
-def test_the_node_config_of_the_command_line_is_read(tmp_path):
+def test_the_node_config_of_the_command_line_is_read(tmp_path: Path) -> None:
     line = f'partition-id=0 num-partitions=4 veilsum.home="{tmp_path}"'
     assert home_of(context(parse_config_args([line]))).folder == tmp_path
 
 
-def test_a_server_set_up_from_its_context_writes_a_simulation_s_folders(make_world, tmp_path):
+def test_a_server_set_up_from_its_context_writes_a_simulation_s_folders(
+    make_world: Callable[..., World], tmp_path: Path
+) -> None:
     world = make_world()
     run_config = config(**{"simulation-dir": str(tmp_path / "sim"), "cohort__size": 6})
     with SecureGrid.from_context(world.grid, context({}, run_config), strategy()) as secure:
@@ -318,12 +334,14 @@ def test_a_server_set_up_from_its_context_writes_a_simulation_s_folders(make_wor
     assert registry == {read_identity(home / "identity.key").public for home in homes}
 
 
-def strategy():
+def strategy() -> FedAvg:
     return FedAvg(fraction_evaluate=0.0)
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_a_simulation_s_clients_allow_what_its_settings_do(make_world, tmp_path, allowed):
+def test_a_simulation_s_clients_allow_what_its_settings_do(
+    make_world: Callable[..., World], tmp_path: Path, allowed: bool
+) -> None:
     world = make_world()
     changes = {"simulation-dir": str(tmp_path / "sim")}
     if allowed:
@@ -342,12 +360,14 @@ def test_a_simulation_s_clients_allow_what_its_settings_do(make_world, tmp_path,
         assert rules.allow_evaluation_in_the_clear and not rules.allow_queries_in_the_clear
 
 
-def deployed(tmp_path, **changes):
+def deployed(tmp_path: Path, **changes: Any) -> dict[str, float | str]:
     paths = {"ledger": str(tmp_path / "l.jsonl"), "registry": str(tmp_path / "r.txt")}
     return config(**{"simulation-dir": None, **paths, **changes})
 
 
-def test_a_deployed_server_names_everything_wrong_with_its_files(make_world, tmp_path):
+def test_a_deployed_server_names_everything_wrong_with_its_files(
+    make_world: Callable[..., World], tmp_path: Path
+) -> None:
     world = make_world()
     run_config = deployed(tmp_path, ledger=str(tmp_path / "none" / "l.jsonl"))
     with pytest.raises(SettingsError) as caught:
@@ -358,7 +378,9 @@ def test_a_deployed_server_names_everything_wrong_with_its_files(make_world, tmp
     assert not caught.value.table and "This would do" not in str(caught.value)
 
 
-def test_a_deployed_server_counts_its_registry(make_world, tmp_path):
+def test_a_deployed_server_counts_its_registry(
+    make_world: Callable[..., World], tmp_path: Path
+) -> None:
     world = make_world()
     write_registry(tmp_path / "r.txt", world.registry)
     run_config = deployed(tmp_path)
@@ -369,7 +391,9 @@ def test_a_deployed_server_counts_its_registry(make_world, tmp_path):
         assert (tmp_path / "l.jsonl").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_named(make_world, tmp_path):
+def test_a_folder_that_cannot_be_made_is_named(
+    make_world: Callable[..., World], tmp_path: Path
+) -> None:
     world = make_world()
     (tmp_path / "file").write_text("")
     run_config = config(**{"simulation-dir": str(tmp_path / "file")})
@@ -377,7 +401,7 @@ def test_a_folder_that_cannot_be_made_is_named(make_world, tmp_path):
         SecureGrid.from_context(world.grid, context({}, run_config), strategy())
 
 
-def provision(out, **changes):
+def provision(out: Path, **changes: int) -> list[str]:
     values = {
         "out": out,
         "clients": 3,
@@ -392,7 +416,7 @@ def provision(out, **changes):
     return ["network", *[str(x) for key, value in values.items() for x in (f"--{key}", value)]]
 
 
-def test_the_command_makes_a_network(tmp_path, capsys):
+def test_the_command_makes_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(provision(tmp_path)) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "registry.txt")
     rules = load(tmp_path / "client-002" / "policy.toml", ClientRules)
@@ -405,12 +429,14 @@ def test_the_command_makes_a_network(tmp_path, capsys):
     assert "exists" in capsys.readouterr().err
 
 
-def test_the_command_names_a_bad_figure(tmp_path, capsys):
+def test_the_command_names_a_bad_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(provision(tmp_path, epsilon=-1)) == 1
     assert "epsilon: value -1.0" in capsys.readouterr().err
 
 
-def test_the_command_makes_one_client_and_only_shows_it_again(tmp_path, capsys):
+def test_the_command_makes_one_client_and_only_shows_it_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     home = str(tmp_path / "home")
     assert main(["client", "--home", home]) == 0
     first = capsys.readouterr().out.strip()
@@ -419,7 +445,7 @@ def test_the_command_makes_one_client_and_only_shows_it_again(tmp_path, capsys):
     assert new_client(tmp_path / "home").public.hex() == first
 
 
-def test_rules_survive_being_written(tmp_path):
+def test_rules_survive_being_written(tmp_path: Path) -> None:
     rules = ClientRules(
         epsilon=0.1,
         delta=1e-12,
@@ -438,7 +464,7 @@ def test_rules_survive_being_written(tmp_path):
     assert load(tmp_path / "policy.toml", ClientRules) == rules
 
 
-def records(**changes):
+def records(**changes: bool) -> RecordDict:
     content = RecordDict(
         {
             "arrays": ArrayRecord(),
@@ -455,13 +481,13 @@ CHANGES = [{"a": True}, {"a": 1.0}, {"b": [12]}, {"b": [1.0, 2.0]}, {"c": b"x"},
 
 
 @pytest.mark.parametrize("changes", CHANGES)
-def test_every_value_and_its_type_is_in_the_digest(changes):
+def test_every_value_and_its_type_is_in_the_digest(changes: dict[str, Any]) -> None:
     one = input_digest(records(), "train", "", {})
     assert one == input_digest(records(), "train", "", {})
     assert one != input_digest(records(**changes), "train", "", {})
 
 
-def test_the_order_of_everything_is_in_the_digest():
+def test_the_order_of_everything_is_in_the_digest() -> None:
     """Training may read records, keys and arrays by position."""
     zeros, ones = Array(np.zeros(3)), Array(np.ones(3))
     orders = [
@@ -489,15 +515,15 @@ def test_the_order_of_everything_is_in_the_digest():
         np.array(-0.0, np.float32),
     ],
 )
-def test_an_array_of_another_form_has_another_digest(array):
-    def digest(value):
+def test_an_array_of_another_form_has_another_digest(array: np.ndarray) -> None:
+    def digest(value: np.ndarray) -> bytes:
         content = RecordDict({"m": ArrayRecord({"a": Array(value)})})
         return input_digest(content, "train", "", {})
 
     assert digest(array) != digest(np.zeros((), np.float32))
 
 
-def test_everything_around_the_records_is_in_the_digest():
+def test_everything_around_the_records_is_in_the_digest() -> None:
     digests = [
         input_digest(records(), "train", "", {}),
         input_digest(records(), "train.other", "", {}),

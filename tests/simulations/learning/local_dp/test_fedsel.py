@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dp import NoiseSeed, NonFiniteUpdateError
+from dp.local import TwoStageReports
 from dp.local.scalars import Piecewise
 from dp.local.selection import perturbed_encoding
 from dp.local.two_stage import TwoStage, two_stage
@@ -22,13 +25,19 @@ def noise(number: int) -> NoiseSeed:
     return NoiseSeed(number.to_bytes(32, "big"))
 
 
-def send(algorithm, memory, number, *updates, clients=None):
+def send(
+    algorithm: FedSel,
+    memory: ClientMemory,
+    number: int,
+    *updates: Any,
+    clients: list[int] | None = None,
+) -> TwoStageReports:
     rows = np.array(updates, dtype=np.float64)
     chosen = clients or list(range(len(rows)))
     return algorithm.reports(chosen, rows, memory, PUBLIC, noise(number))
 
 
-def test_what_is_not_sent_is_added_to_what_comes_later():
+def test_what_is_not_sent_is_added_to_what_comes_later() -> None:
     memory, algorithm = ClientMemory(3), FedSel(CLEAR)
     first = send(algorithm, memory, 1, [3.0, 2.0, -1.0], clients=[7])
     assert first.indices.tolist() == [0]
@@ -39,7 +48,7 @@ def test_what_is_not_sent_is_added_to_what_comes_later():
     assert memory.vector(DELAYED, 7).tolist() == [1.0, 0.0, -2.0]
 
 
-def test_momentum_counts_what_was_kept_once_more():
+def test_momentum_counts_what_was_kept_once_more() -> None:
     memory, algorithm = ClientMemory(3), FedSel(CLEAR, momentum=0.5)
     assert send(algorithm, memory, 1, [3.0, 2.0, -1.0]).values()[0] == pytest.approx(3.0, abs=0.01)
     second = send(algorithm, memory, 2, [1.0, 1.5, -1.0])
@@ -48,7 +57,7 @@ def test_momentum_counts_what_was_kept_once_more():
     assert memory.vector(DELAYED, 0).tolist() == [1.0, 0.0, -2.0]
 
 
-def test_at_the_second_report_this_is_momentum_correction_with_two_vectors():
+def test_at_the_second_report_this_is_momentum_correction_with_two_vectors() -> None:
     gradients = np.array([[3.0, 2.0, -1.0], [0.1, 0.3, -0.1]])
     memory, algorithm = ClientMemory(3), FedSel(CLEAR, momentum=0.7)
     velocity, residual = np.zeros(3), np.zeros(3)
@@ -61,7 +70,7 @@ def test_at_the_second_report_this_is_momentum_correction_with_two_vectors():
         velocity[place] = residual[place] = 0.0
 
 
-def test_clients_do_not_share_their_memories():
+def test_clients_do_not_share_their_memories() -> None:
     memory, algorithm = ClientMemory(3), FedSel(CLEAR)
     reports = send(algorithm, memory, 1, [3.0, 2.0, 1.0], [0.0, 1.0, -4.0], clients=[5, 2])
     assert len(reports) == 2 and reports.indices.tolist() == [0, 2]
@@ -70,7 +79,7 @@ def test_clients_do_not_share_their_memories():
     assert not memory.vector(DELAYED, 0).any()
 
 
-def test_who_sends_nothing_forgets_nothing():
+def test_who_sends_nothing_forgets_nothing() -> None:
     algorithm = FedSel(TwoStage(perturbed_encoding(3, 1, 0.5), Piecewise(1.0)))
     memory, count = ClientMemory(3), 200
     reports = send(algorithm, memory, 1, *([[3.0, 2.0, 1.0]] * count))
@@ -81,14 +90,14 @@ def test_who_sends_nothing_forgets_nothing():
         assert zeros == (0 if client in silent else 1)
 
 
-def test_what_it_promises_and_sends():
+def test_what_it_promises_and_sends() -> None:
     algorithm: LocalAlgorithm = FedSel(two_stage(100, 2.0))
     assert algorithm.epsilon == pytest.approx(2.0)
     # 7 bits of index and 20 of value.
     assert algorithm.report_bytes == 4.0
 
 
-def test_refusals_leave_the_memory_alone():
+def test_refusals_leave_the_memory_alone() -> None:
     memory, algorithm = ClientMemory(3), FedSel(CLEAR)
     good = [1.0, 2.0, 3.0]
     with pytest.raises(NonFiniteUpdateError):
@@ -104,7 +113,7 @@ def test_refusals_leave_the_memory_alone():
     assert not memory.arrays()
 
 
-def test_updates_too_large_for_the_memory_do_not_end_the_run():
+def test_updates_too_large_for_the_memory_do_not_end_the_run() -> None:
     """Each is finite; kept as infinity, it would refuse the client and its group for ever."""
     memory, algorithm = ClientMemory(3), FedSel(CLEAR)
     for number in range(3):
@@ -114,6 +123,6 @@ def test_updates_too_large_for_the_memory_do_not_end_the_run():
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0, np.nan])
-def test_momentum_out_of_range(momentum):
+def test_momentum_out_of_range(momentum: float) -> None:
     with pytest.raises(ValueError, match="momentum must lie in"):
         FedSel(CLEAR, momentum)

@@ -8,7 +8,7 @@ import pytest
 from simulations.learning.local_dp import ClientMemory
 
 
-def test_vectors_are_zero_until_written_and_kept_then():
+def test_vectors_are_zero_until_written_and_kept_then() -> None:
     memory = ClientMemory(3)
     assert memory.dimension == 3 and memory.arrays() == {}
     vector = memory.vector("residual", 7)
@@ -18,7 +18,7 @@ def test_vectors_are_zero_until_written_and_kept_then():
     assert memory.vector("residual", 8).sum() == memory.vector("momentum", 7).sum() == 0.0
 
 
-def test_arrays_bring_everything_back():
+def test_arrays_bring_everything_back() -> None:
     memory = ClientMemory(2)
     for client in (9, 0, 4):
         memory.vector("residual", client)[:] = client
@@ -35,7 +35,7 @@ def test_arrays_bring_everything_back():
     assert ClientMemory.restore(2, {}).arrays() == {}
 
 
-def test_bad_arguments_are_refused():
+def test_bad_arguments_are_refused() -> None:
     for dimension, error in ((0, ValueError), (2.0, TypeError), (True, TypeError)):
         with pytest.raises(error, match="dimension must be"):
             ClientMemory(dimension)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
 from dp.local import InfeasibleEpsilonError, Piecewise, SampledCoordinates, best_priv_quant
 from simulations.learning.local_dp import ClientMemory
-from simulations.learning.local_dp.sqsgd import RESIDUAL, SqSgd, View, kept_count
+from simulations.learning.local_dp.sqsgd import RESIDUAL, SqSgd, SubsampledReports, View, kept_count
 from sketch import PublicSeed
 
 D, KEPT = 60, 13
@@ -28,12 +29,12 @@ class Verbatim:
     epsilon: float = 1.0
     report_bits: float = 9.0
 
-    def randomize(self, vectors, seed):
+    def randomize(self, vectors: np.ndarray, seed: NoiseSeed) -> VerbatimReports:
         del seed
         assert np.abs(vectors).max() <= 1.0
         return VerbatimReports(vectors)
 
-    def event(self):
+    def event(self) -> LocalRelease:
         return LocalRelease(self.epsilon)
 
 
@@ -41,13 +42,13 @@ class Verbatim:
 class VerbatimReports:
     vectors: np.ndarray
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.vectors)
 
-    def estimate(self, index):
+    def estimate(self, index: int) -> np.ndarray:
         return self.vectors[index]
 
-    def total(self):
+    def total(self) -> np.ndarray:
         return self.vectors.sum(axis=0)
 
 
@@ -55,18 +56,26 @@ PLAIN = SqSgd(D, Verbatim(KEPT), bound=10.0)
 
 
 @pytest.fixture
-def updates():
+def updates() -> np.ndarray:
     """Four clients."""
     return np.random.default_rng(5).standard_normal((4, D))
 
 
-def run(algorithm, updates, memory, clients=(3, 0, 7, 5), seed=SEED):
+def run(
+    algorithm: SqSgd,
+    updates: np.ndarray,
+    memory: ClientMemory,
+    clients: Sequence[int] = (3, 0, 7, 5),
+    seed: PublicSeed = SEED,
+) -> SubsampledReports:
     return algorithm.reports(clients, updates, memory, seed, NOISE)
 
 
 @pytest.mark.parametrize("common", [False, True])
 @pytest.mark.parametrize("rotated", [False, True])
-def test_what_is_taken_arrives_and_the_rest_stays(updates, common, rotated):
+def test_what_is_taken_arrives_and_the_rest_stays(
+    updates: np.ndarray, common: bool, rotated: bool
+) -> None:
     algorithm = replace(PLAIN, common=common, rotated=rotated)
     memory = ClientMemory(D)
     reports = run(algorithm, updates, memory)
@@ -81,7 +90,7 @@ def test_what_is_taken_arrives_and_the_rest_stays(updates, common, rotated):
     assert len(places) == (1 if common else 4)
 
 
-def test_everything_arrives_in_the_end(updates):
+def test_everything_arrives_in_the_end(updates: np.ndarray) -> None:
     # Sum of what was sent + residual = sum of updates, round after round.
     wide = replace(PLAIN, bound=1000.0)  # residuals grow, and nothing shall be cut off
     memory, arrived = ClientMemory(D), np.zeros((4, D))
@@ -94,7 +103,7 @@ def test_everything_arrives_in_the_end(updates):
     assert np.abs(arrived).min() > 0.0
 
 
-def test_weights_are_those_of_the_algorithm(updates):
+def test_weights_are_those_of_the_algorithm(updates: np.ndarray) -> None:
     memory = ClientMemory(D)
     memory.vector(RESIDUAL, 3)[:] = 1.0
     algorithm = replace(PLAIN, alpha=0.5, beta=2.0)
@@ -105,7 +114,7 @@ def test_weights_are_those_of_the_algorithm(updates):
     assert residual[~sent] == pytest.approx(1.0 + 0.5 * updates[0, ~sent], rel=1e-5)
 
 
-def test_without_residual_the_scaled_estimate_is_unbiased(updates):
+def test_without_residual_the_scaled_estimate_is_unbiased(updates: np.ndarray) -> None:
     algorithm = replace(PLAIN, alpha=0.0, scaled=True)
     memory, total, rounds = ClientMemory(D), np.zeros((4, D)), 1500
     for number in range(rounds):
@@ -119,7 +128,7 @@ def test_without_residual_the_scaled_estimate_is_unbiased(updates):
     assert (np.abs(unscaled - updates) > 6.2 * deviation).any()
 
 
-def test_updates_are_clipped_and_coordinates_cut_off(updates):
+def test_updates_are_clipped_and_coordinates_cut_off(updates: np.ndarray) -> None:
     memory = ClientMemory(D)
     small = replace(PLAIN, bound=0.5)
     reports = run(small, updates, memory)
@@ -132,7 +141,7 @@ def test_updates_are_clipped_and_coordinates_cut_off(updates):
     assert np.linalg.norm(run(small, updates, memory).estimate(0)) <= 0.5 * np.sqrt(KEPT) + 1e-9
 
 
-def test_rotation_spreads_one_large_coordinate():
+def test_rotation_spreads_one_large_coordinate() -> None:
     view = View(PLAIN, SEED, 0)
     spike = np.zeros(KEPT)
     spike[4] = 10.0
@@ -143,7 +152,7 @@ def test_rotation_spreads_one_large_coordinate():
     assert view.returned(turned) == pytest.approx(spike, abs=1e-12)
 
 
-def test_views_are_public_and_differ_by_client_and_round():
+def test_views_are_public_and_differ_by_client_and_round() -> None:
     again = View(PLAIN, SEED, 2).coordinates
     assert (View(PLAIN, SEED, 2).coordinates == again).all()
     assert (np.diff(again) > 0).all()
@@ -151,7 +160,7 @@ def test_views_are_public_and_differ_by_client_and_round():
     assert (View(PLAIN, PublicSeed(bytes(32)), 2).coordinates != again).any()
 
 
-def test_reports_are_private_levels_that_a_secure_sum_can_add(updates):
+def test_reports_are_private_levels_that_a_secure_sum_can_add(updates: np.ndarray) -> None:
     algorithm = SqSgd(D, best_priv_quant(KEPT, 16, 1.0, 30.0), bound=5.0, common=True)
     assert algorithm.epsilon <= 30.0 and algorithm.report_bytes == -(-KEPT * 4 // 8)
     reports = run(algorithm, updates, ClientMemory(D))
@@ -163,13 +172,13 @@ def test_reports_are_private_levels_that_a_secure_sum_can_add(updates):
         run(replace(algorithm, common=False), updates, ClientMemory(D)).decoded(summed)
 
 
-def test_other_randomisers_fit_in(updates):
+def test_other_randomisers_fit_in(updates: np.ndarray) -> None:
     piecewise = SampledCoordinates(KEPT, 65.0, KEPT, Piecewise(5.0))
     reports = run(SqSgd(D, piecewise, bound=5.0, rotated=False), updates, ClientMemory(D))
     assert np.count_nonzero(reports.estimate(2)) == KEPT
 
 
-def test_the_printed_algorithm_has_the_papers_figures():
+def test_the_printed_algorithm_has_the_papers_figures() -> None:
     algorithm = SqSgd.as_printed(119_850, 0.005, 16, 10.0, 400.0)
     assert algorithm.kept == 599 and algorithm.factor == 1.0
     assert algorithm.report_bytes == 300.0
@@ -179,7 +188,7 @@ def test_the_printed_algorithm_has_the_papers_figures():
         SqSgd.as_printed(100, 0.01, 16, 1.0, 1.0)
 
 
-def test_bad_arguments_are_refused(updates):
+def test_bad_arguments_are_refused(updates: np.ndarray) -> None:
     for changes, message in (
         ({"dimension": KEPT - 1}, "dimension must be at least the randomizer's 13, got 12"),
         ({"bound": 0.0}, "bound must be positive"),

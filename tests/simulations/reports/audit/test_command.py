@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from audit_units import attack, rated, unit, unit_of
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from simulations.__main__ import main
 from simulations.audits.base import Check
 from simulations.commands import cli
+from simulations.reports.audit import Unit
 from simulations.reports.audit import runner as units_runner
 from simulations.reports.audit import units as suite
 from simulations.reports.audit.units import FLOWER
@@ -21,13 +25,13 @@ runner = CliRunner()
 
 
 @pytest.fixture
-def suite_of(monkeypatch):
+def suite_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[Effort, int]]]:
     """Replaces what an audit runs; returns what it was asked for."""
 
-    def replace(*units):
+    def replace(*units: Unit) -> list[tuple[Effort, int]]:
         asked = []
 
-        def all_units(effort, seed):
+        def all_units(effort: Effort, seed: int) -> list[Unit]:
             asked.append((effort, seed))
             return list(units)
 
@@ -37,20 +41,20 @@ def suite_of(monkeypatch):
     return replace
 
 
-def audit(*arguments):
+def audit(*arguments: str) -> Result:
     return runner.invoke(cli.app, ["audit", *arguments])
 
 
-def audit_json(*arguments):
+def audit_json(*arguments: str) -> tuple[int, dict[str, Any]]:
     result = audit(*arguments, "--json")
     return result.exit_code, json.loads(result.stdout)
 
 
-def explode():
+def explode() -> NoReturn:
     raise ZeroDivisionError("by <nobody>")
 
 
-def test_promises_that_hold_are_status_0(suite_of):
+def test_promises_that_hold_are_status_0(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
     asked = suite_of(unit(attack("A1")), unit(rated("A10")))
     status, found = audit_json("--seed", "5")
     assert status == 0
@@ -59,7 +63,9 @@ def test_promises_that_hold_are_status_0(suite_of):
     assert (found["seed"], found["effort"], found["errors"]) == (5, "quick", {})
 
 
-def test_json_has_the_checks_and_what_was_tried(suite_of):
+def test_json_has_the_checks_and_what_was_tried(
+    suite_of: Callable[..., list[tuple[Effort, int]]],
+) -> None:
     span = Check.of(
         "span 3 active", "one sum", {"schedules": 7, "rejected": False}, {"rejected": True}
     )
@@ -91,7 +97,9 @@ def test_json_has_the_checks_and_what_was_tried(suite_of):
     assert set(found["seconds_each"]) == {"A10", "A24", span.id, worlds.id}
 
 
-def test_a_promise_that_does_not_hold_is_status_1(suite_of):
+def test_a_promise_that_does_not_hold_is_status_1(
+    suite_of: Callable[..., list[tuple[Effort, int]]],
+) -> None:
     suite_of(unit(attack("A1")), unit(attack("A2", held=False)), unit(attack("A3")))
     status, found = audit_json()
     assert (status, found["passed"]) == (1, False)
@@ -99,7 +107,9 @@ def test_a_promise_that_does_not_hold_is_status_1(suite_of):
     assert audit().exit_code == 1
 
 
-def test_an_untyped_error_counts_as_failed_and_the_others_run(suite_of):
+def test_an_untyped_error_counts_as_failed_and_the_others_run(
+    suite_of: Callable[..., list[tuple[Effort, int]]],
+) -> None:
     suite_of(unit_of("A1", explode), unit(attack("A2")))
     status, found = audit_json()
     assert status == 1
@@ -109,7 +119,9 @@ def test_an_untyped_error_counts_as_failed_and_the_others_run(suite_of):
     assert found["checks"][0]["with_defence"] == {"error": error}
 
 
-def test_figures_that_are_no_plain_values_are_an_error_of_that_check(suite_of):
+def test_figures_that_are_no_plain_values_are_an_error_of_that_check(
+    suite_of: Callable[..., list[tuple[Effort, int]]],
+) -> None:
     suite_of(unit(attack("A1", strange={1, 2})), unit(attack("A2")))
     status, found = audit_json()
     assert status == 1
@@ -117,7 +129,7 @@ def test_figures_that_are_no_plain_values_are_an_error_of_that_check(suite_of):
     assert found["checks"][1]["held"]
 
 
-def test_only_what_was_asked_for_runs(suite_of):
+def test_only_what_was_asked_for_runs(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
     calls = []
     suite_of(*(unit(attack(f"A{i}"), calls) for i in range(1, 5)), unit(attack("span 3 active")))
     _, found = audit_json("--only", "a3,A1", "--only", "span 3 active")
@@ -125,7 +137,7 @@ def test_only_what_was_asked_for_runs(suite_of):
     assert [c["id"] for c in found["checks"]] == ["A1", "A3", "span 3 active"]
 
 
-def test_an_audit_of_a_part_says_so(suite_of):
+def test_an_audit_of_a_part_says_so(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
     suite_of(unit(attack("A1")), unit(attack("A2")))
     assert audit_json("--only", "A1")[1]["notes"] == [
         "Part of the audit only: 1 units were not asked for."
@@ -133,7 +145,11 @@ def test_an_audit_of_a_part_says_so(suite_of):
     assert audit_json()[1]["notes"] == []
 
 
-def test_an_unknown_id_is_one_clear_line(suite_of, monkeypatch, capsys):
+def test_an_unknown_id_is_one_clear_line(
+    suite_of: Callable[..., list[tuple[Effort, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     calls = []
     suite_of(unit(attack("A1"), calls), unit(attack("A2"), calls))
     monkeypatch.setattr(sys, "argv", ["veilsum", "audit", "--only", "A1", "--only", "A99"])
@@ -145,14 +161,16 @@ def test_an_unknown_id_is_one_clear_line(suite_of, monkeypatch, capsys):
     assert calls == []
 
 
-def test_nothing_tried_is_not_passed(suite_of):
+def test_nothing_tried_is_not_passed(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
     suite_of(unit_of(FLOWER, list))
     status, found = audit_json("--only", FLOWER)
     assert (status, found["passed"], found["checks"]) == (1, False, [])
     assert "Flower is not installed" in found["notes"][0]
 
 
-def test_without_flower_the_others_count_and_it_is_said(suite_of, tmp_path):
+def test_without_flower_the_others_count_and_it_is_said(
+    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path
+) -> None:
     suite_of(unit(attack("A1")), unit_of(FLOWER, list))
     result = audit("--out", str(tmp_path))
     assert result.exit_code == 0
@@ -160,7 +178,7 @@ def test_without_flower_the_others_count_and_it_is_said(suite_of, tmp_path):
     assert "Flower is not installed" in (tmp_path / "index.html").read_text()
 
 
-def test_a_table_for_people(suite_of):
+def test_a_table_for_people(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
     suite_of(unit(attack("A1")), unit(attack("A2", held=False)), unit(rated("A10")))
     result = audit()
     text = " ".join(result.stdout.split())
@@ -171,14 +189,16 @@ def test_a_table_for_people(suite_of):
     assert "2 of 3 A2 NOT HELD" in " ".join(result.stderr.split())
 
 
-def test_quiet_prints_nothing(suite_of):
+def test_quiet_prints_nothing(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
     suite_of(unit(attack("A1")))
     result = audit("--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_standard_output_is_for_the_result_alone(suite_of):
-    def chatty():
+def test_standard_output_is_for_the_result_alone(
+    suite_of: Callable[..., list[tuple[Effort, int]]],
+) -> None:
+    def chatty() -> list[Check]:
         print("chatter of an attack")
         return [attack("A1")]
 
@@ -191,11 +211,13 @@ def test_standard_output_is_for_the_result_alone(suite_of):
 # -- going on ---------------------------------------------------------------------------------
 
 
-def test_a_stopped_audit_goes_on(suite_of, tmp_path):
+def test_a_stopped_audit_goes_on(
+    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path
+) -> None:
     calls = []
     first, last = unit(rated("A10"), calls), unit(attack("A3"), calls)
 
-    def stop():
+    def stop() -> NoReturn:
         raise KeyboardInterrupt
 
     suite_of(first, unit_of("A2", stop, calls), last)
@@ -217,7 +239,9 @@ def test_a_stopped_audit_goes_on(suite_of, tmp_path):
 
 
 @pytest.mark.parametrize("other", [("--seed", "2"), ("--full",)])
-def test_another_audit_starts_anew_and_spoils_nothing(suite_of, tmp_path, other):
+def test_another_audit_starts_anew_and_spoils_nothing(
+    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path, other: tuple[str, ...]
+) -> None:
     calls = []
     suite_of(unit(attack("A1"), calls))
     folder = ("--out", str(tmp_path))
@@ -226,7 +250,11 @@ def test_another_audit_starts_anew_and_spoils_nothing(suite_of, tmp_path, other)
         assert len(calls) == count
 
 
-def test_changed_source_starts_anew(suite_of, tmp_path, monkeypatch):
+def test_changed_source_starts_anew(
+    suite_of: Callable[..., list[tuple[Effort, int]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from simulations.common import provenance as made
 
     calls = []
@@ -239,7 +267,9 @@ def test_changed_source_starts_anew(suite_of, tmp_path, monkeypatch):
     assert len(calls) == 2
 
 
-def test_errors_run_again_and_failures_do_not(suite_of, tmp_path):
+def test_errors_run_again_and_failures_do_not(
+    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path
+) -> None:
     calls = []
     suite_of(unit_of("A1", explode, calls), unit(attack("A2", held=False), calls))
     for _ in range(2):
@@ -247,7 +277,9 @@ def test_errors_run_again_and_failures_do_not(suite_of, tmp_path):
     assert calls == ["A1", "A2", "A1"]
 
 
-def test_a_line_that_was_cut_off_is_dropped(suite_of, tmp_path):
+def test_a_line_that_was_cut_off_is_dropped(
+    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path
+) -> None:
     calls = []
     suite_of(unit(attack("A1"), calls), unit(attack("A2"), calls))
     audit("--out", str(tmp_path))
@@ -259,11 +291,13 @@ def test_a_line_that_was_cut_off_is_dropped(suite_of, tmp_path):
     assert [json.loads(line)["unit"] for line in path.read_text().splitlines()] == ["A1", "A2"]
 
 
-def test_results_are_on_disk_before_the_next_unit_runs(tmp_path, suite_of):
+def test_results_are_on_disk_before_the_next_unit_runs(
+    tmp_path: Path, suite_of: Callable[..., list[tuple[Effort, int]]]
+) -> None:
     path = tmp_path / "checks.jsonl"
     lines = []
 
-    def look():
+    def look() -> list[Check]:
         lines.append(len(path.read_text().splitlines()))
         return [attack("A2")]
 
@@ -272,7 +306,7 @@ def test_results_are_on_disk_before_the_next_unit_runs(tmp_path, suite_of):
     assert lines == [1]
 
 
-def test_units_are_announced_before_they_run():
+def test_units_are_announced_before_they_run() -> None:
     from simulations.reports.audit.journal import NoMemory
 
     order = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from audit_units import PNG, attack, rated
@@ -18,7 +19,7 @@ MADE = Provenance("0123abcd + changes", "feedfacefeedface", {"cores": 2}, {"pyth
 HOSTILE = "\"><script>alert('x')</script><img src=x onerror=alert(1)>$\\frac{1$"
 
 
-def report_of(*checks, **changes):
+def report_of(*checks: Check, **changes: Any) -> AuditReport:
     figures = {
         "seed": 1,
         "effort": "quick",
@@ -30,8 +31,8 @@ def report_of(*checks, **changes):
     return AuditReport(**{**figures, **changes})
 
 
-def worlds(epsilon=1.5):
-    def side(bound, rejected):
+def worlds(epsilon: float = 1.5) -> Check:
+    def side(bound: float, rejected: bool) -> dict[str, float | str]:
         return {
             "claimed_epsilon": 2.0,
             "epsilon_at_least": bound,
@@ -45,24 +46,24 @@ def worlds(epsilon=1.5):
     return Check.of("privacy-two-worlds-coins", "no bound above (twin: half)", real, twin)
 
 
-def noise():
-    def side(ratio, rejected):
+def noise() -> Check:
+    def side(ratio: float, rejected: bool) -> dict[str, float]:
         return {"variance_ratio": ratio, "variance_tolerance": 0.04, "rejected": rejected}
 
     return Check.of("privacy-noise-law", "noise is there", side(1.01, False), side(0.5, True))
 
 
 @pytest.fixture
-def page():
+def page() -> str:
     checks = (attack("A1"), rated("A23"), worlds(), noise())
     return render_page(report_of(*checks, defences={"A1": "the self mask"}))
 
 
-def test_the_page_loads_nothing(page):
+def test_the_page_loads_nothing(page: str) -> None:
     assert loads(page) == []
 
 
-def test_every_picture_is_a_data_uri_with_words(page):
+def test_every_picture_is_a_data_uri_with_words(page: str) -> None:
     pictures = [attributes for attributes, _ in Elements(page).named("img")]
     assert len(pictures) == 2
     assert pictures[0]["src"] == "data:image/png;base64," + base64.b64encode(PNG).decode()
@@ -70,7 +71,7 @@ def test_every_picture_is_a_data_uri_with_words(page):
     assert [p["alt"] for p in pictures] == ["A grey square.", "A line."]
 
 
-def test_every_plot_has_words(page):
+def test_every_plot_has_words(page: str) -> None:
     elements = Elements(page)
     assert len(elements.named("svg")) == 3
     words = elements.words_of_plots()
@@ -80,19 +81,19 @@ def test_every_plot_has_words(page):
     assert "epsilon at least 1.5, accounted 2" in words["epsilon-desc"]
 
 
-def test_ids_are_unique_and_links_lead_somewhere(page):
+def test_ids_are_unique_and_links_lead_somewhere(page: str) -> None:
     assert dangling(page) == []
     targets = {a["href"][1:] for a, _ in Elements(page).named("a") if "href" in a}
     assert {"main", "summary", "not-promised", "again"} < targets
 
 
-def test_the_page_is_for_every_reader(page):
+def test_the_page_is_for_every_reader(page: str) -> None:
     assert_for_every_reader(page)
     # What scrolls can be reached without a mouse.
     assert page.count('<div class="wide') == page.count('tabindex="0"') == 4
 
 
-def test_the_page_says_what_was_run_and_how_it_ended(page):
+def test_the_page_says_what_was_run_and_how_it_ended(page: str) -> None:
     text = " ".join("".join(Elements(page).named("body")[0][1]).split())
     assert "All 4 checks held" in text
     for part in ("quick", "0123abcd + changes", "feedfacefeedface", "python 3.11", "2 s"):
@@ -106,7 +107,7 @@ def test_the_page_says_what_was_run_and_how_it_ended(page):
         assert sentence in text
 
 
-def test_failures_come_first():
+def test_failures_come_first() -> None:
     error = Check("A18", "messages", {"error": "KeyError: 3"}, {"error": "KeyError: 3"}, False)
     page = render_page(report_of(attack("A1"), attack("A2", held=False), error))
     (result,) = [t for a, t in Elements(page).named("p") if "result" in a.get("class", "")]
@@ -114,13 +115,13 @@ def test_failures_come_first():
     assert "KeyError: 3" in page
 
 
-def test_a_page_without_anything_tried_says_so():
+def test_a_page_without_anything_tried_says_so() -> None:
     page = render_page(report_of(notes=("Flower is not installed.",)))
     assert "Nothing was tried." in page
     assert Elements(page).named("svg") == []
 
 
-def test_hostile_strings_are_shown_and_not_obeyed():
+def test_hostile_strings_are_shown_and_not_obeyed() -> None:
     exhibit = Exhibit(HOSTILE, HOSTILE, "image/png", PNG)
     figures = {"succeeded": False, HOSTILE: HOSTILE, "refused_with": HOSTILE, "note": "a\nb"}
     check = Check(HOSTILE, HOSTILE, figures, {"succeeded": True}, True, (exhibit,))
@@ -134,7 +135,7 @@ def test_hostile_strings_are_shown_and_not_obeyed():
     assert HOSTILE in elements.named("main")[0][1]
 
 
-def test_many_figures_unfold():
+def test_many_figures_unfold() -> None:
     many = {f"figure_{i}": i for i in range(40)}
     page = render_page(report_of(attack("A12", **many)))
     assert "more figures</summary>" in page

@@ -20,8 +20,8 @@ from simulations.threats.span import Mutant, span_check
 DOCS = Path(__file__).parents[4] / "docs"
 
 
-def test_an_attack_is_run_with_its_effort_and_seed():
-    def run(effort, seed):
+def test_an_attack_is_run_with_its_effort_and_seed() -> None:
+    def run(effort: Effort, seed: int) -> Findings:
         return Findings({"succeeded": False, "told": f"{effort.value} {seed}"}, {"succeeded": True})
 
     entry = Attack(id="A7", title="no replay", stopped_by="the session", run=run)
@@ -32,7 +32,7 @@ def test_an_attack_is_run_with_its_effort_and_seed():
     assert check.with_defence["told"] == "full 9"
 
 
-def test_the_span_check_and_its_mutants():
+def test_the_span_check_and_its_mutants() -> None:
     check = check_span(3, Mode.ACTIVE)
     assert check.id == "span 3 active"
     assert check.held
@@ -42,21 +42,21 @@ def test_the_span_check_and_its_mutants():
     assert check.without_defence["no_self_mask"].startswith("caught: the server computes x_")
 
 
-def test_a_mutant_that_is_not_caught_is_not_a_control():
+def test_a_mutant_that_is_not_caught_is_not_a_control() -> None:
     reports = [span_check(3, Mode.ACTIVE), span_check(3, Mode.ACTIVE, Mutant.NO_SELF_MASK)]
     figures = mutant_figures(reports)
     assert (figures["caught"], figures["mutants"], figures["rejected"]) == (1, 2, False)
     assert mutant_figures([])["rejected"] is False
 
 
-def test_a_full_audit_has_five_clients():
+def test_a_full_audit_has_five_clients() -> None:
     quick = {f"span {n} {mode.value}" for n in (3, 4) for mode in Mode}
     assert {unit.id for unit in span_units(Effort.QUICK)} == quick
     five = {f"span 5 {mode.value}" for mode in Mode}
     assert {unit.id for unit in span_units(Effort.FULL)} == quick | five
 
 
-def test_every_privacy_audit_is_known_by_an_id():
+def test_every_privacy_audit_is_known_by_an_id() -> None:
     for effort, size in ((Effort.QUICK, QUICK), (Effort.FULL, FULL)):
         assert [unit.id for unit in privacy_units(effort, 0)] == [
             name for name, _ in audits(size, 0)
@@ -64,7 +64,7 @@ def test_every_privacy_audit_is_known_by_an_id():
 
 
 @pytest.mark.slow
-def test_the_ids_of_privacy_audits_are_those_of_their_checks():
+def test_the_ids_of_privacy_audits_are_those_of_their_checks() -> None:
     size = AuditSize(
         length=2_000, rounds=1, coin_runs=2_000, path_runs=100, canaries=300, real_canaries=50
     )
@@ -72,7 +72,7 @@ def test_the_ids_of_privacy_audits_are_those_of_their_checks():
         assert audit().id == name
 
 
-def test_units_have_ids_of_their_own():
+def test_units_have_ids_of_their_own() -> None:
     from simulations.threats.catalogue import CATALOGUE
 
     ids = [unit.id for unit in all_units(Effort.FULL, 0)]
@@ -80,12 +80,12 @@ def test_units_have_ids_of_their_own():
     assert [entry.id for entry in CATALOGUE] == list(ATTACKS)
 
 
-def test_every_attack_tries_one_promise():
+def test_every_attack_tries_one_promise() -> None:
     tried = [name for promise in PROMISES for name in promise.attacks]
     assert sorted(tried) == sorted(ATTACKS)
 
 
-def test_every_check_is_shown_once():
+def test_every_check_is_shown_once() -> None:
     names = [*ATTACKS, *(name for name, _ in audits(FULL, 0)), "span 3 active", "F1", "a new one"]
     groups = by_promise([attack(name) for name in names])
     shown = [check.id for _, checks in groups for check in checks]
@@ -94,7 +94,7 @@ def test_every_check_is_shown_once():
     assert [check.id for check in groups[-1][1]] == ["a new one"]
 
 
-def test_the_threat_model_has_the_same_promises_and_attacks():
+def test_the_threat_model_has_the_same_promises_and_attacks() -> None:
     text = (DOCS / "threat-model.md").read_text()
     rows = dict(re.findall(r"^\| (A\d+) \| ([^|]+) \|", text, re.MULTILINE))
     assert list(rows) == list(ATTACKS)
@@ -105,7 +105,9 @@ def test_the_threat_model_has_the_same_promises_and_attacks():
         assert set(re.findall(r"\bA\d+\b", promised[promise.name])) == set(promise.attacks)
 
 
-def test_what_is_not_in_git_changes_the_hash(tmp_path, monkeypatch):
+def test_what_is_not_in_git_changes_the_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "some_package"
     package.mkdir()
     (package / "__init__.py").write_text("a = 1\n")
@@ -118,7 +120,7 @@ def test_what_is_not_in_git_changes_the_hash(tmp_path, monkeypatch):
     assert len({before, changed, source_hash(("some_package",))}) == 3
 
 
-def test_what_ran_is_named():
+def test_what_ran_is_named() -> None:
     made = provenance()
     assert re.fullmatch("[0-9a-f]{16}", made.source)
     assert {"python", "veilsum", "numpy"} <= set(made.versions)

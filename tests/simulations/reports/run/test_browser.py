@@ -6,6 +6,8 @@ import html
 import json
 import re
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import invoke
@@ -48,14 +50,14 @@ for (const width of widths) {
 
 
 @pytest.fixture(scope="module")
-def chromium():
+def chromium() -> str:
     found = find_browser()
     if found is None:
         pytest.skip("no Chromium on PATH")
     return found
 
 
-def measured(chromium, page, folder):
+def measured(chromium: str, page: str, folder: Path) -> dict[str, Any]:
     source = json.dumps(page).replace("</", "<\\/")
     (folder / "measuring.html").write_text(MEASURING.replace("PAGE", source))
     done = run_browser(
@@ -69,14 +71,16 @@ def measured(chromium, page, folder):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     top = tmp_path_factory.mktemp("runs")
     for epsilon in (2, 5):
         folder_of(top / f"epsilon={epsilon}", [record(1), record(2)])
     return render_runs(find_runs([top]), "two runs")
 
 
-def test_nothing_is_missing_and_nothing_sticks_out(chromium, page, tmp_path):
+def test_nothing_is_missing_and_nothing_sticks_out(
+    chromium: str, page: str, tmp_path: Path
+) -> None:
     found = measured(chromium, page, tmp_path)
     assert set(found) == {"360", "1280"}
     for width, figures in found.items():
@@ -87,14 +91,14 @@ def test_nothing_is_missing_and_nothing_sticks_out(chromium, page, tmp_path):
         assert figures["loaded"] == []
 
 
-def test_what_sticks_out_would_be_found(chromium, page, tmp_path):
+def test_what_sticks_out_would_be_found(chromium: str, page: str, tmp_path: Path) -> None:
     """The control: a table outside of its scrolling box."""
     broken = page.replace('<div class="wide"', "<div").replace("overflow-x: auto", "")
     found = measured(chromium, broken, tmp_path)
     assert found["360"]["page"] > 360 and found["360"]["wide"]
 
 
-def test_pictures_are_of_the_size_of_the_window(chromium, page, tmp_path):
+def test_pictures_are_of_the_size_of_the_window(chromium: str, page: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(page)
     (picture,) = take_pictures(chromium, path, tmp_path, [View("phone", 360, 700)])
@@ -105,14 +109,18 @@ def test_pictures_are_of_the_size_of_the_window(chromium, page, tmp_path):
     assert size == (360, 700)
 
 
-def test_a_browser_that_draws_nothing_is_an_error(tmp_path, monkeypatch):
+def test_a_browser_that_draws_nothing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failed = subprocess.CompletedProcess([], 1, "", "no display")
     monkeypatch.setattr(browser, "run_browser", lambda *_: failed)
     with pytest.raises(OSError, match="no display"):
         take_pictures("chromium", tmp_path / "report.html", tmp_path)
 
 
-def test_the_command_writes_a_page_into_the_first_folder(tmp_path, monkeypatch):
+def test_the_command_writes_a_page_into_the_first_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(browser, "find_browser", lambda: None)
     folder = folder_of(tmp_path / "run", [record(1)])
     result = invoke("report", str(folder))
@@ -125,7 +133,7 @@ def test_the_command_writes_a_page_into_the_first_folder(tmp_path, monkeypatch):
     assert "<title>mine</title>" in other.read_text()
 
 
-def test_pictures_need_a_browser(tmp_path, monkeypatch):
+def test_pictures_need_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browser, "find_browser", lambda: None)
     folder = folder_of(tmp_path / "run", [record(1)])
     result = invoke("report", str(folder), "--screenshots", str(tmp_path))

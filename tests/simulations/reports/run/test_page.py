@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from html_elements import Elements, assert_for_every_reader, dangling, loads
 from report_runs import folder_of, record
@@ -9,6 +12,7 @@ from report_runs import folder_of, record
 from simulations.reports.run import find_runs, read_run, render_runs
 from simulations.reports.run.charts import charts_of
 from simulations.reports.run.comparison import comparison_table, settings_that_differ
+from simulations.reports.run.folders import Run
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>$\\frac{1$"
 LOCAL = {
@@ -28,26 +32,26 @@ PLAIN = {
 }
 
 
-def page_of(path, records, **tables):
+def page_of(path: Path, records: list[dict[str, Any]], **tables: Any) -> str:
     run = read_run(folder_of(path / "run", records, **tables))
     return render_runs([run], "a run")
 
 
-def text_of(page, tag="body"):
+def text_of(page: str, tag: str = "body") -> str:
     return " ".join(" ".join("".join(text) for _, text in Elements(page).named(tag)).split())
 
 
-def titles(run):
+def titles(run: Run) -> list[str]:
     return [chart.title for chart in charts_of(run, 1)]
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page_of(tmp_path_factory.mktemp("page"), [record(number) for number in (1, 2, 3)])
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
+def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     top = tmp_path_factory.mktemp("pair")
     folder_of(top / "epsilon=5", [record(1), record(2)], privacy={"epsilon": 5.0})
     folder_of(top / "epsilon=2", [record(1)], privacy={"epsilon": 2.0})
@@ -55,17 +59,17 @@ def pair(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pair_page(pair):
+def pair_page(pair: list[Run]) -> str:
     return render_runs(pair, "two")
 
 
-def test_the_page_loads_nothing_and_leads_somewhere(page, pair_page):
+def test_the_page_loads_nothing_and_leads_somewhere(page: str, pair_page: str) -> None:
     for each in (page, pair_page):
         assert loads(each) == []
         assert dangling(each) == []
 
 
-def test_every_plot_has_words_and_a_table(page):
+def test_every_plot_has_words_and_a_table(page: str) -> None:
     elements = Elements(page)
     assert len(elements.named("svg")) == 8
     words = elements.words_of_plots()
@@ -78,7 +82,7 @@ def test_every_plot_has_words_and_a_table(page):
     assert len(figures) == len(elements.named("table")) == 8
 
 
-def test_the_page_is_for_every_reader(page):
+def test_the_page_is_for_every_reader(page: str) -> None:
     assert_for_every_reader(page)
     # The first stop of the keyboard leads past everything else.
     links = [(a.get("class"), a["href"]) for a, _ in Elements(page).named("a")]
@@ -88,7 +92,7 @@ def test_the_page_is_for_every_reader(page):
     assert page.count('tabindex="0"') == 17
 
 
-def test_the_page_says_what_was_run_and_on_what(page):
+def test_the_page_says_what_was_run_and_on_what(page: str) -> None:
     text = text_of(page).replace("\u2011", "-")
     for part in (
         "3 of 3 rounds: 72.0% of the test examples correct, epsilon 5 guaranteed "
@@ -108,26 +112,26 @@ def test_the_page_says_what_was_run_and_on_what(page):
     assert "veilsum account --ledger" not in text
 
 
-def test_a_run_that_stopped_says_so(tmp_path):
+def test_a_run_that_stopped_says_so(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "run", [record(1), record(2), record(3)])
     lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
     (folder / "rounds.jsonl").write_text("".join(lines[:2]))
     assert "Stopped after 2 of 3 rounds" in text_of(render_runs([read_run(folder)], "a run"))
 
 
-def test_a_run_without_a_round_has_a_page(tmp_path):
+def test_a_run_without_a_round_has_a_page(tmp_path: Path) -> None:
     text = text_of(page_of(tmp_path, []))
     assert "No round of 1 is finished." in text
 
 
-def test_a_ledger_is_pointed_at(tmp_path):
+def test_a_ledger_is_pointed_at(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "run", [record(1)])
     (folder / "ledger.jsonl").touch()
     text = text_of(render_runs([read_run(folder)], "a run"))
     assert f"veilsum account --ledger {folder}/ledger.jsonl" in text
 
 
-def test_local_runs_have_no_sketch_and_no_parts(tmp_path):
+def test_local_runs_have_no_sketch_and_no_parts(tmp_path: Path) -> None:
     run = read_run(folder_of(tmp_path / "run", [record(1, **LOCAL), record(2, **LOCAL)]))
     assert "Values that a client sends" not in titles(run)
     text = text_of(render_runs([run], "a run"))
@@ -135,7 +139,7 @@ def test_local_runs_have_no_sketch_and_no_parts(tmp_path):
     assert "what the clip took off" not in text and "one draw of all of it" in text
 
 
-def test_plain_runs_have_neither_privacy_nor_losses(tmp_path):
+def test_plain_runs_have_neither_privacy_nor_losses(tmp_path: Path) -> None:
     run = read_run(
         folder_of(tmp_path / "run", [record(1, **PLAIN)], engine={"aggregator": "plain"})
     )
@@ -145,7 +149,7 @@ def test_plain_runs_have_neither_privacy_nor_losses(tmp_path):
     assert "clip 0.25" not in text
 
 
-def test_old_records_without_time_and_error_are_shown_all_the_same(tmp_path):
+def test_old_records_without_time_and_error_are_shown_all_the_same(tmp_path: Path) -> None:
     old = {key: v for key, v in record(1).items() if key not in ("stages", "error", "lost_later")}
     run = read_run(folder_of(tmp_path / "run", [old]))
     assert "Time by stage" not in titles(run) and "Error of the mean update" not in titles(run)
@@ -153,20 +157,20 @@ def test_old_records_without_time_and_error_are_shown_all_the_same(tmp_path):
     assert clients.table.columns == ("round", "in the sum", "at input", "at share", "at advertise")
 
 
-def test_refused_clients_are_counted(tmp_path):
+def test_refused_clients_are_counted(tmp_path: Path) -> None:
     run = read_run(folder_of(tmp_path / "run", [record(1, survivors=58, refused=2)]))
     (clients,) = [chart for chart in charts_of(run, 1) if chart.title == "Clients lost, by stage"]
     assert clients.table.columns[-1] == "refused, or otherwise"
     assert clients.table.rows[0][-1] == "2"
 
 
-def test_a_run_that_is_not_tested_after_every_round(tmp_path):
+def test_a_run_that_is_not_tested_after_every_round(tmp_path: Path) -> None:
     run = read_run(folder_of(tmp_path / "run", [record(1, accuracy=None, loss=None), record(2)]))
     (accuracy, *_) = charts_of(run, 1)
     assert [row[0] for row in accuracy.table.rows] == ["2"]
 
 
-def test_runs_are_compared(pair, pair_page):
+def test_runs_are_compared(pair: list[Run], pair_page: str) -> None:
     assert settings_that_differ(pair) == ["rounds", "privacy.epsilon"]
     table = comparison_table(pair)
     assert table.columns[0] == "run" and table.columns[-1] == "privacy.epsilon"
@@ -181,11 +185,11 @@ def test_runs_are_compared(pair, pair_page):
     assert ["open" in a for a in runs if a["class"] == "run"] == [True, False]
 
 
-def test_the_same_run_gives_the_same_plots(pair):
+def test_the_same_run_gives_the_same_plots(pair: list[Run]) -> None:
     assert charts_of(pair[0], 1) == charts_of(pair[0], 1)
 
 
-def test_hostile_strings_are_shown_and_not_obeyed(tmp_path):
+def test_hostile_strings_are_shown_and_not_obeyed(tmp_path: Path) -> None:
     changes = {"rationale": HOSTILE, "figures": {HOSTILE: 1.0}, "lost": {"advertise": 4}}
     page = page_of(tmp_path, [record(1, **changes)])
     elements = Elements(page)

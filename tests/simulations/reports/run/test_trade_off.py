@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from report_runs import folder_of, record
 from scipy import stats
 
 from dp import FailingGaussian
+from simulations.common.pages import Chart
 from simulations.reports.run import read_run
 from simulations.reports.run.charts import charts_of
 from simulations.reports.run.trade_off import TITLE, least_misses, misses_of_point, promised_misses
@@ -17,7 +20,7 @@ from simulations.reports.run.trade_off import TITLE, least_misses, misses_of_poi
 ALARMS = np.linspace(0.0, 1.0, 41)
 
 
-def chart_of(path, **epsilons):
+def chart_of(path: Path, **epsilons: Any) -> Chart | None:
     last = record(2)
     last["epsilons"] = {**last["epsilons"], **epsilons}
     run = read_run(folder_of(path / "run", [record(1), last]))
@@ -25,7 +28,7 @@ def chart_of(path, **epsilons):
     return found[0] if found else None
 
 
-def test_the_curve_of_a_pair(tmp_path):
+def test_the_curve_of_a_pair(tmp_path: Path) -> None:
     chart = chart_of(tmp_path, gaussian={"failure": 3e-7, "mu": 0.42})
     assert chart.table.columns == ("false alarms", "misses, at least", "by the goal")
     expected = stats.norm.cdf(stats.norm.isf(0.05) - 0.42)
@@ -39,7 +42,7 @@ def test_the_curve_of_a_pair(tmp_path):
     assert "at most 5% false alarms mean at least 88.97% misses" in reading
 
 
-def test_a_point_says_less_than_a_pair():
+def test_a_point_says_less_than_a_pair() -> None:
     """The pair meets (epsilon, delta), so its curve lies above that of the point."""
     pair = FailingGaussian(1e-6, 0.7)
     epsilons = {"gaussian": {"failure": 1e-6, "mu": 0.7}, "delta": 1e-5}
@@ -49,7 +52,7 @@ def test_a_point_says_less_than_a_pair():
     assert both[0][10] > both[1][10] + 0.1
 
 
-def test_the_goal_of_a_pair_is_the_largest_gaussian_it_has_room_for():
+def test_the_goal_of_a_pair_is_the_largest_gaussian_it_has_room_for() -> None:
     epsilons = {"gaussian": {"failure": 1e-6, "mu": 0.7}}
     pair = FailingGaussian(1e-6, 0.7)
     promised = promised_misses(pair.epsilon(1e-5), 1e-5, epsilons, ALARMS)
@@ -57,7 +60,7 @@ def test_the_goal_of_a_pair_is_the_largest_gaussian_it_has_room_for():
     assert np.all(promised_misses(1.0, 1e-5, {}, ALARMS) == misses_of_point(1.0, 1e-5, ALARMS))
 
 
-def test_a_point_by_its_definition():
+def test_a_point_by_its_definition() -> None:
     """1 - beta <= e^eps a + delta and 1 - a <= e^eps beta + delta, and one of them is tight."""
     found = misses_of_point(0.8, 1e-2, ALARMS)
     slack = [
@@ -68,5 +71,5 @@ def test_a_point_by_its_definition():
     assert np.all((np.abs(np.minimum(*slack)) < 1e-12) | (found == 0.0))
 
 
-def test_no_curve_without_an_epsilon(tmp_path):
+def test_no_curve_without_an_epsilon(tmp_path: Path) -> None:
     assert chart_of(tmp_path, server="inf") is None
