@@ -116,29 +116,30 @@ class Study(Generic[P]):
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         self._stack.close()
+        enter(None, None)
 
     def result(self, cell: Cell) -> Any:
         """Return the result of one cell."""
         return self.results([cell])[0]
 
     def results(self, cells: Iterable[Cell]) -> list[Any]:
-        """Return the results of cells, in their order; cells of one name are one cell."""
+        """Return the results of cells, in their order; one that is asked for twice is made once."""
         asked = list(cells)
         known: dict[str, Result] = {}
         missing: dict[str, Cell] = {}
         for cell in asked:
             found = self._store.find(cell)
             if found is not None:
-                known[cell.name] = found
+                known[cell.key] = found
             else:
-                missing[cell.name] = cell
+                missing[cell.key] = cell
         self._announce(len(known), list(missing.values()))
         for cell, result in self._run(list(missing.values())):
             self._store.keep(cell, result)
-            known[cell.name] = result
+            known[cell.key] = result
             self._progress.update(self._bar, advance=1, description=cell.name)
         self.seconds += sum(result.seconds for result in known.values())
-        return [known[cell.name].value for cell in asked]
+        return [known[cell.key].value for cell in asked]
 
     def _announce(self, found: int, missing: Sequence[Cell]) -> None:
         total = self.found + self.made + found + len(missing)

@@ -176,6 +176,12 @@ def test_gains_are_decided_by_their_intervals() -> None:
     assert verdicts(campaign_of(0.10, 0.2))[POWER] == NOT_REPRODUCED
 
 
+def test_without_its_noise_a_plan_says_what_needs_no_training() -> None:
+    figures = campaign_of(0.10, 0.2)
+    figures["plan"]["noise"] = [0.4]
+    assert len(claims(figures)) == 7
+
+
 def test_seeds_that_disagree_decide_nothing() -> None:
     agreed = verdicts(campaign_of(0.10, 0.2, seeds=3, spread=0.001))
     assert agreed[DGC] == REPRODUCED

@@ -163,12 +163,12 @@ class TestStudy:
         with Store(tmp_path):
             pass
 
-    def test_cells_of_one_name_are_one_cell(self, tmp_path: Path) -> None:
+    def test_a_cell_that_is_asked_for_twice_is_made_once(self, tmp_path: Path) -> None:
         MADE.clear()
-        cell = Cell("same", squared, (2.0, 0.0, 1))
+        cell, other = (Cell("same", squared, (2.0, shift, 1)) for shift in (0.0, 1.0))
         with Study(Plan(), tmp_path) as study:
-            assert study.results([cell, cell]) == 2 * [study.result(cell)]
-        assert len(MADE) == 1
+            found = study.results([cell, other, cell])
+        assert [each["square"] for each in found] == [4.0, 5.0, 4.0] and len(MADE) == 2
 
 
 def test_keys_tell_types_and_values_apart() -> None:
