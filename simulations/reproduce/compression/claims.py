@@ -10,7 +10,7 @@ task is run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,11 +130,9 @@ def _figure(statement: str, published: float, ours: float, why: str) -> Claim:
 
 def _errors(figures: Figures) -> Iterator[Claim]:
     """Claims about gradient errors, measured on this task."""
-    rows = {(row["noise_multiplier"], row["arm"]): row["error"] for row in figures["results"]}
+    rows = {key: row["error"] for key, row in _by_place(figures).items()}
     loudest = max(figures["plan"]["noise"])
-    strong = [name for (noise, name) in rows if noise == 0.0 and name.startswith(("dgc", "power"))]
-    if not strong or loudest == 0.0:
-        return
+    strong = [name for noise, name in rows if noise == 0.0 and name.startswith(("dgc", "power"))]
     quiet = max(rows[0.0, name]["channel"]["total"] for name in strong)
     noise = rows[loudest, "none"]["noise"]["total"]
     least = min(strong, key=lambda name: rows[loudest, name]["channel"]["total"])
@@ -145,17 +143,16 @@ def _errors(figures: Figures) -> Iterator[Claim]:
         measured=noise,
         tolerance=10.0 * quiet,
         verdict=fact(noise > 10.0 * quiet),
-        seen=f"compression alone errs by at most {quiet:.3g} "
-        f"({figures['parameters']:,} parameters)",
+        seen=f"compression alone errs by {quiet:.3g} ({figures['parameters']:,} parameters)",
     )
+    parts = f"bias {after['bias']:.3g}, variance {after['variance']:.3g}"
     yield Claim(
         statement="compression cuts the error that noise made",
         source=CHAPTER,
         measured=after["total"],
         tolerance=0.5 * noise,
         verdict=fact(after["total"] < 0.5 * noise),
-        seen=f"from {noise:.4g} by {least}; bias {after['bias']:.3g}, variance "
-        f"{after['variance']:.3g}",
+        seen=f"from {noise:.4g} by {least}; {parts}",
     )
     here = figures["task"] == "cifar10"
     yield Claim(
@@ -169,56 +166,53 @@ def _errors(figures: Figures) -> Iterator[Claim]:
     )
 
 
+VALUES = {"dgc": (16, 256), "powersgd": (16, 1)}
+KINDS = (("", "with error feedback"), ("-forgetful", "losses forgotten"))
+
+
 def _gains(figures: Figures) -> Iterator[Claim]:
     """Claims about what compression does to accuracy."""
     published = {"names": (0.4, {"dgc": 5.1, "powersgd": 10.4}), "cifar10": (0.8, {"dgc": 11.6})}
     noise, gains = published.get(figures["task"], (0.4, {"dgc": None, "powersgd": None}))
+    rows = _by_place(figures)
     for kind, gain in gains.items():
-        for forgetful in (False, True):
-            names = _arms(figures, kind, forgetful)
-            best = max(names, key=lambda name: _mean(figures, noise, name), default=None)
-            if best is None:
-                continue
+        for ending, words in KINDS:
+            names = [f"{kind}-{value}{ending}" for value in VALUES[kind]]
+            best = max(names, key=lambda name: float(rows[noise, name]["accuracy"]))
             found = _difference(figures, [(1, noise, best), (-1, noise, "none")])
-            statement = f"at noise {noise:g}, {kind} gains accuracy over no compression"
-            statement += ", losses forgotten" if forgetful else ", with error feedback"
+            statement = f"at noise {noise:g}, {kind} gains accuracy over no compression, {words}"
             yield _decided(statement, gain, found, figures, f"best: {best}")
     if figures["task"] == "names":
         loudest = max(figures["plan"]["noise"])
         for arm, drop in (("none", 40.4), ("dgc-256", 34.0), ("dgc-256-forgetful", 34.0)):
-            if _has(figures, arm):
-                found = _difference(figures, [(1, 0.0, arm), (-1, loudest, arm)])
-                statement = f"noise {loudest:g} costs accuracy: {arm}"
-                yield _decided(statement, drop, found, figures, "against noise 0")
+            found = _difference(figures, [(1, 0.0, arm), (-1, loudest, arm)])
+            statement = f"noise {loudest:g} costs accuracy: {arm}"
+            yield _decided(statement, drop, found, figures, "against noise 0")
 
 
 def _denoise(figures: Figures) -> Iterator[Claim]:
     """Claims about Denoise."""
-    if not _has(figures, "denoise-1"):
-        return
     loud = [noise for noise in figures["plan"]["noise"] if noise > 0.0]
     published = {"names": (23.2, 3.5), "cifar10": (24.6, 15.1)}
     by_noise, by_rate = published.get(figures["task"], (None, None))
 
-    def recovered(noise: float) -> list[Term]:
+    def recovered(noise: float) -> Interval:
         """Return what noise costs without Denoise, less what it costs with it."""
         plain = [(1, 0.0, "none"), (-1, noise, "none")]
-        return [*plain, (-1, 0.0, "denoise-1"), (1, noise, "denoise-1")]
+        return _difference(figures, [*plain, (-1, 0.0, "denoise-1"), (1, noise, "denoise-1")])
 
-    best = max(loud, key=lambda noise: _difference(figures, recovered(noise)).mean)
+    best = max(loud, key=lambda noise: recovered(noise).mean)
     statement = "Denoise recovers accuracy that noise had cost, without compression"
-    found = _difference(figures, recovered(best))
-    yield _decided(statement, by_noise, found, figures, f"at noise {best:g}")
+    yield _decided(statement, by_noise, recovered(best), figures, f"at noise {best:g}")
     terms = [(1, 0.0, "none"), (-1, 0.0, "dgc-256")]
     terms += [(-1, 0.0, "denoise-1"), (1, 0.0, "denoise-256")]
     statement = "Denoise recovers accuracy that sparsification had cost, without noise"
     yield _decided(statement, by_rate, _difference(figures, terms), figures, "rate 256")
-    if _has(figures, "slow"):
-        for noise in loud:
-            found = _difference(figures, [(1, noise, "denoise-1"), (-1, noise, "slow")])
-            statement = f"at noise {noise:g} Denoise gains more than equally short steps do"
-            why = "the second clip shortens steps"
-            yield _decided(statement, None, found, figures, why, OURS)
+    for noise in loud:
+        found = _difference(figures, [(1, noise, "denoise-1"), (-1, noise, "slow")])
+        statement = f"at noise {noise:g} Denoise gains more than equally short steps do"
+        why = "the second clip shortens steps"
+        yield _decided(statement, None, found, figures, why, OURS)
     yield _everywhere(figures)
 
 
@@ -229,7 +223,6 @@ def _everywhere(figures: Figures) -> Claim:
         f"{other} at {noise:g}": _difference(figures, [(1, noise, mine), (-1, noise, other)])
         for noise in figures["plan"]["noise"]
         for other, mine in pairs.items()
-        if _has(figures, other) and _has(figures, mine)
     }
     worst = min(found, key=lambda name: found[name].mean + found[name].half(DOUBT))
     ahead = sum(gain.mean > 0 for gain in found.values())
@@ -292,7 +285,8 @@ def _basis(figures: Figures) -> str:
 
 def _difference(figures: Figures, terms: Iterable[Term]) -> Interval:
     """Add up accuracies with signs, in points; runs of one seed share batches and noise."""
-    chosen = [(sign, _row(figures, noise, arm)["accuracies"]) for sign, noise, arm in terms]
+    rows = _by_place(figures)
+    chosen = [(sign, rows[noise, arm]["accuracies"]) for sign, noise, arm in terms]
     by_seed = 100.0 * np.sum([sign * np.array(values) for sign, values in chosen], axis=0)
     if len(by_seed) > 1:
         return Interval.of(by_seed)
@@ -300,23 +294,6 @@ def _difference(figures: Figures, terms: Iterable[Term]) -> Interval:
     return Interval(float(by_seed[0]), 100.0 * math.sqrt(variance), math.inf)
 
 
-def _row(figures: Figures, noise: float, arm: str) -> Mapping[str, Any]:
-    return next(
-        row for row in figures["results"] if row["noise_multiplier"] == noise and row["arm"] == arm
-    )
-
-
-def _mean(figures: Figures, noise: float, arm: str) -> float:
-    return float(_row(figures, noise, arm)["accuracy"])
-
-
-def _has(figures: Figures, arm: str) -> bool:
-    return any(row["arm"] == arm for row in figures["results"])
-
-
-def _arms(figures: Figures, kind: str, forgetful: bool) -> Sequence[str]:
-    """Return the names of the arms of a kind, each once."""
-    names = dict.fromkeys(row["arm"] for row in figures["results"])
-    return [
-        name for name in names if name.startswith(kind) and name.endswith("-forgetful") == forgetful
-    ]
+def _by_place(figures: Figures) -> dict[tuple[float, str], Mapping[str, Any]]:
+    """Return all rows by noise and arm."""
+    return {(row["noise_multiplier"], row["arm"]): row for row in figures["results"]}
