@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from simulations.common.tables import JsonFlag
+from simulations.common.tables import JsonFlag, show
 from simulations.reproduce.catalog import CAMPAIGNS
+
+if TYPE_CHECKING:
+    from simulations.reproduce.engine.campaign import Campaign, Options
+    from simulations.reproduce.engine.render import Part
 
 LISTED = "\n\n".join(f"{name}: {about}" for name, about in CAMPAIGNS.items())
 
@@ -54,13 +64,88 @@ def reproduce_command(
     from simulations.learning.run.overrides import read_choices
     from simulations.reproduce.catalog import campaign
     from simulations.reproduce.engine.campaign import QUICK, Options
-    from simulations.reproduce.engine.command import carry_out
 
-    found = campaign(name)
     options = Options(
         preset=QUICK if quick else preset,
         changes=dict(map(read_choices, change or [])),
         seed=seed,
         seeds=seeds,
     )
-    carry_out(found, options, out or Path(f"veilsum-{name}"), data_dir, workers, as_json, show_plan)
+    found = campaign(name)
+    if show_plan:
+        show(f"the plan of {name}", asdict(found.plan(options)), as_json)
+    else:
+        carry_out(found, options, out or Path(f"veilsum-{name}"), data_dir, workers, as_json)
+
+
+def carry_out(
+    campaign: Campaign[Any],
+    options: Options,
+    out: Path,
+    data_dir: Path | None = None,
+    workers: int = 1,
+    as_json: bool = False,
+) -> None:
+    """Run what is missing of a campaign, print its figures, then write them into a folder.
+
+    In this order, so that a folder that cannot be written to does not cost the figures.
+
+    Args:
+        campaign: which.
+        options: its plan.
+        out: the folder, made if need be.
+        data_dir: folder of data sets.
+        workers: processes.
+        as_json: print the figures as JSON in place of a summary.
+
+    Raises:
+        ConfigurationError: the plan cannot be run.
+        DataError: a file is missing, of another version or broken.
+    """
+    plan, told, console = campaign.plan(options), Console(stderr=True), Console()
+    study = campaign.study(
+        plan,
+        out,
+        options.seed,
+        data_dir=data_dir,
+        workers=workers,
+        tell=lambda text: told.print(escape(text), soft_wrap=True),
+    )
+    figures = campaign.run(study, _words(campaign.name, options))
+    left = f"{study.made} made now" if study.made else "nothing was left to run"
+    told.print(f"{study.found} results were there, {left}", soft_wrap=True)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        for part in campaign.all_parts(figures):
+            if part.brief:
+                console.print(_printed(part))
+    paths = campaign.write(figures, out)
+    if not as_json:
+        for name, path in paths.items():
+            console.print(f"{name}: {escape(str(path))}", soft_wrap=True)
+
+
+def _printed(part: Part) -> str | Table:
+    """Return a part of the page for the terminal."""
+    from simulations.reproduce.engine.render import Grid
+
+    if not isinstance(part, Grid):
+        return escape(part.text)
+    head, *rows = part.rows
+    table = Table(*map(escape, head), title=escape(part.title) or None)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def _words(name: str, options: Options) -> str:
+    """Return the command that makes the same figures."""
+    words = [name]
+    if options.preset is not None:
+        words += ["--quick"] if options.preset == "quick" else ["--preset", options.preset]
+    for key, values in options.changes.items():
+        words += ["--set", shlex.quote(f"{key}={','.join(map(str, values))}")]
+    if options.seeds is not None:
+        words += ["--seeds", str(options.seeds)]
+    return " ".join([*words, "--seed", str(options.seed)])

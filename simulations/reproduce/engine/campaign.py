@@ -9,15 +9,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from protocol.errors import ConfigurationError
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
-from simulations.reproduce.engine.render import Figures, Grid, Part, claims_table, setting_table
+from simulations.reproduce.engine.render import Figures, Part, claims_table, setting_table
 from simulations.reproduce.engine.study import Study
 
 if TYPE_CHECKING:
@@ -107,11 +102,12 @@ class Campaign(Generic[P]):
     def page(self, figures: Figures) -> str:
         """Return the page as Markdown."""
         plots = [f"![{name}]({path})" for name, path in self._plots(figures).items()]
-        parts = [part.markdown() for part in self._parts(figures)]
+        parts = [part.markdown() for part in self.all_parts(figures)]
         head = [f"# {self.title}\n", _origin(figures), *(f"{plot}\n" for plot in plots)]
         return "\n".join([*head, *parts])
 
-    def _parts(self, figures: Figures) -> Iterable[Part]:
+    def all_parts(self, figures: Figures) -> Iterable[Part]:
+        """Yield the parts of the page: claims come first, the plan last."""
         if figures.get("claims"):
             yield claims_table(figures["claims"])
         yield from self.parts(figures)
@@ -139,35 +135,6 @@ class Campaign(Generic[P]):
         for path, content in contents.values():
             write_whole(folder / path, content)
         return {name: folder / path for name, (path, _) in contents.items()}
-
-    def show(self, figures: Figures, console: Console) -> None:
-        """Print what is brief."""
-        for part in self._parts(figures):
-            if not part.brief:
-                continue
-            if isinstance(part, Grid):
-                head, *rows = part.rows
-                grid = Table(*map(escape, head), title=escape(part.title) or None)
-                for row in rows:
-                    grid.add_row(*map(escape, row))
-                console.print(grid)
-            else:
-                console.print(escape(part.text))
-
-    def finish(self, figures: Figures, folder: Path, as_json: bool) -> None:
-        """Print the figures as JSON, or the summary; then write everything, and say where it is.
-
-        In this order, so that a folder that cannot be written to does not cost the figures.
-        """
-        console = Console()
-        if as_json:
-            typer.echo(json.dumps(figures))
-        else:
-            self.show(figures, console)
-        paths = self.write(figures, folder)
-        if not as_json:
-            for name, path in paths.items():
-                console.print(f"{name}: {escape(str(path))}", soft_wrap=True)
 
 
 def _typed(plan: Any, key: str, values: list[Any]) -> Any:

@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from simulations.common.failures import DivergedError
+from simulations.common.provenance import source_of
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import load_data
 from simulations.learning.run.experiment import Record, run_experiment
 from simulations.learning.run.folder import RunFolder
-from simulations.reproduce.engine.source import source_of
 from simulations.reproduce.engine.study import data_dir_here, folder_here
 
 LAST_SHARE: Final = 0.2

@@ -17,7 +17,7 @@ import numpy as np
 from protocol.errors import ConfigurationError
 from simulations.common.failures import kept_so_far
 from simulations.common.files import append_durably
-from simulations.reproduce.engine.source import source_of
+from simulations.common.provenance import source_of
 
 FILE: Final = "results.jsonl"
 

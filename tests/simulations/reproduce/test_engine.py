@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 
 from protocol.errors import ConfigurationError
 from simulations.commands import cli
+from simulations.commands.reproduce import carry_out
+from simulations.common import provenance as source
 from simulations.reproduce import catalog
-from simulations.reproduce.engine import source, store
+from simulations.reproduce.engine import store
 from simulations.reproduce.engine.campaign import Campaign, Options
 from simulations.reproduce.engine.claims import (
     NOT_REPRODUCED,
@@ -31,7 +33,6 @@ from simulations.reproduce.engine.claims import (
     half_width,
     within,
 )
-from simulations.reproduce.engine.command import carry_out
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
 from simulations.reproduce.engine.render import Column, Part, Text, percent, pivot, points, table
 from simulations.reproduce.engine.seeds import bytes_of, evaluated, rng_of, seed_of, spawned, tried
@@ -369,11 +370,10 @@ class TestPage:
             carry_out(CAMPAIGN, Options("quick"), tmp_path, as_json=True)
         assert '"square": 4.0' in capsys.readouterr().out
 
-    def test_a_plan_is_shown_without_running_anything(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        carry_out(CAMPAIGN, Options(), tmp_path / "new", plan_only=True)
-        assert "numbers" in capsys.readouterr().out and not (tmp_path / "new").exists()
+    def test_a_plan_is_shown_without_running_anything(self, tmp_path: Path) -> None:
+        command = ["reproduce", "equal-error", "--plan", "--out", str(tmp_path / "new")]
+        assert "noises" in CliRunner().invoke(cli.app, command).output
+        assert not (tmp_path / "new").exists()
 
 
 class TestPlans:
