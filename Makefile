@@ -82,7 +82,7 @@ $(PFL_STAMP): pyproject.toml
 # Simulations need ray, which flwr brings with its own extra.
 test-flower: $(FLOWER_STAMP)
 	$(FLOWER_VENV)/bin/python -m pytest tests/protocol/adapters/flower \
-		tests/simulations/bench/test_bench_flower.py
+		tests/simulations/bench/test_flower.py
 	$(FLOWER_VENV)/bin/python -m pytest tests/test_documentation.py -k flower_tutorial
 
 $(FLOWER_STAMP): pyproject.toml

@@ -13,6 +13,7 @@ from dp.accounting.moments import MomentsAccountant, reserved_accountant
 from dp.checks import require_between_0_and_1, require_positive
 from dp.event_kinds import IntegerRelease
 from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
+from dp.search import smallest
 
 _GROWTH = 1.125
 _VARIANCE_TOLERANCE = 1e-6
@@ -79,9 +80,7 @@ def coins_for_epsilon(
 
     @cache
     def spent(half: int) -> float:
-        """Return epsilon of 2 * half coins; no coins at all promise nothing."""
-        if half < 1:
-            return math.inf
+        """Return epsilon of 2 * half coins."""
         event = BinomialRelease(2 * half, float(l2_sensitivity), linf_sensitivity, 1)
         return _spent(event, rounds, delta, reserve)
 
@@ -116,7 +115,7 @@ def _smallest_enough(
     """Return the smallest number up to ``largest`` whose epsilon meets the target, or None.
 
     Args:
-        spent: falls, nearly like an inverse square root; infinite below 1.
+        spent: falls, nearly like an inverse square root.
         start: a first guess, in 1..largest.
     """
     guess = start
@@ -124,18 +123,7 @@ def _smallest_enough(
         # Where epsilon is zero or infinite its slope says nothing: a bounded step.
         ratio = min(max(spent(guess) / target, 1.0 / _FAR), _FAR)
         guess = max(1, min(math.ceil(guess * ratio * ratio), largest))
-    low, high, step = guess - 1, guess, 1
-    while low > 0 and spent(low) <= target:
-        low, high, step = max(0, low - 4 * step), low, 4 * step
-    step = 1
-    while spent(high) > target:
-        if high == largest:
-            return None
-        low, high, step = high, min(high + 4 * step, largest), 4 * step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if spent(middle) <= target else (middle, high)
-    return high
+    return smallest(lambda number: spent(number) <= target, guess, largest)
 
 
 def variance_for_epsilon(

@@ -17,6 +17,7 @@ from typing import Final
 from scipy import special
 
 from dp.checks import require_between_0_and_1
+from dp.search import bracketed
 
 _ROUNDING: Final = 1e-15
 _SMALLEST: Final = 1e-307
@@ -60,12 +61,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     while gaussian_delta(high, mu) > delta:
         high *= 2.0
     low = 0.0 if high == 1.0 else high / 2.0
-    while low < (middle := 0.5 * (low + high)) < high:
-        if gaussian_delta(middle, mu) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bracketed(lambda epsilon: gaussian_delta(epsilon, mu) <= delta, low, high)[1]
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -81,10 +77,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     low, high = _MU_RANGE
     if gaussian_delta(epsilon, low) > delta:
         raise ValueError(f"epsilon {epsilon!r} and delta {delta!r} are too small to be reached")
-    while high - low > 1e-12 * high:
-        middle = math.sqrt(low * high)
-        if gaussian_delta(epsilon, middle) > delta:
-            high = middle
-        else:
-            low = middle
-    return low
+    return bracketed(
+        lambda mu: gaussian_delta(epsilon, mu) > delta, low, high, 1e-12, geometric=True
+    )[0]

@@ -11,6 +11,7 @@ privacy figure.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -29,6 +30,9 @@ MIN_VARIANCE: Final = 1e-3
 """Below this a law has practically no noise, and nothing is promised."""
 
 _EXACT_COINS: Final = 4096
+_LARGEST: Final = 1 << 62
+"""Beyond every integer that is looked for."""
+
 _NORMAL_RANGE: Final = -60.0
 """ln of the probability that a normaliser may neglect: 1e-26."""
 
@@ -160,15 +164,12 @@ class SkellamNoise:
 
     def last_likely(self, log_probability: float) -> int:
         """Return where the Chernoff bound V (cosh t - 1) - t j, sinh t = j/V, passes it."""
-        high = 1
-        while _skellam_exponent(self.variance, high) > log_probability:
-            high *= 2
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            enough = _skellam_exponent(self.variance, middle) <= log_probability
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+        return bisect_left(
+            range(_LARGEST),
+            True,
+            lo=1,
+            key=lambda j: _skellam_exponent(self.variance, j) <= log_probability,
+        )
 
     def log_masses(self, reach: int) -> LogMasses:
         """Tabulate by Bessel ratios, normalised by the sum of all masses."""

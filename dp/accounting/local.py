@@ -44,6 +44,7 @@ from scipy import special
 from dp.accounting.base import EventCounter
 from dp.checks import require_between_0_and_1
 from dp.events import Adjacency, LocalRelease, NonPrivateRelease
+from dp.search import bracketed
 
 MAX_TERMS: Final = 1 << 17
 """Most equal reports that are composed term by term."""
@@ -138,12 +139,7 @@ def _optimal(counts: Mapping[float, int], delta: float) -> float:
     low, high = 0.0, whole
     if composed_delta(epsilon, n, low) <= delta:
         return 0.0
-    while low < (middle := 0.5 * (low + high)) < high:
-        if composed_delta(epsilon, n, middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bracketed(lambda total: composed_delta(epsilon, n, total) <= delta, low, high)[1]
 
 
 def composed_delta(epsilon: float, count: int, total: float) -> float:

@@ -25,6 +25,7 @@ import numpy as np
 
 from dp.accounting.laws import FloatArray, NoiseLaw
 from dp.accounting.tails import tails_of
+from dp.search import bracketed
 
 LOSS_SLACK: Final = 1e-9
 """Nats added to every loss, and relative share added to every mass, for errors of the tables."""
@@ -59,10 +60,7 @@ class LossDistribution:
             return 0.0
         if not self.infinite < delta or high <= 0.0:
             return math.inf
-        while high - low > 1e-12 * high:
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
-        return high
+        return bracketed(lambda epsilon: self.delta(epsilon) <= delta, low, high, 1e-12)[1]
 
     def curve(self, first: int, size: int) -> FloatArray:
         """Return H at the losses of grid points first .. first + size - 1.

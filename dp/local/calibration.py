@@ -17,7 +17,7 @@ Source: sqSGD, Section 4, "we use the following method".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
 from typing import Final
 
 from dp.checks import require_between_0_and_1
@@ -61,12 +61,12 @@ def printed_priv_quant(
     _require(dimension, levels, epsilon)
     require_between_0_and_1("share", share)
 
-    def fits(threshold: int) -> bool:
-        return AgreementSums(dimension, levels, threshold).log_ratio <= share * epsilon
+    def exceeds(threshold: int) -> bool:
+        return AgreementSums(dimension, levels, threshold).log_ratio > share * epsilon
 
-    if not fits(1):
+    if exceeds(1):
         raise _infeasible(dimension, levels, epsilon, share)
-    threshold = _last(fits, 1, dimension)
+    threshold = bisect_left(range(dimension + 1), True, lo=2, key=exceeds) - 1
     spare = 1.0 / (1.0 + math.exp(-(1.0 - share) * epsilon))
     sums = AgreementSums(dimension, levels, threshold)
     probability = _fitting(sums, spare, epsilon)
@@ -90,13 +90,11 @@ def best_priv_quant(dimension: int, levels: int, bound: float, epsilon: float) -
     """
     _require(dimension, levels, epsilon)
 
-    def gains_up_to(threshold: int) -> bool:
-        # "Every step to this threshold gains": true up to the top, false beyond.
-        return threshold == 1 or AgreementSums(dimension, levels, threshold - 1).gains_beyond(
-            epsilon
-        )
+    def is_top(threshold: int) -> bool:
+        # Or beyond it: every step up to the top gains, and none from there on.
+        return not AgreementSums(dimension, levels, threshold).gains_beyond(epsilon)
 
-    top = _last(gains_up_to, 1, dimension)
+    top = bisect_left(range(dimension), True, lo=1, key=is_top)
     sums = AgreementSums(dimension, levels, top)
     probability = _fitting(sums, sums.probability_for(epsilon), epsilon)
     if sums.log_density_ratio(probability) < LEAST_EPSILON:
@@ -114,20 +112,6 @@ def _require(dimension: int, levels: int, epsilon: float) -> None:
     require_dimension(dimension)
     require_levels(levels)
     require_epsilon(epsilon)
-
-
-def _last(holds: Callable[[int], bool], first: int, last: int) -> int:
-    """Return the largest number in ``first..last`` for which ``holds``, which ``first`` has.
-
-    Pre: ``holds`` is true up to some number, and false from there on.
-    """
-    while first < last:
-        middle = (first + last + 1) // 2
-        if holds(middle):
-            first = middle
-        else:
-            last = middle - 1
-    return first
 
 
 def _fitting(sums: AgreementSums, wanted: float, epsilon: float) -> float:

@@ -7,6 +7,10 @@ coordinates.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+
+_LARGEST = 1 << 62
+"""Beyond every limit that is looked for."""
 
 _SAFETY = 1.0 + 1e-9
 """More than the rounding errors of the few operations below."""
@@ -32,16 +36,9 @@ def skellam_limit(total_variance: float, dimension: int, probability: float) -> 
         rate(t) = t asinh(t / v) - v (sqrt(1 + (t / v)^2) - 1).
     """
     wanted = (math.log(2.0 * dimension) - math.log(probability)) * _SAFETY
-    low, high = 0, 1
-    while _skellam_rate(high, total_variance) < wanted:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _skellam_rate(middle, total_variance) < wanted:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bisect_left(
+        range(_LARGEST), True, lo=1, key=lambda t: _skellam_rate(t, total_variance) >= wanted
+    )
 
 
 def _skellam_rate(t: int, variance: float) -> float:

@@ -25,6 +25,7 @@ from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.calibration import MOMENTS_UP_TO
 from dp.coins import MAX_COINS
 from dp.rounding import ROUNDING_VARIANCE
+from dp.search import bracketed
 from protocol.goal import PrivacyGoal
 from protocol.round.parameters import RoundParameters
 from secagg import ParameterError
@@ -221,12 +222,10 @@ def _predicted_scale(
         # Coins are fewer standard deviations wide than a Gaussian; half a coin each is rounded up.
         return needed + lattice_cost + fewest_honest * (0.125 + ROUNDING_VARIANCE)
 
-    low, high = _SCALES
-    for _ in range(80):
-        scale = math.sqrt(low * high)
-        enough = variance(scale / bound) <= (1.0 + error_share) * (gaussian * scale / bound) ** 2
-        low, high = (low, scale) if enough else (scale, high)
-    return high / bound
+    def enough(scale: float) -> bool:
+        return variance(scale / bound) <= (1.0 + error_share) * (gaussian * scale / bound) ** 2
+
+    return bracketed(enough, *_SCALES, geometric=True)[1] / bound
 
 
 def _moments_multiplier(goal: PrivacyGoal, order: float, delta: float) -> float:

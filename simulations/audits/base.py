@@ -3,12 +3,13 @@
 An audit measures from outside. It runs a mechanism in two worlds that differ by one client, and
 compares what comes out with what was claimed. It can refute a claim and never prove one.
 
-Every check runs twice: on the real system, where the claim must survive, and on a twin with one
-known mistake, where it must not. A check whose twin passes has shown nothing.
+Every check runs twice: on the real system and on a twin with one known mistake. A test rejects a
+claim or does not, an attack succeeds or fails; a check holds if that happens to the twin alone.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,17 @@ class AuditedRelease(Protocol):
             float or integer [count] or [count, k]: one output for each run.
         """
         ...
+
+
+class Effort(enum.Enum):
+    """How much of everything: seconds for tests, minutes for reports."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+    def choose(self, quick: int, full: int) -> int:
+        """One of two numbers."""
+        return quick if self is Effort.QUICK else full
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +119,9 @@ class Check:
     Attributes:
         id: short, stable name.
         title: the promise in words.
-        with_defence: what the real system did; ``rejected`` must be false.
-        without_defence: what its broken twin did; ``rejected`` must be true.
-        held: whether both were as they must be.
+        with_defence: figures of the real system; ``rejected``, or ``succeeded``, must be false.
+        without_defence: figures of its broken twin; the same must be true.
+        held: whether both are as they must be.
         exhibits: pictures for a report; not part of the figures.
     """
 
@@ -121,9 +133,22 @@ class Check:
     exhibits: tuple[Exhibit, ...] = ()
 
     @classmethod
-    def of(cls, name: str, title: str, real: Figures, twin: Figures) -> Check:
-        """Build a check from both runs; each has a figure ``rejected``."""
-        return cls(name, title, real, twin, not real["rejected"] and bool(twin["rejected"]))
+    def of(
+        cls,
+        name: str,
+        title: str,
+        real: Figures,
+        twin: Figures,
+        exhibits: tuple[Exhibit, ...] = (),
+    ) -> Check:
+        """Build a check from both runs: tests with ``rejected``, or attacks with ``succeeded``.
+
+        Raises:
+            KeyError: one side has neither, or not what the other has.
+        """
+        sign = "succeeded" if "succeeded" in real else "rejected"
+        held = not real[sign] and bool(twin[sign])
+        return cls(name, title, real, twin, held, exhibits)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; an infinite figure becomes the string "inf"."""

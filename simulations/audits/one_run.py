@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from dp.search import bracketed
 from secagg import ParameterError
 from simulations.audits.base import (
     Figures,
@@ -36,7 +37,7 @@ LARGEST_EPSILON: Final = 40.0
 """Where the search ends: at 40, q is 1 to the last digit of a double."""
 
 _GRID: Final = 400
-_STEPS: Final = 40
+_TOLERANCE: Final = 1e-13
 
 
 def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
@@ -88,13 +89,12 @@ def epsilon_bound(
         low = high
     if low is None:
         return 0.0
-    for _ in range(_STEPS):
-        middle = 0.5 * (low + high)
-        if p_value(canaries, guesses, right, middle, delta) > alpha:
-            high = middle
-        else:
-            low = middle
-    return low
+    return bracketed(
+        lambda epsilon: p_value(canaries, guesses, right, epsilon, delta) > alpha,
+        low,
+        high,
+        _TOLERANCE,
+    )[0]
 
 
 def _require_numbers(canaries: int, guesses: int, right: int) -> None:

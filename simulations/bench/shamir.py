@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from secagg.shamir import LIMBS, PRIME, SECRET_BYTES, combine, random_elements, split
-from simulations.bench.flower import open_peer
+from simulations.bench.flower_peer import open_peer
 from simulations.bench.limits import modular_product
 from simulations.bench.timing import Figures, interleaved_seconds
 from simulations.common.peers import Peer

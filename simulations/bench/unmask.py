@@ -23,7 +23,7 @@ from secagg.prg import accumulate_masks, expand_mask
 from secagg.rebuild import Rebuilt, Share, rebuild
 from secagg.shamir import LIMBS, random_elements, split
 from secagg.unmask import MaskRemoval, plan_removal, remove_masks
-from simulations.bench.flower import open_peer
+from simulations.bench.flower_peer import open_peer
 from simulations.bench.limits import bare_keystream
 from simulations.bench.timing import Figures, interleaved_seconds, peak_rss_bytes
 from simulations.common.peers import Peer, Unmasking

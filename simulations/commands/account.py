@@ -60,21 +60,18 @@ def account_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Epsilon of a mechanism by every accountant; the noise for a target; or a ledger's total."""
-    from simulations.reports.account import (
-        REPLAY_ROOM,
-        Question,
-        account_ledger,
-        account_mechanism,
-        adjacency_of,
-        print_account,
-    )
-    from simulations.reports.account_export import export_account
+    from simulations.reports.account.export import export_account
+    from simulations.reports.account.ledger import REPLAY_ROOM, LedgerAccount, account_ledger
+    from simulations.reports.account.mechanism import MechanismAccount, account_mechanism
+    from simulations.reports.account.question import Question, adjacency_of
+    from simulations.reports.account.view import print_account
 
+    account: MechanismAccount | LedgerAccount
     about = adjacency_of(adjacency)
     if ledger is not None:
         if (coins, variance, clients, target_epsilon) != (None, None, None, None):
             raise ConfigurationError("ledger", "given with a mechanism's options", "either one")
-        figures = account_ledger(ledger, delta, about)
+        account = account_ledger(ledger, delta, about)
     else:
         question = Question(
             mechanism=mechanism,
@@ -89,10 +86,10 @@ def account_command(
             target_epsilon=target_epsilon,
             adjacency=about,
         )
-        figures = account_mechanism(question)
+        account = account_mechanism(question)
     if export is not None:
-        export_account(figures, export, 1.0 if ledger is None else REPLAY_ROOM)
+        export_account(account, export, 1.0 if ledger is None else REPLAY_ROOM)
     if as_json:
-        typer.echo(json.dumps(figures))
+        typer.echo(json.dumps(account.as_json()))
     else:
-        print_account(figures, Console())
+        print_account(account, Console())

@@ -40,7 +40,7 @@ def audit_command(
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the report. A stopped audit goes on from what is in it."),
+        typer.Option(help="Folder of the report. An interrupted audit goes on from what is in it."),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -49,9 +49,9 @@ def audit_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Attack the protocol and measure its privacy; exit status 1 if a promise does not hold."""
+    """Attack the protocol and measure its privacy; exit status 1 if a check does not hold."""
+    from simulations.audits.base import Effort
     from simulations.reports.audit.units import all_units, chosen_units
-    from simulations.threats.catalogue.base import Effort
 
     effort = Effort.FULL if full else Effort.QUICK
     planned = all_units(effort, seed)
@@ -68,7 +68,7 @@ def audit_command(
         _show(report)
     if out is not None:
         _write(report, out, console)
-    if not report.passed:
+    if not report.held:
         raise typer.Exit(1)
 
 

@@ -14,7 +14,7 @@ import typer
 from simulations.commands.account import account_command
 from simulations.commands.audit import audit_command
 from simulations.commands.bench import bench_app
-from simulations.commands.demo.command import demo_command
+from simulations.commands.demo import demo_command
 from simulations.commands.plan import plan_command
 from simulations.commands.report import report_command
 from simulations.commands.reproduce import LISTED, reproduce_command

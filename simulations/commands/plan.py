@@ -248,9 +248,9 @@ def spent_before(ledger: Path, goal: PrivacyGoal) -> float:
         LedgerError: the file cannot be trusted.
     """
     from dp import BudgetExceededError
-    from simulations.reports.account import account_ledger
+    from simulations.reports.account.ledger import account_ledger
 
-    spent = float(account_ledger(ledger, goal.delta)["epsilon"])
+    spent = account_ledger(ledger, goal.delta).epsilon
     if spent >= goal.epsilon:
         raise BudgetExceededError(spent, spent, goal.epsilon)
     return spent
@@ -268,7 +268,7 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
     from dp import UnsupportedEventError
     from dp.audit import read_ledger
     from protocol.goal import check_goal
-    from simulations.reports.account import is_local
+    from simulations.reports.account.ledger import is_local
 
     entries = read_ledger(ledger)
     if is_local(entries):

@@ -17,6 +17,7 @@ from simulations.common.tables import JsonFlag, figures_table, readable
 if TYPE_CHECKING:
     from simulations.learning.configuration import RunConfig
     from simulations.learning.data import Dataset
+    from simulations.learning.records import Summary
     from simulations.learning.run.experiment import RunResult
 
 ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
@@ -124,14 +125,14 @@ def _forecast(config: RunConfig, data: Dataset) -> dict[str, Any]:
     return forecast(config, Federation(config, data))
 
 
-def _finished(folder: Path, config: RunConfig) -> dict[str, Any] | None:
+def _finished(folder: Path, config: RunConfig) -> Summary | None:
     """The summary of a run that is over; None if it is not."""
     from simulations.learning.run.folder import RunFolder
 
     if not (folder / "summary.json").exists():
         return None
     with RunFolder(folder, config) as opened:
-        summary: dict[str, Any] = json.loads(opened.summary.read_text())
+        summary: Summary = json.loads(opened.summary.read_text())
     return summary
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from simulations.learning.configuration import demo_config, write_config
+from simulations.learning.records import Record
 from simulations.learning.run.overrides import changed
-from simulations.reports.run.folders import Record
 
 ENVIRONMENT = {
     "python": "3.11.7",

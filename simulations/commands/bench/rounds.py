@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from secagg import Mode
-from simulations.bench.simulate_order import Order, SimulatedModel
+from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.commands.bench.options import (
     Bits,
     CohortSize,
@@ -120,8 +120,8 @@ def flower_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Seconds of a round on Flower's simulation: plain, ours and Flower's SecAgg+; no training."""
-    from simulations.bench.flower_rounds import Order as RoundOrder
-    from simulations.bench.flower_rounds import bench_flower
+    from simulations.bench.flower import Order as RoundOrder
+    from simulations.bench.flower import bench_flower
 
     order = RoundOrder(
         clients=clients,
@@ -168,7 +168,7 @@ def simulate_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Simulated training with secure encoding, beside a plain loop, Flower and pfl."""
-    from simulations.bench.simulate import bench_simulate
+    from simulations.bench.simulate.measure import bench_simulate
 
     order = Order(
         model=model,

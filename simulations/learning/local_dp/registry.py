@@ -11,6 +11,7 @@ from dp.events import LocalRelease
 from dp.local import CrossPolytope, sampled_hybrid, sampled_piecewise
 from dp.local.base import shared_epsilon
 from dp.local.two_stage import two_stage
+from dp.search import bracketed
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import Privacy
 from simulations.learning.local_dp.base import LocalAlgorithm
@@ -80,12 +81,9 @@ def _largest(epsilon: float, delta: float, reports: int) -> float:
     low, high = shared_epsilon(epsilon, reports), epsilon
     if composed_epsilon(high, reports, delta) <= epsilon:
         return high
-    while high - low > _TOLERANCE * high:
-        middle = 0.5 * (low + high)
-        low, high = (
-            (middle, high) if composed_epsilon(middle, reports, delta) <= epsilon else (low, middle)
-        )
-    return low
+    return bracketed(
+        lambda each: composed_epsilon(each, reports, delta) > epsilon, low, high, _TOLERANCE
+    )[0]
 
 
 def composed_epsilon(epsilon: float, reports: int, delta: float) -> float:

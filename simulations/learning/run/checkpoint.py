@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from protocol.errors import ConfigurationError
 from protocol.training.private import TrainingState
 from simulations.common.files import write_whole
+from simulations.learning.records import Record
 from simulations.learning.server_optimizer import ModelState
 from simulations.learning.sources import Arrays
 from sketch import SketchSpec
@@ -47,7 +48,7 @@ class Checkpoint:
     number: int
     state: ModelState
     training: TrainingState | None
-    record: Mapping[str, Any]
+    record: Record
     arrays: Arrays = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -56,7 +57,7 @@ class Checkpoint:
             "format": FORMAT,
             "number": self.number,
             "training": None if self.training is None else _plain(self.training),
-            "record": dict(self.record),
+            "record": self.record,
         }
         arrays: dict[str, Any] = {
             "model": self.state.model,

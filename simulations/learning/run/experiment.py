@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,15 +22,14 @@ from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, Trained
+from simulations.learning.records import Record as Record
+from simulations.learning.records import Summary, number
 from simulations.learning.run.assembly import source_of
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.server_optimizer import ModelState
 from simulations.learning.sources import RecordedSource
 from simulations.learning.training import training_pool
-
-Record = Mapping[str, Any]
-"""One finished round, as plain JSON values."""
 
 Progress = Callable[[Record], None]
 
@@ -51,19 +49,20 @@ class RunResult:
     seconds: float
     path: Path
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """What the run came to, as JSON values."""
         last = self.records[-1]
-        tested = [record for record in self.records if record["accuracy"] is not None]
+        tested = [r for r in self.records if r["accuracy"] is not None]
         return {
             "rounds": len(self.records),
-            "accuracy": tested[-1]["accuracy"],
-            "best_accuracy": max(record["accuracy"] for record in tested),
-            "loss": tested[-1]["loss"],
-            "bytes_per_client": _mean(self.records, "bytes_per_client"),
-            "compression": last["dimension"] / _mean(self.records, "sketch_size"),
+            "accuracy": number(tested[-1]["accuracy"]),
+            "best_accuracy": max(number(r["accuracy"]) for r in tested),
+            "loss": number(tested[-1]["loss"]),
+            "bytes_per_client": _mean([r["bytes_per_client"] for r in self.records]),
+            "compression": last["dimension"] / _mean([r["sketch_size"] for r in self.records]),
             "epsilons": last["epsilons"],
-            "seconds_training_and_encoding": _mean(self.records, "seconds") * len(self.records),
+            "seconds_training_and_encoding": _mean([r["seconds"] for r in self.records])
+            * len(self.records),
             "resumed_after": self.resumed,
             "folder": str(self.path),
         }
@@ -89,7 +88,7 @@ def run_experiment(
         # One core for each thread of the pool, or they would wait for one another.
         torch.set_num_threads(1)
     checkpoint = Checkpoint.load(folder.checkpoint)
-    records: list[Record] = list(folder.restore(checkpoint.record if checkpoint else None))
+    records = folder.restore(checkpoint.record if checkpoint else None)
     for record in records:
         progress(record)
     done = len(records)
@@ -118,9 +117,9 @@ def _rounds(
     checkpoint: Checkpoint | None,
 ) -> Iterator[tuple[Trained, Record]]:
     state = checkpoint.state if checkpoint else federation.initial()
-    for number in range(checkpoint.number if checkpoint else 0, config.rounds):
+    for now in range(checkpoint.number if checkpoint else 0, config.rounds):
         start = time.perf_counter()
-        trained = federation.round(source, state, number)
+        trained = federation.round(source, state, now)
         seconds = time.perf_counter() - start
         yield trained, record_of(config, source, trained, state, seconds)
         state = trained.state
@@ -132,7 +131,7 @@ def record_of(
     trained: Trained,
     before: ModelState,
     seconds: float,
-) -> dict[str, Any]:
+) -> Record:
     """What is kept of a round that a source has just run.
 
     Args:
@@ -152,5 +151,5 @@ def record_of(
     }
 
 
-def _mean(records: list[Record], key: str) -> float:
-    return sum(float(record[key]) for record in records) / len(records)
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

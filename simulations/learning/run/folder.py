@@ -14,15 +14,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
 from simulations.common.files import append_durably, write_whole
 from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig, write_config
+from simulations.learning.records import Record
 
 ENVIRONMENT: Final = "environment.json"
 
@@ -74,27 +74,27 @@ class RunFolder:
         """The end of the run."""
         return self.path / "summary.json"
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """All finished rounds. An unfinished last line, if the machine stopped, is not one."""
         if not self.rounds.exists():
             return []
         *lines, _ = self.rounds.read_bytes().split(b"\n")
         return [json.loads(line) for line in lines]
 
-    def restore(self, last: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    def restore(self, last: Record | None) -> list[Record]:
         """Bring the record of rounds up to the checkpoint's, and return it.
 
         Args:
             last: the record in the checkpoint; None if there is no checkpoint.
         """
-        until = 0 if last is None else int(last["round"])
+        until = 0 if last is None else last["round"]
         kept = [record for record in self.records() if record["round"] <= until]
         if last is not None and (not kept or kept[-1]["round"] < until):
-            kept.append(dict(last))
+            kept.append(last)
         write_whole(self.rounds, b"".join(_line(record) for record in kept))
         return kept
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: Record) -> None:
         """Add a finished round, durably."""
         append_durably(self.rounds, _line(record))
 
@@ -135,7 +135,7 @@ class RunFolder:
             )
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
+def _line(record: Record) -> bytes:
     return json.dumps(record).encode() + b"\n"
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from simulations.common.tables import readable
 from simulations.learning.configuration import RunConfig
-from simulations.learning.run.experiment import Record
+from simulations.learning.records import Record
 
 SHOWN = 12
 """Rounds of the table that stay in sight."""

@@ -13,9 +13,10 @@ from protocol.exchange.stages import Stage
 from protocol.training.private import TrainingState
 from simulations.learning.configuration import Server
 from simulations.learning.federated import Invitation, MeanSource
+from simulations.learning.records import Facts
 
 Floats = NDArray[np.float64]
-Facts = dict[str, Any]
+ByStage = dict[str, int]
 
 Arrays = Mapping[str, NDArray[Any]]
 """What a source remembers from round to round beside its `TrainingState`, by name."""
@@ -53,11 +54,12 @@ def uploaders(invitation: Invitation) -> list[int]:
     return [i for i in everybody if dropouts.get(i, Stage.UNMASK) > Stage.INPUT]
 
 
-def lost_clients(invitation: Invitation, survivors: Iterable[int]) -> Facts:
+def lost_clients(invitation: Invitation, survivors: Iterable[int]) -> tuple[ByStage, ByStage]:
     """Clients that went away, by stage: before their update was in the sum, and after that."""
     kept = set(survivors)
     gone = Counter((index in kept, stage) for index, stage in invitation.dropouts.items())
-    return {
-        name: {str(stage): count for (late, stage), count in sorted(gone.items()) if late is later}
-        for name, later in (("lost", False), ("lost_later", True))
-    }
+
+    def by_stage(later: bool) -> dict[str, int]:
+        return {str(stage): count for (late, stage), count in sorted(gone.items()) if late is later}
+
+    return by_stage(False), by_stage(True)

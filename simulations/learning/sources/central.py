@@ -22,10 +22,10 @@ from protocol.exchange.parallel import in_order
 from protocol.training.private import TrainingState
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Invitation, Purpose
+from simulations.learning.records import Facts
 from simulations.learning.sources.base import (
     NOTHING,
     Arrays,
-    Facts,
     Floats,
     PrivateRate,
     lost_clients,
@@ -75,7 +75,7 @@ class CentralMean(PrivateRate):
         self._executor = executor
         self._z = config.privacy.goal(config.participations).noise_multiplier
         self._state = state or TrainingState(b"", 0, 0, controller.initial(dimension))
-        self._facts: Facts = {}
+        self._facts: Facts | None = None
 
     @property
     def state(self) -> TrainingState:
@@ -128,6 +128,8 @@ class CentralMean(PrivateRate):
     def facts(self, invitation: Invitation) -> Facts:
         """Sizes and noise of the last round; an outsider's epsilon, as the server's is infinite."""
         del invitation
+        if self._facts is None:
+            raise RuntimeError("no round was run")
         return self._facts
 
     def _told(
@@ -142,8 +144,9 @@ class CentralMean(PrivateRate):
         rounds = math.ceil(self._state.number * config.cohort.size / config.task.population)
         outsider = gaussian_epsilon(math.sqrt(rounds) / self._z, config.privacy.delta)
         dimension, variance = invitation.model.size, deviation**2
+        lost, lost_later = lost_clients(invitation, kept)
         return {
-            **measured.facts(**sketched_parts(sent.spec, measured, dimension, variance)),
+            "error": measured.parts(**sketched_parts(sent.spec, measured, dimension, variance)),
             "survivors": used,
             "sketch_size": sent.spec.size,
             "dimension": sent.spec.dimension,
@@ -154,7 +157,8 @@ class CentralMean(PrivateRate):
             "epsilons": {"server": "inf", "outsider": outsider},
             "rationale": sent.rationale.words,
             "figures": dict(sent.rationale.numbers),
-            **lost_clients(invitation, kept),
+            "lost": lost,
+            "lost_later": lost_later,
             "refused": len(kept) - used,
         }
 

@@ -12,7 +12,8 @@ from dp.minimal_clip import ClipState
 from protocol.training.adaptive_clip import AdaptiveClipTraining, ClippedResult, ClippingState
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
-from simulations.learning.sources.base import Arrays, Facts, Floats
+from simulations.learning.records import Facts
+from simulations.learning.sources.base import Arrays, Floats
 from simulations.learning.sources.error_budget import ErrorMeter, private_parts
 from simulations.learning.sources.private import PrivateMean
 
@@ -60,7 +61,7 @@ class ClippedMean(PrivateMean):
         voted = float(release.update[-1]) ** 2
         parameters = result.inner.setup.parameters
         parts = private_parts(parameters, release, measured, update.size, voted)
-        self._error = measured.facts(**parts)
+        self._error = measured.parts(**parts)
         return update
 
     def facts(self, invitation: Invitation) -> Facts:

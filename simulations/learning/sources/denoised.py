@@ -10,7 +10,8 @@ from __future__ import annotations
 from protocol.training.private import TrainingState
 from simulations.learning.configuration import RunConfig, Server
 from simulations.learning.federated import Invitation
-from simulations.learning.sources.base import Arrays, Facts, Floats, RecordedSource
+from simulations.learning.records import Facts
+from simulations.learning.sources.base import Arrays, Floats, RecordedSource
 from sketch.compressors import Denoise, DenoiseFilter, DenoiseSender, LayerShapes, Stateless, TopK
 
 _NAMES = ("velocity", "received", "residual")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import MeanRelease
-from simulations.learning.sources.base import Facts, Floats
+from simulations.learning.records import ErrorParts
+from simulations.learning.sources.base import Floats
 from sketch import SketchSpec
 from sketch.error import compression_error, noise_error
 
 UpdateOf = Callable[[int], NDArray[np.float32]]
 
-FACT: Final = "error"
 """The name of the parts in a record, each a squared Euclidean distance in units of the update."""
 
 
@@ -98,12 +98,12 @@ class Measured:
     clipped: int
     norm_squared: float
 
-    def facts(self, **parts: float) -> Facts:
+    def parts(self, **closed: float) -> ErrorParts:
         """As JSON values, with the parts that have closed forms."""
-        told: Facts = {"measured": self.distance, **parts}
+        told: ErrorParts = {"measured": self.distance, **closed}
         if self.clipping is not None:
             told |= {"clipping": self.clipping, "clipped_clients": self.clipped}
-        return {FACT: told}
+        return told
 
 
 def sketched_parts(

@@ -23,10 +23,10 @@ from simulations.learning.federated import Invitation
 from simulations.learning.local_dp.base import LocalAlgorithm
 from simulations.learning.local_dp.memory import ClientMemory
 from simulations.learning.local_dp.registry import composed_epsilon
+from simulations.learning.records import ErrorParts, Facts
 from simulations.learning.sources.base import (
     NOTHING,
     Arrays,
-    Facts,
     Floats,
     PrivateRate,
     lost_clients,
@@ -115,7 +115,7 @@ class LocalMean(PrivateRate):
         self._last = Summed(np.zeros(0), 0)
         self._refused = 0
         self._meter = ErrorMeter(lambda _: np.zeros(0, np.float32))
-        self._error: Facts = {}
+        self._error: ErrorParts = {}
 
     @property
     def arrays(self) -> Arrays:
@@ -139,7 +139,7 @@ class LocalMean(PrivateRate):
         if not self._last.count:
             raise PrivacyError("no client sent an update of finite numbers")
         mean = self._last.total / self._last.count
-        self._error = self._meter.measure(mean, self._last.count).facts()
+        self._error = self._meter.measure(mean, self._last.count).parts()
         return mean
 
     def _reports(
@@ -158,6 +158,7 @@ class LocalMean(PrivateRate):
         sent = self._last.bytes_per_client or self._algorithm.report_bytes
         most, delta = max(self._sent.values()), self._config.privacy.delta
         epsilon = composed_epsilon(self._algorithm.epsilon, most, delta)
+        lost, lost_later = lost_clients(invitation, uploaders(invitation))
         return {
             "survivors": self._last.count,
             "sketch_size": max(1, round(sent / 4.0)),
@@ -173,9 +174,10 @@ class LocalMean(PrivateRate):
                 # All reports that a client may send were fitted into it beforehand.
                 "guaranteed": self._config.privacy.epsilon,
             },
-            **lost_clients(invitation, uploaders(invitation)),
+            "lost": lost,
+            "lost_later": lost_later,
             "refused": self._refused,
-            **self._error,
+            "error": self._error,
         }
 
     def _groups(self, invitation: Invitation) -> Iterator[tuple[Sequence[int], NDArray[Any]]]:

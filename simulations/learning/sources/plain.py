@@ -6,10 +6,10 @@ import numpy as np
 
 from simulations.learning.configuration import Server
 from simulations.learning.federated import Invitation
+from simulations.learning.records import Facts
 from simulations.learning.sources.base import (
     NOTHING,
     Arrays,
-    Facts,
     Floats,
     lost_clients,
     uploaders,
@@ -39,6 +39,7 @@ class PlainMean:
     def facts(self, invitation: Invitation) -> Facts:
         """Floats as they are."""
         dimension, kept = invitation.model.size, uploaders(invitation)
+        lost, lost_later = lost_clients(invitation, kept)
         return {
             "survivors": len(kept),
             "sketch_size": dimension,
@@ -47,5 +48,6 @@ class PlainMean:
             "bits": 32,
             "bytes_per_client": 4.0 * dimension,
             "epsilons": {"server": "inf"},
-            **lost_clients(invitation, kept),
+            "lost": lost,
+            "lost_later": lost_later,
         }

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from protocol.training.power import PowerResult, PowerState, PowerTraining
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
-from simulations.learning.sources.base import Arrays, Facts, Floats, PrivateRate, lost_clients
+from simulations.learning.records import ErrorParts, Facts, epsilons_of
+from simulations.learning.sources.base import Arrays, Floats, PrivateRate, lost_clients
 from simulations.learning.sources.error_budget import ErrorMeter, rounding_variance
 from sketch.factors import Factors
 
@@ -41,7 +42,7 @@ class PowerMean(PrivateRate):
         self._clip = clip_l2
         self._whole = whole
         self.last: PowerResult | None = None
-        self._error: Facts = {}
+        self._error: ErrorParts = {}
 
     @property
     def arrays(self) -> Arrays:
@@ -63,7 +64,7 @@ class PowerMean(PrivateRate):
         for index in survivors:
             meter(index)
         measured = meter.measure(update, len(survivors))
-        self._error = measured.facts(**_parts(self.last, self._whole))
+        self._error = measured.parts(**_parts(self.last, self._whole))
         return update
 
     def facts(self, invitation: Invitation) -> Facts:
@@ -74,6 +75,7 @@ class PowerMean(PrivateRate):
         parts = (result.first, result.second)
         survivors = parts[1].outcome.total.survivors
         size, dimension = sum(part.setup.parameters.length for part in parts), result.update.size
+        lost, lost_later = lost_clients(invitation, survivors)
         return {
             "survivors": len(survivors),
             "sketch_size": size,
@@ -84,10 +86,11 @@ class PowerMean(PrivateRate):
             "coins": [part.setup.parameters.coins for part in parts],
             "scale": [part.setup.parameters.scale for part in parts],
             "noise_variance": [part.release.noise_variance for part in parts],
-            "epsilons": result.epsilons.as_json(),
-            **lost_clients(invitation, survivors),
+            "epsilons": epsilons_of(result.epsilons),
+            "lost": lost,
+            "lost_later": lost_later,
             "refused": len(parts[1].outcome.refused),
-            **self._error,
+            "error": self._error,
         }
 
 

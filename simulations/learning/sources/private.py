@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from protocol.training.private import PrivateTraining, RoundResult, TrainingState
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
+from simulations.learning.records import ErrorParts, Facts, epsilons_of
 from simulations.learning.sources.base import (
     NOTHING,
     Arrays,
-    Facts,
     Floats,
     PrivateRate,
     lost_clients,
@@ -37,7 +37,7 @@ class PrivateMean(PrivateRate):
         self._identities = identities
         self._before = before
         self.last: RoundResult | None = None
-        self._error: Facts = {}
+        self._error: ErrorParts = {}
 
     @property
     def arrays(self) -> Arrays:
@@ -62,7 +62,7 @@ class PrivateMean(PrivateRate):
         release, parameters = self.last.release, self.last.setup.parameters
         measured = meter.measure(release.update, release.survivors)
         parts = private_parts(parameters, release, measured, release.update.size)
-        self._error = measured.facts(**parts)
+        self._error = measured.parts(**parts)
         return release.update
 
     def facts(self, invitation: Invitation) -> Facts:
@@ -71,6 +71,7 @@ class PrivateMean(PrivateRate):
         if result is None:
             raise RuntimeError("no round was run")
         parameters, survivors = result.setup.parameters, result.outcome.total.survivors
+        lost, lost_later = lost_clients(invitation, survivors)
         return {
             "survivors": len(survivors),
             "sketch_size": parameters.length,
@@ -82,10 +83,11 @@ class PrivateMean(PrivateRate):
             "scale": parameters.scale,
             "clip_l2": parameters.clip_l2,
             "noise_variance": result.release.noise_variance,
-            "epsilons": result.epsilons.as_json(),
+            "epsilons": epsilons_of(result.epsilons),
             "rationale": result.rationale.words,
             "figures": dict(result.rationale.numbers),
-            **lost_clients(invitation, survivors),
+            "lost": lost,
+            "lost_later": lost_later,
             "refused": len(result.outcome.refused),
-            **self._error,
+            "error": self._error,
         }

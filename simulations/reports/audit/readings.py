@@ -93,7 +93,7 @@ def outcome(figures: Figures) -> str:
     if "succeeded" in figures:
         return "attack succeeded" if figures["succeeded"] else "attack failed"
     if "rejected" in figures:
-        return "claim refuted" if figures["rejected"] else "claim not refuted"
+        return "claim rejected" if figures["rejected"] else "claim not rejected"
     return "shown below"
 
 

@@ -28,7 +28,7 @@ class Outcome:
         unit: its id.
         checks: what it found; none if what it is about is not installed.
         seconds: wall time when it ran.
-        error: the error that ended it, if one did; its check is then not held.
+        error: the error that ended it, if one did; its check does not hold.
         kept: taken from an earlier run of the same audit.
     """
 
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def held(self) -> bool:
-        """Whether every promise that was tried is kept."""
+        """Whether all of its checks held."""
         return all(check.held for check in self.checks)
 
 
@@ -72,8 +72,8 @@ class AuditReport:
         return tuple(check for outcome in self.outcomes for check in outcome.checks)
 
     @property
-    def passed(self) -> bool:
-        """Whether something was tried and every promise held."""
+    def held(self) -> bool:
+        """Whether something was tried and every check held."""
         return bool(self.checks) and all(check.held for check in self.checks)
 
     @property
@@ -91,7 +91,7 @@ class AuditReport:
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            "passed": self.passed,
+            "passed": self.held,
             "seed": self.seed,
             "effort": self.effort,
             "seconds": round(self.seconds, 2),

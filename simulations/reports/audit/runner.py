@@ -34,9 +34,9 @@ def run_units(
 
 
 def run_unit(unit: Unit) -> Outcome:
-    """Run one unit. An error makes a check that is not held, whatever its type.
+    """Run one unit. An error makes a check that does not hold, whatever its type.
 
-    An attack that the product stops says so in its figures. An error that comes out of it instead
+    An attack that fails says so in its figures. An error that comes out of it instead
     means that neither run came to its end, so nothing was shown.
     """
     started = time.perf_counter()

@@ -12,11 +12,10 @@ from typing import Final
 
 from protocol.errors import ConfigurationError
 from secagg import Mode
-from simulations.audits import FULL, QUICK
-from simulations.audits.base import Check
+from simulations.audits.base import Check, Effort
 from simulations.audits.suite import audits
 from simulations.reports.audit.span import check_span, span_id
-from simulations.threats.catalogue.base import Attack, Effort
+from simulations.threats.catalogue.base import Attack
 
 FLOWER: Final = "flower"
 
@@ -88,10 +87,9 @@ def privacy_units(effort: Effort, seed: int) -> list[Unit]:
     def run(audit: Callable[[], Check]) -> list[Check]:
         return [audit()]
 
-    size = QUICK if effort is Effort.QUICK else FULL
     return [
         Unit(name, f"privacy audit: {name}", partial(run, audit))
-        for name, audit in audits(size, seed)
+        for name, audit in audits(effort, seed)
     ]
 
 

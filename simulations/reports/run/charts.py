@@ -10,7 +10,8 @@ from typing import Any, Final
 from simulations.common.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
 from simulations.common.pages.svg import INK, Chart, Table
 from simulations.common.tables import readable
-from simulations.reports.run.folders import Record, Run
+from simulations.learning.records import Record, number
+from simulations.reports.run.folders import Run
 from simulations.reports.run.plots import Layer, Line, RoundPlot
 from simulations.reports.run.trade_off import trade_off_chart
 
@@ -71,11 +72,11 @@ def accuracy_chart(run: Run, name: str) -> Chart | None:
     tested = run.tested
     if not tested:
         return None
-    line = Line("accuracy", rounds_of(tested), [record["accuracy"] for record in tested])
+    line = Line("accuracy", rounds_of(tested), [number(r["accuracy"]) for r in tested])
     plot = RoundPlot(name, "Test accuracy", "correct answers", 1)
     plot.draw_line(line, 0)
     plot.in_percent()
-    best, last = max(tested, key=lambda record: float(record["accuracy"])), tested[-1]
+    best, last = max(tested, key=lambda record: number(record["accuracy"])), tested[-1]
     text = (
         f"After round {last['round']}, {last['accuracy']:.1%} of the test examples are answered "
         f"correctly; the best is {best['accuracy']:.1%} after round {best['round']}."
@@ -102,13 +103,13 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
         plot.draw_level("guaranteed: the goal", goal)
     last = run.records[-1]["epsilons"]
     said = "; ".join(
-        f"{words_of(number(last[k]))} {v}" for k, v in ADVERSARIES.items() if k in last
+        f"{words_of(number(last.get(k)))} {v}" for k, v in ADVERSARIES.items() if k in last
     )
     text = (
         f"Guaranteed wherever the run stops: epsilon {words_of(goal)}, its goal. Spent so far by "
         f"the client that has spent most, a reading: {said}."
     )
-    names = [key for key in last if is_epsilon(last[key]) and key not in ("delta", "colluders")]
+    names = [k for k, v in last.items() if is_epsilon(v) and k not in ("delta", "colluders")]
     rows = [
         (str(r["round"]), *(words_of(number(r["epsilons"].get(key))) for key in names))
         for r in run.records
@@ -180,7 +181,7 @@ def clients_chart(run: Run, name: str) -> Chart | None:
         return None
     plot = RoundPlot(name, "Clients lost, by stage", "clients", len(layers) + 1)
     plot.draw_layers(rounds_of(records), layers)
-    invited, summed = (sum(r[key] for r in records) for key in ("cohort", "survivors"))
+    invited, summed = sum(r["cohort"] for r in records), sum(r["survivors"] for r in records)
     lost = ", ".join(f"{int(sum(layer.values)):,} {layer.label}" for layer in layers)
     text = f"Of {invited:,} invitations, {summed:,} ended in a sum. Lost: {lost}."
     rows = [
@@ -256,11 +257,6 @@ def sends_vectors(run: Run) -> bool:
 def rounds_of(records: Sequence[Record]) -> list[int]:
     """The numbers of rounds."""
     return [int(record["round"]) for record in records]
-
-
-def number(value: Any) -> float:
-    """A figure of a record; NaN for none, and infinity has a name in JSON."""
-    return math.nan if value is None else float(value)
 
 
 def is_epsilon(value: Any) -> bool:

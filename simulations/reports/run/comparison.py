@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from simulations.common.figures import BLUE
 from simulations.common.pages.svg import Chart, Table, literal
 from simulations.common.tables import readable
+from simulations.learning.records import Record, number
 from simulations.reports.run.charts import (
     DASH,
     guaranteed,
-    number,
     rounds_of,
     sends_vectors,
     words_of,
 )
-from simulations.reports.run.folders import Record, Run
+from simulations.reports.run.folders import Run
 from simulations.reports.run.plots import MARKERS, Line, RoundPlot
 
 OUTCOMES: Final = (
@@ -76,7 +76,7 @@ def outcomes(run: Run) -> dict[str, str]:
     return {
         "rounds": f"{len(records)} of {run.config.rounds}",
         "correct": f"{tested[-1]['accuracy']:.1%}" if tested else DASH,
-        "best": f"{max(r['accuracy'] for r in tested):.1%}" if tested else DASH,
+        "best": f"{max(number(r['accuracy']) for r in tested):.1%}" if tested else DASH,
         "epsilon": words_of(guaranteed(run)),
         "spent, server": words_of(number(last["epsilons"].get("server"))),
         "spent, outsider": words_of(number(last["epsilons"].get("outsider"))),
@@ -101,7 +101,7 @@ def accuracy_overlay(runs: Sequence[Run]) -> Chart:
     """Plot test accuracy by round, a curve for each run."""
     plot = RoundPlot("all-accuracy", "Test accuracy of all runs", "correct answers", len(runs))
     for place, run in enumerate(runs):
-        values = [record["accuracy"] for record in run.tested]
+        values = [number(record["accuracy"]) for record in run.tested]
         plot.draw_line(Line(run.name, rounds_of(run.tested), values), place)
     plot.in_percent()
     text = "After the last round: " + _said(runs, "correct")
@@ -114,7 +114,7 @@ def privacy_plot(runs: Sequence[Run]) -> Chart | None:
     None with fewer than two finite epsilons.
     """
     points = [
-        (guaranteed(run), run.tested[-1]["accuracy"], run.name)
+        (guaranteed(run), number(run.tested[-1]["accuracy"]), run.name)
         for run in runs
         if math.isfinite(number(run.records[-1]["epsilons"].get("server")))
     ]
@@ -171,10 +171,13 @@ def _said(runs: Sequence[Run], outcome: str) -> str:
     return ", ".join(f"{run.name} {outcomes(run)[outcome]}" for run in runs) + "."
 
 
-def _by_round(runs: Sequence[Run], key: str, form: str) -> Table:
+def _by_round(runs: Sequence[Run], key: Literal["accuracy", "compression"], form: str) -> Table:
     """A row for each round, a column for each run."""
-    values = [{int(r["round"]): r[key] for r in run.records if r[key] is not None} for run in runs]
-    rounds = sorted({number for found in values for number in found})
+    values = [
+        {record["round"]: number(record[key]) for record in run.records if record[key] is not None}
+        for run in runs
+    ]
+    rounds = sorted({now for found in values for now in found})
     rows = [
         (str(now), *(format(found[now], form) if now in found else DASH for found in values))
         for now in rounds

@@ -11,14 +11,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
 from simulations.learning.configuration import RunConfig
-
-Record = Mapping[str, Any]
-"""One finished round, as `rounds.jsonl` has it."""
+from simulations.learning.records import Record
 
 CONFIG: Final = "config.toml"
 NEEDED: Final = frozenset(
@@ -117,14 +115,14 @@ def _records(path: Path) -> list[Record]:
     if not path.exists():
         return []
     *lines, _ = path.read_bytes().split(b"\n")
-    records: list[Record] = [_parsed(path, line) for line in lines]
+    records = [_parsed(path, line) for line in lines]
     for number, record in enumerate(records, 1):
         missing = sorted(NEEDED - record.keys())
         if missing:
             raise ConfigurationError(
                 str(path), f"line {number} has no {missing[0]}", "records of this version"
             )
-    return records
+    return cast(list[Record], records)
 
 
 def _parsed(path: Path, text: bytes) -> dict[str, Any]:

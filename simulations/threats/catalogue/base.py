@@ -7,13 +7,12 @@ product has no switch for any of them.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from secagg import ParameterError
-from simulations.audits.base import Check, Exhibit, Figures
+from simulations.audits.base import Check, Effort, Exhibit, Figures
 from simulations.threats.games import AdversaryMaker, Setting, exact
 from simulations.threats.rates import rate
 from simulations.threats.victims import SessionMaker, refusal, refused_with
@@ -31,17 +30,6 @@ __all__ = [
 
 
 AttackRun: TypeAlias = "Callable[[Effort, int], Findings]"
-
-
-class Effort(enum.Enum):
-    """How much of everything: seconds for tests, minutes for reports."""
-
-    QUICK = "quick"
-    FULL = "full"
-
-    def choose(self, quick: int, full: int) -> int:
-        """One of two numbers of trials."""
-        return quick if self is Effort.QUICK else full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +51,7 @@ class Attack:
     def check(self, effort: Effort, seed: int) -> Check:
         """Run it with and without the defence."""
         found = self.run(effort, seed)
-        held = not found.real["succeeded"] and bool(found.twin["succeeded"])
-        return Check(self.id, self.title, found.real, found.twin, held, found.exhibits)
+        return Check.of(self.id, self.title, found.real, found.twin, found.exhibits)
 
 
 @dataclass(frozen=True, slots=True)

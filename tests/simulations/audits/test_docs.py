@@ -10,12 +10,13 @@ from scipy.stats import norm
 
 from dp.accounting import BinomialNoise, gaussian_epsilon
 from dp.accounting.losses import shift_losses
+from simulations.audits.base import Effort
 from simulations.audits.canaries import CANARY_DELTA
 from simulations.audits.distribution import CELLS, MIN_EXPECTED, binomial_noise_test
 from simulations.audits.exact import randomised_response
 from simulations.audits.paths import FAR_BEYOND
 from simulations.audits.releases import CoinRelease
-from simulations.audits.suite import QUICK, audits
+from simulations.audits.suite import audits
 from simulations.audits.two_worlds import HELD_OUT, two_worlds
 
 PAGE = (Path(__file__).parents[3] / "docs" / "auditing.md").read_text()
@@ -50,5 +51,5 @@ def test_the_figures_of_two_worlds() -> None:
 
 
 def test_the_number_of_audits() -> None:
-    assert len(audits(QUICK, 0)) == 15
+    assert len(audits(Effort.QUICK, 0)) == 15
     assert "the first of fifteen" in PAGE

@@ -18,10 +18,10 @@ from dp import Ledger
 from protocol.adapters.flower import Patience, SecureGrid
 from protocol.adapters.flower.folders import new_network, rules_of
 from protocol.adapters.flower.home import simulated_network
-from simulations.bench.flower_rounds.clients import MODEL, WEIGHTS
-from simulations.bench.flower_rounds.order import Order
-from simulations.bench.flower_rounds.processors import tree_seconds
-from simulations.bench.flower_rounds.tally import TallyGrid
+from simulations.bench.flower.clients import MODEL, WEIGHTS
+from simulations.bench.flower.order import Order
+from simulations.bench.flower.processors import tree_seconds
+from simulations.bench.flower.tally import TallyGrid
 from simulations.common.peers import Peer, load
 from sketch.controllers import FixedRate
 

@@ -30,7 +30,8 @@ from simulations.common.files import named, write_whole
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import load_digits_dataset
 from simulations.learning.federated import Federation
-from simulations.learning.run.experiment import Record, record_of
+from simulations.learning.records import Record, number
+from simulations.learning.run.experiment import record_of
 from simulations.learning.run.folder import write_environment
 from simulations.learning.run.overrides import changed
 from simulations.learning.sources import PlainMean, PrivateMean, RecordedSource
@@ -113,7 +114,7 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
     page = write_page(find_runs([out]), "veilsum demo", out / PAGE)
     seconds = time.perf_counter() - start
     summary = _summarise(
-        private, records, baseline[-1]["accuracy"], source.last.epsilons, seconds, page
+        private, records, number(baseline[-1]["accuracy"]), source.last.epsilons, seconds, page
     )
     write_whole(out / "summary.json", json.dumps(summary.as_json(), indent=1) + "\n")
     return summary
@@ -194,7 +195,7 @@ def _summarise(
     last = records[-1]
     return Summary(
         rounds=len(records),
-        accuracy=last["accuracy"],
+        accuracy=number(last["accuracy"]),
         accuracy_baseline=baseline,
         epsilons=epsilons,
         average_compression=last["dimension"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from protocol.adapters.flower import secure_mod
 from protocol.adapters.flower.home import HOME_KEY, client_folder, simulated_network
-from simulations.bench.flower_rounds.order import Order
+from simulations.bench.flower.order import Order
 from simulations.common.peers import Peer, load
 
 flower = load("flwr.app", Peer.FLOWER)

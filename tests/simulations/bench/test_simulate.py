@@ -9,9 +9,9 @@ import pytest
 import torch
 from command_line import run_json
 
-from simulations.bench import simulate, simulate_peers
-from simulations.bench.simulate_order import Order, SimulatedModel
-from simulations.bench.workload import plain_module, workload
+from simulations.bench.simulate import measure, peers
+from simulations.bench.simulate.order import Order, SimulatedModel
+from simulations.bench.simulate.workload import plain_module, workload
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,7 +42,7 @@ def test_module_and_task_are_one_model(model: SimulatedModel) -> None:
 
 
 def test_json_has_the_promised_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate_peers, "_installed", lambda *_: False)
+    monkeypatch.setattr(peers, "_installed", lambda *_: False)
     arguments = ["bench", "simulate", "--model", "mlp", "--clients", "6", "--steps", "2"]
     figures = run_json(*arguments, "--batch", "4", "--workers", "1", "--repeats", "1")
     assert set(figures) >= KEYS
@@ -55,19 +55,19 @@ def test_json_has_the_promised_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_two_threads_do_the_same_work() -> None:
     order = Order(model=SimulatedModel.TINY, clients=8, steps=2, batch=2)
-    figures = simulate.bench_simulate(order, workers=2, repeats=1, peers=False)
+    figures = measure.bench_simulate(order, workers=2, repeats=1, peers=False)
     assert figures["workers"] == 2
     assert float(figures["largest_difference"] or 0) < 1e-4
 
 
 def test_the_sum_of_the_private_round_is_near_the_plain_one() -> None:
     work = workload(Order(model=SimulatedModel.LOGISTIC, clients=6, steps=1, batch=2))
-    setup = simulate._setup(work.task.dimension, 6)
-    rows = np.stack(list(simulate._rows(work, "auto")))
-    outcome = simulate.IdealAggregator().run(setup, lambda index: rows[index], {})
-    release = simulate.Pipeline(setup).decode(outcome.total)
+    setup = measure._setup(work.task.dimension, 6)
+    rows = np.stack(list(measure._rows(work, "auto")))
+    outcome = measure.IdealAggregator().run(setup, lambda index: rows[index], {})
+    release = measure.Pipeline(setup).decode(outcome.total)
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    clipped = rows * np.minimum(1.0, simulate._CLIP / norms)
+    clipped = rows * np.minimum(1.0, measure._CLIP / norms)
     # Six standard deviations of the noise that the round states, in each of 7,850 coordinates.
     bound = 6.0 * np.sqrt(release.noise_variance)
     assert np.abs(release.update - clipped.mean(axis=0)).max() < bound

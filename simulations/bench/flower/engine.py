@@ -1,6 +1,6 @@
 """One system on Flower's Ray simulation, in a process of its own that ends when it is done.
 
-    python -m simulations.bench.flower_rounds.engine SYSTEM FOLDER CORES ORDER
+    python -m simulations.bench.flower.engine SYSTEM FOLDER CORES ORDER
 
 The order is JSON; figures go into `FOLDER/figures.json`. The process ends when its standard input
 does, and Ray ends with it.
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from secagg import Mode
-from simulations.bench.flower_rounds.order import Order
+from simulations.bench.flower.order import Order
 from simulations.bench.timing import peak_rss_bytes
 from simulations.common.peers import NO_CALLS_HOME, Peer, load
 
@@ -110,7 +110,7 @@ def simulate(system: System, order: Order, root: Path, cores: int) -> dict[str, 
         root: for our clients' folders.
         cores: processors that Ray may use.
     """
-    from simulations.bench.flower_rounds import clients, servers
+    from simulations.bench.flower import clients, servers
 
     rounds, app = servers.Rounds(order), load("flwr.serverapp", Peer.FLOWER).ServerApp()
     server: servers.Server

@@ -23,10 +23,10 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
 from secagg import Mode, SessionContext
-from simulations.bench.simulate_order import Order
-from simulations.bench.simulate_peers import flower_seconds, pfl_seconds
+from simulations.bench.simulate.order import Order
+from simulations.bench.simulate.peers import flower_seconds, pfl_seconds
+from simulations.bench.simulate.workload import SEED, Workload, sequential_sum, workload
 from simulations.bench.timing import interleaved_seconds, peak_rss_bytes
-from simulations.bench.workload import SEED, Workload, sequential_sum, workload
 from simulations.learning.training import Strategy, chosen_strategy, local_updates, training_pool
 from sketch import PublicSeed, SketchSpec
 

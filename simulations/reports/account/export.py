@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from dp import FailingGaussian
 from dp.accounting.report import json_number
@@ -16,6 +15,24 @@ EXPORT_FORMAT: Final = "veilsum-account/1"
 _CURVE_POINTS: Final = 201
 _FINEST_INTERVAL: Final = 1e-3
 _MOST_MASSES: Final = 1 << 16
+
+
+class Account(Protocol):
+    """What a mechanism costs, or what a ledger adds up to."""
+
+    @property
+    def delta(self) -> float:
+        """That its epsilons are stated at."""
+        ...
+
+    @property
+    def pair(self) -> FailingGaussian | None:
+        """What dominates the run; None if nothing does."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        ...
 
 
 def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
@@ -28,7 +45,7 @@ def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
     }
 
 
-def export_account(figures: Mapping[str, Any], path: Path, room: float = 1.0) -> None:
+def export_account(account: Account, path: Path, room: float = 1.0) -> None:
     """Write the figures, the trade-off curve and a privacy loss distribution to a JSON file.
 
     Args:
@@ -38,16 +55,15 @@ def export_account(figures: Mapping[str, Any], path: Path, room: float = 1.0) ->
     Raises:
         ConfigurationError: no pair dominates the run, or the file exists.
     """
-    given = figures.get("gaussian")
-    if given is None:
+    pair, figures = account.pair, account.as_json()
+    if pair is None:
         raise ConfigurationError(
             "export", "a run that no open failure and Gaussian dominate", "left out"
         )
-    pair = FailingGaussian(given["failure"], given["mu"])
     if room > 1.0:
         failure = math.nextafter(pair.failure, math.inf) if pair.failure > 0.0 else 0.0
         pair = FailingGaussian(failure, pair.mu * room)
-        raised = json_number(pair.epsilon(figures["delta"]))
+        raised = json_number(pair.epsilon(account.delta))
         figures = {**figures, "epsilon": raised, **gaussian_figures(pair)}
     # Losses lie within ten deviations of their mean, and a file has an end.
     widest = 2.0 * (pair.rho + 10.0 * pair.mu)

@@ -13,7 +13,7 @@ from simulations.learning.configuration import demo_config
 from simulations.learning.federated import CohortUpdates, Invitation
 from simulations.learning.run.overrides import changed
 from simulations.learning.sources import CentralMean
-from simulations.learning.sources.error_budget import FACT, ErrorMeter, Measured, sketched_parts
+from simulations.learning.sources.error_budget import ErrorMeter, Measured, sketched_parts
 from sketch import Probe, SketchSpec
 from sketch.controllers import FixedRate
 from sketch.spec import median_for_size, spec_for_size
@@ -51,7 +51,7 @@ def test_a_meter_sees_what_the_clip_takes_off(updates: np.ndarray) -> None:
     assert found.distance == pytest.approx(cut, rel=1e-5)
     assert found.clipped == int((norms > CLIP).sum()) == COHORT // 2
     assert found.norm_squared == pytest.approx(np.sum(clipped.mean(axis=0) ** 2), rel=1e-5)
-    facts = found.facts(noise=1.0)[FACT]
+    facts = found.parts(noise=1.0)
     assert set(facts) == {"measured", "clipping", "noise", "clipped_clients"}
 
 
@@ -60,7 +60,7 @@ def test_updates_that_are_not_finite_are_not_in_the_mean(updates: np.ndarray) ->
     kept = np.delete(updates, [2, 7], axis=0)
     found = measured(updates, kept.mean(axis=0), survivors=COHORT - 2, clip=math.inf)
     assert found.distance == pytest.approx(0.0, abs=1e-12)
-    assert found.facts() == {FACT: {"measured": found.distance}}
+    assert found.parts() == {"measured": found.distance}
 
 
 def test_a_mean_over_other_clients_has_no_distance(updates: np.ndarray) -> None:
@@ -91,7 +91,7 @@ def one_round(source: CentralMean, updates: np.ndarray, number: int) -> dict[str
     source.mean(
         Invitation(number, tuple(range(COHORT)), lost, CohortUpdates(iter([updates])), model)
     )
-    return source.facts(None)[FACT]
+    return source.facts(None)["error"]
 
 
 @pytest.mark.statistical

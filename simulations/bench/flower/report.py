@@ -12,9 +12,9 @@ from importlib.metadata import version
 from typing import Any
 
 from protocol.errors import ConfigurationError
-from simulations.bench.flower_rounds.engine import System, measure
-from simulations.bench.flower_rounds.floor import floor_figures
-from simulations.bench.flower_rounds.order import DELTA, ERROR_SHARE, Order
+from simulations.bench.flower.engine import System, measure
+from simulations.bench.flower.floor import floor_figures
+from simulations.bench.flower.order import DELTA, ERROR_SHARE, Order
 from simulations.bench.timing import Figures
 from simulations.common.provenance import machine
 

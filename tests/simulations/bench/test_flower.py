@@ -23,9 +23,9 @@ import pytest
 
 from protocol.errors import ConfigurationError
 from secagg import Mode
-from simulations.bench.flower_rounds import Order, bench_flower, engine, floor, report
-from simulations.bench.flower_rounds.engine import System
-from simulations.bench.flower_rounds.processors import tree_seconds
+from simulations.bench.flower import Order, bench_flower, engine, floor, report
+from simulations.bench.flower.engine import System
+from simulations.bench.flower.processors import tree_seconds
 
 FOUR = Order(clients=4, dim=1000, lost=1, rounds=2)
 LARGE = Order(clients=50, dim=1_000_000, lost=5)
@@ -247,7 +247,7 @@ def test_bytes_are_counted_where_a_round_asks_for_it(monkeypatch: pytest.MonkeyP
     with warnings.catch_warnings():
         # Flower's own imports warn.
         warnings.simplefilter("ignore")
-        from simulations.bench.flower_rounds.tally import TallyGrid, wire_bytes
+        from simulations.bench.flower.tally import TallyGrid, wire_bytes
     app = importlib.import_module("flwr.app")
     identity = importlib.import_module("flwr.supercore.task_identity").TaskIdentity
     for name in ("_run_id", "_node_id", "_task_id"):

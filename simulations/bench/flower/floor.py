@@ -14,7 +14,7 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
 from secagg import Identity
 from secagg.prg import MASK_KEY_BYTES, accumulate_masks
-from simulations.bench.flower_rounds.order import Order
+from simulations.bench.flower.order import Order
 from simulations.bench.limits import bare_keystream
 from simulations.bench.timing import Figures, interleaved_seconds
 from sketch import PublicSeed

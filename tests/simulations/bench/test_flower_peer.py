@@ -16,8 +16,8 @@ from command_line import invoke, run_json
 
 from protocol.errors import ConfigurationError
 from simulations.__main__ import main
-from simulations.bench import flower
-from simulations.bench.flower import open_peer
+from simulations.bench import flower_peer
+from simulations.bench.flower_peer import open_peer
 from simulations.bench.mask import bench_mask
 from simulations.bench.shamir import bench_shamir
 from simulations.bench.unmask import bench_unmask
@@ -100,8 +100,8 @@ class FakeFlower(ModuleType):
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Fakes of the server's and the client's module, as if flwr were installed."""
-    sides = SimpleNamespace(server=FakeFlower(flower.SERVER), client=FakeFlower(FLOWER_CLIENT))
-    monkeypatch.setitem(sys.modules, flower.SERVER, sides.server)
+    sides = SimpleNamespace(server=FakeFlower(flower_peer.SERVER), client=FakeFlower(FLOWER_CLIENT))
+    monkeypatch.setitem(sys.modules, flower_peer.SERVER, sides.server)
     monkeypatch.setitem(sys.modules, FLOWER_CLIENT, sides.client)
     return sides
 
@@ -174,7 +174,7 @@ def test_a_peer_that_is_wrong_is_status_1(
     assert figures["peer_correct"] is False
 
 
-@pytest.mark.parametrize("missing", [flower.SERVER, FLOWER_CLIENT])
+@pytest.mark.parametrize("missing", [flower_peer.SERVER, FLOWER_CLIENT])
 @pytest.mark.parametrize(
     "measure",
     [
@@ -201,7 +201,7 @@ def test_a_peer_that_is_not_installed_is_status_2(
     capsys: pytest.CaptureFixture[str],
     command: str,
 ) -> None:
-    monkeypatch.setitem(sys.modules, flower.SERVER, None)
+    monkeypatch.setitem(sys.modules, flower_peer.SERVER, None)
     monkeypatch.setattr(sys, "argv", ["veilsum", "bench", *SMALL[command], "--peer", "flower"])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -226,7 +226,7 @@ CALLED_WHEN_UNMASKING = (
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("command", SMALL)
 def test_the_installed_flower_gives_right_results(command: str) -> None:
-    pytest.importorskip(flower.SERVER)
+    pytest.importorskip(flower_peer.SERVER)
     figures, _ = run(command)
     assert figures.get("peer_correct", True) is True
 
@@ -236,7 +236,7 @@ def test_the_installed_flower_gives_right_results(command: str) -> None:
 def test_the_unmask_stage_of_the_installed_flower_makes_the_same_calls(
     monkeypatch: pytest.MonkeyPatch, dropped: int
 ) -> None:
-    workflow = pytest.importorskip(flower.SERVER)
+    workflow = pytest.importorskip(flower_peer.SERVER)
     part = open_peer(Peer.FLOWER).unmasking(5, 20, dropped, 3)
     calls = Counter()
     for name in CALLED_WHEN_UNMASKING:
@@ -261,7 +261,7 @@ def counted(calls: Counter[Any], name: str, function: Callable[..., Any]) -> Cal
 
 
 def run_unmask_stage(
-    workflow: ModuleType, held: flower._UnmaskStage, monkeypatch: pytest.MonkeyPatch
+    workflow: ModuleType, held: flower_peer._UnmaskStage, monkeypatch: pytest.MonkeyPatch
 ) -> list[np.ndarray]:
     """Let Flower's own stage run on what our stage held; what it found before it rescales it."""
     everyone = range(len(held.public))
@@ -269,7 +269,7 @@ def run_unmask_stage(
         sampled_node_ids=set(everyone),
         active_node_ids=set(held.survivors),
         threshold=3,
-        mod_range=flower.RING,
+        mod_range=flower_peer.RING,
         quantization_range=1,
         nid_to_neighbours={u: set(everyone) for u in everyone},
         nid_to_publickeys={u: [key, b""] for u, key in held.public.items()},
@@ -291,7 +291,7 @@ def run_unmask_stage(
     return seen
 
 
-def answer(workflow: ModuleType, held: flower._UnmaskStage, survivor: int) -> SimpleNamespace:
+def answer(workflow: ModuleType, held: flower_peer._UnmaskStage, survivor: int) -> SimpleNamespace:
     """A survivor's message: its share of everybody's secret."""
     content = {
         workflow.Key.NODE_ID_LIST: list(held.shares),

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simulations.bench.simulate_order import Order, SimulatedModel
-from simulations.bench.workload import LEARNING_RATE, plain_module, train_client, workload
+from simulations.bench.simulate.order import Order, SimulatedModel
+from simulations.bench.simulate.workload import LEARNING_RATE, plain_module, train_client, workload
 from simulations.common.peers import NO_CALLS_HOME
 
 

@@ -1,4 +1,4 @@
-"""`veilsum demo`: options, and what it says before and after; its body is `walkthrough`."""
+"""`veilsum demo`: options, and what is said before and after; `simulations.reports.demo` runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.table import Table
 from simulations.common.tables import JsonFlag
 
 if TYPE_CHECKING:
-    from simulations.commands.demo.walkthrough import Summary
     from simulations.learning.configuration import RunConfig
+    from simulations.reports.demo import Summary
 
 SERVER_IN = {
     "active": "the server may deviate at will",
@@ -33,8 +33,8 @@ def demo_command(
 ) -> None:
     """Train a small network on real digits: real cryptography, dropouts, noise, a tuned sketch."""
     from protocol.planning.configuration import load
-    from simulations.commands.demo.walkthrough import run_demo
     from simulations.learning.configuration import RunConfig, demo_config
+    from simulations.reports.demo import run_demo
 
     chosen = load(config, RunConfig) if config else demo_config()
     if seed is not None:

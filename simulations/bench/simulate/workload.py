@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from simulations.bench.simulate_order import Order, SimulatedModel
+from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.learning.data import DataKind, Split
 from simulations.learning.models import DataShape, ModelOptions, Task, Vector, build_task
 from simulations.learning.partition import Indices

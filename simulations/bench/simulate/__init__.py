@@ -1,0 +1,1 @@
+"""Simulated training with secure encoding, beside other simulators at the same work."""

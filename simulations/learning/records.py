@@ -1,0 +1,105 @@
+"""One finished round as `rounds.jsonl` has it: what every run records, and what some runs add.
+
+Values are those of JSON; an infinite epsilon is the string "inf".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NotRequired, TypeAlias, TypedDict, cast
+
+from dp import FourEpsilons
+
+
+class Pair(TypedDict):
+    """What dominates the releases: an open failure, else a Gaussian of this mu."""
+
+    failure: float
+    mu: float
+
+
+class Epsilons(TypedDict):
+    """What has been spent after a round, by adversary, and what is guaranteed."""
+
+    server: float | str
+    outsider: NotRequired[float | str]
+    sybil: NotRequired[float | str]
+    secagg_alone: NotRequired[float | str]
+    one_report: NotRequired[float]
+    delta: NotRequired[float]
+    colluders: NotRequired[int]
+    amplified: NotRequired[bool]
+    adjacency: NotRequired[str]
+    guaranteed: NotRequired[float | str | None]
+    gaussian: NotRequired[Pair]
+
+
+ErrorParts: TypeAlias = dict[str, float | None]
+"""Squared errors of a round's mean, by part, beside the one that was measured."""
+
+
+class Facts(TypedDict):
+    """What a source of means tells of the round that it has just run.
+
+    `lost` are clients that went away before their update was in the sum, by stage, `lost_later`
+    those after that. `error` is there where it was measured.
+    """
+
+    lost: dict[str, int]
+    lost_later: dict[str, int]
+    error: NotRequired[ErrorParts]
+    survivors: int
+    sketch_size: int
+    dimension: int
+    compression: float
+    bits: int | None
+    bytes_per_client: float
+    epsilons: Epsilons
+    refused: NotRequired[int]
+    coins: NotRequired[int | list[int]]
+    scale: NotRequired[float | list[float]]
+    clip_l2: NotRequired[float]
+    noise_variance: NotRequired[float | list[float]]
+    rationale: NotRequired[str]
+    figures: NotRequired[dict[str, float]]
+    clip_of_an_update: NotRequired[float]
+    threshold: NotRequired[float]
+    share_below: NotRequired[float]
+    clipping: NotRequired[dict[str, float]]
+
+
+class Record(Facts):
+    """A finished round; `accuracy` and `loss` are None if the model was not tested after it."""
+
+    round: int
+    accuracy: float | None
+    loss: float | None
+    seconds: float
+    stages: dict[str, float]
+    cohort: int
+    step: float
+
+
+class Summary(TypedDict):
+    """What a run came to, as `summary.json` has it."""
+
+    rounds: int
+    accuracy: float
+    best_accuracy: float
+    loss: float
+    bytes_per_client: float
+    compression: float
+    epsilons: Epsilons
+    seconds_training_and_encoding: float
+    resumed_after: int
+    folder: str
+
+
+def epsilons_of(found: FourEpsilons) -> Epsilons:
+    """The four epsilons and their goal, as JSON values."""
+    return cast(Epsilons, found.as_json())
+
+
+def number(value: Any) -> float:
+    """A figure of a record; NaN for none, and infinity has a name in JSON."""
+    return math.nan if value is None else float(value)

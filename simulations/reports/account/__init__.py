@@ -1,0 +1,1 @@
+"""What a mechanism costs, and what a ledger adds up to."""

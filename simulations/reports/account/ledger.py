@@ -1,0 +1,374 @@
+"""What a ledger adds up to, by an independent reader."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from dp import (
+    Adjacency,
+    Event,
+    FailingGaussian,
+    LocalAccountant,
+    UnsupportedEventError,
+)
+from dp.accounting.report import json_number
+from dp.audit import (
+    ReplayedEntry,
+    composed_epsilon,
+    composed_moments,
+    composed_mu,
+    flattened,
+    read_ledger,
+    release_moment,
+    release_mu,
+    replaced,
+    replayed_epsilon,
+    replayed_gaussian,
+    without_peers,
+)
+from dp.records import decode_event
+from protocol.errors import ConfigurationError
+from protocol.training.records import listed_cohort
+from simulations.reports.account.export import gaussian_figures
+from simulations.reports.account.question import check_delta
+
+Release: TypeAlias = Mapping[str, Any]
+"""A release as a ledger has it."""
+
+EVERYBODY: Final = "every client"
+REPLAY_ROUTE: Final = "independent replay: SciPy tails, the definition at every vertex"
+MOMENTS_ROUTE: Final = "independent replay: SciPy tails, truncated moments at every shift"
+REPLAY_ROOM: Final = 1.0 + 1e-5
+"""Relative room for a replay, which rounds to the nearest: at the goal itself, and in an export."""
+
+RING_FAILURES: Final = "failures of secure aggregation"
+"""What a guarantee leaves out where the goal set nothing aside for it, as those of version 0.1."""
+
+LOCAL_ROUTE: Final = "pure epsilons of one client's reports, composed at delta"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerGoal:
+    """The goal that every entry of a ledger states.
+
+    Attributes:
+        epsilon, delta: of the whole run.
+        delta0: what each release may fail with.
+        rounds: releases that it allows.
+        aggregation: what secure aggregation may fail with in each; None in ledgers of version 0.1,
+            which set nothing aside for it.
+        moment_order: of the moments that bound the run; None for domination.
+        written: the goal as it stands in the ledger.
+    """
+
+    epsilon: float
+    delta: float
+    delta0: float
+    rounds: int
+    aggregation: float | None
+    moment_order: float | None
+    written: Mapping[str, object]
+
+    @property
+    def failures(self) -> float:
+        """What one release and its secure aggregation may fail with."""
+        return self.delta0 + (self.aggregation or 0.0)
+
+    def spent(self, releases: Sequence[Release], delta: float) -> float:
+        """Epsilon of releases at a delta, with all that the goal sets aside for failures."""
+        aside = self.delta0, self.rounds, self.aggregation or 0.0
+        if self.moment_order is not None:
+            return composed_moments(releases, delta, *aside, order=self.moment_order)
+        return composed_epsilon(releases, delta, *aside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """What holds whenever the run stops.
+
+    Attributes:
+        epsilon: of the goal; infinite if a client was charged beyond it.
+        delta: of the goal.
+        but_for: failures that it leaves out, in words; empty if none.
+    """
+
+    epsilon: float
+    delta: float
+    but_for: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerAccount:
+    """What a ledger adds up to.
+
+    Attributes:
+        epsilon: of the client that has spent most.
+        delta: that it is stated at.
+        guarantee: None without a goal, or for another adjacency than the goal's.
+        sybil: epsilon against a server that made up all other clients.
+        client: the one that has spent most.
+        releases: that it took part in.
+        entries, clients: of the ledger.
+        goal: that all entries state; None if they do not.
+        pair: the open failure, else Gaussian, that dominates its releases; None if there is none.
+        adjacency: what the epsilons are about.
+        route: how they were found, in words.
+    """
+
+    epsilon: float
+    delta: float
+    guarantee: Guarantee | None
+    sybil: float
+    client: str
+    releases: int
+    entries: int
+    clients: int
+    goal: LedgerGoal | None
+    pair: FailingGaussian | None
+    adjacency: Adjacency
+    route: str
+
+    @property
+    def local(self) -> bool:
+        """Whether it is about local reports."""
+        return self.route == LOCAL_ROUTE
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values; infinity is the string "inf"."""
+        return {
+            "epsilon": json_number(self.epsilon),
+            "delta": self.delta,
+            **_guaranteed(self.guarantee),
+            "sybil": json_number(self.sybil),
+            "client": self.client,
+            "releases": self.releases,
+            "entries": self.entries,
+            "clients": self.clients,
+            **({} if self.goal is None else {"goal": self.goal.written}),
+            **gaussian_figures(self.pair),
+            "adjacency": str(self.adjacency),
+            "route": self.route,
+        }
+
+
+def _guaranteed(guarantee: Guarantee | None) -> dict[str, Any]:
+    if guarantee is None:
+        return {}
+    return {
+        "guaranteed": json_number(guarantee.epsilon),
+        "guaranteed_at_delta": guarantee.delta,
+        **({"guaranteed_but_for": guarantee.but_for} if guarantee.but_for else {}),
+    }
+
+
+def account_ledger(
+    path: Path, delta: float | None, adjacency: Adjacency = Adjacency.ZERO_OUT
+) -> LedgerAccount:
+    """What a ledger adds up to, by an independent reader and, but for local reports, route.
+
+    Where entries name their cohort, a client pays for its own rounds only, and the client that
+    has spent most is reported. Where they state the goal of the run, delta0, the number of
+    releases and the part for secure aggregation were fixed by it, and what is guaranteed is the
+    goal, at its own delta: what was spent so far is a reading (docs/accounting.md, "What a stop
+    may look at"), at the ``delta`` that is asked for. A
+    ledger of local reports is about any two inputs of a client, all others about zero-out.
+
+    Raises:
+        ConfigurationError: delta is missing or out of range.
+        LedgerError: the file is damaged or was altered.
+        UnsupportedEventError: an event is not one that the replay knows, or some are local reports
+            and some are not.
+    """
+    entries = read_ledger(path)
+    goal = _goal(entries)
+    chosen = goal.delta if delta is None and goal is not None else delta
+    if chosen is None:
+        raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
+    check_delta(chosen)
+    local = is_local(entries)
+    if not local and adjacency is Adjacency.REPLACE_ONE:
+        entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
+    rank = partial(_local_epsilon, delta=chosen)
+    most: float = math.inf
+    if not local:
+        rank = partial(
+            _spent,
+            delta0=chosen / 64.0 if goal is None else goal.delta0,
+            order=None if goal is None else goal.moment_order,
+        )
+        most = math.inf if goal is None else goal.rounds
+    client, releases = _busiest(entries, rank, most)
+    epsilon = sybil = rank(releases)
+    pair = None
+    if not local:
+        epsilon = _epsilon(releases, goal, chosen)
+        sybil = _epsilon(_busiest(entries, rank, most, without_peers)[1], goal, chosen)
+        pair = _replayed_pair(releases, goal, chosen) if math.isfinite(epsilon) else None
+    # A goal is about zero-out.
+    promised = goal if not local and adjacency is Adjacency.ZERO_OUT else None
+    return LedgerAccount(
+        epsilon=epsilon,
+        delta=chosen,
+        guarantee=None if promised is None else _guarantee(releases, promised),
+        sybil=sybil,
+        client=client,
+        releases=len(releases),
+        entries=len(entries),
+        clients=len(_labels(entries)),
+        goal=goal,
+        pair=pair,
+        adjacency=Adjacency.ANY_INPUT if local else adjacency,
+        route=_route(local, goal),
+    )
+
+
+def _route(local: bool, goal: LedgerGoal | None) -> str:
+    if local:
+        return LOCAL_ROUTE
+    return REPLAY_ROUTE if goal is None or goal.moment_order is None else MOMENTS_ROUTE
+
+
+def is_local(entries: Sequence[ReplayedEntry]) -> bool:
+    """Whether a ledger is one of local reports; nothing without noise makes it another."""
+    tags = {event["tag"] for entry in entries for event in flattened(entry.event)}
+    others = sorted(tags - {"local", "non-private"})
+    if "local" in tags and others:
+        raise UnsupportedEventError(
+            f"the ledger holds local reports beside {', '.join(others)}: they promise something "
+            "else, so the two have no common epsilon; keep a ledger for each"
+        )
+    return "local" in tags
+
+
+def _goal(entries: Sequence[ReplayedEntry]) -> LedgerGoal | None:
+    """The goal that all entries state; None if any does not or two differ."""
+    goals = [entry.metadata.get("goal") for entry in entries]
+    first = goals[0] if goals else None
+    if not isinstance(first, dict) or any(goal != first for goal in goals):
+        return None
+    epsilon, rounds = first.get("epsilon"), first.get("rounds")
+    delta, delta0 = first.get("delta"), first.get("delta0")
+    if not (isinstance(delta, float) and isinstance(delta0, float) and type(rounds) is int):
+        return None
+    order, aggregation = first.get("moment_order"), first.get("aggregation", 0.0)
+    # An int for a whole number is what some ledgers have; True is none.
+    if order is not None and not (type(order) in (int, float) and 1.0 < order < math.inf):
+        return None
+    if not (isinstance(aggregation, float) and 0.0 <= aggregation < delta):
+        return None
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+        return None
+    if not (0.0 < delta0 < delta < 1.0 and rounds >= 1):
+        return None
+    return LedgerGoal(
+        epsilon=epsilon,
+        delta=delta,
+        delta0=delta0,
+        rounds=rounds,
+        aggregation=aggregation if "aggregation" in first else None,
+        moment_order=order,
+        written=first,
+    )
+
+
+def _epsilon(releases: Sequence[Release], goal: LedgerGoal | None, delta: float) -> float:
+    """Of a client's releases, with what the goal sets aside for failures if there is one."""
+    return replayed_epsilon(releases, delta) if goal is None else goal.spent(releases, delta)
+
+
+def _replayed_pair(
+    releases: Sequence[Release], goal: LedgerGoal | None, delta: float
+) -> FailingGaussian | None:
+    """The open failure, else Gaussian, that dominates a client's releases; None if there is none.
+
+    With a goal all that it sets aside may fail.
+    """
+    if goal is None:
+        failure, mu = replayed_gaussian(releases, delta)
+    elif goal.moment_order is not None:
+        return None
+    else:
+        failure, mu = goal.rounds * goal.failures, composed_mu(releases, goal.delta0)
+    return FailingGaussian(failure, mu) if mu < math.inf else None
+
+
+def _guarantee(releases: Sequence[Release], goal: LedgerGoal) -> Guarantee:
+    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it.
+
+    Args:
+        releases: of the client that was charged most.
+    """
+    kept = goal.spent(releases, goal.delta) <= goal.epsilon * REPLAY_ROOM
+    return Guarantee(
+        epsilon=goal.epsilon if kept else math.inf,
+        delta=goal.delta,
+        but_for=RING_FAILURES if goal.aggregation is None else "",
+    )
+
+
+def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
+    return {name for entry in entries for name in listed_cohort(entry.metadata) or ()}
+
+
+def _written(entry: ReplayedEntry) -> list[Release]:
+    """The releases of an entry, as the server met them."""
+    return list(flattened(entry.event))
+
+
+def _busiest(
+    entries: Sequence[ReplayedEntry],
+    rank: Callable[[Sequence[Release]], float],
+    most: float,
+    releases: Callable[[ReplayedEntry], Sequence[Release]] = _written,
+) -> tuple[str, list[Release]]:
+    """The client that has spent most, as ``rank`` has it, and what it took part in.
+
+    Entries without a list of clients are charged to everybody. Whoever took part in more than
+    ``most`` releases has spent everything: the goal has set nothing aside for them.
+    """
+    mine: dict[str, list[Release]] = defaultdict(list)
+    common: list[Release] = []
+    for entry in entries:
+        simple = releases(entry)
+        cohort = listed_cohort(entry.metadata)
+        if cohort is None:
+            common.extend(simple)
+        for name in cohort or ():
+            mine[name].extend(simple)
+    if not mine:
+        return EVERYBODY, common
+    left = most - len(common)
+    spent = {
+        name: math.inf if len(events) > left else rank(events) for name, events in mine.items()
+    }
+    client = max(spent, key=lambda name: (spent[name], name))
+    return client, [*common, *mine[client]]
+
+
+def _spent(events: Sequence[Release], delta0: float, order: float | None = None) -> float:
+    """The sum of the squared mus of releases, or of their moments if an order is given."""
+    if any(event["tag"] == "non-private" for event in events):
+        return math.inf
+    if order is not None:
+        return math.fsum(release_moment(event, delta0, order) for event in events)
+    return math.fsum(release_mu(event, delta0) ** 2 for event in events)
+
+
+def _local_epsilon(events: Sequence[Release], delta: float) -> float:
+    """Epsilon of one client's local reports, in whatever order it made them."""
+    return _composed_reports(frozenset(Counter(map(decode_event, events)).items()), delta)
+
+
+@lru_cache(maxsize=4096)
+def _composed_reports(counts: frozenset[tuple[Event, int]], delta: float) -> float:
+    """Epsilon of reports; kept, as many clients of a ledger have made the same."""
+    accountant = LocalAccountant()
+    for event, count in counts:
+        accountant.compose(event, count)
+    return accountant.epsilon(delta)

@@ -1,0 +1,81 @@
+"""An account as a table and lines for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from simulations.reports.account.ledger import LedgerAccount
+from simulations.reports.account.mechanism import MechanismAccount
+
+_SAID_ELSEWHERE = {
+    *("by_accountant", "reasons", "route", "adjacency", "delta", "winner", "gaussian", "zcdp"),
+    *("sybil", "guaranteed", "guaranteed_at_delta", "guaranteed_but_for"),
+}
+
+
+def print_account(account: MechanismAccount | LedgerAccount, console: Console) -> None:
+    """Print what a mechanism costs, or what a ledger adds up to."""
+    rows = _ledger_rows(account) if isinstance(account, LedgerAccount) else _bounds(account)
+    table = Table("accountant", "epsilon", "remark", title="privacy account")
+    for name, value, remark in rows:
+        table.add_row(name, _readable(value), escape(remark))
+    console.print(table)
+    if pair := account.pair:
+        console.print(
+            f"dominated by an open failure of probability {pair.failure:.6g}, else by "
+            f"{pair.mu:.6g}-GDP: {pair.failure:.3g}-approximate "
+            f"{pair.rho:.6g}-zCDP",
+            highlight=False,
+        )
+    figures = account.as_json()
+    said = _SAID_ELSEWHERE | ({"epsilon"} if isinstance(account, LedgerAccount) else set())
+    for name, figure in figures.items():
+        if name not in said:
+            console.print(f"{name.replace('_', ' ')}: {_readable(figure)}", highlight=False)
+    console.print(f"delta {account.delta:g}; {figures['adjacency']}", highlight=False)
+    if isinstance(account, LedgerAccount) and account.local:
+        console.print("against everybody who sees the reports: nobody else's noise is counted on")
+    else:
+        console.print("against the server, which knows the cohort: no amplification by sampling")
+
+
+def _bounds(account: MechanismAccount) -> Iterator[tuple[str, float, str]]:
+    """Name, epsilon and remark of every accountant."""
+    report = account.report
+    for name, epsilon in report.by_accountant.items():
+        remark = "the smallest bound" if name == report.winner else report.reasons.get(name, "")
+        if name == "gaussian_reference":
+            remark = "a yardstick, not a bound"
+        yield name, epsilon, remark
+
+
+def _ledger_rows(account: LedgerAccount) -> Iterator[tuple[str, float, str]]:
+    """What a ledger adds up to: name, epsilon and remark; the guarantee first, if there is one."""
+    if account.local:
+        yield "local", account.epsilon, account.route
+        return
+    spent = "no goal: if all was fixed beforehand"
+    if guarantee := account.guarantee:
+        words = (
+            f"guaranteed at delta {guarantee.delta:g} against the server, whenever the run stops"
+        )
+        if guarantee.but_for:
+            words += f", but for {guarantee.but_for}"
+        yield "goal", guarantee.epsilon, words
+        spent = f"spent so far, at delta {account.delta:g}"
+    elif account.goal is not None:
+        spent = "a reading, since the goal is about zero-out"
+    yield "replay", account.epsilon, f"{spent}; {account.route}"
+    words = "against a server that made up all other clients (own noise only)"
+    yield "replay", account.sybil, f"{spent}; {words}"
+
+
+def _readable(value: object) -> str:
+    if value == "inf" or value == math.inf:
+        return "infinite"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
