@@ -116,6 +116,6 @@ def test_the_command_keeps_runs_and_goes_on(
     assert figures["seeds"] == [1, 2] and len(arms["genie 1"]["accuracies"]) == 2
     assert "adapt_budget 0.05" in (tmp_path / "out" / "autotune.md").read_text()
     assert (tmp_path / "out" / "autotune.png").read_bytes().startswith(b"\x89PNG")
-    assert len(list((tmp_path / "out" / "runs").glob("*/ledger.jsonl"))) == 8
+    assert len(list((tmp_path / "out" / "runs").glob("*/summary.json"))) == 8
     monkeypatch.setattr("simulations.learning.federated.Federation.round", None)
     assert reproduced(*arguments)["results"] == figures["results"]
