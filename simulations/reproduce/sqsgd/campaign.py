@@ -20,7 +20,17 @@ from protocol.errors import ConfigurationError
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, panels, style
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, points, table
+from simulations.reproduce.engine.render import (
+    Column,
+    Figures,
+    Part,
+    Row,
+    Text,
+    percent,
+    pivot,
+    points,
+    table,
+)
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study, dataset
 from simulations.reproduce.sqsgd.claims import claims, final_accuracies, mean_accuracies
@@ -142,12 +152,14 @@ def _parts(figures: Figures) -> Iterator[Part]:
         f"together spend {rounds:,} times as much. Intervals: 95 %, Student's law over seeds."
     )
     yield table("Runs", RUNS, figures["runs"], brief=True)
-    epochs = [
-        Column(str(epoch), lambda row, at=epoch - 1: f"{100 * _curve(row)[at]['mean']:.1f}")
-        for epoch in range(1, plan["epochs"] + 1)
-    ]
-    title = "Accuracy by epoch, mean over seeds, %"
-    yield table(title, (Column("run", "name"), *epochs), figures["runs"])
+    points_of_runs = [{**row, **point} for row in figures["runs"] for point in _curve(row)]
+    yield pivot(
+        "Accuracy by epoch, mean over seeds, %",
+        (Column("run", "name"),),
+        "epoch",
+        percent("", "mean"),
+        points_of_runs,
+    )
     yield table("What the settings mean", SETTINGS, figures["theory"])
 
 
