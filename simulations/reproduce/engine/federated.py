@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ class Ran:
     diverged: bool
 
     @property
-    def last(self) -> Record:
+    def last(self) -> Mapping[str, Any]:
         """Return the record of the last round; empty if there is none."""
         return self.records[-1] if self.records else {}
 
@@ -85,7 +85,7 @@ def _folder(config: RunConfig, name: str | None) -> Iterator[Path]:
     yield campaign / "runs" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
-def final_accuracy(records: Sequence[Record]) -> float:
+def final_accuracy(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the mean over the tests in the last part of a run."""
     first = math.floor(len(records) * (1.0 - LAST_SHARE))
     tested: list[Any] = [r["accuracy"] for r in records if r["round"] > first]
