@@ -42,7 +42,7 @@ from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.clipping import NORM_SLACK
 from dp.coins import MAX_COINS
 from dp.mechanisms.levels import level_mse_bound
-from simulations.reproduce.search import smallest
+from dp.search import smallest
 from sketch import flat_bound
 
 NORM: Final = 1.0

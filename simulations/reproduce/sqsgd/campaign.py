@@ -20,7 +20,16 @@ from protocol.errors import ConfigurationError
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, panels, style
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, points, table
+from simulations.reproduce.engine.render import (
+    Column,
+    Figures,
+    Part,
+    Row,
+    percent,
+    pivot,
+    points,
+    table,
+)
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study, dataset
 from simulations.reproduce.sqsgd.claims import claims, final_accuracies, mean_accuracies
@@ -132,13 +141,13 @@ SETTINGS = (
 
 def _parts(figures: Figures) -> Iterator[Part]:
     yield table("Runs", RUNS, figures["runs"], brief=True)
-    epochs = [Column(str(each["epoch"]), str(each["epoch"])) for each in _curve(figures["runs"][0])]
-    curves = [
-        {"name": row["name"]} | {str(e["epoch"]): f"{100 * e['mean']:.1f}" for e in _curve(row)}
-        for row in figures["runs"]
-    ]
-    title = "Accuracy by epoch, mean over seeds, %"
-    yield table(title, (Column("run", "name"), *epochs), curves)
+    yield pivot(
+        "Accuracy by epoch, mean over seeds, %",
+        (Column("run", "name"),),
+        "epoch",
+        percent("", "mean"),
+        [{**row, **point} for row in figures["runs"] for point in _curve(row)],
+    )
     yield table("What the settings mean", SETTINGS, figures["theory"])
 
 

@@ -25,7 +25,6 @@ from simulations.reproduce.cpsgd.campaign import claims
 from simulations.reproduce.cpsgd.conditional import measure_conditional
 from simulations.reproduce.cpsgd.refutation import FlatShift, lemma1_limit
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED
-from simulations.reproduce.search import smallest
 
 ALPHA = 1e-6
 SMALL = mean.Setting(clients=200, dimension=256, delta=1e-6)
@@ -227,17 +226,3 @@ def test_theorem_1_is_false_for_large_epsilon() -> None:
 def test_where_the_textbook_gaussian_ends() -> None:
     assert lemma1_limit(1e-9) == pytest.approx(9.6236, abs=1e-3)
     assert lemma1_limit(1e-5) == pytest.approx(8.4198, abs=1e-3)
-
-
-@pytest.mark.parametrize("answer", [1, 2, 77, 999, 1000])
-@pytest.mark.parametrize("guess", [0, 1, 78, 1000, 5000])
-def test_the_smallest_number_is_found_from_any_guess(answer: int, guess: int) -> None:
-    asked: list[int] = []
-
-    def enough(n: int) -> bool:
-        asked.append(n)
-        return n >= answer
-
-    assert smallest(enough, guess, 1000) == answer
-    assert min(asked) >= 1 and max(asked) <= 1000
-    assert smallest(lambda n: False, guess, 1000) is None
