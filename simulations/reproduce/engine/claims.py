@@ -164,6 +164,12 @@ def every(verdicts: Iterable[str]) -> str:
     return next((v for v in (NOT_REPRODUCED, UNDECIDED, REPRODUCED) if v in found), UNDECIDED)
 
 
+def agreed(verdicts: Iterable[str]) -> str:
+    """Return what several comparisons say together: their word if all have the same one."""
+    found = set(verdicts)
+    return found.pop() if len(found) == 1 else UNDECIDED
+
+
 def gains(one: Sequence[float], other: Sequence[float]) -> list[float]:
     """Return the differences of runs, seed by seed."""
     return [a - b for a, b in zip(one, other, strict=True)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
-from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, every, gains
+from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, agreed, gains
 from simulations.reproduce.engine.render import points
 
 NEGLIGIBLE: Final = 0.005
@@ -64,7 +64,7 @@ def comparisons(figures: Figures) -> list[Comparison]:
 
 
 def claims(found: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """Return a claim for every question: better in all its comparisons."""
+    """Return a claim for every question; its comparisons have to agree."""
     rows = []
     for question in dict.fromkeys(each.question for each in found):
         mine = [each for each in found if each.question == question]
@@ -73,7 +73,7 @@ def claims(found: Sequence[Comparison]) -> list[dict[str, Any]]:
             statement=f"better: {question}",
             source=OURS,
             tolerance=NEGLIGIBLE,
-            verdict=every(each.verdict for each in mine),
+            verdict=agreed(each.verdict for each in mine),
             seen=f"{seen} points",
         )
         rows.append(claim.figures())

@@ -28,6 +28,7 @@ from simulations.reproduce.engine.claims import (
     Claim,
     Interval,
     above,
+    agreed,
     close,
     every,
     half_width,
@@ -300,6 +301,8 @@ class TestClaims:
         assert every([REPRODUCED, REPRODUCED]) == REPRODUCED
         assert every([REPRODUCED, UNDECIDED]) == every([]) == UNDECIDED
         assert every([UNDECIDED, NOT_REPRODUCED, REPRODUCED]) == NOT_REPRODUCED
+        assert agreed([NOT_REPRODUCED, NOT_REPRODUCED]) == NOT_REPRODUCED
+        assert agreed([NOT_REPRODUCED, REPRODUCED]) == agreed([]) == UNDECIDED
 
     def test_a_claim_says_what_it_rests_on(self) -> None:
         found = Claim.about("more", "Figure 1", Interval.of([1.0]), UNDECIDED).figures()
