@@ -44,7 +44,7 @@ def test_a_quick_run_writes_figures_page_and_plots(
     assert figures["seed"] == 3 and figures["quick"]
     for name in ("cpsgd-figure1.png", "cpsgd-bits.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "cpsgd.md").read_text().count("\n## ") == 5
+    assert (tmp_path / "cpsgd.md").read_text().count("\n## ") == 6
     verdicts = {claim["source"]: claim["verdict"] for claim in figures["claims"]}
     bounds = {"Theorem 3": REPRODUCED, "Theorem 4": REPRODUCED}
     assert verdicts == {**bounds, "Theorem 1": NOT_REPRODUCED}
@@ -52,6 +52,13 @@ def test_a_quick_run_writes_figures_page_and_plots(
     for row in figures["theorems"]:
         row["printed_bound"] /= 2.0
     assert {claim.verdict for claim in claims(figures)} == {NOT_REPRODUCED}
+
+
+def test_a_seed_gives_the_figures_that_it_gave_before() -> None:
+    case, repeats = theorems.cases(quick=True)[0]
+    found = theorems.measured(case, repeats, 1, 0)
+    assert found["measured"] == pytest.approx(26.04611111111111, rel=1e-9)
+    assert found["exact"] == pytest.approx(25.6, rel=1e-9)
 
 
 def breaks_bound(found: theorems.Measurement) -> bool:
