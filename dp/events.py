@@ -213,7 +213,7 @@ class GaussianRelease(NoisyRelease):
 
     @property
     def noise_variance(self) -> float:
-        """Return sigma^2."""
+        """Return the variance sigma^2 of the noise."""
         return self.sigma**2
 
     def replace_one(self) -> GaussianRelease:

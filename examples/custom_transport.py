@@ -67,7 +67,7 @@ def vector(index: int) -> np.ndarray:
 
 
 def send(link: socket.socket, data: bytes, seconds: float = STALL_SECONDS) -> None:
-    """One frame."""
+    """Send one frame: its length, and the bytes."""
     link.settimeout(seconds)
     link.sendall(len(data).to_bytes(4, "big") + data)
 

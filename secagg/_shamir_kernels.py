@@ -42,7 +42,7 @@ def evaluate_polynomials(
 
 @njit(cache=True, nogil=True)
 def power_31(base: Any, exponent: int) -> Any:
-    """base^exponent mod 2^31 - 1."""
+    """Raise base to a power modulo 2^31 - 1."""
     result = np.uint64(1)
     square = np.uint64(base)
     left = np.uint64(exponent)

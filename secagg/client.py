@@ -370,7 +370,7 @@ class ClientSession:
 
     @property
     def phase(self) -> ClientPhase:
-        """Where the session is."""
+        """The phase that the session is in."""
         return self._state.phase
 
     @contextmanager
@@ -430,11 +430,11 @@ class ClientSession:
         return session
 
     def begin_bytes(self) -> bytes:
-        """`begin`, encoded."""
+        """The message of `begin`, encoded."""
         return encode_message(self.begin())
 
     def submit_bytes(self, vector: FieldVector) -> bytes:
-        """`submit`, encoded."""
+        """The message of `submit`, encoded."""
         return encode_message(self.submit(vector))
 
     def begin(self) -> AnyMessage:

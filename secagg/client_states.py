@@ -28,7 +28,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Nothing sent yet."""
+    """No message has been sent yet."""
 
     phase = ClientPhase.FRESH
 
@@ -107,7 +107,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Ended by an error."""
+    """An error has ended the session."""
 
     phase = ClientPhase.ABORTED
 

@@ -47,7 +47,7 @@ class PrimeField:
 
     @property
     def modulus(self) -> int:
-        """The prime p."""
+        """The prime p of the field."""
         return int((1 << self.bits) - _PRIME_GAPS[self.bits - MIN_BITS])
 
     @property

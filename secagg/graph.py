@@ -84,7 +84,7 @@ class HararyGraph:
         return self._known[index]
 
     def holders(self, index: int) -> tuple[int, ...]:
-        """The neighbours."""
+        """Those who hold shares of a client's secrets: its neighbours."""
         return self.neighbours(index)
 
 

@@ -87,7 +87,7 @@ class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
 
     @classmethod
     def from_entry(cls, context: bytes, sender: int, entry: bytes) -> Advertisement:
-        """Inverse of `entry`."""
+        """The advertisement that `entry` gave these bytes for."""
         keys, rest = entry[: 2 * KEY_BYTES], entry[2 * KEY_BYTES :]
         return cls(
             context=context,

@@ -188,7 +188,7 @@ class ServerSession:
         return self._guarded(lambda: closer(self))
 
     def close_round_bytes(self) -> list[tuple[int, bytes]]:
-        """`close_round` with encoded messages."""
+        """Close the round as `close_round` does, and encode its messages."""
         return [(to, encode_message(message)) for to, message in self.close_round()]
 
     def unmask(self, executor: Executor | None = None) -> FieldSum:

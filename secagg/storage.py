@@ -83,13 +83,13 @@ class TokenFolder:
         self._folder = folder
 
     def keep(self, token: bytes, key: bytes) -> None:
-        """See `StateKeys.keep`."""
+        """Write the key to a file of its own; see `StateKeys.keep`."""
         descriptor = os.open(self._path(token), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         write_durably(descriptor, key)
         sync_folder(self._folder)
 
     def key(self, token: bytes) -> bytes | None:
-        """See `StateKeys.key`."""
+        """Read the key from its file; see `StateKeys.key`."""
         try:
             key = self._path(token).read_bytes()
         except FileNotFoundError:
@@ -97,7 +97,7 @@ class TokenFolder:
         return key if len(key) == STATE_KEY_BYTES else None
 
     def consume(self, token: bytes) -> bool:
-        """See `StateKeys.consume`."""
+        """Remove the file of the key; see `StateKeys.consume`."""
         return self._destroy(self._path(token))
 
     def clear(self) -> None:
@@ -177,12 +177,12 @@ def resume(
 
     Args:
         stored: what `suspend` returned.
-        context: the same as before.
-        index: the same as before.
-        identity: the same as before.
-        keys: the same as before; the state's key is destroyed.
+        context: that of the suspended session.
+        index: that of the suspended session.
+        identity: that of the suspended session.
+        keys: those that `suspend` was given; the state's key is destroyed.
         rand: source of secrets; leave it alone except in test vectors.
-        beside: the same as before.
+        beside: what `suspend` was given beside the session.
 
     Raises:
         StoredStateError: the state does not open, or was resumed before.

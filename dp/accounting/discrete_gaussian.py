@@ -77,7 +77,7 @@ class DiscreteGaussianSum:
 
     @property
     def support(self) -> float:
-        """Return infinity."""
+        """Return infinity: every integer can be drawn."""
         return math.inf
 
     def last_likely(self, log_probability: float) -> int:

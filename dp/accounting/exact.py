@@ -25,7 +25,7 @@ from dp.event_kinds import IntegerRelease
 from dp.events import NonPrivateRelease
 
 MAX_SQUARE: Final = 30
-"""Largest D2^2 enumerated."""
+"""Largest squared l2 sensitivity (D2^2) whose vectors are enumerated."""
 
 MAX_VARIANCE_ENUMERATED: Final = 4096.0
 MAX_WORK: Final = 1e8

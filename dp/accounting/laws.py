@@ -97,12 +97,12 @@ class BinomialNoise:
 
     @property
     def variance(self) -> float:
-        """Return N/4."""
+        """Return N/4, the variance of N coins."""
         return self.coins / 4
 
     @property
     def support(self) -> float:
-        """Return N/2."""
+        """Return N/2, the largest magnitude of N centred coins."""
         return self.coins // 2
 
     def last_likely(self, log_probability: float) -> int:
@@ -110,7 +110,7 @@ class BinomialNoise:
         return math.ceil(math.sqrt(self.coins / 2 * -log_probability)) + 1
 
     def log_masses(self, reach: int) -> LogMasses:
-        """Tabulate by P[j+1]/P[j] = (N/2 - j)/(N/2 + j + 1)."""
+        """Tabulate log masses by the ratio P[j+1]/P[j] = (N/2 - j)/(N/2 + j + 1)."""
         half = self.coins // 2
         j = np.arange(reach, dtype=np.float64)
         log_ratios = np.log1p(-(2.0 * j + 1.0) / (half + j + 1.0))
@@ -159,7 +159,7 @@ class SkellamNoise:
 
     @property
     def support(self) -> float:
-        """Return infinity."""
+        """Return infinity: every integer can be drawn."""
         return math.inf
 
     def last_likely(self, log_probability: float) -> int:

@@ -48,7 +48,7 @@ class LossDistribution:
     infinite: float
 
     def delta(self, epsilon: float) -> float:
-        """Return H(epsilon)."""
+        """Return delta = H(epsilon), the hockey-stick divergence at epsilon."""
         losses = self.step * (self.first + np.arange(self.masses.size))
         gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
         return min(1.0, float(self.masses @ gains) + self.infinite)

@@ -51,7 +51,7 @@ class Theorem1Parameters:
 
     @property
     def variance_coins(self) -> float:
-        """Return N p (1 - p)."""
+        """Return N p (1 - p), the variance of the coins."""
         return self.coins * self.probability * (1.0 - self.probability)
 
 

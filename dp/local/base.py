@@ -37,7 +37,7 @@ class Reports(Protocol):
     """The reports of n clients, as a server received them."""
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number n of reports."""
         ...
 
     def estimate(self, index: int) -> NDArray[np.float64]:

@@ -47,7 +47,7 @@ class CrossPolytopeReports:
     randomizer: CrossPolytope
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number n of reports."""
         return len(self.vertices)
 
     def estimate(self, index: int) -> NDArray[np.float64]:

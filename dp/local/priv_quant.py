@@ -264,7 +264,7 @@ class LevelReports:
         self.levels.flags.writeable = False
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number n of reports."""
         return len(self.levels)
 
     def estimate(self, index: int) -> NDArray[np.float64]:

@@ -50,7 +50,7 @@ class SampledReports:
     randomizer: SampledCoordinates
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number n of reports."""
         return len(self.coordinates)
 
     def estimate(self, index: int) -> NDArray[np.float64]:

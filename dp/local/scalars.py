@@ -36,7 +36,7 @@ _WORD: Final = np.dtype("<u8")
 
 
 class ScalarCodec(Protocol):
-    """What reads a message."""
+    """Reads the message of one value."""
 
     def estimates(self, messages: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return what messages say of their inputs."""
@@ -83,7 +83,7 @@ class ScalarReports:
     codec: ScalarCodec
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number n of reports."""
         return self.messages.size
 
     def estimate(self, index: int) -> NDArray[np.float64]:
@@ -189,7 +189,7 @@ class Duchi(_OneScalar):
 
     @property
     def report_bits(self) -> float:
-        """One bit."""
+        """One bit for a value of two signs."""
         return 1.0
 
     @property

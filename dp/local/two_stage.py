@@ -64,7 +64,7 @@ class TwoStageReports:
     randomizer: TwoStage
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number n of reports."""
         return self.indices.size
 
     def values(self) -> NDArray[np.float64]:

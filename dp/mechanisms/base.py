@@ -132,17 +132,17 @@ class SilentClients:
 
     @property
     def noise(self) -> Coins:
-        """No coins."""
+        """Draw no coins."""
         return Coins(0)
 
     @property
     def variance(self) -> float:
-        """Zero."""
+        """Zero, as no noise is added."""
         return 0.0
 
     @property
     def residual_offset(self) -> float:
-        """Zero."""
+        """Zero, as no noise is added."""
         return 0.0
 
     def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:

@@ -55,7 +55,7 @@ class BinomialMechanism:
     def event(
         self, sensitivities: Sensitivities, contributors: int, dimension: int
     ) -> BinomialRelease:
-        """All coins together are Bin(contributors coins, 1/2), up to a shift. Args: as above."""
+        """All coins together are Bin(contributors coins, 1/2), up to a shift."""
         require_integer("contributors", contributors, 0)
         return BinomialRelease(
             self.coins * contributors, sensitivities.l2, sensitivities.linf, dimension

@@ -223,7 +223,7 @@ def toml(value: bool | int | float | str) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the network that the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

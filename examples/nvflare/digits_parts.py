@@ -84,7 +84,7 @@ class ScoredPersistor(ModelPersistor):
         self.scores = scores
 
     def load_model(self, fl_ctx: FLContext):
-        """Zeros."""
+        """Start from a model of zeros."""
         weights = {"matrix": np.zeros((PIXELS, DIGITS)), "bias": np.zeros(DIGITS)}
         return make_model_learnable(weights, {})
 

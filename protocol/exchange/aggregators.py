@@ -253,7 +253,7 @@ class RealAggregator:
         *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
-        """See `Aggregator.run`."""
+        """Run all stages of the protocol in this process; see `Aggregator.run`."""
         check_dropouts(dropouts, setup.context.size)
         announcement = setup.announce()
         peers = {

@@ -31,13 +31,13 @@ class Peer(Protocol):
     """A client as the wire sees it."""
 
     def open(self) -> bytes:
-        """The first message."""
+        """The first message: an advertisement of keys."""
 
     def receive(self, data: bytes) -> bytes | None:
         """Answer the server; None means that the peer waits to submit its input."""
 
     def submit(self) -> bytes:
-        """The masked input."""
+        """The masked input, as a message."""
 
 
 class MemoryRound:

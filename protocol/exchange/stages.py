@@ -59,7 +59,7 @@ Dropouts = Mapping[int, Stage]
 """For each lost party, the first message that it does not send."""
 
 NOBODY: Dropouts = MappingProxyType({})
-"""Nobody gets lost."""
+"""The dropouts of a round that loses nobody."""
 
 
 def check_dropouts(dropouts: Dropouts, size: int) -> None:
@@ -135,10 +135,10 @@ class Clock(Protocol):
 
 
 class NoClock:
-    """Measures nothing."""
+    """A clock that measures nothing."""
 
     def charge(self, party: int, work: Callable[[], T]) -> T:
-        """Just do the work."""
+        """Do the work, and note no time."""
         return work()
 
 

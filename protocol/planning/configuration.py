@@ -68,7 +68,7 @@ UNKNOWN = "unknown key"
 
 
 class Privacy(Section):
-    """The promise."""
+    """What is promised to every client."""
 
     epsilon: float | None = Field(
         default=None, gt=0, description="against the server, over all rounds"

@@ -425,7 +425,7 @@ class RoundClient:
             self._check_time(setup.context)
 
     def _check_time(self, context: SessionContext) -> None:
-        """See that the round is under way by our own clock."""
+        """Make sure that the round is under way by this client's own clock."""
         now = self._latest_time(context)
         if now is None:
             return

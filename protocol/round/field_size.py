@@ -35,7 +35,7 @@ class Summand(Protocol):
 
     @property
     def length(self) -> int:
-        """Coordinates."""
+        """Number of coordinates."""
 
     @property
     def largest_coordinate(self) -> int:

@@ -174,12 +174,12 @@ class AdaptiveClipTraining:
 
     @property
     def training(self) -> PrivateTraining:
-        """The rounds behind."""
+        """The training that runs the sums."""
         return self._training
 
     @property
     def state(self) -> ClippingState:
-        """Where the clip stands."""
+        """Everything that the next round's clip depends on."""
         return self._state
 
     def run_round(

@@ -71,12 +71,12 @@ class ChargedSums:
 
     @property
     def session_id(self) -> bytes:
-        """Of every sum."""
+        """The session id of every sum."""
         return self._session_id
 
     @property
     def attempts(self) -> int:
-        """Sums announced."""
+        """How many sums have been announced."""
         return self._attempts
 
     def epsilons(self) -> FourEpsilons:

@@ -42,7 +42,7 @@ from sketch.hashing import SEED_BYTES
 from sketch.power_factors import LeftFactorMap, RightFactorMap
 
 SUMS: Final = 2
-"""Of one round."""
+"""Secure sums in one round."""
 
 _LABEL: Final = b"veilsum/power/1"
 
@@ -149,7 +149,7 @@ class PowerTraining:
 
     @property
     def state(self) -> PowerState:
-        """Where the run stands."""
+        """Everything that the next round depends on."""
         return PowerState(self._sums.session_id, self._number, self._sums.attempts, self._right)
 
     def run_round(

@@ -122,7 +122,7 @@ class PrivateTraining:
 
     @property
     def state(self) -> TrainingState:
-        """Where the run stands."""
+        """Everything that the next round depends on."""
         return TrainingState(
             self._sums.session_id,
             self._number,

@@ -31,7 +31,7 @@ class CoinRelease:
     shift: int
 
     def release(self, world: int, count: int, seed: int) -> Floats:
-        """See ``AuditedRelease``: float64[count]."""
+        """Draw releases, float64[count]; see ``AuditedRelease``."""
         drawn = sample_binomial(noise_seed(seed, "coins"), self.coins, count)
         return np.asarray(drawn - self.coins / 2.0 + world * self.shift, np.float64)
 

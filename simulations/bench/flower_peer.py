@@ -17,7 +17,7 @@ from simulations.common.peers import FLOWER_CLIENT, Arrays, Masking, Peer, Shari
 
 SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
 RING = 1 << 32
-"""Flower's default."""
+"""Modulus that Flower uses by default."""
 
 _GENERATOR = (
     "flower's generator is not cryptographic: a Mersenne Twister seeded with 32 bits; its "

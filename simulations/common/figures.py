@@ -20,4 +20,4 @@ GREY: Final = "#5F5F5F"
 
 WIDTH_PIXELS: Final = 900
 DOTS_PER_INCH: Final = 100
-"""Of plots in files."""
+"""Resolution of plots in files."""

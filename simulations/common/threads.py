@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread, and as many as before afterwards."""
+    """Let torch use one thread inside, and as many as before outside."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -38,7 +38,7 @@ class Task(Section):
 
 
 class Local(Section):
-    """Training on a client."""
+    """How a client trains."""
 
     algorithm: Literal["fedavg", "fedsgd"] = "fedavg"
     learning_rate: float | None = Field(default=None, gt=0, description="of fedavg")

@@ -148,7 +148,7 @@ class Trained:
 
     @property
     def model(self) -> Vector:
-        """float32[d]."""
+        """The model after the last round, float32[d]."""
         return self.state.model
 
     @property

@@ -144,7 +144,7 @@ class Adversary:
     # -- rounds -------------------------------------------------------------------------------
 
     def advertise(self) -> None:
-        """Round 0, up."""
+        """Collect the advertisements of round 0."""
         for u in self.everybody:
             self.advertised[u] = self.victims.advertise(u)
 

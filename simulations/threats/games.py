@@ -20,7 +20,7 @@ from simulations.threats.rates import rate
 from simulations.threats.victims import SessionMaker, Victims, refusal, refused_with
 
 AdversaryMaker = Callable[[Victims, np.random.Generator], Adversary]
-"""A subclass of `Adversary`."""
+"""Makes the adversary of a game, such as a subclass of `Adversary`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

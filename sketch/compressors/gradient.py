@@ -80,7 +80,7 @@ class DeepGradientCompression:
         return self._top.form
 
     def initial(self) -> MomentumState:
-        """Zeros."""
+        """Momentum and residual before the first round: zeros."""
         zeros = owned(np.zeros(self.dimension))
         return MomentumState(zeros, zeros)
 

@@ -148,7 +148,7 @@ class RandomK:
         return self._count
 
     def initial(self) -> NextRound:
-        """The first round."""
+        """The number of the first round."""
         return NextRound(0)
 
     def compress(

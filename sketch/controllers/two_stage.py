@@ -46,7 +46,7 @@ class TwoStage:
         _checks.integer("rows", self.rows, 1, MAX_ROWS)
 
     def initial(self, dimension: int) -> Decision:
-        """No compression."""
+        """The first rounds are sent without compression."""
         spec = SketchSpec.identity(dimension)
         return decision(ControllerState(dimension, dimension), spec, _WARM_UP, {})
 

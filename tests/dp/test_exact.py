@@ -29,7 +29,7 @@ EPSILONS = [0.0, 0.3, 1.0, 2.0, 3.5]
 
 
 def _masses(coins: int) -> np.ndarray:
-    """P[Z = z] for z = -N/2..N/2."""
+    """The probabilities P[Z = z] for z from -N/2 to N/2."""
     return np.array([math.comb(coins, i) / 2**coins for i in range(coins + 1)])
 
 

@@ -45,7 +45,7 @@ def test_discrete_gaussian_by_hand() -> None:
 
 
 def test_skellam_by_hand() -> None:
-    """V = 10, D2 = 2, D1 = 4, order 3: 0.6 + min(44/400, 12/20) = 0.71."""
+    """With V = 10, D2 = 2, D1 = 4 and order 3: 0.6 + min(44/400, 12/20) = 0.71."""
     event = SkellamRelease(10.0, 2.0, 2, 100)
     assert skellam_renyi(event, 3.0) == pytest.approx(0.71, rel=1e-12)
     # A large order makes the second term the smaller.

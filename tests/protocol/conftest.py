@@ -50,7 +50,7 @@ def cohort() -> list[Identity]:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    """Open and empty."""
+    """A ledger that is open and empty."""
     with Ledger.open(tmp_path / "ledger.jsonl") as opened:
         yield opened
 

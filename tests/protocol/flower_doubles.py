@@ -35,6 +35,7 @@ from dp import Ledger
 from protocol.adapters.flower import Patience, SecureGrid, secure_mod
 from protocol.adapters.flower.record import KEY
 from protocol.adapters.flower.waiting import Clock
+from protocol.planning.training_plan import TrainingPlan
 from sketch.controllers import Controller, FixedRate
 
 RUN_ID = 77
@@ -106,7 +107,7 @@ class FakeGrid:
     def push_messages(self, messages: list[Message]) -> list[str]:
         return [self._push(message) for message in messages]
 
-    def _push(self, message: Message) -> str:
+    def _push(self, message: Message) -> str | None:
         number = str(uuid4())
         message.metadata.__dict__["_message_id"] = number
         delivered = self.spoil(message_from_proto(message_to_proto(message)))
@@ -192,9 +193,9 @@ def make_app(
 class World:
     """A network, its clients' folders, and the server's ledger."""
 
-    root: object
-    plan: object
-    registry: frozenset
+    root: Path
+    plan: TrainingPlan
+    registry: frozenset[bytes]
     time: FakeTime
     grid: FakeGrid
     run_config: dict
@@ -210,7 +211,7 @@ class World:
         self,
         strategy: Strategy | None = None,
         controller: Controller | None = None,
-        **details: bool,
+        **details: Any,
     ) -> SecureGrid:
         values = {
             "patience": Patience(stage=60.0, training=600.0),

@@ -57,7 +57,7 @@ def training(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Private
 def run(
     training: PrivateTraining,
     updates: Callable[..., Any] | np.ndarray = lambda _: np.ones(DIMENSION),
-    dropouts: dict[int, Stage | str] | None = None,
+    dropouts: Any = None,
 ) -> RoundResult:
     return training.run_round(COHORT, secrets.token_bytes(32), updates, dropouts or {})
 
@@ -194,7 +194,7 @@ def test_a_goal_names_the_figure_that_is_wrong(
 
 
 def test_no_noise_is_chosen_by_an_epsilon_beyond_accounting() -> None:
-    """As a bound that a client counts against it is fine."""
+    """Such an epsilon is fine as a bound that a client counts against."""
     goal = PrivacyGoal(1e9, 1e-6, 1)
     assert ClientHistory(goal).epsilon == 0.0
     with pytest.raises(ParameterError, match=r"^epsilon = 1000000000.0: must be below 1e\+06"):

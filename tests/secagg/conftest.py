@@ -152,7 +152,7 @@ class Cohort:
         return [stage for stage in Stage if stage not in skipped]
 
     def vector(self, u: int) -> FieldVector:
-        """Client u's input."""
+        """The input vector of client u."""
         return FieldVector(self.context.field, self.inputs[u].copy())
 
     def removable_seeds(self, u: int) -> list[bytes]:

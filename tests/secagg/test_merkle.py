@@ -27,7 +27,7 @@ def split_at(count: int) -> int:
 
 
 def plain_root(entries: list[bytes]) -> bytes:
-    """RFC 6962, section 2.1, MTH."""
+    """The root (MTH) by RFC 6962, section 2.1."""
     if len(entries) == 1:
         return digest(Usage.TREE_LEAF, entries[0])
     half = split_at(len(entries))
@@ -35,7 +35,7 @@ def plain_root(entries: list[bytes]) -> bytes:
 
 
 def plain_proof(entries: list[bytes], position: int) -> list[bytes]:
-    """RFC 6962, section 2.1.1, PATH."""
+    """The proof (PATH) by RFC 6962, section 2.1.1."""
     if len(entries) == 1:
         return []
     half = split_at(len(entries))

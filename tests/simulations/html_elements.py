@@ -20,12 +20,12 @@ class Elements(HTMLParser):
         self.open = []
         self.feed(page)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str]]) -> None:
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         element = (tag, dict(attributes), [])
         self.found.append(element)
         self.open.append(element)
 
-    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str]]) -> None:
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attributes), []))
 
     def handle_endtag(self, tag: str) -> None:

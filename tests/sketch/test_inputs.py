@@ -84,11 +84,11 @@ class OnDevice:
         return self if self.home is None else self.home
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """An accelerator."""
+        """Say that the data lie on an accelerator."""
         return (2, 0)
 
     def __dlpack__(self, *_: Any, **__: Any) -> Any:
-        """Not from here."""
+        """Refuse, as data on an accelerator cannot be shared."""
         raise BufferError("on another device")
 
 

@@ -112,7 +112,7 @@ class PlainStream:
 
 
 def plain_bucket(stream: PlainStream, columns: int, q: int) -> int:
-    """floor(w * P / 2^32)."""
+    """The bucket floor(w * P / 2^32) of a word w."""
     word = sum(stream.byte(4 * q + i) << (8 * i) for i in range(4))
     return word * columns >> 32
 

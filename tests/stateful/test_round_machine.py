@@ -281,7 +281,7 @@ class RoundMachine(RuleBasedStateMachine):
     # -- helpers ------------------------------------------------------------------------------
 
     def wire(self, upward: bool) -> list[tuple[int, bytes]]:
-        """One of the two lists; the other one if it is empty."""
+        """The messages of one direction, or of the other if there are none."""
         first, second = (self.up, self.down) if upward else (self.down, self.up)
         return first or second
 

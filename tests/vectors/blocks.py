@@ -166,7 +166,7 @@ def trees() -> Iterator[Case]:
 
 
 def seals() -> Iterator[Case]:
-    """Sealed shares."""
+    """Shares sealed for their recipients."""
     shared, round_hash = filled("shared", 32), filled("round", 32)
     for sender, recipient, size in ((0, 1, 72), (1, 0, 72), (5, 300, 144)):
         plain = filled("plain", size)

@@ -128,22 +128,22 @@ class Round:
 
     @cached_property
     def members(self) -> list[int]:
-        """U1."""
+        """Set U1: those who advertised keys."""
         return self.left(range(self.n), Stage.ADVERTISE)
 
     @cached_property
     def participants(self) -> list[int]:
-        """U2."""
+        """Set U2: those who shared secrets."""
         return self.left(self.members, Stage.SHARE)
 
     @cached_property
     def survivors(self) -> list[int]:
-        """U3."""
+        """Set U3: those whose masked vectors arrived."""
         return self.left(self.participants, Stage.MASK)
 
     @cached_property
     def confirmed(self) -> list[int]:
-        """Who signed U3."""
+        """Set U4: those who signed U3."""
         return self.left(self.survivors, Stage.CONFIRM)
 
     def confirmers(self, u: int) -> list[int]:
@@ -177,7 +177,7 @@ class Round:
 
     @cached_property
     def answered(self) -> list[int]:
-        """U5."""
+        """Set U5: those who answered with shares."""
         return self.left(self.convinced if self.active else self.survivors, Stage.UNMASK)
 
     @cached_property
@@ -301,12 +301,12 @@ class Round:
         return wire.message(number, self.context_hash[:8], *fields)
 
     def advertisement(self, u: int, entry: bytes = b"") -> bytes:
-        """Message 1."""
+        """Message 1: the keys of a client."""
         entry = entry or self.entries[u]
         return self.message(1, u, entry[:32], entry[32:64], entry[64:80], entry[80:])
 
     def roster(self, u: int, **changes: bytes) -> bytes:
-        """Message 2."""
+        """Message 2: the roster as shown to a client."""
         fields = {
             "members": bitmap(self.members, self.n),
             "root": self.root,
@@ -338,7 +338,7 @@ class Round:
         return self.message(3, u, commitments, sealed, signature)
 
     def delivered(self, u: int, members: Sequence[int] = (), sealed: bytes = b"") -> bytes:
-        """Message 4."""
+        """Message 4: the shares for a client."""
         owners = [v for v in self.held_by(u, self.participants) if v != u]
         sealed = sealed or b"".join(self.sealed(v, u) for v in owners)
         return self.message(4, bitmap(members or self.participants, self.n), sealed)
@@ -351,7 +351,7 @@ class Round:
         return self.message(5, u, vector, signature)
 
     def survivor_set(self, survivors: Sequence[int] | None = None) -> bytes:
-        """Message 6."""
+        """Message 6: the set of survivors."""
         return self.message(6, bitmap(self.survivors if survivors is None else survivors, self.n))
 
     def confirms(self, u: int, survivors: Sequence[int] = ()) -> bytes:
@@ -360,13 +360,13 @@ class Round:
         return sign(self.identities[u], "sign survivors", self.hash, encoded)
 
     def confirmation(self, u: int, signature: bytes = b"") -> bytes:
-        """Message 7."""
+        """Message 7: a signature on the survivors."""
         return self.message(7, u, signature or self.confirms(u))
 
     def confirmation_set(
         self, confirmers: Sequence[int], signatures: Sequence[bytes] | None = None
     ) -> bytes:
-        """Message 8."""
+        """Message 8: the signatures on the survivors."""
         if signatures is None:
             signatures = [self.confirms(v) for v in confirmers]
         return self.message(8, bitmap(confirmers, self.n), b"".join(signatures))
@@ -398,7 +398,7 @@ class Round:
         )
 
     def seed_request(self, missing: Sequence[int] | None = None) -> bytes:
-        """Message 10."""
+        """Message 10: the clients whose seeds are missing."""
         return self.message(10, bitmap(self.missing if missing is None else missing, self.n))
 
     def seed_shares(

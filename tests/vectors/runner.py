@@ -65,7 +65,7 @@ class MismatchError(AssertionError):
 
 
 def same(found: object, expected: object, what: str) -> None:
-    """Refuse a difference."""
+    """Raise an error if two values differ."""
     if found != expected:
         raise MismatchError(f"{what}: {found!r}, expected {expected!r}")
 
@@ -369,14 +369,14 @@ def check_seal(case: Case) -> None:
 
 
 def check_commitment(case: Case) -> None:
-    """The hash."""
+    """Check the hash of a commitment."""
     round_hash, seed = hexed(case, "round_hash", "seed")
     found = commitment(round_hash, case["party"], case["number"], SecretSeed(seed))
     same(found.hex(), case["commitment"], "commitment")
 
 
 def check_context(case: Case) -> None:
-    """Encoding and hash."""
+    """Check the encoding of a context and its hash."""
     same(context_of(case["context"]).encode().hex(), case["encoded"], "encoded context")
 
 
@@ -420,7 +420,7 @@ def check_field(case: Case) -> None:
 
 
 def check_set(case: Case) -> None:
-    """Both ways, or refused."""
+    """Check a set in both directions, or that it is refused."""
     (bitmap,) = hexed(case, "bitmap")
     try:
         members = list(decode_set(bitmap, case["size"]))

@@ -84,7 +84,7 @@ def refusal(
 
 
 def remote(party: int, reason: str) -> Error:
-    """A peer's misbehaviour."""
+    """The error of a peer that misbehaves."""
     return {"type": "RemoteProtocolError", "party": party, "reason": reason}
 
 

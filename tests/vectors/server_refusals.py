@@ -266,7 +266,7 @@ def server_signatures() -> Iterator[Made]:
 
 
 def server_keys() -> Iterator[Made]:
-    """Public keys."""
+    """Public keys that a server refuses."""
     at = "advertisement 1"
     first = ACTIVE.entry(0)
     for name, description, changes, reason in (

@@ -151,7 +151,7 @@ def _one_and(rest: tuple[int, int], precision: int) -> Any:
 
 
 def _weight_share(dimension: int, levels: int, agreements: int) -> Any:
-    """C(d, l) (K - 1)^(d - l) / K^d."""
+    """Share of all vectors with l agreements: C(d, l) (K - 1)^(d - l) / K^d."""
     gamma, log = _CONTEXT.loggamma, _CONTEXT.log
     choices = gamma(dimension + 1) - gamma(agreements + 1) - gamma(dimension - agreements + 1)
     others = (dimension - agreements) * log(levels - 1) - dimension * log(levels)

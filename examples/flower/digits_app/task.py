@@ -30,7 +30,7 @@ class Model:
 
     @classmethod
     def zero(cls) -> Model:
-        """Knows nothing."""
+        """A model that knows nothing yet."""
         return cls(np.zeros((PIXELS, DIGITS), np.float32), np.zeros(DIGITS, np.float32))
 
     def scores(self, images: NDArray[np.float64]) -> NDArray[np.float64]:

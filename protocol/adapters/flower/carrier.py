@@ -60,12 +60,12 @@ class Patience:
     training: float
 
     def of(self, step: Step) -> float:
-        """Of a step."""
+        """The longest wait for a step, in seconds."""
         return self.training if step is Step.INPUT else self.stage
 
     @property
     def whole(self) -> float:
-        """Of a round."""
+        """The longest time that a round can take, in seconds."""
         return self.training + len(Step) * self.stage
 
 

@@ -245,7 +245,7 @@ class SecureGrid(Grid):
                 raise StrategyError(in_the_clear(f"clients are asked to {category(kind)}", key))
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """From Flower's grid."""
+        """Pull messages from Flower's grid, as they are."""
         return self._grid.pull_messages(message_ids)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -257,20 +257,20 @@ class SecureGrid(Grid):
         return self._connecting.nodes()
 
     def get_nodes(self) -> Any:
-        """From Flower's grid."""
+        """The nodes of Flower's grid."""
         return self._grid.get_nodes()
 
     def create_message(self, *args: Any, **details: Any) -> Message:
-        """From Flower's grid."""
+        """Create a message of Flower's grid."""
         return self._grid.create_message(*args, **details)
 
     def set_run(self, run: Any) -> None:
-        """To Flower's grid."""
+        """Set the run of Flower's grid."""
         self._grid.set_run(run)
 
     @property
     def run(self) -> Any:
-        """Of Flower's grid."""
+        """The run of Flower's grid."""
         return self._grid.run
 
 

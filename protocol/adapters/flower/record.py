@@ -67,7 +67,7 @@ class Request:
     digest: bytes = b""
 
     def record(self) -> ConfigRecord:
-        """As Flower carries it."""
+        """The request as a record that Flower carries."""
         return ConfigRecord(
             {
                 "version": VERSION,

@@ -54,7 +54,7 @@ class RoundReport:
     why: str
 
     def metrics(self) -> dict[str, int | float]:
-        """For a Flower `MetricRecord`."""
+        """The figures of the round for a Flower `MetricRecord`."""
         return {
             "survivors": self.survivors,
             "epsilon": self.epsilons.guaranteed,

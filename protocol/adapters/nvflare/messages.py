@@ -60,7 +60,7 @@ class Assignment:
         return Assignment(canonical(self.weights), self.number, self.rounds)
 
     def shareable(self) -> Shareable:
-        """As NVFlare's own workflows send it to a trainer."""
+        """The task as NVFlare's own workflows send it to a trainer."""
         shareable = DXO(DataKind.WEIGHTS, data=dict(self.weights)).to_shareable()
         shareable.set_header(AppConstants.CURRENT_ROUND, self.number)
         shareable.set_header(AppConstants.NUM_ROUNDS, self.rounds)

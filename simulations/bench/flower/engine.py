@@ -42,7 +42,7 @@ ENVIRONMENT = {
 
 
 class System(Enum):
-    """What is compared."""
+    """The systems that are compared."""
 
     PLAIN = "plain"
     OURS = "ours"
@@ -155,7 +155,7 @@ def _mean(by_node: Mapping[int, int], order: Order) -> float:
 
 
 def main(arguments: list[str]) -> None:
-    """The command above."""
+    """Run the command that the module describes."""
     system, folder, cores, order = arguments
     threading.Thread(target=_end_with_parent, daemon=True).start()
     figures = simulate(System(system), _from_json(order), Path(folder), int(cores))

@@ -56,7 +56,7 @@ class Workload:
 
     @property
     def training(self) -> LocalTraining:
-        """One pass."""
+        """How every client trains: one pass over its examples."""
         return LocalTraining(learning_rate=LEARNING_RATE, epochs=1, batch_size=self.order.batch)
 
     @cached_property

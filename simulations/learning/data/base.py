@@ -152,7 +152,7 @@ class Dataset:
         return math.prod(self.shape)
 
     def _check_inputs(self, inputs: Inputs) -> None:
-        """See that the inputs are what the kind promises."""
+        """Make sure that the inputs are what their kind promises."""
         if (inputs.dtype == np.int64) != (self.kind is DataKind.TEXT):
             raise ValueError(f"{self.kind.value} inputs cannot be {inputs.dtype}")
         if self.vocabulary is not None and inputs.max() >= self.vocabulary:

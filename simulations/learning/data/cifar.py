@@ -26,7 +26,7 @@ from simulations.learning.data.errors import DataError, DataProblem
 from simulations.learning.data.files import DataFile, DataFolder
 
 IMAGE_SHAPE = (3, 32, 32)
-"""Colours, rows, columns."""
+"""Numbers of colours, rows and columns."""
 
 PIXELS = 3072
 
@@ -36,7 +36,7 @@ _RECONSTRUCT = np.empty(0).__reduce__()[0]
 """What arrays are unpickled by; NumPy 2 moved it away from where the published files say it is."""
 
 Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]
-"""uint8[m, 3072] and int64[m]."""
+"""Pixels, uint8[m, 3072], and labels, int64[m]."""
 
 
 def load_cifar10(folder: DataFolder) -> Dataset:
@@ -127,7 +127,7 @@ def _unpickled(blob: bytes, subject: str) -> Batch:
 
 
 def _checked(pixels: NDArray[np.uint8], labels: NDArray[np.int64], subject: str) -> Batch:
-    """See that pictures and labels belong together."""
+    """Make sure that every picture has one label, and return both."""
     if pixels.shape != (len(labels), PIXELS):
         problem = f"{len(labels)} labels for pixels of shape {pixels.shape}"
         raise DataError(subject, DataProblem.COUNT, problem, f"one label for {PIXELS} pixels")

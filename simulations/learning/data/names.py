@@ -18,7 +18,7 @@ from simulations.learning.data.splitting import SPLIT_SEED, TEST_FRACTION, split
 from simulations.learning.data.text import VOCABULARY, encode_text, pad_left
 
 LANGUAGES = tuple(sorted(NAMES))
-"""The labels, in order."""
+"""The labels in the order of their numbers."""
 
 
 def load_names(

@@ -26,7 +26,7 @@ from simulations.learning.example_level.clipped import ExampleGradients
 from simulations.learning.example_level.training import Examples, noised_mean
 
 REPEATS = 100
-"""As in the thesis."""
+"""Draws of noise for every figure, as many as in the thesis."""
 
 Floats = NDArray[np.float64] | NDArray[np.float32]
 

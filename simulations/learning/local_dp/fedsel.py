@@ -6,9 +6,9 @@ the server's: with r + alpha g in place of r + g, values would be small against 
 noise is made for.
 
 The paper's pseudo-code is not in the text at hand. "The value of the selected dimension plus its
-momentum", with one vector of memory, is read as above; at a client's second report this is the
-momentum correction of Lin et al. 2018, which needs two vectors, to the letter but for coordinates
-that were sent before.
+momentum", with one vector of memory, is taken to mean the steps of the first paragraph. At a
+client's second report this is the momentum correction of Lin et al. 2018, which needs two vectors,
+to the letter but for coordinates that were sent before.
 
 Source: Liu et al. 2020 (arXiv 2003.10637), Algorithm 1, Sections 3.1 and 3.3; Lin et al. 2018
 (arXiv 1712.01887), Section 3.1.

@@ -40,7 +40,7 @@ class ClientMemory:
 
     @property
     def dimension(self) -> int:
-        """Return d."""
+        """Return the dimension d of the vectors."""
         return self._dimension
 
     def vector(self, name: str, client: int) -> NDArray[np.float32]:

@@ -21,10 +21,10 @@ from simulations.learning.local_dp.sqsgd import SqSgd
 from simulations.learning.local_dp.vectors import RandomizedVectors, clip_coordinates, clip_rows
 
 SAMPLE_SHARE = 0.005
-"""r of sqSGD, where nothing else is said: the paper's."""
+"""Share of coordinates (r) that sqSGD sends where nothing else is said: the paper's."""
 
 LEVELS = 16
-"""K of sqSGD, likewise."""
+"""Number of levels (K) of sqSGD where nothing else is said: the paper's."""
 
 _TOLERANCE = 1e-9
 

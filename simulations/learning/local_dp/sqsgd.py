@@ -247,7 +247,7 @@ class SubsampledReports:
     inner: Reports
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number n of reports."""
         return len(self.views)
 
     def estimate(self, index: int) -> NDArray[np.float64]:

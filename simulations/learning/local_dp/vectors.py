@@ -26,7 +26,7 @@ class ScaledReports:
     factor: float
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return the number n of reports."""
         return len(self.inner)
 
     def estimate(self, index: int) -> Floats:

@@ -45,7 +45,7 @@ class ImageTask(Task):
 
     @property
     def family(self) -> Family:
-        """Convolutions."""
+        """Most of its work is in convolutions."""
         return Family.CONVOLUTIONAL
 
     @abstractmethod

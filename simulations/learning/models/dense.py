@@ -60,7 +60,7 @@ class MlpTask(Task):
 
     @property
     def family(self) -> Family:
-        """Matrix products."""
+        """Most of its work is in matrix products."""
         return Family.DENSE
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
@@ -122,7 +122,7 @@ class ReluMlpTask(Task):
 
     @property
     def family(self) -> Family:
-        """Matrix products."""
+        """Most of its work is in matrix products."""
         return Family.DENSE
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:

@@ -24,7 +24,7 @@ from simulations.learning.models.dense import check_widths
 from simulations.learning.models.task import Family, Parameters, Task, centred
 
 L2 = 1e-4
-"""FedSel's lambda."""
+"""Weight of the penalty in FedSel's experiments, lambda there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class LinearTask(Task):
 
     @property
     def family(self) -> Family:
-        """Matrix products."""
+        """Most of its work is in matrix products."""
         return Family.DENSE
 
     @property
@@ -78,7 +78,7 @@ class LinearTask(Task):
         return (scores[:, 0] > 0).long() if self.outputs == 1 else scores.argmax(dim=1)
 
     def penalty(self, parameters: Parameters) -> Tensor | None:
-        """Return ``l2 / 2 * |weight|^2``."""
+        """Return the l2 penalty ``l2 / 2 * |weight|^2``, or None without one."""
         if self.l2 == 0.0:
             return None
         return 0.5 * self.l2 * parameters["output.weight"].square().sum()
@@ -89,7 +89,7 @@ class LinearTask(Task):
 
     @abstractmethod
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Return float32[m]."""
+        """Return the loss of every example, float32[m]."""
 
     def _signed(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return ``y s`` with y = -1 for class 0 and 1 for class 1: positive if right."""
@@ -101,7 +101,7 @@ class LogisticTask(LinearTask):
     """Logistic regression: ``log(1 + exp(-y s))``, or softmax cross entropy beyond two classes."""
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Return float32[m] in nats."""
+        """Return the loss of every example in nats, float32[m]."""
         if self.outputs == 1:
             return softplus(-self._signed(scores, targets))
         return super(LinearTask, self).losses(scores, targets)
@@ -121,7 +121,7 @@ class SvmTask(LinearTask):
     squared: bool = False
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Return float32[m]."""
+        """Return the loss of every example, float32[m]."""
         hinge = (1.0 - self._margins(scores, targets)).relu()
         return hinge.square() if self.squared else hinge
 

@@ -58,7 +58,7 @@ class RecurrentTask(Task):
 
     @property
     def family(self) -> Family:
-        """Recurrences."""
+        """Most of its work is in recurrences."""
         return Family.RECURRENT
 
     @property

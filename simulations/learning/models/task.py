@@ -82,7 +82,7 @@ class Task(ABC):
 
     @cached_property
     def layout(self) -> ParameterLayout:
-        """The parameters' order."""
+        """The order of the parameters in the vector."""
         return ParameterLayout.sorted(self._shapes())
 
     @property

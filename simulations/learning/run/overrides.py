@@ -47,7 +47,7 @@ def read_change(text: str) -> tuple[str, Any]:
 
 
 def read_choices(text: str) -> tuple[str, list[Any]]:
-    """Read `key=value,value,...`."""
+    """Read a word of the form `key=value,value,...`."""
     key, equals, rest = text.partition("=")
     if not equals or not key.strip() or not rest.strip():
         raise ConfigurationError("set", f"{text!r}", "key=value, for instance privacy.epsilon=2")

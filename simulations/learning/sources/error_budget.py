@@ -99,7 +99,7 @@ class Measured:
     norm_squared: float
 
     def parts(self, **closed: float) -> ErrorParts:
-        """As JSON values, with the parts that have closed forms."""
+        """The figures as JSON values, with the parts that have closed forms."""
         told: ErrorParts = {"measured": self.distance, **closed}
         if self.clipping is not None:
             told |= {"clipping": self.clipping, "clipped_clients": self.clipped}

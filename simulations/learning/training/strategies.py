@@ -37,7 +37,7 @@ Strategy = Literal["auto", "vmap", "loop"]
 """How the clients of a chunk are trained; `auto` chooses by model and device alone."""
 
 STACKED_UP_TO = {Family.DENSE: 100_000, Family.CONVOLUTIONAL: 4_000, Family.RECURRENT: 0}
-"""Most parameters for which stacking is the faster way on a CPU; see the module."""
+"""Most parameters for which stacking is the faster way on a CPU, as measured above."""
 
 
 def chosen_strategy(strategy: Strategy, task: Task, device: torch.device) -> Strategy:

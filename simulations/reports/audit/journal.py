@@ -38,7 +38,7 @@ class NoMemory:
         return None
 
     def keep(self, outcome: Outcome) -> None:
-        """Forget it."""
+        """Forget the finished unit."""
 
 
 class Journal:

@@ -16,7 +16,7 @@ MISSING: Final = (1, 2, 3)
 
 
 def wrap_around(effort: Effort, seed: int) -> Findings:
-    """A19: see the module."""
+    """A19: count sums that come out wrong in fields that are too small."""
     rounds = effort.choose(200, 5000)
     extreme = ExtremeRounds(derived_seed(seed, "rounds"))
     bits = extreme.setup.context.bits

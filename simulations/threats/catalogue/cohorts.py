@@ -36,7 +36,7 @@ _JOINED: Final = "joined"
 
 
 def sybils(effort: Effort, seed: int) -> Findings:
-    """A6: see the module."""
+    """A6: fill up the cohort with clients of the server's."""
     crowd = SybilCohort.draw(seed)
     policy = SYBIL_SETTINGS.plan.client_policy(LENGTH)
     answers = _answers(crowd, policy, seed)
@@ -142,7 +142,7 @@ def _told(error: PolicyError | None) -> str:
 
 
 def differencing(effort: Effort, seed: int) -> Findings:
-    """A10: see the module."""
+    """A10: compare the sums of rounds with almost the same clients."""
     pairs, differences = effort.choose(200, 5_000), effort.choose(10, 200)
     found = []
     for path in (WholePath(SMALL, seed), BareRounds(SMALL, seed)):

@@ -97,7 +97,7 @@ def _price(setup: RoundSetup) -> PrivacyGoal:
 
 
 def uncounted_goal(effort: Effort, seed: int) -> Findings:
-    """A26: see the module."""
+    """A26: the server asks for more rounds than a client's goal allows."""
     goal = _price(announced_round(identities_of(seed, COHORT), MODEL, COINS, seed))
     # A client that never sends anything would pass as well: with the right history it does, once.
     counted = _updates(RoundClient, ClientHistory(goal), goal, seed)

@@ -209,7 +209,7 @@ def _played(trials: int, seed: int, server: ServerMaker) -> Figures:
 
 
 def _lying_holders(effort: Effort, seed: int) -> Findings:
-    """A31."""
+    """A31: play every way to lie against the product and against both twins."""
     trials = effort.choose(1, 40)
     twin = _played(trials, seed, FirstSharesServer)
     framed = _wrong("framing", trials, seed, no_margin)

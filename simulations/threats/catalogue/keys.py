@@ -68,7 +68,7 @@ class ManInTheMiddle(Adversary):
             self.knowledge.learn_held(roster, v, {self.target: plain})
 
     def participants_for(self, u: int) -> tuple[int, ...]:
-        """Everybody, it says."""
+        """Name everybody, whoever has answered."""
         return self.everybody
 
     def sealed_for(self, owner: int, recipient: int) -> bytes:

@@ -49,7 +49,7 @@ Generator = Callable[[bytes, int], Integers]
 
 
 def our_elements(key: bytes, length: int) -> Integers:
-    """Our mask."""
+    """The elements of a mask as the product expands it."""
     return expand_mask(SMALL_FIELD, key, length).astype(np.int64)
 
 

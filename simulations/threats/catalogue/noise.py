@@ -31,7 +31,7 @@ def _thin(figures: Figures) -> Figures:
 
 
 def missing_noise(effort: Effort, seed: int) -> Findings:
-    """A15: see the module."""
+    """A15: clients of the server's add no noise."""
     settings = thinning_settings(effort.choose(20_000, 400_000), exact_noise=True)
     claimed = cheated_setup(settings.parameters(seed), settings, seed)
     plain = replace(settings, exact_noise=False)
@@ -43,7 +43,7 @@ def missing_noise(effort: Effort, seed: int) -> Findings:
 
 
 def known_noise(effort: Effort, seed: int) -> Findings:
-    """A16: see the module."""
+    """A16: clients of the server's tell it their noise."""
     settings = thinning_settings(effort.choose(20_000, 400_000), exact_noise=False)
     real = WholePath(settings, seed, real=True)
     twin = replace(real, mistake=Mistake.NO_MARGIN)
@@ -95,7 +95,7 @@ class LoneCoordinate:
 
 
 def lone_coordinate(effort: Effort, seed: int) -> Findings:
-    """A22: see the module."""
+    """A22: read one client's part from a coordinate that it alone may touch."""
     rounds = effort.choose(300, 10_000)
     middle = SMALL.clip_l2 / SMALL.cohort / 2.0
 

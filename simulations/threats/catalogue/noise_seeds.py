@@ -91,7 +91,7 @@ def timed_search(tried_bits: int, rng: np.random.Generator) -> Figures:
 
 
 def _run(effort: Effort, seed: int) -> Findings:
-    """A21."""
+    """A21: predict noise from seeds of 32 bits, and look for seeds that occur twice."""
     trials, tried_bits = effort.choose(5, 20), effort.choose(11, 14)
     rng = np.random.default_rng(derived_seed(seed, "A21"))
     common: Figures = {

@@ -50,7 +50,7 @@ class MarkedKeys(TokenFolder):
         self._resumed: set[bytes] = set()
 
     def consume(self, token: bytes) -> bool:
-        """Mark the token."""
+        """Mark the token as used, and keep its key."""
         known = token in self._resumed
         self._resumed.add(token)
         return not known
@@ -60,14 +60,14 @@ class GuessedKeys:
     """The adversary's: a key for every state, in case that the identity alone decides."""
 
     def keep(self, token: bytes, key: bytes) -> None:
-        """It stores nothing."""
+        """Store nothing at all."""
 
     def key(self, token: bytes) -> bytes | None:
-        """Any key will do."""
+        """Give the same key for every token."""
         return bytes(STATE_KEY_BYTES)
 
     def consume(self, token: bytes) -> bool:
-        """As often as it likes."""
+        """Let a key be used as often as anybody likes."""
         return True
 
 
@@ -206,7 +206,7 @@ def _overrun(kept: type[StoredHistory], change: Callable[[Path, Path], None], se
 
 
 def old_copies(effort: Effort, seed: int) -> Findings:
-    """A30: see the module."""
+    """A30: open backups of stored rounds, and put histories back to earlier copies."""
     rounds = effort.choose(4, 40)
     opened, tried = _uploads_opened(TokenFolder, rounds, seed)
     weak_opened, weak_tried = _uploads_opened(MarkedKeys, rounds, seed)

@@ -43,14 +43,14 @@ NO_MODEL: Final = hashlib.sha256(b"whatever the model is").digest()
 
 
 def inconsistent_models(effort: Effort, seed: int) -> Findings:
-    """A11: see the module."""
+    """A11: two clients of one round are told different models."""
     rounds = effort.choose(4, 40)
     drawn = [suppressed_round(seed, number) for number in range(rounds)]
     return _told_two_models(drawn, ReluLayer.digest, lambda _: NO_MODEL)
 
 
 def inconsistent_order(effort: Effort, seed: int) -> Findings:
-    """A27: see `simulations.threats.rounds.order`."""
+    """A27: two clients are told one model in two orders; see `simulations.threats.rounds.order`."""
     drawn = [permuted_round(seed, number) for number in range(effort.choose(4, 40))]
     return _told_two_models(drawn, ListModel.digest, ListModel.digest_by_name)
 
@@ -95,7 +95,7 @@ def _suppressed_sum(drawn: Suppression[Model], digest: Callable[[Model], bytes])
 
 
 def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
-    """A12: see the module."""
+    """A12: two clients of one round are told different parameters."""
     identities = identities_of(seed, COHORT)
     setup = announced_round(identities, NO_MODEL, COINS, seed)
     reasons: dict[str, list[str]] = {}

@@ -49,7 +49,7 @@ _JOINED: Final = "joined"
 
 
 def grinding(effort: Effort, seed: int) -> Findings:
-    """A29: see the module.
+    """A29: try rosters until the ring suits the server.
 
     A round is lost by chance if its very first ring is a bad one, once in a thousand in this
     model: so the attack counts as stopped unless it wins all rounds.

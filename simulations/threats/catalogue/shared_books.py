@@ -94,7 +94,7 @@ class Race:
 
     @classmethod
     def of(cls, answers: Sequence[object], is_readable: bool = True) -> Race:
-        """Counted."""
+        """Count the answers of all racers."""
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         told = ", ".join(sorted({refusal(error) for error in errors}))
         return cls(len(answers) - len(errors), told, is_readable)
@@ -294,7 +294,7 @@ def two_rounds(seed: int) -> tuple[list[RoundSetup], PrivacyGoal]:
 
 
 def shared_books(effort: Effort, seed: int) -> Findings:
-    """A28: see the module."""
+    """A28: let two rounds race for one ledger, one history and one session."""
     setups, goal = two_rounds(seed)
     real = {
         "ledger": race_for_a_ledger(SlowLedger, Records, setups, goal),

@@ -133,7 +133,7 @@ class AsksAgain(Adversary):
     """Gets shares for everybody, then asks once more and says that the target is lost."""
 
     def announce(self) -> None:
-        """Twice."""
+        """Announce the survivors twice, with another set the second time."""
         super().announce()
         lost = tuple(v for v in sorted(self.uploaded) if v != self.target)
         for u in lost:
@@ -163,7 +163,7 @@ class SaysNobodyIsLost(TakesSurplus):
     """Two uploads are missing, and everybody is told that they are there."""
 
     def survivors_for(self, u: int) -> Members:
-        """Everybody."""
+        """Name everybody who uploaded, lost or not."""
         return tuple(sorted(self.uploaded))
 
     def announce(self) -> None:

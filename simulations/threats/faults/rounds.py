@@ -73,7 +73,7 @@ class HonestParty:
         self._make_input = make_input
 
     def open(self) -> Sent:
-        """The advertisement."""
+        """Send the advertisement."""
         return [(self.index, self.session.begin_bytes())]
 
     def receive(self, data: bytes) -> Sent:

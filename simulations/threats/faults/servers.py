@@ -49,12 +49,12 @@ class _Hostile(Adversary):
         self._common: RoundRoster | None = None
 
     def took_answer(self, u: int, message: UnmaskShares) -> None:
-        """Count it."""
+        """Count what an answer with shares reveals."""
         self.loot.take(message, self.answered(message))
         super().took_answer(u, message)
 
     def took_seeds(self, u: int, message: SeedShares, missing: Members) -> None:
-        """Count them."""
+        """Count what shares of removable seeds reveal."""
         self.loot.take_seeds(message, missing, self.told(u)[-1])
 
     def ask_colluder(self, u: int, roster: RoundRoster) -> None:
@@ -176,19 +176,19 @@ class AsksTwice(_Hostile):
         self._again = str(rng.choice(["roster", "shares", "survivors", "confirmations", "never"]))
 
     def show_roster(self, u: int) -> None:
-        """Perhaps twice."""
+        """Show the roster, and show it again if that is the stage to ask twice in."""
         super().show_roster(u)
         if self._again == "roster":
             super().show_roster(u)
 
     def deliver_to(self, u: int) -> None:
-        """Perhaps twice."""
+        """Deliver the shares, and deliver them again if that is the stage to ask twice in."""
         super().deliver_to(u)
         if self._again == "shares":
             super().deliver_to(u)
 
     def announce(self) -> None:
-        """Perhaps twice."""
+        """Announce the survivors, and another set if that is the stage to ask twice in."""
         super().announce()
         if self._again == "survivors":
             self.tell_one_lost()
@@ -241,7 +241,7 @@ class InventsSurvivors(_Hostile):
     """U3 has a client that never shared anything."""
 
     def deliver(self) -> None:
-        """Lose a bundle."""
+        """Lose the bundle of one client before the shares are delivered."""
         self._invented = self.some_honest(tuple(sorted(self.bundles)), 1)
         for u in self._invented:
             self.bundles.pop(u)
@@ -311,7 +311,7 @@ class ReplaysConfirmations(SplitsSurvivors):
         self._known: dict[Members, Mapping[int, bytes]] = {}
 
     def signatures_for(self, u: int) -> Mapping[int, bytes]:
-        """Of this round as far as there are any, then of the other round."""
+        """Signatures of this round as far as there are any, then those of another round."""
         roster, story = self.rosters[u][-1], self.stories[u][-1]
         own = self.on_story(roster, story)
         for signer, signature in self._elsewhere(story).items():
@@ -399,7 +399,7 @@ class WantsMoreSeeds(_Hostile):
         super().announce()
 
     def recover(self) -> None:
-        """Twice."""
+        """Ask for the seeds of missing clients twice."""
         super().recover()
         super().recover()
 

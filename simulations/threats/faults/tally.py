@@ -35,7 +35,7 @@ class Tally:
         self.refusals[name] = self.refusals.get(name, 0) + 1
 
     def injected(self, kind: str) -> None:
-        """Count a fault."""
+        """Count one fault of this kind."""
         self.faults[kind] = self.faults.get(kind, 0) + 1
 
 

@@ -210,11 +210,11 @@ class _ServerAt:
 
     @property
     def phase(self) -> ServerPhase:
-        """What it collects."""
+        """The phase that the server is in."""
         return self._server.phase
 
     def receive(self, data: bytes) -> None:
-        """Take the message; then be as before, so that the next case finds the same server."""
+        """Take the message, then go back, so that the next case finds the same server."""
         before = (self._server.phase, self._server.answered)
         try:
             self._server.receive_bytes(LISTENER, data)

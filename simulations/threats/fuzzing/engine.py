@@ -54,7 +54,7 @@ class Decoder:
     mutations: Sequence[Mutation] = ()
 
     def example(self, rng: np.random.Generator) -> bytes:
-        """Hostile bytes."""
+        """Draw hostile bytes: a mutation of a seed."""
         mutation = pick(rng, (mutate_bytes, *self.mutations))
         hostile: bytes = mutation(rng, pick(rng, self.seeds), self.seeds)
         return hostile
@@ -95,12 +95,12 @@ class Report:
 
     @property
     def cases(self) -> int:
-        """All cases."""
+        """Number of cases over all decoders."""
         return sum(counter.total() for counter in self.outcomes.values())
 
     @property
     def cases_per_second(self) -> float:
-        """Over all decoders."""
+        """Cases per second over all decoders."""
         return self.cases / self.seconds if self.seconds else 0.0
 
 

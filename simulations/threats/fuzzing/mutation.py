@@ -60,7 +60,7 @@ HEADERS = tuple(
 
 
 def pick(rng: Rng, among: Sequence[T]) -> T:
-    """One of them."""
+    """Draw one of the options."""
     return among[int(rng.integers(len(among)))]
 
 

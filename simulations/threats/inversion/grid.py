@@ -144,7 +144,7 @@ def _upper(words: str) -> str:
 
 
 def _png(figure: Figure) -> bytes:
-    """The file."""
+    """The bytes of the figure as a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()

@@ -26,7 +26,7 @@ from simulations.threats.inversion.pictures import distinct, flat, psnr
 from simulations.threats.inversion.views import CLIP_L2, Round, View, named
 
 GUESSES: Final = 2
-"""At each picture."""
+"""Guesses at each picture."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from simulations.learning.training import LocalTraining, local_updates
 from sketch import SketchSpec
 
 CLIP_L2: Final = 1.0
-"""Of every round here."""
+"""Clip of every round here."""
 
 EXACT_UNITS: Final = 1 << 22
 """Integer units of the clip in a round without noise: rounding is off by less than 2^-22."""
@@ -37,7 +37,7 @@ parameters and a dozen clients."""
 
 
 class View(enum.Enum):
-    """What is attacked."""
+    """What the attack gets to see."""
 
     PLAIN = "plain update"
     SUM = "secure sum"

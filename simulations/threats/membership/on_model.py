@@ -169,7 +169,7 @@ class PrivateMean:
         self.epsilon = 0.0
 
     def __call__(self, updates: Updates, model: Vector) -> Floats:
-        """Run a round."""
+        """Run a round and return the released mean update."""
         self._round += 1
         result = self._training.run_round(self._keys, model_digest(model), updates.__getitem__)
         self.epsilon = result.epsilons.server

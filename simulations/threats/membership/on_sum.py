@@ -60,7 +60,7 @@ class SumGame(AuditedRelease):
         return cls(announced(clients, dimension, goal, seed, noised), played.updates)
 
     def release(self, world: int, count: int, seed: int) -> Floats:
-        """See ``AuditedRelease``: float64[count], the scores."""
+        """Play rounds and return their scores, float64[count]; see ``AuditedRelease``."""
         sent = self.updates.copy()
         sent[0] *= world
         clipped = np.stack([clip_l2(update, CLIP_L2).values for update in self.updates])

@@ -104,7 +104,7 @@ class ServersTime:
     spent: float = 0.0
 
     def __call__(self) -> float:
-        """Unix seconds."""
+        """The server's time in Unix seconds."""
         return OPENED + self.spent
 
 

@@ -89,7 +89,7 @@ class Participant:
     error: Exception | None = None
 
     def open(self) -> bytes:
-        """The advertisement."""
+        """Join the round and return the advertisement."""
         try:
             return self.client.join(self.announcement, self.model_digest)
         except PEER_ERRORS as error:
@@ -159,7 +159,7 @@ class UnboundClient:
         self._joined: tuple[ClientSession, Pipeline] | None = None
 
     def join(self, announcement: bytes, model_digest: bytes) -> bytes:
-        """As `RoundClient.join`, in a context without a hash."""
+        """Join as `RoundClient.join` does, in a context without a hash."""
         setup = RoundSetup.from_announcement(announcement, model_digest)
         index = setup.context.cohort.index(self._identity.public)
         session = ClientSession(unbound(setup.context), index, self._identity)
@@ -167,11 +167,11 @@ class UnboundClient:
         return session.begin_bytes()
 
     def receive(self, data: bytes) -> bytes | None:
-        """As `RoundClient.receive`."""
+        """Receive as `RoundClient.receive` does."""
         return self._round()[0].receive_bytes(data)
 
     def submit(self, update: NDArray[np.float64], noise: NoiseSeed) -> bytes:
-        """As `RoundClient.submit`."""
+        """Submit as `RoundClient.submit` does."""
         session, pipeline = self._round()
         removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
         return session.submit_bytes(pipeline.encode(update, noise, removable))
@@ -200,7 +200,7 @@ class OwnClient:
         self._vector = lift(values, setup.context.field)
 
     def open(self) -> bytes:
-        """The advertisement."""
+        """Return the advertisement."""
         return self._session.begin_bytes()
 
     def receive(self, data: bytes) -> bytes | None:

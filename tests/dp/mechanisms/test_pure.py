@@ -31,7 +31,7 @@ def masses(scale: float, reach: int) -> np.ndarray:
 
 
 def survival(scale: float, x: np.ndarray) -> np.ndarray:
-    """P[Z > x], exactly."""
+    """The exact probability P[Z > x]."""
     q = math.exp(-1.0 / scale)
     above = q ** (np.maximum(x, 0) + 1.0) / (1 + q)
     return np.where(x >= 0, above, 1.0 - q ** np.maximum(-x, 0).astype(float) / (1 + q))

@@ -86,7 +86,7 @@ def test_floor_of_the_rest(part: tuple[int, int], expected: int | None) -> None:
 
 
 def test_floors_of_a_two_sided_geometric_law() -> None:
-    """w(k) = 3^-|k| but for w(0) = 3/2: F(-k) = 3^(1-k) / 5 and F(k) = 1 - 3^-k / 5."""
+    """Weights w(k) = 3^-|k| but for w(0) = 3/2: F(-k) = 3^(1-k) / 5 and F(k) = 1 - 3^-k / 5."""
 
     def half_then_thirds(precision: int, bits: int) -> Iterator[Interval]:
         yield _enclose(Fraction(2, 9), precision)
@@ -102,7 +102,7 @@ def test_floors_of_a_two_sided_geometric_law() -> None:
 
 @pytest.mark.parametrize("bits", [1, 8, 33])
 def test_floors_of_a_lopsided_finite_law(bits: int) -> None:
-    """Weights 1/7, 1, 5/7, 3/35 on 10, 11, 12, 13."""
+    """The law has the weights 1/7, 1, 5/7 and 3/35 on 10, 11, 12 and 13."""
     left, right = [Fraction(1, 7)], [Fraction(5, 7), Fraction(3, 25)]
     cumulative = floors(11, _finite(left), _finite(right), bits)
     weights = [Fraction(1, 7), Fraction(1), Fraction(5, 7), Fraction(3, 35)]

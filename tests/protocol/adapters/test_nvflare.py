@@ -133,7 +133,7 @@ class Engine:
     def get_workspace(self) -> Workspace:
         return self.workspace
 
-    def get_component(self, name: str) -> Callable[..., Any] | Persistor | Trainer:
+    def get_component(self, name: str) -> Any:
         return self.components.get(name)
 
     def get_clients(self) -> list[Client]:
@@ -542,7 +542,7 @@ class TestClients:
         assert all(np.array_equal(each, pair["first"]) for each in seen.values())
 
     @pytest.fixture
-    def steered(self, federation: Federation) -> Callable[..., FLContext]:
+    def steered(self, federation: Federation) -> Federation:
         """The server tells one site, beside its task, something that it tells nobody else."""
         plain = federation.context
 
@@ -579,7 +579,7 @@ class TestClients:
         return seen
 
     def test_a_trainer_sees_nothing_of_how_its_task_was_delivered(
-        self, steered: Callable[..., FLContext], monkeypatch: pytest.MonkeyPatch
+        self, steered: Federation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The context of the server that comes with a task is one client's, and not in the digest.
 
@@ -593,7 +593,7 @@ class TestClients:
             assert "0.1" not in repr(props) and FLContextKey.TASK_ID not in props
 
     def test_a_trainer_has_what_is_its_site_s(
-        self, steered: Callable[..., FLContext], monkeypatch: pytest.MonkeyPatch
+        self, steered: Federation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for engine in steered.engines.values():
             context = engine.new_context()

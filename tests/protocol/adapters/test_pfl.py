@@ -389,7 +389,7 @@ def add_in_the_ring(one: FieldStatistics, other: FieldStatistics) -> FieldStatis
 
 
 def add_without_reduction(one: FieldStatistics, other: FieldStatistics) -> FieldStatistics:
-    """As pfl adds tensors: without any modulus."""
+    """Add vectors as pfl adds tensors: without any modulus."""
     field = one.vector.field
     total = one.vector.elements.astype(np.uint64) + other.vector.elements
     return FieldStatistics(FieldVector(field, total.astype(field.dtype)), one.users + other.users)

@@ -160,13 +160,15 @@ def test_an_executor_changes_nothing(
 
 
 @pytest.fixture(params=["ideal", "real"])
-def make_aggregator(request: pytest.FixtureRequest, identities: list[Identity]) -> type[Aggregator]:
+def make_aggregator(
+    request: pytest.FixtureRequest, identities: list[Identity]
+) -> Callable[..., Aggregator]:
     real = partial(RealAggregator, identities, OPEN_POLICY)
     return IdealAggregator if request.param == "ideal" else real
 
 
 @pytest.fixture
-def aggregator(make_aggregator: type[Aggregator]) -> Aggregator:
+def aggregator(make_aggregator: Callable[..., Aggregator]) -> Aggregator:
     return make_aggregator()
 
 
@@ -175,7 +177,7 @@ def test_a_bad_update_loses_its_client_and_no_other(
     make_setup: Callable[..., RoundSetup],
     updates: Callable[[int], np.ndarray],
     noise: Callable[[int], NoiseSeed],
-    make_aggregator: type[Aggregator],
+    make_aggregator: Callable[..., Aggregator],
     bad: np.ndarray,
 ) -> None:
     def poisoned(index: int) -> np.ndarray:

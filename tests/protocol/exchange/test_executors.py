@@ -53,7 +53,7 @@ def executor(request: pytest.FixtureRequest) -> Executor:
 class Counted(Executor):
     """Passes tasks on and remembers which."""
 
-    def __init__(self, inner: ProcessPoolExecutor) -> None:
+    def __init__(self, inner: Executor) -> None:
         self.inner, self.tasks = inner, []
         self._max_workers = getattr(inner, "_max_workers", None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 from dp import LedgerError, NoiseSeed, NonFiniteUpdateError
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, _Peer
-from protocol.exchange.in_memory import MemoryRound
+from protocol.exchange.in_memory import MemoryRound, Peer
 from protocol.exchange.stages import Stage, stages_of
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.setup import RoundSetup
@@ -34,10 +34,10 @@ def make_peers(
     registry: frozenset[bytes],
     updates: Callable[[int], np.ndarray],
     noise: Callable[[int], NoiseSeed],
-) -> Callable[..., dict[int, _Peer]]:
+) -> Callable[..., dict[int, Peer]]:
     """Peers of a round, with an update and repeatable noise each."""
 
-    def make(setup: RoundSetup) -> dict[int, _Peer]:
+    def make(setup: RoundSetup) -> dict[int, Peer]:
         return {
             index: _Peer(
                 RoundClient(identity, registry, OPEN_POLICY),
@@ -54,7 +54,7 @@ def make_peers(
 class Tamperer:
     """A peer on whose wire something happens to one of its messages."""
 
-    def __init__(self, peer: _Peer, stage: Stage, change: Callable[..., Any]) -> None:
+    def __init__(self, peer: Peer, stage: Stage, change: Callable[..., Any]) -> None:
         self.peer, self.stage, self.change, self.sent = peer, stage, change, 0
 
     def _pass(self, data: bytes) -> bytes:
@@ -75,7 +75,7 @@ class Tamperer:
 class Traced:
     """A peer that writes down what it is asked to do."""
 
-    def __init__(self, peer: _Peer | Tamperer, trace: list[Any]) -> None:
+    def __init__(self, peer: Peer, trace: list[Any]) -> None:
         self.peer, self.trace = peer, trace
 
     def open(self) -> bytes:
@@ -104,7 +104,7 @@ class Traced:
 )
 def test_a_damaged_message_loses_its_sender_and_the_sum_is_exact(
     make_setup: Callable[..., RoundSetup],
-    make_peers: Callable[..., dict[int, _Peer]],
+    make_peers: Callable[..., dict[int, Peer]],
     updates: Callable[[int], np.ndarray],
     noise: Callable[[int], NoiseSeed],
     stage: Stage,
@@ -135,7 +135,7 @@ def test_a_damaged_message_loses_its_sender_and_the_sum_is_exact(
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.RECOVER])
 def test_a_peer_that_raises_a_typed_error_is_lost_alone(
     make_setup: Callable[..., RoundSetup],
-    make_peers: Callable[..., dict[int, _Peer]],
+    make_peers: Callable[..., dict[int, Peer]],
     stage: Stage,
     error: Exception,
 ) -> None:
@@ -151,7 +151,7 @@ def test_a_peer_that_raises_a_typed_error_is_lost_alone(
 
 
 def test_a_lost_peer_is_never_asked_again(
-    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, _Peer]]
+    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, Peer]]
 ) -> None:
     trace = []
     setup = make_setup()
@@ -164,7 +164,7 @@ def test_a_lost_peer_is_never_asked_again(
 @pytest.mark.parametrize("error", [KeyError("x"), TypeError("x"), ZeroDivisionError()])
 def test_a_mistake_in_a_peer_is_not_hidden(
     make_setup: Callable[..., RoundSetup],
-    make_peers: Callable[..., dict[int, _Peer]],
+    make_peers: Callable[..., dict[int, Peer]],
     error: Exception,
 ) -> None:
     def fail(_: bytes) -> NoReturn:
@@ -178,7 +178,7 @@ def test_a_mistake_in_a_peer_is_not_hidden(
 
 
 def test_reasons_go_with_the_error_that_ends_the_round(
-    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, _Peer]]
+    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, Peer]]
 ) -> None:
     setup = make_setup()
     peers = make_peers(setup)
@@ -195,7 +195,7 @@ def test_reasons_go_with_the_error_that_ends_the_round(
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_the_hook_comes_before_any_survivor_hears(
-    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, _Peer]], mode: Mode
+    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, Peer]], mode: Mode
 ) -> None:
     setup = make_setup(mode=mode)
     trace = []
@@ -211,9 +211,9 @@ def test_the_hook_comes_before_any_survivor_hears(
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_hook_that_raises_ends_the_round_before_anything_is_given_up(
-    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, _Peer]], mode: Mode
+    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, Peer]], mode: Mode
 ) -> None:
-    def refuse(_: tuple[int, ...]) -> NoReturn:
+    def refuse(_: Sequence[int]) -> NoReturn:
         raise LedgerError("disk full")
 
     setup = make_setup(mode=mode)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,7 +26,7 @@ from protocol.exchange.remote import (
     open_answer,
     refuse,
 )
-from protocol.exchange.stages import PEER_ERRORS, Refusal, Stage
+from protocol.exchange.stages import PEER_ERRORS, Outbound, Refusal, Stage
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
@@ -75,9 +75,7 @@ class Elsewhere:
         self.histories = [ClientHistory() for _ in identities]
         self.stored, self.errors, self.asked = {}, {}, []
 
-    def exchange(
-        self, stage: Stage, messages: list[tuple[int, bytes]]
-    ) -> Iterator[tuple[int, bytes]]:
+    def exchange(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
         if stage is Stage.ADVERTISE:
             self.stored.clear()
         for index, data in messages:
@@ -272,7 +270,7 @@ class TestRefusals:
 
         transport = Elsewhere(identities, updates, tmp_path, lost={0: Stage.INPUT}, change=changed)
 
-        def exchange(stage: Stage, messages: list[tuple[int, bytes]]) -> Iterator[Any]:
+        def exchange(stage: Stage, messages: Outbound) -> Iterator[Any]:
             now[:] = [stage]
             return transport.exchange(stage, messages)
 
@@ -362,9 +360,7 @@ class TestRefusals:
         """Somebody speaks in a client's name before and after it, at every stage."""
         transport = Elsewhere(identities, updates, tmp_path, noise=noise)
 
-        def noisy(
-            stage: Stage, messages: list[tuple[int, bytes]]
-        ) -> Iterator[tuple[int, bytes | Refusal]]:
+        def noisy(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
             for index, answer in transport.exchange(stage, messages):
                 yield index, b"\0garbage"
                 yield index, answer
@@ -395,7 +391,7 @@ class TestServer:
         name: str,
         given: dict[int, Stage] | Callable[..., Any],
     ) -> None:
-        def nobody_is_asked(stage: Stage, messages: list[tuple[int, bytes]]) -> NoReturn:
+        def nobody_is_asked(stage: Stage, messages: Outbound) -> NoReturn:
             raise AssertionError("something was sent")
 
         with pytest.raises(ParameterError) as caught:
@@ -414,9 +410,7 @@ class TestServer:
         """Client 1 was lost before; -1 and 6 are nobody."""
         transport = Elsewhere(identities, updates, tmp_path, lost={1: Stage.ADVERTISE})
 
-        def mixed_up(
-            stage: Stage, messages: list[tuple[int, bytes]]
-        ) -> Iterator[tuple[int, bytes] | None]:
+        def mixed_up(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes] | None]:
             for index, answer in transport.exchange(stage, messages):
                 yield (stranger if (stage, index) == (Stage.SHARE, 4) else index), answer
 
@@ -435,7 +429,7 @@ class TestServer:
         """Whoever cannot write the ledger ends the round, and no survivor has heard."""
         transport = Elsewhere(identities, updates, tmp_path)
 
-        def disk_full(_: tuple[int, ...]) -> NoReturn:
+        def disk_full(_: Sequence[int]) -> NoReturn:
             raise LedgerError("disk full")
 
         with pytest.raises(LedgerError):
@@ -493,9 +487,7 @@ class TestServer:
                 self.tracer = lambda: None
                 return weakref.ref(self.tracer)
 
-        def streaming(
-            stage: Stage, messages: list[tuple[int, bytes]]
-        ) -> Iterator[tuple[int, bytes]]:
+        def streaming(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
             nonlocal most
             for index, answer in transport.exchange(stage, messages):
                 assert len(taken) == len(uploads)
@@ -558,9 +550,7 @@ class TestClient:
         transport = Elsewhere(identities, lambda _: np.zeros(200), tmp_path)
         kept = {}
 
-        def stop_at_input(
-            stage: Stage, messages: list[tuple[int, bytes]]
-        ) -> Iterator[tuple[int, bytes]]:
+        def stop_at_input(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
             for index, data in messages:
                 if index == 0 and stage is Stage.INPUT:
                     kept["shares"] = data

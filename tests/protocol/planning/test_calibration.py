@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dp import BinomialRelease, DominationAccountant, MomentsAccountant
@@ -28,7 +30,7 @@ from sketch import PublicSeed, SketchSpec, spec_for_size
         (1.0, 1e-5, True),
     ],
 )
-def test_impossible_goals_are_refused(arguments: tuple[float, ...]) -> None:
+def test_impossible_goals_are_refused(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(ParameterError):
         PrivacyGoal(*arguments)
 

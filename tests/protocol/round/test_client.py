@@ -77,7 +77,7 @@ class TestClient:
     """One client against its own caller, its own policy, and a server that lies."""
 
     def client(
-        self, identities: list[Identity], registry: frozenset[bytes], **policy: float
+        self, identities: list[Identity], registry: frozenset[bytes], **policy: Any
     ) -> RoundClient:
         values = {"minimum_noise_multiplier": 0.0, **policy}
         history = ClientHistory(values.get("goal"))
@@ -106,7 +106,7 @@ class TestClient:
         make_setup: Callable[..., RoundSetup],
         identities: list[Identity],
         registry: frozenset[bytes],
-        policy: dict[str, float | PrivacyGoal],
+        policy: dict[str, Any],
         parameter: str,
     ) -> None:
         with pytest.raises(PolicyError) as caught:

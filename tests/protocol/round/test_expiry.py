@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -361,7 +362,7 @@ class TestPolicy:
         assert refused.value.argument == "clock"
 
 
-def plan(**changes: int) -> TrainingPlan:
+def plan(**changes: Any) -> TrainingPlan:
     return TrainingPlan(
         **{
             "goal": PrivacyGoal(20.0, 1e-5, 2),

@@ -17,7 +17,7 @@ from scipy import stats
 
 from dp import DominationAccountant, ExactAccountant
 from dp.accounting.base import EventCounter
-from dp.events import BinomialRelease
+from dp.events import Event
 from protocol.round.setup import RoundSetup, coin_schedule
 from sketch import SketchSpec
 
@@ -53,7 +53,7 @@ def epsilon_of(one: np.ndarray, other: np.ndarray, delta: float = DELTA) -> floa
     return high
 
 
-def printed(event: BinomialRelease, accountant: type[EventCounter] = DominationAccountant) -> float:
+def printed(event: Event, accountant: type[EventCounter] = DominationAccountant) -> float:
     account = accountant()
     account.compose(event)
     return account.epsilon(DELTA)

@@ -65,7 +65,7 @@ def people() -> list[Identity]:
 def make_setup(people: list[Identity]) -> Callable[..., RoundSetup]:
     """A round of a plan for `GOAL`; fields of its context may be overridden."""
 
-    def make(made: TrainingPlan, **changes: int) -> RoundSetup:
+    def make(made: TrainingPlan, **changes: Any) -> RoundSetup:
         parameters = made.calibrate(
             SketchSpec.identity(DIMENSION), bytes(32), PublicSeed(bytes(32))
         )
@@ -192,7 +192,7 @@ class TestClient:
     def policy(self, **changes: Any) -> ClientPolicy:
         return ClientPolicy(**{"minimum_noise_multiplier": 0.0, "goal": GOAL, **changes})
 
-    def refused(self, *arguments: Any, **named: ClientHistory) -> PolicyError:
+    def refused(self, *arguments: Any, **named: Any) -> PolicyError:
         with pytest.raises(PolicyError) as refused:
             self.join(*arguments, **named)
         assert refused.value.parameter == "security_bits"

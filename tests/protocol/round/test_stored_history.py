@@ -20,6 +20,7 @@ from protocol import Stage
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import UpdateSource
 from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_refuse
+from protocol.exchange.stages import Outbound
 from protocol.goal import PrivacyGoal
 from protocol.round.client import ClientPolicy, RoundClient
 from protocol.round.history import ClientHistory, epsilon_of_rounds
@@ -512,9 +513,7 @@ class TestCrashes:
             seen.append(descriptor)
             real(descriptor)
 
-        def exchange(
-            stage: Stage, messages: list[tuple[int, bytes]]
-        ) -> Iterator[tuple[int, bytes]]:
+        def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
             for index, data in messages:
                 if index:
                     yield index, answer_or_refuse(others[index], data)[0]
@@ -576,9 +575,7 @@ class TestCrashes:
             clients = party(identities, lambda index: np.full(200, 0.01))
             clients[0] = member(identities, 0, lambda _: np.full(200, np.nan), history)
 
-            def exchange(
-                stage: Stage, messages: list[tuple[int, bytes]]
-            ) -> Iterator[tuple[int, bytes]]:
+            def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
                 for index, data in messages:
                     yield index, answer_or_refuse(clients[index], data)[0]
 

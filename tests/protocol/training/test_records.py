@@ -21,6 +21,7 @@ from dp import (
     LedgerError,
     UnsupportedEventError,
 )
+from dp.events import Event
 from dp.ledger import MAX_LINE_BYTES, Entry
 from protocol.goal import PrivacyGoal
 from protocol.round.setup import RoundSetup
@@ -40,7 +41,7 @@ GOAL = PrivacyGoal(8.0, 1e-5, 2)
 EVENT = BinomialRelease(40_000, 20.0, 8, 100)
 
 
-def epsilon_of(goal: PrivacyGoal, *events: BinomialRelease) -> float:
+def epsilon_of(goal: PrivacyGoal, *events: Event) -> float:
     accountant = DominationAccountant(goal.reserve)
     for event in events:
         accountant.compose(event)
@@ -70,7 +71,7 @@ class TestNotes:
             {"x": type("Text", (str,), {})("a subclass")},
         ],
     )
-    def test_what_is_no_plain_remark_is_refused(self, notes: dict[int | str, Any]) -> None:
+    def test_what_is_no_plain_remark_is_refused(self, notes: dict[Any, Any]) -> None:
         with pytest.raises(ParameterError, match="notes"):
             checked_notes(notes)
 

@@ -45,7 +45,7 @@ def test_the_bound_is_where_the_p_value_crosses(v: int, delta: float) -> None:
 
 
 def test_without_delta_and_all_right_the_bound_has_a_closed_form() -> None:
-    """q^r = alpha."""
+    """The bound solves q^r = alpha for the share q of right guesses."""
     q = 0.05 ** (1 / 80)
     assert epsilon_bound(80, 80, 80, 0.0) == pytest.approx(math.log(q / (1.0 - q)), rel=1e-9)
 

@@ -69,7 +69,7 @@ def test_liars_cost_a_decoding_each_and_are_all_named(monkeypatch: pytest.Monkey
     decoded = []
     original = rebuild.wrong_shares
 
-    def counting(shares: np.ndarray, *rest: Any) -> tuple[int]:
+    def counting(shares: np.ndarray, *rest: Any) -> tuple[int, ...] | None:
         decoded.append(len(shares))
         return original(shares, *rest)
 

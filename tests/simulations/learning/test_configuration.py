@@ -13,7 +13,7 @@ from simulations.learning.configuration import RunConfig, demo_config, write_con
 from sketch.controllers import AdaptNorm, FixedRate
 
 
-def changed(key: str, value: dict[str, float | str] | float) -> dict[str, Any]:
+def changed(key: str, value: Any) -> dict[str, Any]:
     raw = demo_config().model_dump()
     *sections, last = key.split(".")
     table = raw
@@ -64,7 +64,7 @@ def test_unknown_keys_are_named_with_the_known_ones(key: str, valid: str) -> Non
         ("task.hidden", -1),
     ],
 )
-def test_values_out_of_range_are_named(key: str, value: float | str) -> None:
+def test_values_out_of_range_are_named(key: str, value: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse(changed(key, value), RunConfig)
     assert caught.value.key == key

@@ -23,7 +23,7 @@ SEED = 1
 
 
 class TestUncountedGoal:
-    """A26."""
+    """A26: more rounds than a client's goal allows."""
 
     def test_every_history_without_the_goal_is_refused(
         self, quick_check: Callable[[str], Check]
@@ -59,7 +59,7 @@ def unlocked(self: Records | shared_books.SlowHistory | shared_books.SlowSession
 
 
 class TestSharedBooks:
-    """A28."""
+    """A28: two rounds at once on the same books."""
 
     def test_one_racer_is_told_why(self, quick_check: Callable[[str], Check]) -> None:
         real, twin = quick_check("A28").with_defence, quick_check("A28").without_defence
@@ -118,7 +118,7 @@ class TestSharedBooks:
 
 
 class TestOldCopies:
-    """A30."""
+    """A30: old copies of what a client keeps."""
 
     def test_every_change_of_a_history_is_refused(
         self, quick_check: Callable[[str], Check]

@@ -44,7 +44,7 @@ DIGEST = bytes(32)
 
 
 class TestAllowedAccuracy:
-    """Against closed forms."""
+    """The allowed accuracy against closed forms."""
 
     def test_one_pair(self) -> None:
         assert accuracy_bound(Claim(0.0, 0.2)) == pytest.approx(0.6)

@@ -68,7 +68,7 @@ def write_archive(root: Path, *, binary: bool, left_out: str = "") -> DataFolder
 
 
 def check(data: Dataset) -> None:
-    """See that the pictures are those of `batch`."""
+    """Make sure that the pictures are those of `batch`."""
     assert (data.name, data.kind, data.classes, data.shape) == (
         "cifar10",
         DataKind.IMAGE,

@@ -24,7 +24,7 @@ def content(users: dict[str, tuple[list[Any], list[Any]]]) -> dict[str, Any]:
 
 
 def write(path: Path, users: dict[str, tuple[list[Any], list[Any]]]) -> None:
-    """Write a file."""
+    """Write a LEAF file of some users."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content(users)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ def clients(data: Dataset) -> tuple[int, int]:
     return len(np.unique(data.train.owners)), len(np.unique(data.test.owners))
 
 
-def lengths(spoken: dict[tuple[str, str], list[str]]) -> np.ndarray:
+def lengths(spoken: Mapping[tuple[str, str], Sequence[str]]) -> np.ndarray:
     """Return the number of lines of each speaker."""
     return np.array([len(lines) for lines in spoken.values()])
 

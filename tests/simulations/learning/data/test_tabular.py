@@ -13,7 +13,7 @@ SCHEMA = Schema(columns=("age", "job", "pay", "ok"), numeric=frozenset({"age", "
 
 
 def table(*rows: str, delimiter: str = ",") -> Table:
-    """Read rows."""
+    """Read rows of text as a table."""
     return read_table([f"{row}\n" for row in rows], SCHEMA, "file", delimiter=delimiter)
 
 

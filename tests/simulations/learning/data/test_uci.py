@@ -28,7 +28,7 @@ def write(root: Path, file: DataFile, *lines: str) -> DataFolder:
 
 
 def adult(age: int, work: str, pay: str) -> str:
-    """Return a row."""
+    """Return a row of the Adult data set."""
     return ADULT.format(age=age, work=work, pay=pay)
 
 
@@ -63,7 +63,7 @@ def test_adult_labels_are_checked(adults: DataFolder) -> None:
 
 
 def bank(day: int, answer: str) -> str:
-    """Return a row."""
+    """Return a row of the Bank data set."""
     middle = '"job";"single";"tertiary";"no";2143;"yes";"no";"unknown"'
     return f'58;{middle};{day};"may";261;1;-1;0;"unknown";"{answer}"'
 
@@ -90,7 +90,7 @@ def test_bank_columns_are_checked(tmp_path: Path) -> None:
 
 
 def connection(kind: str) -> str:
-    """Return a row."""
+    """Return a row of the KDD 1999 data set."""
     values = {"protocol_type": "tcp", "service": "http", "flag": "SF", "connection": kind}
     return ",".join(values.get(name, "0") for name in KDD99_SCHEMA.columns)
 

@@ -57,7 +57,7 @@ PLAIN = SqSgd(D, Verbatim(KEPT), bound=10.0)
 
 @pytest.fixture
 def updates() -> np.ndarray:
-    """Four clients."""
+    """Random updates of four clients."""
     return np.random.default_rng(5).standard_normal((4, D))
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def small(**changes: Any) -> RunConfig:
     return changed(config, [(key.replace("__", "."), value) for key, value in changes.items()])
 
 
-def of_kind(kind: str, **changes: dict[str, float | str]) -> RunConfig:
+def of_kind(kind: str, **changes: Any) -> RunConfig:
     return changed(small(**changes), list(KINDS[kind].items()))
 
 
@@ -95,7 +95,7 @@ def run(
         return run_experiment(config, data, folder, progress)
 
 
-def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def timeless(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**record, "seconds": None, "stages": None} for record in records]
 
 
@@ -167,7 +167,7 @@ def stop_at(patch: pytest.MonkeyPatch, moment: str, number: int) -> None:
         if calls["count"] == number:
             raise Stopped
 
-    def before(owner: type[Ledger | RunFolder], name: str, then_call: bool) -> None:
+    def before(owner: type[Ledger | RunFolder | Checkpoint], name: str, then_call: bool) -> None:
         original = getattr(owner, name)
 
         def wrapped(*arguments: Any, **options: Any) -> Entry | None:

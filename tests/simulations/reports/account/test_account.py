@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dp import (
     BinomialRelease,
     Composition,
     DominationAccountant,
+    Event,
     FailingGaussian,
     FailureReserve,
     Ledger,
@@ -173,7 +175,7 @@ def path(tmp_path: Path) -> Path:
     return location
 
 
-def running(events: list[BinomialRelease], reserve: FailureReserve | None = None) -> float:
+def running(events: Sequence[Event], reserve: FailureReserve | None = None) -> float:
     accountant = DominationAccountant(reserve)
     for event in events:
         accountant.compose(event)
@@ -524,7 +526,7 @@ def test_an_export_is_read_by_dp_accounting(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("goal", [{**GOAL, "aggregation": 1e-8}, None])
 def test_an_exported_ledger_is_on_the_safe_side(
-    tmp_path: Path, goal: dict[str, float] | None
+    tmp_path: Path, goal: dict[str, Any] | None
 ) -> None:
     """The second reader rounds to the nearest; what others compose on is a bound all the same."""
     location = tmp_path / "ledger.jsonl"

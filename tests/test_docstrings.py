@@ -1,0 +1,55 @@
+"""Docstrings say something by themselves: what ruff's rules of form cannot see."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("secagg", "dp", "sketch", "protocol", "simulations", "examples", "tests")
+LEAST_WORDS = 3
+POINTING = re.compile(
+    r"see the module|see above|\bditto\b|\bas above\b|\bthe sheet\b", re.IGNORECASE
+)
+"""Words that send a reader elsewhere without saying where."""
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring, those that follow an assignment included."""
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                text = statement.value.value
+                if isinstance(text, str):
+                    yield statement.lineno, text
+
+
+def is_riddle(text: str) -> bool:
+    """Whether a docstring is too short to say anything, or only points elsewhere."""
+    return len(text.split()) < LEAST_WORDS or POINTING.search(text) is not None
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_docstring_says_something(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if not path.is_relative_to(ROOT / "simulations" / "reproduce")
+        for line, text in docstrings(path.read_text())
+        if is_riddle(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("text", ["2.", "The file.", "A19: see the module.", "Args: as above."])
+def test_riddles_would_be_found(text: str) -> None:
+    assert is_riddle(text)
+
+
+def test_a_sentence_is_no_riddle() -> None:
+    assert not is_riddle("The plain sum of all inputs.")
