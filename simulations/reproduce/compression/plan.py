@@ -69,7 +69,7 @@ class Arm:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """What people call it."""
         titles = {
             "none": "no compression",
             "slow": "no compression, steps as short as Denoise's",

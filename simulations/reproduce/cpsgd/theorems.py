@@ -72,7 +72,7 @@ class Case:
 
     @property
     def clip(self) -> float:
-        """X."""
+        """X, at which coordinates are clipped."""
         if not self.rotated:
             return NORM
         wider = math.sqrt(2.0) if self.printed_clip else 1.0

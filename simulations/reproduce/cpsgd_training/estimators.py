@@ -132,7 +132,7 @@ class Rounded(ABC):
         return self.integers(rotated, NoiseSeed(rng.bytes(32)))
 
     def round_sum(self, rotated: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Draw such a sum from the rotated float sum: see the module for what is approximate."""
+        """Draw such a sum from the rotated float sum; only its rounding is approximate."""
         clients = self.setting.clients
         spread = 0.5 * math.sqrt(clients) * rng.standard_normal(rotated.size)
         place = rotated / self.width + clients * self.offset + spread

@@ -1,4 +1,4 @@
-"""What all plots share: the sheet, axes, curves with intervals, colours and marks in order."""
+"""What all plots share: panels, axes, curves with intervals, colours and marks in order."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Search = Generator[Iterable[C], dict[C, float], None]
 
 
 def grid(candidates: Iterable[C]) -> Search[C]:
-    """Try all."""
+    """Try all candidates at once."""
     yield candidates
 
 

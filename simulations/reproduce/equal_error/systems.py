@@ -145,7 +145,7 @@ def _sums(task: Task) -> Iterator[_Row]:
 
 
 def _cpsgd(task: Task) -> _Row:
-    """cpSGD with the fewest levels that have next to the least epsilon."""
+    """CpSGD with the fewest levels that have next to the least epsilon."""
     n, clip = task.clients, rotated_clip(1.0, task.dimension, task.clients, task.delta / 3.0)
     ways = []
     for levels in LEVELS:

@@ -111,7 +111,7 @@ def kdd99(folder: DataFolder) -> Examples:
 
 
 def kdd99_of(table: Table) -> Examples:
-    """Encode connections."""
+    """Encode a table of connections."""
     blocks = [unit_scaled(table.numbers[name]) for name in KDD99_SCHEMA.numbers]
     blocks += [is_value(table.categories[name], "1") for name in _KDD99_BINARY]
     names = [name for name in KDD99_SCHEMA.categories if name not in _KDD99_BINARY]

@@ -82,7 +82,7 @@ def parts(figures: Any) -> Iterator[Part]:
 
 
 def plot(figures: Any) -> Figure:
-    """One curve."""
+    """Draw one curve."""
     figure, [[axes]] = panels(1, 1, 3.0, 2.0)
     curve(axes, figures["rows"], "number", "square", Style("squares", "black"), width="seed")
     dress(axes, "number", "square", log="x", percents=True, ticks=(1.0, 3.0), legend="below")
@@ -263,7 +263,7 @@ class TestTuning:
 
 
 def height(top: float, x: float) -> dict[str, float]:
-    """A hill."""
+    """A hill with its top there."""
     return {"accuracy": -((x - top) ** 2)}
 
 

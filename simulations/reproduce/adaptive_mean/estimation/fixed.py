@@ -41,7 +41,7 @@ class FixedRate:
             raise ParameterError("rate", self.rate, "finite and at least 1")
 
     def releases(self, task: MeanTask) -> int:
-        """1."""
+        """A single round."""
         return 1
 
     @property
