@@ -24,11 +24,9 @@ from dp.accounting import (
     OutsiderAccountant,
     PublishedAccountant,
     Theorem1Accountant,
-    effective_sigma,
     epsilons,
     four_epsilons,
     local_epsilons,
-    own_noise,
 )
 from dp.budget import Budget, replay
 from dp.calibration import (
@@ -36,10 +34,9 @@ from dp.calibration import (
     noise_multiplier_for_epsilon,
     variance_for_epsilon,
 )
-from dp.clipping import Bounded, clip_l2, l2_norm, require_finite
-from dp.coin_schedule import BatchVariant, CoinSchedule, TooManyDropoutsError
-from dp.coins import Coins, add_coins, noise_limit, residual_offset, sample_binomial
-from dp.dropouts import add_batches, batch_noise, removed_noise
+from dp.clipping import Bounded, clip_l2
+from dp.coin_schedule import CoinSchedule, TooManyDropoutsError
+from dp.coins import Coins, add_coins
 from dp.errors import (
     BudgetExceededError,
     CopiedSecretError,
@@ -65,50 +62,31 @@ from dp.events import (
     SkellamRelease,
     replace_one,
 )
-from dp.keystream import Keystream, NoiseSeed, Usage
+from dp.keystream import NoiseSeed
 from dp.ledger import Entry, Ledger
 from dp.mechanisms import (
     BinomialMechanism,
-    CentralGaussianMechanism,
     DiscreteGaussianMechanism,
-    LevelMechanism,
-    Levels,
     Mechanism,
-    NoisedLevels,
     NoNoise,
     Sensitivities,
     SkellamMechanism,
-    level_mse_bound,
-    rotated_clip,
-    rotated_level_mse_bound,
 )
-from dp.noised import Noise, Noised
-from dp.rounding import Quantized, quantize, quantized_l2_bound, rounded_l2_bound
-from dp.sampling import (
-    BinomialLaw,
-    DiscreteGaussianLaw,
-    Law,
-    RoundedGaussianLaw,
-    SkellamLaw,
-    sample_law,
-)
+from dp.noised import Noised
+from dp.rounding import Quantized, quantize, quantized_l2_bound
 
 __all__ = [
     "Accountant",
     "Adjacency",
-    "BatchVariant",
-    "BinomialLaw",
     "BinomialMechanism",
     "BinomialRelease",
     "Bounded",
     "Budget",
     "BudgetExceededError",
-    "CentralGaussianMechanism",
     "CoinSchedule",
     "Coins",
     "Composition",
     "CopiedSecretError",
-    "DiscreteGaussianLaw",
     "DiscreteGaussianMechanism",
     "DiscreteGaussianRelease",
     "DominationAccountant",
@@ -122,22 +100,16 @@ __all__ = [
     "FourEpsilons",
     "GaussianReference",
     "GaussianRelease",
-    "Keystream",
-    "Law",
     "Ledger",
     "LedgerError",
-    "LevelMechanism",
     "LevelRelease",
-    "Levels",
     "LocalAccountant",
     "LocalRelease",
     "Mechanism",
     "MomentsAccountant",
     "NoNoise",
-    "Noise",
     "NoiseSeed",
     "Noised",
-    "NoisedLevels",
     "NonFiniteUpdateError",
     "NonPrivateRelease",
     "OutsiderAccountant",
@@ -145,42 +117,24 @@ __all__ = [
     "PrivacyError",
     "PublishedAccountant",
     "Quantized",
-    "RoundedGaussianLaw",
     "RoundsUsedUpError",
     "Sensitivities",
     "SensitivityExceededError",
-    "SkellamLaw",
     "SkellamMechanism",
     "SkellamRelease",
     "Theorem1Accountant",
     "TooManyDropoutsError",
     "UnsupportedEventError",
-    "Usage",
-    "add_batches",
     "add_coins",
-    "batch_noise",
     "clip_l2",
     "coins_for_epsilon",
-    "effective_sigma",
     "epsilons",
     "four_epsilons",
-    "l2_norm",
-    "level_mse_bound",
     "local_epsilons",
-    "noise_limit",
     "noise_multiplier_for_epsilon",
-    "own_noise",
     "quantize",
     "quantized_l2_bound",
-    "removed_noise",
     "replace_one",
     "replay",
-    "require_finite",
-    "residual_offset",
-    "rotated_clip",
-    "rotated_level_mse_bound",
-    "rounded_l2_bound",
-    "sample_binomial",
-    "sample_law",
     "variance_for_epsilon",
 ]

@@ -257,12 +257,14 @@ class AboveThresholdRelease(PureRelease):
     fresh noise of ``query_scale``; each integer, less its threshold, changes by at most
     ``sensitivity`` between neighbours. The stream ends at the first "yes". It counts once, however
     many integers there were, with epsilon = sensitivity / threshold_scale + 2 sensitivity /
-    query_scale (proof in ``dp.mechanisms.above_threshold``).
+    query_scale (proof in docs/mean-estimation.md).
 
     Attributes:
         threshold_scale: integer units, finite, > 0.
         query_scale: integer units, finite, > 0.
         sensitivity: integer units, >= 1.
+
+    Source: Dwork, Roth 2014, Theorem 3.23, with "above" turned into "below".
     """
 
     tag: ClassVar[str] = "above-threshold"

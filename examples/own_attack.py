@@ -5,7 +5,7 @@ Run with: python examples/own_attack.py
 
 from secagg import Mode
 from simulations.threats import Adversary, Setting, exact
-from simulations.threats.weak_clients import NoSelfMask
+from simulations.threats.game.weak_clients import NoSelfMask
 
 
 class LateUpload(Adversary):

@@ -6,14 +6,12 @@ from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.remote import RemoteAggregator, RemoteClient
 from protocol.exchange.stages import Dropouts, RoundOutcome, Stage
 from protocol.goal import PrivacyGoal
-from protocol.planning.calibration import calibrate
-from protocol.planning.deployment import DeploymentPlan, PredictedError, plan_deployment
+from protocol.planning.deployment import DeploymentPlan, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.client import ClientPolicy, RoundClient
-from protocol.round.field_size import bits_for
 from protocol.round.history import ClientHistory
 from protocol.round.parameters import RoundParameters
-from protocol.round.pipeline import MeanRelease, Pipeline
+from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from protocol.training.private import PrivateTraining, RoundResult
@@ -26,11 +24,9 @@ __all__ = [
     "DeploymentPlan",
     "Dropouts",
     "IdealAggregator",
-    "MeanRelease",
     "MemoryRound",
     "Pipeline",
     "PolicyError",
-    "PredictedError",
     "PrivacyGoal",
     "PrivateTraining",
     "RealAggregator",
@@ -44,7 +40,5 @@ __all__ = [
     "Stage",
     "StoredHistory",
     "TrainingPlan",
-    "bits_for",
-    "calibrate",
     "plan_deployment",
 ]

@@ -1,7 +1,7 @@
 """Exact sums in GF(p) from an untrusted server; knows nothing of privacy budgets or learning."""
 
 from secagg.client import ClientSession
-from secagg.context import Mode, SessionContext, fewest_survivors, lowest_threshold
+from secagg.context import Mode, SessionContext, lowest_threshold
 from secagg.errors import (
     SERVER,
     CapacityError,
@@ -14,7 +14,7 @@ from secagg.errors import (
     TooFewSurvivorsError,
     WrongSharesError,
 )
-from secagg.field import FieldVector, PrimeField, centre, lift, required_bits
+from secagg.field import FieldVector, PrimeField, centre, lift
 from secagg.keys import Identity
 from secagg.server import FieldSum, ServerSession
 
@@ -38,8 +38,6 @@ __all__ = [
     "TooFewSurvivorsError",
     "WrongSharesError",
     "centre",
-    "fewest_survivors",
     "lift",
     "lowest_threshold",
-    "required_bits",
 ]

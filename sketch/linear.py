@@ -1,6 +1,6 @@
 """What every compressing map of a round offers, and the one that compresses nothing.
 
-A round without compression runs through `Identity`, so callers never branch on it.
+A round without compression runs through `NoSketch`, so callers never branch on it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LinearSketch(Protocol):
         ...
 
 
-class Identity:
+class NoSketch:
     """The map that leaves a vector as it is, for rounds without compression.
 
     Args:
@@ -66,7 +66,7 @@ class Identity:
         self._dimension = _checks.integer("dimension", dimension, 1)
 
     def __repr__(self) -> str:
-        return f"Identity(dimension={self._dimension})"
+        return f"NoSketch(dimension={self._dimension})"
 
     @property
     def dimension(self) -> int:

@@ -17,7 +17,7 @@ from sketch import _checks
 from sketch.countmedian import CountMedianSketch
 from sketch.countsketch import CountMeanSketch
 from sketch.hashing import MAX_COLUMNS, MAX_ROWS, PublicSeed
-from sketch.linear import Identity, LinearSketch
+from sketch.linear import LinearSketch, NoSketch
 from sketch.probed import Probe, ProbedSketch
 
 DEFAULT_ROWS = 15
@@ -119,7 +119,7 @@ class SketchSpec:
 
     def _build_main(self, seed: PublicSeed) -> LinearSketch:
         if self.kind is SketchKind.IDENTITY:
-            return Identity(self.dimension)
+            return NoSketch(self.dimension)
         if self.kind is SketchKind.COUNT_MEAN:
             return CountMeanSketch(self.dimension, self.rows, self.columns, seed)
         return CountMedianSketch(self.dimension, self.rows, self.columns, self.copies, seed)

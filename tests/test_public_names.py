@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-NAMES = json.loads((Path(__file__).parent / "public_names.json").read_text())
+NAMES: dict[str, list[str]] = json.loads((Path(__file__).parent / "public_names.json").read_text())
 
 
 @pytest.mark.parametrize("package", sorted(NAMES))
@@ -17,3 +17,13 @@ def test_public_names_are_the_checked_in_ones(package: str) -> None:
     assert sorted(module.__all__) == NAMES[package]
     for name in module.__all__:
         assert getattr(module, name).__doc__, f"{package}.{name} has no docstring"
+
+
+def test_no_name_means_two_things() -> None:
+    """A package may offer what another one has as well, under the same name; nothing else."""
+    meanings: dict[str, set[int]] = {}
+    for package, names in NAMES.items():
+        module = importlib.import_module(package)
+        for name in names:
+            meanings.setdefault(name, set()).add(id(getattr(module, name)))
+    assert [name for name, things in meanings.items() if len(things) > 1] == []

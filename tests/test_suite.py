@@ -17,7 +17,7 @@ TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
 
 
 def make(*arguments: str) -> str:
-    """What make would do."""
+    """The commands that make would run."""
     command = ["make", "--dry-run", "--directory", str(ROOT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dp.accounting.accountant import DominationAccountant, FailureReserve, GaussianReference
 from dp.accounting.base import Accountant
 from dp.accounting.cpsgd import Theorem1Accountant
-from dp.accounting.discrete_gaussian import DiscreteGaussianSum
 from dp.accounting.domination import effective_sigma
 from dp.accounting.exact import ExactAccountant
 from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dp.accounting.laws import BinomialNoise, NoiseLaw, SkellamNoise
+from dp.accounting.laws import BinomialNoise
 from dp.accounting.local import LocalAccountant
 from dp.accounting.moments import (
     MomentsAccountant,
@@ -26,17 +25,11 @@ from dp.accounting.protection import (
 )
 from dp.accounting.published import PublishedAccountant
 from dp.accounting.report import EpsilonReport, epsilons
-from dp.accounting.theorem1 import (
-    Theorem1Parameters,
-    Theorem1Result,
-    theorem1,
-    theorem1_epsilon,
-)
+from dp.accounting.theorem1 import Theorem1Parameters, theorem1_epsilon
 
 __all__ = [
     "Accountant",
     "BinomialNoise",
-    "DiscreteGaussianSum",
     "DominationAccountant",
     "EpsilonReport",
     "ExactAccountant",
@@ -46,13 +39,10 @@ __all__ = [
     "GaussianReference",
     "LocalAccountant",
     "MomentsAccountant",
-    "NoiseLaw",
     "OutsiderAccountant",
     "PublishedAccountant",
-    "SkellamNoise",
     "Theorem1Accountant",
     "Theorem1Parameters",
-    "Theorem1Result",
     "effective_sigma",
     "epsilons",
     "four_epsilons",
@@ -63,6 +53,5 @@ __all__ = [
     "own_noise",
     "renyi_to_epsilon",
     "reserved_accountant",
-    "theorem1",
     "theorem1_epsilon",
 ]

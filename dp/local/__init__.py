@@ -10,74 +10,35 @@ whole noise, and there is no secure sum to hide in.
 
 from __future__ import annotations
 
-from dp.local.audit import (
-    AuditedRatio,
-    audit_laws,
-    worst_exact_ratio,
-    worst_log_ratio,
-    worst_ratio,
-)
 from dp.local.base import LocalRandomizer, Reports
-from dp.local.calibration import (
-    InfeasibleEpsilonError,
-    best_priv_quant,
-    printed_priv_quant,
-)
-from dp.local.cross_polytope import CrossPolytope, CrossPolytopeReports
-from dp.local.priv_quant import LevelReports, PrivQuant
-from dp.local.quantizer import LevelQuantizer
+from dp.local.calibration import InfeasibleEpsilonError, best_priv_quant
+from dp.local.cross_polytope import CrossPolytope
+from dp.local.priv_quant import PrivQuant
 from dp.local.reconstruction import ReconstructionProtection
-from dp.local.sampled import (
-    SampledCoordinates,
-    SampledReports,
-    sampled_hybrid,
-    sampled_piecewise,
-)
-from dp.local.scalars import Duchi, Hybrid, Piecewise, ScalarRandomizer, ScalarReports
-from dp.local.selection import (
-    RankSelector,
-    Selector,
-    exponential,
-    perturbed_encoding,
-    perturbed_sampling,
-    printed_perturbed_encoding,
-)
-from dp.local.two_stage import TwoStage, TwoStageReports, selection_share_for, two_stage
+from dp.local.sampled import SampledCoordinates, sampled_hybrid, sampled_piecewise
+from dp.local.scalars import Duchi, Hybrid, Piecewise, ScalarRandomizer
+from dp.local.selection import Selector, exponential, perturbed_encoding, perturbed_sampling
+from dp.local.two_stage import selection_share_for, two_stage
 
 __all__ = [
-    "AuditedRatio",
     "CrossPolytope",
-    "CrossPolytopeReports",
     "Duchi",
     "Hybrid",
     "InfeasibleEpsilonError",
-    "LevelQuantizer",
-    "LevelReports",
     "LocalRandomizer",
     "Piecewise",
     "PrivQuant",
-    "RankSelector",
     "ReconstructionProtection",
     "Reports",
     "SampledCoordinates",
-    "SampledReports",
     "ScalarRandomizer",
-    "ScalarReports",
     "Selector",
-    "TwoStage",
-    "TwoStageReports",
-    "audit_laws",
     "best_priv_quant",
     "exponential",
     "perturbed_encoding",
     "perturbed_sampling",
-    "printed_perturbed_encoding",
-    "printed_priv_quant",
     "sampled_hybrid",
     "sampled_piecewise",
     "selection_share_for",
     "two_stage",
-    "worst_exact_ratio",
-    "worst_log_ratio",
-    "worst_ratio",
 ]

@@ -251,7 +251,7 @@ class Hybrid(_OnGrid):
 
     @property
     def duchi(self) -> Duchi:
-        """The other part."""
+        """The part of the mixture that is Duchi's randomiser."""
         return Duchi(self.epsilon)
 
     @property

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from dp.mechanisms.base import Mechanism, Sensitivities
 from dp.mechanisms.binomial import BinomialMechanism
-from dp.mechanisms.central import CentralGaussianMechanism
 from dp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from dp.mechanisms.levels import (
-    LevelMechanism,
-    Levels,
-    NoisedLevels,
-    level_mse_bound,
-    rotated_clip,
-    rotated_level_mse_bound,
-)
 from dp.mechanisms.none import NoNoise
 from dp.mechanisms.skellam import SkellamMechanism
 
 __all__ = [
     "BinomialMechanism",
-    "CentralGaussianMechanism",
     "DiscreteGaussianMechanism",
-    "LevelMechanism",
-    "Levels",
     "Mechanism",
     "NoNoise",
-    "NoisedLevels",
     "Sensitivities",
     "SkellamMechanism",
-    "level_mse_bound",
-    "rotated_clip",
-    "rotated_level_mse_bound",
 ]

@@ -39,9 +39,9 @@ from sketch.controllers import (
     AdaptTail,
     Controller,
     FixedRate,
-    TailUpdate,
     TwoStage,
 )
+from sketch.controllers.adapt_tail import TailUpdate
 from sketch.controllers.sizing import LARGEST_PROBE, SMALLEST_PROBE
 from sketch.spec import DEFAULT_ROWS
 

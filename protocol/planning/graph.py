@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secagg import Mode, ParameterError, PrimeField, fewest_survivors, lowest_threshold
+from secagg import Mode, ParameterError, PrimeField, lowest_threshold
 from secagg.committee import choose_committee
+from secagg.context import fewest_survivors
 from secagg.graph_parameters import (
     SECURITY_BITS,
     Adversary,

@@ -16,13 +16,8 @@ from protocol.round.field_size import WRAP_PROBABILITY, bits_for
 from protocol.round.parameters import RoundParameters
 from protocol.round.rings import fitting_security_bits, unsafe
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
-from secagg import (
-    Mode,
-    ParameterError,
-    SessionContext,
-    fewest_survivors,
-    lowest_threshold,
-)
+from secagg import Mode, ParameterError, SessionContext, lowest_threshold
+from secagg.context import fewest_survivors
 from secagg.graph_parameters import SECURITY_BITS, require_security_bits
 from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
 from sketch import PublicSeed, SketchSpec

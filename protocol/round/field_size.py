@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from secagg import required_bits
+from secagg.field import required_bits
 
 MAX_WRAP_PROBABILITY = 1e-6
 """A round that wraps around is lost for training: nobody wants this to be likely."""

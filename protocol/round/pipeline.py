@@ -25,13 +25,12 @@ from dp import (
     NoiseSeed,
     Quantized,
     SensitivityExceededError,
-    add_batches,
     add_coins,
     clip_l2,
     quantize,
-    removed_noise,
-    residual_offset,
 )
+from dp.coins import residual_offset
+from dp.dropouts import add_batches, removed_noise
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
@@ -77,11 +76,11 @@ class Compress:
     l2_bound: float
 
     def client(self, bounded: Bounded) -> Bounded:
-        """float64[d] to float64[L]."""
+        """Encode an update: float64[d] to float64[L]."""
         return clip_l2(self.sketch.encode(bounded.values), self.l2_bound, take=True)
 
     def server(self, mean_sketch: Floats) -> Floats:
-        """float64[L] to float64[d], unbiased."""
+        """Decode the mean sketch, unbiased: float64[L] to float64[d]."""
         return self.sketch.decode(mean_sketch)
 
 
@@ -92,11 +91,11 @@ class Rotate:
     rotation: Rotation
 
     def client(self, bounded: Bounded) -> Bounded:
-        """float64[L] to float64[L]."""
+        """Rotate: float64[L] to float64[L]."""
         return bounded.map_isometry(self.rotation.forward)
 
     def server(self, rotated: Floats) -> Floats:
-        """The inverse rotation."""
+        """Undo the rotation."""
         return self.rotation.inverse(rotated)
 
 
@@ -108,7 +107,7 @@ class Quantize:
     linf_bound: int
 
     def client(self, bounded: Bounded, seed: NoiseSeed) -> Quantized:
-        """float64[L] to bounded integers."""
+        """Round float64[L] to bounded integers."""
         return quantize(bounded, self.scale, self.linf_bound, seed)
 
     def server(self, total: Floats) -> Floats:
@@ -170,11 +169,11 @@ class Lift:
     field: PrimeField
 
     def client(self, noised: Noised) -> FieldVector:
-        """int64[L] to GF(p)."""
+        """Lift integers, int64[L], to elements of GF(p)."""
         return lift(noised.values, self.field)
 
     def server(self, total: FieldVector) -> Integers:
-        """GF(p) to int64[L]."""
+        """Read elements of GF(p) as integers, int64[L]."""
         return centre(total)
 
 

@@ -24,13 +24,8 @@ from protocol.training.records import Notes
 from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
-from sketch.controllers import (
-    Controller,
-    Decision,
-    Rationale,
-    ReleasedStats,
-    released_stats,
-)
+from sketch.controllers import Controller, Decision, Rationale, ReleasedStats
+from sketch.controllers.release import released_stats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

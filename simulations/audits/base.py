@@ -12,9 +12,9 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +112,16 @@ class Exhibit:
             raise ParameterError("media_type", self.media_type, "image/png or image/svg+xml")
 
 
+class CheckAsJson(TypedDict):
+    """A check as `veilsum audit --json` has it."""
+
+    id: str
+    title: str
+    with_defence: Figures
+    without_defence: Figures
+    held: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One promise, tried twice.
@@ -150,7 +160,7 @@ class Check:
         held = not real[sign] and bool(twin[sign])
         return cls(name, title, real, twin, held, exhibits)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> CheckAsJson:
         """Return plain JSON values; an infinite figure becomes the string "inf"."""
         return {
             "id": self.id,
@@ -161,7 +171,7 @@ class Check:
         }
 
 
-def _plain(figures: Mapping[str, float | int | str | bool]) -> dict[str, Any]:
+def _plain(figures: Figures) -> Figures:
     """Replace what JSON does not have."""
     return {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,8 +19,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import BinomialRelease, NoiseSeed, batch_noise, removed_noise, residual_offset
-from dp.coins import sample_binomial
+from dp import BinomialRelease, NoiseSeed
+from dp.coins import residual_offset, sample_binomial
+from dp.dropouts import batch_noise, removed_noise
 from protocol import (
     ClientPolicy,
     Dropouts,
@@ -32,9 +33,9 @@ from protocol import (
     RoundSetup,
     Stage,
     TrainingPlan,
-    bits_for,
-    calibrate,
 )
+from protocol.planning.calibration import calibrate
+from protocol.round.field_size import bits_for
 from secagg import FieldSum, FieldVector, Identity, ParameterError, lift
 from secagg.field import add_into
 from secagg.shamir import Rand

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from simulations.bench.timing import Figures, interleaved_seconds
 from simulations.common.threads import one_thread
 from simulations.learning.models.recurrent import PAPER_VOCABULARY, LstmTask
-from sketch import PublicSeed
+from sketch import LayerShapes, PublicSeed
 from sketch.compressors import (
     DeepGradientCompression,
     Denoise,
     DenoiseFilter,
     ErrorFeedback,
-    LayerShapes,
     PowerSgd,
     TopK,
 )

@@ -13,15 +13,9 @@ from types import ModuleType
 
 import numpy as np
 
-from dp import (
-    DiscreteGaussianLaw,
-    NoiseSeed,
-    SkellamLaw,
-    sample_binomial,
-    sample_law,
-)
-from dp.coins import POPCOUNT_COINS
-from dp.sampling import BinomialLaw
+from dp import NoiseSeed
+from dp.coins import POPCOUNT_COINS, sample_binomial
+from dp.sampling import BinomialLaw, DiscreteGaussianLaw, SkellamLaw, sample_law
 from dp.sampling.inversion import WORD_BITS, inversion_table
 from dp.sampling.laws import Law
 from simulations.bench.limits import bare_keystream

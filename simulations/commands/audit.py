@@ -40,7 +40,7 @@ def audit_command(
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the report. An interrupted audit goes on from what is in it."),
+        typer.Option(help="Folder of the report. An interrupted audit continues."),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -74,17 +74,12 @@ def audit_command(
 
 def _memory(out: Path | None, seed: int, effort: str) -> Memory:
     from simulations.common.provenance import provenance
-    from simulations.reports.audit.journal import Journal, NoMemory
+    from simulations.reports.audit.journal import Journal, Key, NoMemory
 
     if out is None:
         return NoMemory()
     made = provenance()
-    key = {
-        "seed": seed,
-        "effort": effort,
-        "version": made.versions.get("veilsum"),
-        "source": made.source,
-    }
+    key = Key(seed, effort, made.versions.get("veilsum"), made.source)
     return Journal(out / CHECKS, key)
 
 

@@ -17,7 +17,7 @@ from simulations.common.tables import JsonFlag, figures_table, readable
 if TYPE_CHECKING:
     from simulations.learning.configuration import RunConfig
     from simulations.learning.data import Dataset
-    from simulations.learning.records import Summary
+    from simulations.learning.records import RunSummary
     from simulations.learning.run.experiment import RunResult
 
 ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
@@ -32,7 +32,9 @@ def run_command(
     config: ConfigArgument,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the run; runs/NAME if left out. An interrupted run goes on."),
+        typer.Option(
+            help="Folder of the run; runs/NAME if left out. An interrupted run continues."
+        ),
     ] = None,
     data_dir: DataOption = None,
     change: Annotated[
@@ -44,7 +46,7 @@ def run_command(
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run one experiment; the same command goes on with an interrupted one."""
+    """Run one experiment, or continue it if it was interrupted."""
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
     from simulations.learning.federated import load_data
@@ -118,21 +120,21 @@ def _run(config: RunConfig, out: Path, data_dir: Path | None, console: Console) 
         return run_experiment(config, data, folder, view.add)
 
 
-def _forecast(config: RunConfig, data: Dataset) -> dict[str, Any]:
+def _forecast(config: RunConfig, data: Dataset) -> dict[str, object]:
     from simulations.learning.federated import Federation
     from simulations.learning.run.forecast import forecast
 
     return forecast(config, Federation(config, data))
 
 
-def _finished(folder: Path, config: RunConfig) -> Summary | None:
+def _finished(folder: Path, config: RunConfig) -> RunSummary | None:
     """The summary of a run that is over; None if it is not."""
     from simulations.learning.run.folder import RunFolder
 
     if not (folder / "summary.json").exists():
         return None
     with RunFolder(folder, config) as opened:
-        summary: Summary = json.loads(opened.summary.read_text())
+        summary: RunSummary = json.loads(opened.summary.read_text())
     return summary
 
 

@@ -39,7 +39,7 @@ _CURES: Final[Mapping[int, str]] = {
     errno.EISDIR: "a folder is in the place of a file; choose another file",
 }
 
-KEPT: Final = "what was finished is kept: the same command goes on from there"
+KEPT: Final = "what was finished is kept: give the same command again to continue"
 
 
 class DivergedError(RuntimeError):
@@ -55,7 +55,7 @@ class DivergedError(RuntimeError):
 
 @contextmanager
 def kept_so_far() -> Iterator[None]:
-    """Say of what the machine refuses inside that the same command goes on from what is there."""
+    """Add a note to errors of the machine: what was finished is kept, and can be continued."""
     try:
         yield
     except Exception as error:

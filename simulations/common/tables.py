@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.table import Table
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
-def figures_table(title: str, figures: Mapping[str, Any]) -> Table:
+def figures_table(title: str, figures: Mapping[str, object]) -> Table:
     """One row for each figure; nested ones as `outer, inner`."""
     table = Table("figure", "value", title=title)
     for name, value in figures.items():
@@ -24,7 +24,7 @@ def figures_table(title: str, figures: Mapping[str, Any]) -> Table:
     return table
 
 
-def show(title: str, figures: Mapping[str, Any], as_json: bool) -> None:
+def show(title: str, figures: Mapping[str, object], as_json: bool) -> None:
     """Print a benchmark's figures: one JSON object, or a table under the same names."""
     if as_json:
         typer.echo(json.dumps(figures))

@@ -80,7 +80,19 @@ class Record(Facts):
     step: float
 
 
-class Summary(TypedDict):
+class Environment(TypedDict, total=False):
+    """What ran, and where, as `environment.json` has it."""
+
+    python: str
+    system: str
+    processor: str
+    cores: int
+    packages: dict[str, str]
+    commit: str | None
+    source: str
+
+
+class RunSummary(TypedDict):
     """What a run came to, as `summary.json` has it."""
 
     rounds: int

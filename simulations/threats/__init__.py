@@ -4,10 +4,10 @@ Nothing here is part of the product: victims without a defence are for showing w
 for, and what they hide is not safe.
 """
 
-from simulations.threats.adversary import Adversary
-from simulations.threats.games import Outcome, Setting, exact, ind_sum, play, span_game
-from simulations.threats.knowledge import Knowledge, OpenedSum
-from simulations.threats.victims import Victims
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.games import Outcome, Setting, exact, ind_sum, play, span_game
+from simulations.threats.game.knowledge import Knowledge, OpenedSum
+from simulations.threats.game.victims import Victims
 
 __all__ = [
     "Adversary",

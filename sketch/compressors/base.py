@@ -43,7 +43,7 @@ class Message(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of `encode`."""
+        """Number of bytes that `encode` gives."""
         ...
 
     def encode(self) -> bytes:

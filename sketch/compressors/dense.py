@@ -81,7 +81,7 @@ def dense(message: Message) -> DenseMessage:
     return message
 
 
-class Identity:
+class NoCompression:
     """No compression but the precision of the numbers.
 
     Args:
@@ -100,7 +100,7 @@ class Identity:
         self._value_bits = check_value_bits(value_bits)
 
     def __repr__(self) -> str:
-        return f"Identity(dimension={self._dimension}, value_bits={self._value_bits})"
+        return f"NoCompression(dimension={self._dimension}, value_bits={self._value_bits})"
 
     @property
     def dimension(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sketch.controllers.adapt_budget import AdaptBudget
 from sketch.controllers.adapt_norm import AdaptNorm
 from sketch.controllers.adapt_progress import AdaptProgress
-from sketch.controllers.adapt_tail import AdaptTail, TailUpdate
+from sketch.controllers.adapt_tail import AdaptTail
 from sketch.controllers.base import (
     Controller,
     ControllerState,
@@ -15,7 +15,6 @@ from sketch.controllers.base import (
     ReleasedStats,
 )
 from sketch.controllers.fixed import FixedRate
-from sketch.controllers.release import released_stats
 from sketch.controllers.two_sketches import AdaptNormTwoSketches
 from sketch.controllers.two_stage import TwoStage
 
@@ -32,7 +31,5 @@ __all__ = [
     "Rationale",
     "ReleasedProbe",
     "ReleasedStats",
-    "TailUpdate",
     "TwoStage",
-    "released_stats",
 ]

@@ -13,14 +13,8 @@ import pytest
 from dp_statistics import ALPHA, binomial_p_value
 from scipy import stats
 
-from dp import (
-    BinomialRelease,
-    DominationAccountant,
-    NoiseSeed,
-    Quantized,
-    add_coins,
-    residual_offset,
-)
+from dp import BinomialRelease, DominationAccountant, NoiseSeed, Quantized, add_coins
+from dp.coins import residual_offset
 
 RUNS = 200_000
 DELTA = 1e-5

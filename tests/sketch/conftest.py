@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from sketch import LinearSketch, PublicSeed, SketchSpec
-from sketch.controllers import ReleasedStats, released_stats
+from sketch.controllers import ReleasedStats
+from sketch.controllers.release import released_stats
 
 # Probability with which a statistical test would fail for a correct program, had its seeds been
 # drawn at random. They are fixed, so a test that passes once passes always.

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch import Probe, SketchKind, SketchSpec, norm_estimate_variance
+from sketch import Probe, SketchKind, SketchSpec
 from sketch.controllers import (
     AdaptNormTwoSketches,
     AdaptTail,
@@ -21,9 +21,10 @@ from sketch.controllers import (
     Decision,
     ReleasedProbe,
     ReleasedStats,
-    TailUpdate,
 )
+from sketch.controllers.adapt_tail import TailUpdate
 from sketch.controllers.two_sketches import best_probe_size
+from sketch.error import norm_estimate_variance
 
 Releases = Callable[..., Iterator[ReleasedStats]]
 

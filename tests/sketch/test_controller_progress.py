@@ -25,8 +25,8 @@ from sketch.controllers import (
     Decision,
     FixedRate,
     ReleasedStats,
-    released_stats,
 )
+from sketch.controllers.release import released_stats
 
 Floats = NDArray[np.float64]
 

@@ -28,8 +28,8 @@ from sketch.controllers import (
     ReleasedProbe,
     ReleasedStats,
     TwoStage,
-    released_stats,
 )
+from sketch.controllers.release import released_stats
 
 ROOT = Path(__file__).parents[2]
 MAKER = Path("sketch/controllers/release.py")

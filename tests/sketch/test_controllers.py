@@ -25,10 +25,10 @@ from sketch.controllers import (
     Rationale,
     ReleasedProbe,
     ReleasedStats,
-    TailUpdate,
     TwoStage,
-    released_stats,
 )
+from sketch.controllers.adapt_tail import TailUpdate
+from sketch.controllers.release import released_stats
 
 Releases = Callable[..., Iterator[ReleasedStats]]
 

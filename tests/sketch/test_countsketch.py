@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sketch import CountMeanSketch, Identity, LinearSketch, PublicSeed
+from sketch import CountMeanSketch, LinearSketch, NoSketch, PublicSeed
 from sketch.error import count_mean_error, sketched_norm_variance
 from sketch.hashing import CHUNK, MAX_COLUMNS, buckets, signs
 
@@ -80,12 +80,12 @@ class TestDefinition:
 
     def test_satisfies_the_protocol(self) -> None:
         assert isinstance(CountMeanSketch(5, 1, 2, SEED), LinearSketch)
-        assert isinstance(Identity(5), LinearSketch)
+        assert isinstance(NoSketch(5), LinearSketch)
 
     def test_repr_rebuilds_its_parameters(self) -> None:
         text = repr(CountMeanSketch(5, 1, 2, SEED))
         assert text.startswith("CountMeanSketch(dimension=5, rows=1, columns=2, seed=PublicSeed(")
-        assert repr(Identity(5)) == "Identity(dimension=5)"
+        assert repr(NoSketch(5)) == "NoSketch(dimension=5)"
 
     def test_no_allocation_of_the_order_of_the_hashes(
         self, peaks: Callable[..., tuple[int, int]]
@@ -210,7 +210,7 @@ class TestArguments:
         with pytest.raises(TypeError, match="seed must be a PublicSeed, not bytes"):
             CountMeanSketch(1, 1, 1, bytes(32))  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("built", [CountMeanSketch(6, 2, 3, SEED), Identity(6)])
+    @pytest.mark.parametrize("built", [CountMeanSketch(6, 2, 3, SEED), NoSketch(6)])
     @pytest.mark.parametrize("method", ["encode", "decode"])
     class TestVectors:
         def test_not_an_array(self, built: LinearSketch, method: str) -> None:
@@ -247,11 +247,11 @@ class TestArguments:
 class TestIdentity:
     def test_copies(self) -> None:
         x = normal(0, 9)
-        identity = Identity(9)
+        identity = NoSketch(9)
         assert (identity.dimension, identity.size) == (9, 9)
         for out in (identity.encode(x), identity.decode(x)):
             np.testing.assert_array_equal(out, x)
             assert not np.shares_memory(out, x)
 
     def test_single_precision(self) -> None:
-        assert Identity(2).encode(np.ones(2, dtype=np.float32)).dtype == np.float64
+        assert NoSketch(2).encode(np.ones(2, dtype=np.float32)).dtype == np.float64

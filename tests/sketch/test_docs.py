@@ -10,8 +10,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sketch import block_length, fixed_point_relative_std, flat_bound
+from sketch import flat_bound
+from sketch.error import fixed_point_relative_std
 from sketch.hashing import CHUNK, LABEL, Usage
+from sketch.rotation import block_length
 from sketch.spec import SPEC_BYTES, SPEC_VERSION, SketchKind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sketching.md").read_text()

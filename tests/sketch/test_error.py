@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch import (
-    CountMeanSketch,
-    PublicSeed,
+from sketch import CountMeanSketch, PublicSeed
+from sketch.error import (
     compression_error,
     count_mean_error,
     fixed_point_relative_std,

@@ -165,7 +165,7 @@ def same_draw_signs(seed: PublicSeed, row: int, count: int) -> NDArray[np.int8]:
 
 
 def honest_signs(seed: PublicSeed, row: int, count: int) -> NDArray[np.int8]:
-    """What the library does."""
+    """The signs as the library computes them."""
     return signs(seed, row, 0, count)
 
 

@@ -13,21 +13,21 @@ import torch
 from sketch import (
     CountMeanSketch,
     CountMedianSketch,
-    Identity,
     LinearSketch,
+    NoSketch,
     Probe,
-    ProbedSketch,
     PublicSeed,
     top_k,
 )
 from sketch.hashing import CHUNK
+from sketch.probed import ProbedSketch
 
 SEED = PublicSeed(bytes(range(32)))
 DIMENSION = 50
 MAPS: list[LinearSketch] = [
     CountMeanSketch(DIMENSION, 2, 7, SEED),
     CountMedianSketch(DIMENSION, 2, 3, 3, SEED),
-    Identity(DIMENSION),
+    NoSketch(DIMENSION),
     ProbedSketch(CountMeanSketch(DIMENSION, 2, 7, SEED), Probe(5), SEED),
 ]
 X = np.random.default_rng(0).normal(size=DIMENSION)
@@ -93,12 +93,12 @@ class OnDevice:
 
 
 def test_other_devices_are_moved() -> None:
-    np.testing.assert_array_equal(Identity(DIMENSION).encode(OnDevice(X)), X)
+    np.testing.assert_array_equal(NoSketch(DIMENSION).encode(OnDevice(X)), X)
 
 
 def test_what_cannot_be_read_is_named() -> None:
     with pytest.raises(TypeError, match="values must have dtype float64 or float32, not half"):
-        Identity(DIMENSION).encode(OnDevice(None))
+        NoSketch(DIMENSION).encode(OnDevice(None))
 
 
 def test_top_k_takes_tensors() -> None:

@@ -10,16 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch import (
-    Factors,
-    FactorShapes,
-    LayerShapes,
-    LeftFactorMap,
-    LinearSketch,
-    PublicSeed,
-    RightFactorMap,
-)
-from sketch.factors import multiply, orthonormal
+from sketch import LayerShapes, LinearSketch, PublicSeed
+from sketch.factors import Factors, FactorShapes, multiply, orthonormal
+from sketch.power_factors import LeftFactorMap, RightFactorMap
 
 SEED = PublicSeed(bytes(range(32)))
 LAYERS = LayerShapes(

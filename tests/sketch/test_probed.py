@@ -13,16 +13,16 @@ from scipy.stats import chi2_contingency
 from sketch import (
     CountMeanSketch,
     CountMedianSketch,
-    Identity,
     LinearSketch,
+    NoSketch,
     Probe,
-    ProbedSketch,
     PublicSeed,
     SketchKind,
     SketchSpec,
 )
 from sketch.error import sketched_norm_variance
 from sketch.hashing import MAX_COLUMNS, buckets, signs
+from sketch.probed import ProbedSketch
 
 SEED = PublicSeed(bytes(range(32)))
 SeedSource = Callable[[int], PublicSeed]
@@ -30,7 +30,7 @@ Vector = NDArray[np.float64]
 MAINS: list[LinearSketch] = [
     CountMeanSketch(40, 3, 5, SEED),
     CountMedianSketch(40, 1, 5, 3, SEED),
-    Identity(40),
+    NoSketch(40),
 ]
 
 
@@ -72,8 +72,8 @@ class TestDefinition:
         np.testing.assert_allclose(second, Probe(7).build(40, SEED).encode(x))
 
     def test_repr(self) -> None:
-        text = repr(ProbedSketch(Identity(5), Probe(2), SEED))
-        assert text == "ProbedSketch(Identity(dimension=5), Probe(size=2, share=0.1))"
+        text = repr(ProbedSketch(NoSketch(5), Probe(2), SEED))
+        assert text == "ProbedSketch(NoSketch(dimension=5), Probe(size=2, share=0.1))"
 
 
 @pytest.mark.statistical
@@ -160,7 +160,7 @@ class TestArguments:
             Probe(5, "0.1")  # type: ignore[arg-type]
 
     def test_decode_checks_both_parts(self) -> None:
-        both = ProbedSketch(Identity(3), Probe(2), SEED)
+        both = ProbedSketch(NoSketch(3), Probe(2), SEED)
         with pytest.raises(ValueError, match=r"sketch must have shape \(5,\), not \(3,\)"):
             both.decode(np.zeros(3))
         with pytest.raises(ValueError, match="sketch must be finite"):

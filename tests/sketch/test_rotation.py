@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
-from sketch import CountMeanSketch, PublicSeed, Rotation, block_length, flat_bound
+from sketch import CountMeanSketch, PublicSeed, Rotation, flat_bound
 from sketch._hadamard import walsh_hadamard
 from sketch.hashing import Usage, signs
+from sketch.rotation import block_length
 
 SEED = PublicSeed(bytes(range(32)))
 SeedSource = Callable[[int], PublicSeed]

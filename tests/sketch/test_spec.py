@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sketch import (
     CountMeanSketch,
     CountMedianSketch,
-    Identity,
+    NoSketch,
     Probe,
     PublicSeed,
     SketchKind,
@@ -65,7 +65,7 @@ class TestSpec:
         built = SketchSpec(SketchKind.COUNT_MEAN, 100, 5, 2).build(SEED)
         assert isinstance(built, CountMeanSketch)
         assert (built.dimension, built.rows, built.columns, built.size) == (100, 5, 2, 10)
-        assert isinstance(SketchSpec.identity(8).build(SEED), Identity)
+        assert isinstance(SketchSpec.identity(8).build(SEED), NoSketch)
 
     def test_builds_a_median(self) -> None:
         built = SketchSpec(SketchKind.COUNT_MEDIAN, 100, 5, 2, 3).build(SEED)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch import top_k, top_k_indices
+from sketch import top_k
+from sketch.topk import top_k_indices
 
 # Few different magnitudes, so that ties at the border are common.
 VALUES = st.lists(

@@ -44,7 +44,7 @@ from secagg import (
 from secagg.messages import decode_from_client
 from secagg.storage import StoredStateError, resume, suspend
 from secagg.transitions import ClientPhase, ServerPhase
-from simulations.threats.contexts import cohort_keys, identity_of, new_session
+from simulations.threats.game.contexts import cohort_keys, identity_of, new_session
 
 OVER = (ClientPhase.ABORTED, ClientPhase.FINISHED)
 RANK = {phase: rank for rank, phase in enumerate(ClientPhase)}

@@ -57,7 +57,7 @@ def client_refuses(
 
 
 def client_framing() -> Iterator[Made]:
-    """Bytes, phases and contexts."""
+    """Malformed bytes, wrong phases and other contexts that a client refuses."""
     honest = ACTIVE.roster(0)
     malformed = remote(SERVER, "MALFORMED")
     unexpected = remote(SERVER, "UNEXPECTED_MESSAGE")
@@ -188,7 +188,7 @@ def client_roster() -> Iterator[Made]:
 
 
 def client_sets() -> Iterator[Made]:
-    """Who is announced."""
+    """Sets of announced clients that a client refuses."""
     own_missing = remote(SERVER, "OWN_ENTRY_MISSING")
     too_small = remote(SERVER, "SET_TOO_SMALL")
     not_nested = remote(SERVER, "SET_NOT_NESTED")

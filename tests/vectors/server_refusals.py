@@ -293,7 +293,7 @@ def server_keys() -> Iterator[Made]:
 
 
 def server_contents() -> Iterator[Made]:
-    """Lengths and ranges."""
+    """Lengths and ranges that a server refuses."""
     bad_length, bad_share = remote(1, "BAD_LENGTH"), remote(1, "BAD_SHARE")
     not_in_field = remote(1, "NOT_IN_FIELD")
     sealed = b"".join(ACTIVE.sealed(1, v) for v in (0, 2))

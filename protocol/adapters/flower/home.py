@@ -114,17 +114,17 @@ class ClientHome:
 
     @cached_property
     def identity(self) -> Identity:
-        """Our signing key."""
+        """This client's signing key."""
         return read_identity(self.folder / IDENTITY)
 
     @cached_property
     def registry(self) -> frozenset[bytes]:
-        """Whom we know."""
+        """Public keys of all clients that are known."""
         return read_registry(self.folder / REGISTRY)
 
     @cached_property
     def rules(self) -> ClientRules:
-        """What we insist on."""
+        """What this client insists on."""
         return load(self.folder / POLICY, ClientRules)
 
     @contextmanager

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from secagg import Mode
 from simulations.bench.flower.order import Order
@@ -50,15 +50,30 @@ class System(Enum):
     SECAGGPLUS = "secaggplus"
 
 
-def measure(system: System, order: Order, cores: int) -> dict[str, Any]:
+class MeasuredSystem(TypedDict):
+    """What one system took for all rounds, as one process tells another.
+
+    Attributes:
+        seconds, processor_seconds, stages: of every round, the first included; stages by name.
+        moved: the model, on average over its coordinates.
+        bytes_down, bytes_up: of a client, on average.
+        peak_rss_bytes: of the server's process.
+    """
+
+    seconds: list[float]
+    processor_seconds: list[float]
+    stages: list[dict[str, float]]
+    moved: float
+    bytes_down: float
+    bytes_up: float
+    peak_rss_bytes: int
+
+
+def measure(system: System, order: Order, cores: int) -> MeasuredSystem:
     """Run all rounds of a system in a new process, and wait for it.
 
     Args:
         cores: processors that Ray may use: so many clients work at once.
-
-    Returns:
-        `seconds`, `processor_seconds` and `stages` of every round, the first included; `moved`;
-        mean `bytes_down` and `bytes_up` of a client; `peak_rss_bytes` of the server's process.
 
     Raises:
         RuntimeError: it failed; with the last it said.
@@ -67,8 +82,8 @@ def measure(system: System, order: Order, cores: int) -> dict[str, Any]:
         folder = Path(name)
         command = [sys.executable, "-m", __name__, system.value, name, str(cores), _to_json(order)]
         _run(command, folder / LOG)
-        figures: dict[str, Any] = json.loads((folder / FIGURES).read_text())
-    return figures
+        measured: MeasuredSystem = json.loads((folder / FIGURES).read_text())
+    return measured
 
 
 def _run(command: list[str], log: Path) -> None:
@@ -103,7 +118,7 @@ def _from_json(text: str) -> Order:
     return Order(**{**values, "mode": Mode(values["mode"])})
 
 
-def simulate(system: System, order: Order, root: Path, cores: int) -> dict[str, Any]:
+def simulate(system: System, order: Order, root: Path, cores: int) -> MeasuredSystem:
     """Run all rounds of a system in this process; see `measure`.
 
     Args:

@@ -7,12 +7,11 @@ import math
 import os
 import platform
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
 
 from protocol.errors import ConfigurationError
-from simulations.bench.flower.engine import System, measure
+from simulations.bench.flower.engine import MeasuredSystem, System, measure
 from simulations.bench.flower.floor import floor_figures
 from simulations.bench.flower.order import DELTA, ERROR_SHARE, Order
 from simulations.bench.timing import Figures
@@ -113,7 +112,7 @@ def _deviation(order: Order) -> float:
     return math.sqrt(more / order.dim) * noise + collisions
 
 
-def _rows(system: System, measured: Mapping[str, Any]) -> Figures:
+def _rows(system: System, measured: MeasuredSystem) -> Figures:
     name = system.value
     first, *timed, _ = measured["seconds"]
     return {
@@ -129,7 +128,7 @@ def _rows(system: System, measured: Mapping[str, Any]) -> Figures:
     }
 
 
-def _stages(measured: Mapping[str, Any]) -> Figures:
+def _stages(measured: MeasuredSystem) -> Figures:
     """Medians over the timed rounds; what no stage waits for is the server's own work."""
     rounds = list(zip(measured["seconds"], measured["stages"], strict=True))[1:-1]
     figures: Figures = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -107,7 +107,9 @@ def fuzz_command(
 
 
 def _show_campaign(
-    figures: Mapping[str, Any], counts: Mapping[str, Mapping[str, Mapping[str, int]]], as_json: bool
+    figures: Mapping[str, object],
+    counts: Mapping[str, Mapping[str, Mapping[str, int]]],
+    as_json: bool,
 ) -> None:
     """Print figures, and a table of outcomes: one line for each behaviour or decoder."""
     show("campaign", {**figures, **counts} if as_json else figures, as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -25,7 +25,7 @@ prose = Console(stderr=True)
 """For progress; standard output is for the figures."""
 
 
-def exit_if_wrong(figures: Mapping[str, Any]) -> None:
+def exit_if_wrong(figures: Mapping[str, object]) -> None:
     """Exit status 1 if our result or a peer's is not what it must be."""
     if not (figures["correct"] and figures.get("peer_correct", True)):
         raise typer.Exit(1)

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sketch.compressors import Compressor, Denoise, DenoiseReceiver, DenoiseSender
+from sketch.compressors import Compressor, Denoise
+from sketch.compressors.denoise import DenoiseReceiver, DenoiseSender
 
 
 class Channel(Protocol):

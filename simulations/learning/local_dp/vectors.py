@@ -54,12 +54,12 @@ class RandomizedVectors:
 
     @property
     def epsilon(self) -> float:
-        """Of one report."""
+        """The epsilon of one report."""
         return self.randomizer.epsilon
 
     @property
     def report_bytes(self) -> float:
-        """In whole bytes."""
+        """The size of one report in whole bytes."""
         return float(-(-self.randomizer.report_bits // 8))
 
     def reports(

@@ -1,9 +1,9 @@
 """One experiment from a configuration to its last round, in a folder that survives a crash.
 
 The order of a round: the ledger is charged, the sum is released, the checkpoint with the round's
-record is replaced, the record is appended. A process killed between any two of these goes on where
-it stood: the round is run again with the same secrets and releases the same values, which costs
-nothing again (`protocol.training.records.Charge`), or its record is taken from the checkpoint.
+record is replaced, the record is appended. A run that was killed between any two of these is
+continued there: the round is run again with the same secrets and releases the same values, at no
+further cost (`protocol.training.records.Charge`), or its record is taken from the checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, Trained
 from simulations.learning.records import Record as Record
-from simulations.learning.records import Summary, number
+from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.folder import RunFolder
@@ -49,7 +49,7 @@ class RunResult:
     seconds: float
     path: Path
 
-    def summary(self) -> Summary:
+    def summary(self) -> RunSummary:
         """What the run came to, as JSON values."""
         last = self.records[-1]
         tested = [r for r in self.records if r["accuracy"] is not None]

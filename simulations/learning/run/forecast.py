@@ -26,7 +26,7 @@ from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes
 
 
-def forecast(config: RunConfig, federation: Federation) -> dict[str, Any]:
+def forecast(config: RunConfig, federation: Federation) -> dict[str, object]:
     """Work out a run, and time one chunk of clients on this machine.
 
     Later rounds of a private run compress as the controller decides; the figures are those of the
@@ -36,7 +36,7 @@ def forecast(config: RunConfig, federation: Federation) -> dict[str, Any]:
         ParameterError, ConfigurationError: it cannot be run; says what to change.
     """
     poorest = min(map(len, federation.members))
-    figures: dict[str, Any] = {
+    figures: dict[str, object] = {
         "parameters": federation.task.dimension,
         "clients": config.task.population,
         "examples_of_the_poorest_client": poorest,
@@ -74,7 +74,7 @@ def _sums(config: RunConfig, layout: ParameterLayout) -> list[tuple[str, Trainin
     ]
 
 
-def _sum_figures(deployment: DeploymentPlan) -> dict[str, Any]:
+def _sum_figures(deployment: DeploymentPlan) -> dict[str, object]:
     return {
         "first_sketch": deployment.parameters.length,
         "coins_per_client": deployment.parameters.coins,
@@ -85,7 +85,7 @@ def _sum_figures(deployment: DeploymentPlan) -> dict[str, Any]:
     }
 
 
-def _local_figures(config: RunConfig, section: LocalDp, dimension: int) -> dict[str, Any]:
+def _local_figures(config: RunConfig, section: LocalDp, dimension: int) -> dict[str, object]:
     algorithm = build_algorithm(section, config.privacy, dimension, config.participations)
     return {
         "algorithm": section.algorithm,

@@ -33,7 +33,8 @@ from simulations.learning.sources.base import (
 )
 from simulations.learning.sources.error_budget import ErrorMeter, Measured, sketched_parts
 from sketch import LinearSketch, PublicSeed
-from sketch.controllers import Controller, Decision, released_stats
+from sketch.controllers import Controller, Decision
+from sketch.controllers.release import released_stats
 from sketch.hashing import SEED_BYTES
 
 GROUP = 8

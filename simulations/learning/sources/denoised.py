@@ -12,7 +12,10 @@ from simulations.learning.configuration import RunConfig, Server
 from simulations.learning.federated import Invitation
 from simulations.learning.records import Facts
 from simulations.learning.sources.base import Arrays, Floats, RecordedSource
-from sketch.compressors import Denoise, DenoiseFilter, DenoiseSender, LayerShapes, Stateless, TopK
+from sketch import LayerShapes
+from sketch.compressors import Denoise, DenoiseFilter, TopK
+from sketch.compressors.base import Stateless
+from sketch.compressors.denoise import DenoiseSender
 
 _NAMES = ("velocity", "received", "residual")
 _PREFIX = "denoise/"
@@ -51,12 +54,12 @@ class Denoised:
 
     @property
     def state(self) -> TrainingState | None:
-        """That of the source."""
+        """The state of the source."""
         return self._source.state
 
     @property
     def arrays(self) -> Arrays:
-        """Those of the source and the filter."""
+        """The arrays of the source and of the filter."""
         state = self._filter.state
         own = {_PREFIX + name: getattr(state, name) for name in _NAMES}
         return {**self._source.arrays, **own}
@@ -66,11 +69,11 @@ class Denoised:
         return self._filter.step(self._source.mean(invitation))
 
     def rate(self, server: Server, number: int, rounds: int) -> float:
-        """That of the source."""
+        """The learning rate of the source."""
         return self._source.rate(server, number, rounds)
 
     def facts(self, invitation: Invitation) -> Facts:
-        """Those of the source."""
+        """What the source tells of a round."""
         return self._source.facts(invitation)
 
 

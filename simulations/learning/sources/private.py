@@ -46,7 +46,7 @@ class PrivateMean(PrivateRate):
 
     @property
     def state(self) -> TrainingState:
-        """That of the training."""
+        """The state of the training."""
         return self._training.state
 
     def mean(self, invitation: Invitation) -> Floats:

@@ -17,7 +17,7 @@ _FINEST_INTERVAL: Final = 1e-3
 _MOST_MASSES: Final = 1 << 16
 
 
-class Account(Protocol):
+class Exported(Protocol):
     """What a mechanism costs, or what a ledger adds up to."""
 
     @property
@@ -45,7 +45,7 @@ def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
     }
 
 
-def export_account(account: Account, path: Path, room: float = 1.0) -> None:
+def export_account(account: Exported, path: Path, room: float = 1.0) -> None:
     """Write the figures, the trade-off curve and a privacy loss distribution to a JSON file.
 
     Args:

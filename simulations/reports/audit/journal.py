@@ -1,4 +1,4 @@
-"""Finished units on disk, one line each: a killed audit goes on where it was.
+"""Finished units on disk, one line each: an audit that was killed can be continued.
 
 A line counts only for an audit of the same seed and effort by the same version and source. Units
 that ended with an error are not kept: they run again.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypedDict, cast
 
-from simulations.audits.base import Check, Exhibit
+from simulations.audits.base import Check, CheckAsJson, Exhibit
 from simulations.common.failures import kept_so_far
 from simulations.common.files import append_durably, write_whole
 from simulations.reports.audit.results import Outcome
@@ -41,18 +41,58 @@ class NoMemory:
         """Forget the finished unit."""
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a line must have been written with to count.
+
+    Attributes:
+        seed, effort: of the audit.
+        version: of this project, if it is installed.
+        source: hash of all its modules.
+    """
+
+    seed: int
+    effort: str
+    version: str | None
+    source: str
+
+
+class StoredExhibit(TypedDict):
+    """A picture; its data in base 64."""
+
+    title: str
+    text: str
+    media_type: str
+    data: str
+
+
+class StoredCheck(CheckAsJson):
+    """A check with its pictures."""
+
+    exhibits: list[StoredExhibit]
+
+
+class StoredUnit(TypedDict):
+    """A finished unit."""
+
+    key: dict[str, object]
+    unit: str
+    seconds: float
+    checks: list[StoredCheck]
+
+
 class Journal:
     """A file of finished units.
 
     Args:
         path: made if it does not exist. Lines of other audits stay; a line that was cut off when
             the machine stopped is dropped.
-        key: what a line must have been written with to count: plain JSON values.
+        key: of this audit.
     """
 
-    def __init__(self, path: Path, key: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, key: Key) -> None:
         self._path = path
-        self._key = dict(key)
+        self._key = asdict(key)
         self._found: dict[str, Outcome] = {}
         whole = _whole_lines(path)
         for line in whole:
@@ -84,17 +124,17 @@ def _whole_lines(path: Path) -> list[bytes]:
     return [line for line in lines if _entry(line) is not None]
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
+def _entry(line: bytes) -> StoredUnit | None:
     try:
         entry = json.loads(line)
     except ValueError:
         return None
-    return entry if isinstance(entry, dict) else None
+    return cast(StoredUnit, entry) if isinstance(entry, dict) else None
 
 
-def _line(key: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+def _line(key: dict[str, object], outcome: Outcome) -> StoredUnit:
     return {
-        "key": dict(key),
+        "key": key,
         "unit": outcome.unit,
         "seconds": outcome.seconds,
         "checks": [
@@ -104,7 +144,7 @@ def _line(key: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _packed(exhibit: Exhibit) -> dict[str, str]:
+def _packed(exhibit: Exhibit) -> StoredExhibit:
     return {
         "title": exhibit.title,
         "text": exhibit.text,
@@ -113,12 +153,12 @@ def _packed(exhibit: Exhibit) -> dict[str, str]:
     }
 
 
-def _outcome(entry: Mapping[str, Any]) -> Outcome:
+def _outcome(entry: StoredUnit) -> Outcome:
     checks = tuple(_check(found) for found in entry["checks"])
     return Outcome(entry["unit"], checks, entry["seconds"], kept=True)
 
 
-def _check(found: Mapping[str, Any]) -> Check:
+def _check(found: StoredCheck) -> Check:
     exhibits = tuple(
         Exhibit(e["title"], e["text"], e["media_type"], base64.b64decode(e["data"]))
         for e in found["exhibits"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from simulations.audits.base import Check, Exhibit, Figures
 from simulations.common.pages import render
@@ -167,7 +167,7 @@ def _facts(report: AuditReport) -> list[tuple[str, str]]:
     took = f"{readable(round(report.seconds, 1))} s"
     if taken_up:
         took += f", {taken_up} of {len(report.outcomes)} units from an earlier run"
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "effort": report.effort,
         "seed": report.seed,
         "time": took,

@@ -10,7 +10,7 @@ from typing import Final
 
 from simulations.audits.base import Check, Figures
 from simulations.common.tables import readable
-from simulations.threats.rates import CONFIDENCE
+from simulations.threats.game.rates import CONFIDENCE
 
 RATE: Final = ("trials", "successes", "lower", "upper", "chance")
 BOUNDS: Final = ("epsilon_at_least", "gaussian_epsilon_at_least")

@@ -15,7 +15,7 @@ from secagg import Mode
 from simulations.audits.base import Check, Effort
 from simulations.audits.suite import audits
 from simulations.reports.audit.span import check_span, span_id
-from simulations.threats.catalogue.base import Attack
+from simulations.threats.attack import Attack
 
 FLOWER: Final = "flower"
 

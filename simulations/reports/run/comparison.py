@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from simulations.common.figures import BLUE
 from simulations.common.pages.svg import Chart, Table, literal
@@ -43,9 +43,9 @@ def settings_that_differ(runs: Sequence[Run]) -> list[str]:
     return [key for key in keys if len({repr(settings.get(key)) for settings in flat}) > 1]
 
 
-def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flattened(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Settings by dotted key; tables that are left out have none."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
             found |= flattened(value, f"{prefix}{key}.")

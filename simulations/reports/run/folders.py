@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
 from simulations.learning.configuration import RunConfig
-from simulations.learning.records import Record
+from simulations.learning.records import Environment, Record
 
 CONFIG: Final = "config.toml"
 NEEDED: Final = frozenset(
@@ -52,7 +52,7 @@ class Run:
     name: str
     path: Path
     config: RunConfig
-    environment: Mapping[str, Any]
+    environment: Environment
     records: Sequence[Record]
 
     @property
@@ -93,7 +93,13 @@ def read_run(path: Path, name: str | None = None) -> Run:
     config = load(path / CONFIG, RunConfig)
     environment = path / "environment.json"
     found = _parsed(environment, environment.read_bytes()) if environment.exists() else {}
-    return Run(name or path.resolve().name, path, config, found, _records(path / "rounds.jsonl"))
+    return Run(
+        name or path.resolve().name,
+        path,
+        config,
+        cast(Environment, found),
+        _records(path / "rounds.jsonl"),
+    )
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:

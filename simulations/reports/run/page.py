@@ -118,8 +118,8 @@ def _notes(run: Run) -> Iterable[str]:
     done, planned = len(run.records), run.config.rounds
     if done < planned:
         yield (
-            f"Stopped after {done} of {planned} rounds, or still going on. The command that began "
-            "it goes on with it."
+            f"Stopped after {done} of {planned} rounds, or still in progress. The command that "
+            "began a run continues it."
         )
     if run.config.engine.aggregator == "ideal":
         yield (
@@ -172,7 +172,7 @@ def _machine(run: Run) -> Iterable[tuple[str, str]]:
     kept = run.environment
     for name in ("system", "processor", "cores"):
         yield name, str(kept.get(name) or "")
-    versions = {"python": kept.get("python"), **kept.get("packages", {})}
+    versions = {"python": kept.get("python", ""), **kept.get("packages", {})}
     yield "versions", ", ".join(f"{name} {made}" for name, made in versions.items() if made)
     yield "commit", str(kept.get("commit") or "")
     yield "source hash", str(kept.get("source") or "")

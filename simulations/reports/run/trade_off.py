@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from matplotlib.ticker import PercentFormatter
@@ -14,6 +13,7 @@ from dp import FailingGaussian
 from dp.accounting import gaussian_mu
 from simulations.common.figures import BLUE, ORANGE
 from simulations.common.pages.svg import INK, Chart, Table, blank, legend, ruled, write_svg
+from simulations.learning.records import Epsilons
 from simulations.reports.run.folders import Run
 from simulations.reports.run.plots import HEIGHT_INCHES, LEGEND_INCHES, WIDTH_INCHES
 
@@ -78,7 +78,7 @@ def _at_least(misses: NDArray[np.float64]) -> str:
     return f"at most {SHOWN[_SAID]:.0%} false alarms mean at least {misses[_SAID]:.2%} misses"
 
 
-def least_misses(epsilons: Mapping[str, Any], alarms: NDArray[np.float64]) -> NDArray[np.float64]:
+def least_misses(epsilons: Epsilons, alarms: NDArray[np.float64]) -> NDArray[np.float64]:
     """The least type II error against the server at each type I error, by a record's epsilons."""
     pair = epsilons.get("gaussian")
     if pair is not None:
@@ -87,7 +87,7 @@ def least_misses(epsilons: Mapping[str, Any], alarms: NDArray[np.float64]) -> ND
 
 
 def promised_misses(
-    goal: float, delta: float, epsilons: Mapping[str, Any], alarms: NDArray[np.float64]
+    goal: float, delta: float, epsilons: Epsilons, alarms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The least type II error that a goal leaves, however the run goes on.
 

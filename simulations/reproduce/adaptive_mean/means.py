@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from dp import Ledger, PrivacyError
 from protocol import IdealAggregator, PrivacyGoal, TrainingPlan
 from simulations.reproduce.adaptive_mean.estimation import (
-    AdaptNorm,
-    AdaptTail,
+    AdaptNormMean,
+    AdaptTailMean,
     Algorithm,
     CentralMeans,
     DistributedMeans,
     Doubling,
     Estimate,
-    FixedRate,
+    FixedRateMean,
     GaussianRule,
     MeanTask,
     Neighbours,
@@ -80,14 +80,14 @@ class Setting:
 
     def methods(self) -> dict[str, Algorithm]:
         """By name. The mean of just these clients is wanted, so nothing is added for sampling."""
-        tail = AdaptTail(copies=5, sampling_constant=0.0)
+        tail = AdaptTailMean(copies=5, sampling_constant=0.0)
         return {
-            **{f"fixed {rate:g}": FixedRate(rate=rate, rows=self.rows) for rate in self.rates},
+            **{f"fixed {rate:g}": FixedRateMean(rate=rate, rows=self.rows) for rate in self.rates},
             "doubling": Doubling(rows=self.rows),
-            "adapt norm": AdaptNorm(sampling_constant=0.0, rows=self.rows),
+            "adapt norm": AdaptNormMean(sampling_constant=0.0, rows=self.rows),
             "adapt tail": tail,
             "adapt tail, fresh": replace(tail, fresh=True),
-            "adapt tail, top-k": AdaptTail(copies=5, sampling_constant=0.0, tail=0.1),
+            "adapt tail, top-k": AdaptTailMean(copies=5, sampling_constant=0.0, tail=0.1),
         }
 
 

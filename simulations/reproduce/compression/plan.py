@@ -17,13 +17,13 @@ from simulations.learning.example_level.training import Setting
 from simulations.learning.models import BlockCnnTask, LstmClassifierTask, MlpTask, Task
 from simulations.learning.models.convolutional import image_sides
 from simulations.reproduce.engine.study import dataset
+from sketch import LayerShapes
 from sketch.compressors import (
     Compressor,
     DeepGradientCompression,
     Denoise,
     ErrorFeedback,
-    Identity,
-    LayerShapes,
+    NoCompression,
     PowerSgd,
     TopK,
 )
@@ -177,7 +177,7 @@ def _compressor(arm: Arm, shapes: LayerShapes) -> Compressor[Any]:
 
 def _sparse(shapes: LayerShapes, rate: int) -> Compressor[Any]:
     """Return top-k of a rate; nothing at all at rate 1."""
-    return TopK(shapes, rate) if rate > 1 else Identity(shapes.dimension)
+    return TopK(shapes, rate) if rate > 1 else NoCompression(shapes.dimension)
 
 
 PRESETS = {

@@ -19,7 +19,7 @@ from simulations.learning.example_level.clipped import gradients_of
 from simulations.learning.example_level.training import Examples, Setting, train
 from simulations.reproduce.compression.plan import Arm, load, opening_of
 from simulations.reproduce.engine.seeds import rng_of
-from sketch.compressors import LayerShapes
+from sketch import LayerShapes
 
 PUBLISHED_EPOCHS = 100
 

@@ -30,18 +30,16 @@ from typing import Any, Final
 from dp import (
     BinomialRelease,
     DominationAccountant,
-    LevelMechanism,
     Theorem1Accountant,
     noise_multiplier_for_epsilon,
     quantized_l2_bound,
-    rotated_clip,
-    rounded_l2_bound,
 )
 from dp.accounting.cpsgd import level_parameters, level_shares
 from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.clipping import NORM_SLACK
 from dp.coins import MAX_COINS
-from dp.mechanisms.levels import level_mse_bound
+from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
+from dp.rounding import rounded_l2_bound
 from dp.search import smallest
 from sketch import flat_bound
 

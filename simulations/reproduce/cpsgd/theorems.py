@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import Bounded, LevelMechanism, NoiseSeed, clip_l2, level_mse_bound, rotated_clip
+from dp import Bounded, NoiseSeed, clip_l2
+from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.seeds import spawned
 from sketch import PublicSeed, Rotation

@@ -26,7 +26,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import Bounded, LevelMechanism, NoiseSeed, clip_l2, noise_multiplier_for_epsilon, quantize
+from dp import Bounded, NoiseSeed, clip_l2, noise_multiplier_for_epsilon, quantize
+from dp.mechanisms.levels import LevelMechanism
 from simulations.reproduce.cpsgd.mean_estimation import NORM, Conditional, Setting
 from sketch import PublicSeed, Rotation
 

@@ -34,11 +34,11 @@ from dp import (
     LocalRelease,
     SkellamRelease,
     epsilons,
-    rounded_l2_bound,
 )
 from dp.accounting.report import EpsilonReport, json_number
 from dp.local import CrossPolytope, best_priv_quant, sampled_piecewise
 from dp.mechanisms.levels import rotated_clip
+from dp.rounding import rounded_l2_bound
 from dp.search import bracketed
 
 FLOAT_BITS = 32

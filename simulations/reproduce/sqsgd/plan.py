@@ -26,10 +26,10 @@ from dp.local import (
     Piecewise,
     SampledCoordinates,
     best_priv_quant,
-    printed_priv_quant,
     sampled_piecewise,
 )
 from dp.local.base import shared_epsilon
+from dp.local.calibration import printed_priv_quant
 from dp.local.sampled import EPSILON_EACH, sampled_count
 from protocol.errors import ConfigurationError
 from simulations.learning.local_dp import LocalAlgorithm

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dp.local import PrivQuant, best_priv_quant, printed_priv_quant
-from dp.local.calibration import share_of_kappa
+from dp.local import PrivQuant, best_priv_quant
+from dp.local.calibration import printed_priv_quant, share_of_kappa
 from simulations.learning.local_dp.sqsgd import kept_count
 from simulations.reproduce.sqsgd.plan import Plan
 

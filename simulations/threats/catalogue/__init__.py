@@ -4,6 +4,7 @@ Source: the attacks that papers on secure aggregation and private federated lear
 ones, and what stops them, is in docs/threat-model.md.
 """
 
+from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.catalogue import (
     aborts,
     capacity,
@@ -26,7 +27,6 @@ from simulations.threats.catalogue import (
     uploads,
     views,
 )
-from simulations.threats.catalogue.base import Attack, Effort, Findings
 
 CATALOGUE: tuple[Attack, ...] = tuple(
     sorted(

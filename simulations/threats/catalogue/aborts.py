@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from protocol import ClientPolicy, RealAggregator
 from secagg import ClientSession
 from simulations.audits.base import identities_of
-from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
-from simulations.threats.contexts import random_inputs
-from simulations.threats.games import Setting
+from simulations.threats.attack import Attack, Effort, Findings, rate
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import random_inputs
+from simulations.threats.game.games import Setting
+from simulations.threats.game.victims import SessionMaker, Victims
+from simulations.threats.game.weak_clients import AbortsOnZero
 from simulations.threats.rounds.announced import (
     CLIP,
     COHORT,
@@ -21,8 +23,6 @@ from simulations.threats.rounds.announced import (
     TARGET,
     announced_round,
 )
-from simulations.threats.victims import SessionMaker, Victims
-from simulations.threats.weak_clients import AbortsOnZero
 
 _SETTING = Setting()
 

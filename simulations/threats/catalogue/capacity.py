@@ -8,7 +8,7 @@ import numpy as np
 
 from secagg import CapacityError
 from simulations.audits.base import derived_seed
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
+from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
 from simulations.threats.rounds.wrapping import ExtremeRounds
 
 MISSING: Final = (1, 2, 3)

@@ -17,7 +17,7 @@ from simulations.audits.base import (
     public_keys,
 )
 from simulations.audits.paths import WholePath
-from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
+from simulations.threats.attack import Attack, Effort, Findings, refusal
 from simulations.threats.rounds.differencing import Differencing, smallest_difference
 from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
 from simulations.threats.rounds.released import GOAL, LENGTH, SMALL, BareRounds, play

@@ -21,7 +21,7 @@ from protocol import (
 from protocol.round.history import epsilon_of_rounds
 from secagg import Identity, LocalProtocolError, ParameterError
 from simulations.audits.base import identities_of, noise_seed
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
+from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
 from simulations.threats.rounds.announced import COHORT, DIMENSION, TARGET, announced_round
 from simulations.threats.rounds.parties import Participant, opened_sum, trusting_participant
 

@@ -31,14 +31,14 @@ from secagg.roster import RoundRoster
 from secagg.shamir import LIMBS, PRIME, combine, decode_share, encode_share
 from secagg.surplus import SurplusSeeds
 from simulations.audits.base import Figures
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
-from simulations.threats.contexts import random_inputs
+from simulations.threats.attack import Attack, Effort, Findings, rate
 from simulations.threats.faults.liars import Liar, Lie
 from simulations.threats.faults.rounds import Round, ServerMaker, honest_parties
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
-from simulations.threats.games import Setting
-from simulations.threats.weak_clients import weakened
+from simulations.threats.game.contexts import random_inputs
+from simulations.threats.game.games import Setting
+from simulations.threats.game.weak_clients import weakened
 
 _SIZE: Final = 15
 _SETTING: Final = Setting(size=_SIZE, colluders=2)

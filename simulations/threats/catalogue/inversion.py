@@ -9,7 +9,7 @@ from typing import Final
 from protocol import PrivacyGoal
 from simulations.audits.base import Exhibit, Figures
 from simulations.common.threads import one_thread
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.attack import Attack, Effort, Findings, rate
 from simulations.threats.inversion.experiments import (
     Setting,
     attack_by_imprint,

@@ -18,8 +18,7 @@ from secagg.sealing import seal, unseal
 from secagg.shamir import LIMBS, Rand, encode_share
 from secagg.tags import Usage
 from simulations.audits.base import Figures
-from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import (
+from simulations.threats.attack import (
     Attack,
     Effort,
     Findings,
@@ -28,11 +27,12 @@ from simulations.threats.catalogue.base import (
     refusal,
     refused_with,
 )
-from simulations.threats.contexts import random_inputs
-from simulations.threats.games import Setting
-from simulations.threats.knowledge import MASKING_KEY
-from simulations.threats.victims import SessionMaker, Victims
-from simulations.threats.weak_clients import TakesAnyEncoding, any_encoding, weakened
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import random_inputs
+from simulations.threats.game.games import Setting
+from simulations.threats.game.knowledge import MASKING_KEY
+from simulations.threats.game.victims import SessionMaker, Victims
+from simulations.threats.game.weak_clients import TakesAnyEncoding, any_encoding, weakened
 
 
 def forged_identity(u: int) -> Identity:

@@ -21,7 +21,7 @@ from secagg.messages import (
 )
 from secagg.server import _RECEIVERS
 from simulations.audits.base import Figures
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
 from simulations.threats.faults.lies import LIES
 from simulations.threats.faults.rounds import ServerMaker
 from simulations.threats.faults.staged import play_liar, play_wire

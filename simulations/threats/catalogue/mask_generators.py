@@ -26,7 +26,7 @@ from scipy import stats
 from secagg import PrimeField
 from secagg.prg import MASK_KEY_BYTES, expand_mask
 from simulations.audits.base import ALPHA, Figures, Integers, derived_bytes, derived_seed
-from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.flower.masks import (
     PAIR_SEED_BITS,
     pair_seed_entropy,

@@ -10,7 +10,7 @@ from protocol import PrivacyGoal
 from simulations.audits.base import Claim, Figures, derived_seed
 from simulations.common.threads import one_thread
 from simulations.learning.data import load_digits_dataset
-from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.inversion.experiments import Setting
 from simulations.threats.inversion.pictures import Gallery, drawn
 from simulations.threats.inversion.views import Round

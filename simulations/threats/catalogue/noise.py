@@ -10,7 +10,7 @@ import numpy as np
 from protocol import Pipeline
 from simulations.audits.base import Figures, Floats, derived_seed
 from simulations.audits.paths import Mistake, WholePath
-from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.rounds.released import LENGTH, SMALL, BareRounds, play
 from simulations.threats.rounds.thinning import (
     COLLUDERS,

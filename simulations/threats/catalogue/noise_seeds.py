@@ -25,7 +25,7 @@ import numpy as np
 
 from dp import NoiseSeed
 from simulations.audits.base import ALPHA, Figures, derived_seed
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate
+from simulations.threats.attack import Attack, Effort, Findings, rate
 from simulations.threats.seed_search.noise import (
     SEED_BITS,
     WEAK_BITS,

@@ -29,12 +29,12 @@ from secagg.storage import (
     suspend,
 )
 from simulations.audits.base import identities_of
-from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
-from simulations.threats.contexts import Integers, identity_of, random_inputs
-from simulations.threats.games import Setting
+from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import Integers, identity_of, random_inputs
+from simulations.threats.game.games import Setting
+from simulations.threats.game.victims import Victims
 from simulations.threats.rounds.announced import COHORT, announced_round
-from simulations.threats.victims import Victims
 
 COINS: Final = 4000
 DELTA: Final = 1e-6

@@ -14,7 +14,8 @@ import numpy as np
 from protocol import PolicyError, RoundSetup
 from secagg import Identity, centre
 from simulations.audits.base import identities_of
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refusal
+from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
+from simulations.threats.game.weak_clients import unbound
 from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
 from simulations.threats.rounds.lies import (
     COINS,
@@ -34,7 +35,6 @@ from simulations.threats.rounds.suppression import (
     Suppression,
     suppressed_round,
 )
-from simulations.threats.weak_clients import unbound
 
 NO_MODEL: Final = hashlib.sha256(b"whatever the model is").digest()
 """What victims hash that leave the model out."""

@@ -21,11 +21,11 @@ from secagg.messages import (
     encode_message,
 )
 from secagg.transitions import ServerPhase
-from simulations.threats.catalogue.base import Attack, Effort, Findings, rate, refused_with
-from simulations.threats.contexts import Integers, new_session, random_inputs
-from simulations.threats.games import Setting
-from simulations.threats.victims import refusal
-from simulations.threats.weak_clients import unbound
+from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.game.contexts import Integers, new_session, random_inputs
+from simulations.threats.game.games import Setting
+from simulations.threats.game.victims import refusal
+from simulations.threats.game.weak_clients import unbound
 
 _SETTING = Setting(removal=(0b1, 0b1, 0b1))
 

@@ -16,7 +16,7 @@ from protocol import (
 )
 from protocol.exchange.stages import PEER_ERRORS
 from simulations.audits.base import derived_bytes, identities_of, public_keys
-from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
+from simulations.threats.attack import Attack, Effort, Findings, refusal
 from simulations.threats.rounds.grinding import (
     DIMENSION,
     LIFETIME_SECONDS,

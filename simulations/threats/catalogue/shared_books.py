@@ -30,12 +30,12 @@ from secagg.keys import Identity
 from secagg.messages import Confirmation, SurvivorSet, encode_set
 from secagg.shamir import Rand
 from simulations.audits.base import identities_of
-from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
-from simulations.threats.contexts import random_inputs
-from simulations.threats.games import Setting
+from simulations.threats.attack import Attack, Effort, Findings, refusal
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import random_inputs
+from simulations.threats.game.games import Setting
+from simulations.threats.game.victims import SessionMaker, Victims
 from simulations.threats.rounds.announced import COHORT, announced_round
-from simulations.threats.victims import SessionMaker, Victims
 
 RACERS: Final = 2
 SOON: Final = 0.25

@@ -6,13 +6,13 @@ import numpy as np
 
 from secagg import ClientSession, Mode
 from simulations.audits.base import Figures
-from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings
-from simulations.threats.contexts import Members
-from simulations.threats.games import Setting, all_games, exact
-from simulations.threats.knowledge import Knowledge
-from simulations.threats.victims import SessionMaker, Victims
-from simulations.threats.weak_clients import low_threshold, no_minimum
+from simulations.threats.attack import Attack, Effort, Findings
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import Members
+from simulations.threats.game.games import Setting, all_games, exact
+from simulations.threats.game.knowledge import Knowledge
+from simulations.threats.game.victims import SessionMaker, Victims
+from simulations.threats.game.weak_clients import low_threshold, no_minimum
 
 _COLLUDERS = 3
 

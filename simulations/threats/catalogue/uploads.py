@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings, play_exact, rate
-from simulations.threats.contexts import Integers, Members, random_inputs
-from simulations.threats.games import Setting
-from simulations.threats.victims import Victims
-from simulations.threats.weak_clients import NoSelfMask, unbound
+from simulations.threats.attack import Attack, Effort, Findings, play_exact, rate
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import Integers, Members, random_inputs
+from simulations.threats.game.games import Setting
+from simulations.threats.game.victims import Victims
+from simulations.threats.game.weak_clients import NoSelfMask, unbound
 
 _SETTING = Setting()
 

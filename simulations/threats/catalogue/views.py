@@ -10,13 +10,13 @@ from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.messages import SeedShares, UnmaskShares, shared_secrets, split_items
 from secagg.shamir import SHARE_BYTES, decode_share
 from simulations.audits.base import Figures
-from simulations.threats.adversary import Adversary
-from simulations.threats.catalogue.base import Attack, Effort, Findings, play_exact
-from simulations.threats.contexts import Members
-from simulations.threats.games import Setting, all_games, play, span_game
-from simulations.threats.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
-from simulations.threats.victims import SessionMaker
-from simulations.threats.weak_clients import (
+from simulations.threats.attack import Attack, Effort, Findings, play_exact
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import Members
+from simulations.threats.game.games import Setting, all_games, play, span_game
+from simulations.threats.game.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
+from simulations.threats.game.victims import SessionMaker
+from simulations.threats.game.weak_clients import (
     BelievesConfirmations,
     BothShares,
     KeepsAllShares,

@@ -14,16 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import NoiseSeed, clip_l2, quantize, residual_offset, sample_binomial
-from protocol import Pipeline, RoundParameters, RoundSetup, bits_for
+from dp import NoiseSeed, clip_l2, quantize
+from dp.coins import residual_offset, sample_binomial
+from protocol import Pipeline, RoundParameters, RoundSetup
+from protocol.round.field_size import bits_for
 from protocol.round.setup import coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
 from secagg.context import lowest_threshold
 from simulations.audits.base import Integers
-from simulations.threats.contexts import LARGEST, MOST_LOST, cohort_keys, new_session
 from simulations.threats.faults.rounds import HonestParty, Round, Verdict
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
+from simulations.threats.game.contexts import LARGEST, MOST_LOST, cohort_keys, new_session
 from sketch import PublicSeed, Rotation, SketchSpec, spec_for_size
 
 

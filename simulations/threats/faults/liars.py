@@ -35,8 +35,8 @@ from secagg.messages import (
 from secagg.roster import RoundRoster, advertisement_parts, masked_input_parts
 from secagg.shamir import LIMBS, PRIME
 from secagg.tags import Usage, encode_index
-from simulations.threats.contexts import Wanted, counter_rand, identity_of, new_session
 from simulations.threats.faults.wire import Sent
+from simulations.threats.game.contexts import Wanted, counter_rand, identity_of, new_session
 
 Integers = NDArray[Any]
 Shares = NDArray[np.uint32]

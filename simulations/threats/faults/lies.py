@@ -32,10 +32,10 @@ from secagg.roster import commitment
 from secagg.sealing import seal
 from secagg.shamir import SHARE_BYTES, decode_share, encode_share, split
 from secagg.tags import Usage
-from simulations.threats.contexts import Wanted, counter_rand
 from simulations.threats.faults.liars import Edit, Liar, Lie
 from simulations.threats.faults.loot import LOW_ORDER
-from simulations.threats.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
+from simulations.threats.game.contexts import Wanted, counter_rand
+from simulations.threats.game.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
 
 M = TypeVar("M")
 

@@ -22,7 +22,7 @@ from secagg.messages import (
     shared_secrets,
 )
 from secagg.shamir import SHARE_BYTES
-from simulations.threats.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK, View
+from simulations.threats.game.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK, View
 
 LOW_ORDER = (bytes(32), b"\1" + bytes(31))
 """Two of the X25519 public keys with which everybody agrees on the same constant."""

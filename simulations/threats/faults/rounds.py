@@ -36,10 +36,10 @@ from secagg.messages import (
 )
 from secagg.roster import RoundRoster, commitment
 from secagg.transitions import ServerPhase
-from simulations.threats.contexts import Integers, new_session
 from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire
+from simulations.threats.game.contexts import Integers, new_session
 
 
 @dataclass(frozen=True, slots=True)

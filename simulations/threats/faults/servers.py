@@ -20,8 +20,11 @@ from secagg.messages import (
 from secagg.roster import RoundRoster, advertisement_parts
 from secagg.sealing import unseal
 from secagg.tags import Usage
-from simulations.threats.adversary import Adversary
-from simulations.threats.contexts import (
+from simulations.threats.faults.loot import LOW_ORDER, Loot
+from simulations.threats.faults.rounds import Verdict
+from simulations.threats.faults.tally import Tally
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import (
     Members,
     Wanted,
     changed_context,
@@ -29,10 +32,7 @@ from simulations.threats.contexts import (
     random_context,
     random_inputs,
 )
-from simulations.threats.faults.loot import LOW_ORDER, Loot
-from simulations.threats.faults.rounds import Verdict
-from simulations.threats.faults.tally import Tally
-from simulations.threats.victims import Victims
+from simulations.threats.game.victims import Victims
 
 _ACTIVE = Wanted(mode=Mode.ACTIVE, spare=1)
 
@@ -65,7 +65,7 @@ class _Hostile(Adversary):
 
     @property
     def common(self) -> RoundRoster:
-        """The honest roster."""
+        """The roster that an honest server would show."""
         if self._common is None:
             self._common = RoundRoster.build(self.context, self.advertised)
         return self._common

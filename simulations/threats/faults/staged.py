@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from secagg import SessionContext
-from simulations.threats.contexts import Wanted, random_context, random_inputs
 from simulations.threats.faults.liars import Liar, Lie
 from simulations.threats.faults.rounds import Round, ServerMaker, Verdict, honest_parties
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
+from simulations.threats.game.contexts import Wanted, random_context, random_inputs
 
 
 def play_wire(

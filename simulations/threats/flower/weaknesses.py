@@ -9,7 +9,7 @@ import numpy as np
 
 from secagg.prg import MASK_KEY_BYTES
 from simulations.audits.base import Check, Figures, derived_seed
-from simulations.threats.catalogue.base import Attack, Effort, Findings, refusal
+from simulations.threats.attack import Attack, Effort, Findings, refusal
 from simulations.threats.flower.masks import PAIR_SEED_BITS, pair_seed_entropy
 from simulations.threats.flower.our_round import CLIENTS, ask_for_both_secrets
 from simulations.threats.flower.our_upload import our_upload

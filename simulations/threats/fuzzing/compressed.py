@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from simulations.threats.fuzzing.engine import Decoder
 from simulations.threats.fuzzing.mutation import Rng, pick
+from sketch import LayerShapes
 from sketch.compressors import (
     Compressor,
     DeepGradientCompression,
     Denoise,
-    DenoiseMessage,
     ErrorFeedback,
-    Identity,
-    LayerShapes,
     Message,
+    NoCompression,
     PowerSgd,
     RandomK,
     TopK,
 )
+from sketch.compressors.denoise import DenoiseMessage
 from sketch.hashing import PublicSeed
 
 LAYERS = LayerShapes((("bias", (6,)), ("weight", (6, 20)), ("single", (1,))))
@@ -53,8 +53,8 @@ def compressed_decoders() -> Iterator[Decoder]:
     seed = PublicSeed(bytes(32))
     dimension = LAYERS.dimension
     compressors: dict[str, Compressor[Any]] = {
-        "dense, 64 bits": Identity(dimension, 64),
-        "dense, 13 bits": Identity(dimension, 13),
+        "dense, 64 bits": NoCompression(dimension, 64),
+        "dense, 13 bits": NoCompression(dimension, 13),
         "random-k": RandomK(dimension, 8.0, seed),
         "top-k": TopK(LAYERS, 8.0),
         "top-k, 64 bits": TopK(LAYERS, 8.0, value_bits=64),

@@ -45,7 +45,6 @@ from secagg.shamir import decode_share, encode_share
 from secagg.storage import StoredStateError, resume, suspend
 from secagg.transitions import ClientPhase, ServerPhase
 from simulations.learning.configuration import RunConfig, demo_config
-from simulations.threats.contexts import cohort_keys, identity_of, random_inputs
 from simulations.threats.faults.encoded import random_setup
 from simulations.threats.faults.rounds import HonestParty, Round, honest_parties
 from simulations.threats.faults.tally import Tally
@@ -59,6 +58,7 @@ from simulations.threats.fuzzing.mutation import (
     mutate_toml,
     pick,
 )
+from simulations.threats.game.contexts import cohort_keys, identity_of, random_inputs
 from sketch import SketchSpec, spec_for_size
 
 CLIENTS, LISTENER = 5, 0

@@ -69,7 +69,7 @@ class Bug:
     what: str
     data: bytes
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, str | int]:
         """For reports; bytes in hexadecimal. The fuzzer made them, so they are no secret."""
         return {
             "decoder": self.decoder,

@@ -127,7 +127,7 @@ def _said(view: View, clients: int, epsilon: float) -> str:
 
 
 def _told(result: Reconstructions, clients: int, epsilon: float) -> str:
-    """A block in words."""
+    """Say in words what a block shows."""
     parts = []
     for view in View:
         recovered, trials = result.counts(view)

@@ -20,7 +20,7 @@ from secagg import ParameterError
 from simulations.audits.base import Floats, Integers, require_count
 from simulations.audits.intervals import upper_bound
 from simulations.learning.data import DataError, Dataset, Split, load_dataset
-from simulations.threats.rates import CONFIDENCE
+from simulations.threats.game.rates import CONFIDENCE
 
 PSNR_CEILING: Final = 120.0
 """dB; an error of 1e-6, about what float32 keeps of a gradient."""

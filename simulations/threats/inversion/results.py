@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from simulations.audits.base import Figures, Floats
+from simulations.threats.game.rates import rate
 from simulations.threats.inversion.pictures import Recognition, best_guesses, psnr
 from simulations.threats.inversion.views import View
-from simulations.threats.rates import rate
 
 
 class Result(Protocol):

@@ -44,8 +44,8 @@ from simulations.learning.data import Dataset, Split
 from simulations.learning.federated import model_digest
 from simulations.learning.models import DataShape, Task, Vector, build_task
 from simulations.learning.training import LocalTraining, local_updates
+from simulations.threats.game.rates import CONFIDENCE
 from simulations.threats.inversion.views import CLIP_L2, ERROR_SHARE
-from simulations.threats.rates import CONFIDENCE
 from sketch.controllers import FixedRate
 
 Members: TypeAlias = list[NDArray[np.int64]]

@@ -36,8 +36,8 @@ from simulations.audits.base import (
     require_count,
 )
 from simulations.audits.intervals import upper_bound
+from simulations.threats.game.rates import rate
 from simulations.threats.inversion.views import CLIP_L2, Round, announced, released_mean
-from simulations.threats.rates import rate
 from simulations.threats.rounds.games import accuracy_bound
 
 

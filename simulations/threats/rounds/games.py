@@ -17,7 +17,7 @@ import numpy as np
 
 from dp import DominationAccountant, Event
 from simulations.audits.base import Claim, Figures, Floats, Integers
-from simulations.threats.rates import rate
+from simulations.threats.game.rates import rate
 
 STEP: Final = 1e-4
 """How closely the smallest delta is looked for: the bound is at most half of it too large."""

@@ -35,8 +35,8 @@ from secagg import (
 from secagg.messages import Advertisement, MaskedInput, decode_from_client
 from secagg.roster import RoundRoster
 from simulations.audits.base import derived_bytes, identities_of, noise_seed, public_keys
-from simulations.threats.contexts import counter_rand
-from simulations.threats.knowledge import Knowledge
+from simulations.threats.game.contexts import counter_rand
+from simulations.threats.game.knowledge import Knowledge
 from simulations.threats.rounds.parties import Participant
 from sketch import PublicSeed, SketchSpec
 

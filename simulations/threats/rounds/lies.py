@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -37,7 +37,7 @@ DIGITS: Final = 20
 """The target's scale is larger by this power of two: its update stands above all others' digits."""
 
 
-def lies(seed: int) -> dict[str, dict[str, Any]]:
+def lies(seed: int) -> dict[str, dict[str, object]]:
     """What one client may be told otherwise: by parameter, the fields that change."""
     return {
         "clip_l2": {"clip_l2": 4.0 * CLIP},
@@ -76,7 +76,7 @@ class Told:
 
     identities: Sequence[Identity]
     setup: RoundSetup
-    lie: Mapping[str, Any]
+    lie: Mapping[str, object]
     seed: int
 
     def people(self, product: bool) -> dict[int, Participant]:
@@ -119,9 +119,9 @@ def strict_policy(setup: RoundSetup) -> ClientPolicy:
     )
 
 
-def worse_rounds(seed: int) -> dict[str, dict[str, Any]]:
+def worse_rounds(seed: int) -> dict[str, dict[str, object]]:
     """What all clients alike may be told: worse than what they want, and a round nevertheless."""
-    fewer = {"minimum_survivors": 3, "threshold": 3, "tolerated_dropouts": 2}
+    fewer: dict[str, object] = {"minimum_survivors": 3, "threshold": 3, "tolerated_dropouts": 2}
     told_to_one = lies(seed)
     return {
         "clip_l2": told_to_one["clip_l2"],

@@ -46,8 +46,8 @@ from secagg.roster import RoundRoster
 from secagg.shamir import Rand
 from secagg.transitions import ClientPhase
 from simulations.audits.base import Floats, Integers
-from simulations.threats.knowledge import Knowledge
-from simulations.threats.weak_clients import unbound
+from simulations.threats.game.knowledge import Knowledge
+from simulations.threats.game.weak_clients import unbound
 
 TRUSTING: Final = ClientPolicy(
     minimum_noise_multiplier=0.0, allow_semi_honest=True, largest_linf_bound=MAX_LINF_BOUND

@@ -8,14 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from dp import NoiseSeed, removed_noise
+from dp import NoiseSeed
+from dp.dropouts import removed_noise
 from protocol import ClientPolicy, Dropouts, Pipeline, PolicyError, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
 from secagg import FieldSum, Identity, centre
 from secagg.roster import RoundRoster
 from simulations.audits.base import Floats, Integers, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings, WholePath, repeatable
-from simulations.threats.knowledge import FIRST_SEED, Knowledge
+from simulations.threats.game.knowledge import FIRST_SEED, Knowledge
 from simulations.threats.rounds.parties import (
     OwnClient,
     TellingClient,

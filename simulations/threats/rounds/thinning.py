@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from dp import BinomialRelease, Event, NoiseSeed, removed_noise
+from dp import BinomialRelease, Event, NoiseSeed
+from dp.dropouts import removed_noise
 from protocol import Dropouts, RoundParameters, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
 from secagg import FieldSum, centre

@@ -24,7 +24,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import NoiseSeed, clip_l2, quantize, sample_binomial
+from dp import NoiseSeed, clip_l2, quantize
+from dp.coins import sample_binomial
 from simulations.audits.base import Integers, noise_seed
 from simulations.threats.seed_search.mersenne import mersenne_outputs
 from simulations.threats.seed_search.search import Expand, Numbers, Search, search_seeds

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulations.audits.base import Figures, Integers
-from simulations.threats.rates import rate
+from simulations.threats.game.rates import rate
 from simulations.threats.seed_search.search import Numbers, Search, search_seeds
 
 LOOKED_AT = 4

@@ -8,7 +8,6 @@ that the modelled clients accept. docs/span.md has the model, the arguments and 
 
 from simulations.threats.span.check import SpanReport, span_check
 from simulations.threats.span.clients import ClientRules
-from simulations.threats.span.conformance import Conformance, conformance
 from simulations.threats.span.counterexample import Counterexample
 from simulations.threats.span.mutants import Mutant
 from simulations.threats.span.parameters import Parameters, all_parameters
@@ -16,13 +15,11 @@ from simulations.threats.span.schedules import Reduction
 
 __all__ = [
     "ClientRules",
-    "Conformance",
     "Counterexample",
     "Mutant",
     "Parameters",
     "Reduction",
     "SpanReport",
     "all_parameters",
-    "conformance",
     "span_check",
 ]

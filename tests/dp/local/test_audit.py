@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp.local import AuditedRatio, audit_laws, worst_exact_ratio, worst_log_ratio, worst_ratio
+from dp.local.audit import AuditedRatio, audit_laws, worst_exact_ratio, worst_log_ratio, worst_ratio
 
 LAWS = [[0.5, 0.25, 0.25, 0.0], [0.2, 0.3, 0.5, 0.0], [0.4, 0.4, 0.2, 0.0]]
 

@@ -13,8 +13,9 @@ from local_laws import is_within, product_law
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
-from dp.local import CrossPolytope, LocalRandomizer, audit_laws, worst_exact_ratio
+from dp.local import CrossPolytope, LocalRandomizer
 from dp.local._kernels import draw_vertices
+from dp.local.audit import audit_laws, worst_exact_ratio
 
 RUNS = 60_000
 VECTOR = np.array([0.6, -0.2, 0.0, 0.1])

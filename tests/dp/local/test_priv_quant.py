@@ -17,17 +17,11 @@ from scipy import stats
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
-from dp.local import (
-    AuditedRatio,
-    LevelQuantizer,
-    LevelReports,
-    PrivQuant,
-    audit_laws,
-    best_priv_quant,
-    printed_priv_quant,
-    worst_exact_ratio,
-)
-from dp.local.priv_quant import MAX_OUTCOMES
+from dp.local import PrivQuant, best_priv_quant
+from dp.local.audit import AuditedRatio, audit_laws, worst_exact_ratio
+from dp.local.calibration import printed_priv_quant
+from dp.local.priv_quant import MAX_OUTCOMES, LevelReports
+from dp.local.quantizer import LevelQuantizer
 
 SMALL = [
     PrivQuant(1, 2, 1.0, 0, 0.75),

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from dp.local import InfeasibleEpsilonError, PrivQuant, best_priv_quant, printed_priv_quant
+from dp.local import InfeasibleEpsilonError, PrivQuant, best_priv_quant
 from dp.local.agreement import AgreementSums
-from dp.local.calibration import MAX_PROBABILITY, share_of_kappa
+from dp.local.calibration import MAX_PROBABILITY, printed_priv_quant, share_of_kappa
 
 EPSILONS = [0.3, 1.0, 7.0, 60.0]
 

@@ -21,9 +21,9 @@ from dp.local import (
     SampledCoordinates,
     sampled_hybrid,
     sampled_piecewise,
-    worst_exact_ratio,
 )
 from dp.local._kernels import choose_coordinates
+from dp.local.audit import worst_exact_ratio
 from dp.local.sampled import sample_coordinates, sampled_count
 
 RUNS = 60_000

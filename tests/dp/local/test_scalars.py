@@ -14,7 +14,8 @@ from local_laws import INPUTS, exact_law, is_within
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
-from dp.local import Duchi, Hybrid, LocalRandomizer, Piecewise, worst_exact_ratio
+from dp.local import Duchi, Hybrid, LocalRandomizer, Piecewise
+from dp.local.audit import worst_exact_ratio
 from dp.local.scalars import DUCHI_BELOW, continuous_piecewise_variance
 
 Scalar = Duchi | Piecewise | Hybrid
@@ -39,7 +40,7 @@ def _exact(randomizer: Scalar, value: Fraction) -> list[Fraction]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("epsilon", EPSILONS)
 class TestEveryKind:
-    """What all three promise."""
+    """What all three randomisers promise."""
 
     def test_exact_audit(self, kind: str, epsilon: float) -> None:
         laws = [_exact(KINDS[kind](epsilon), value) for value in INPUTS]

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp.local import ReconstructionProtection, best_priv_quant, printed_priv_quant
+from dp.local import ReconstructionProtection, best_priv_quant
 from dp.local.agreement import AgreementSums
-from dp.local.calibration import share_of_kappa
+from dp.local.calibration import printed_priv_quant, share_of_kappa
 
 PAGE = (Path(__file__).parents[3] / "docs" / "local-dp-sqsgd.md").read_text()
 

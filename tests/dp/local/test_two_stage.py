@@ -13,7 +13,8 @@ from dp_statistics import ALPHA, mean_tolerance
 from dp import NonFiniteUpdateError
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
-from dp.local import LocalRandomizer, audit_laws
+from dp.local import LocalRandomizer
+from dp.local.audit import audit_laws
 from dp.local.base import exponential_below
 from dp.local.scalars import Duchi, Hybrid, Piecewise
 from dp.local.selection import NOTHING, perturbed_encoding, printed_perturbed_encoding

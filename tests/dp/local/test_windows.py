@@ -11,8 +11,8 @@ from dp_statistics import ALPHA, chi_square_p_value
 from local_laws import INPUTS, exact_law, exact_mean, is_within
 
 from dp.keystream import NoiseSeed
-from dp.local import worst_exact_ratio
 from dp.local._kernels import REFUSED, draw_window, round_to_shifts
+from dp.local.audit import worst_exact_ratio
 from dp.local.windows import MAX_POINTS, WindowLaw, round_inputs, window_law
 
 SHAPES = [(2, 1), (3, 1), (3, 2), (7, 2), (8, 3), (16, 1), (16, 15)]

@@ -9,15 +9,11 @@ import pytest
 from dp_statistics import ALPHA, mean_tolerance
 from scipy import stats
 
-from dp import (
-    Bounded,
+from dp import Bounded, LevelRelease, NoiseSeed, SensitivityExceededError, clip_l2
+from dp.mechanisms.levels import (
     LevelMechanism,
-    LevelRelease,
     Levels,
     NoisedLevels,
-    NoiseSeed,
-    SensitivityExceededError,
-    clip_l2,
     level_mse_bound,
     rotated_clip,
     rotated_level_mse_bound,

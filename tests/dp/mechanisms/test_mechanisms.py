@@ -7,17 +7,15 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from dp_statistics import ALPHA, mean_tolerance, variance_tolerance
+from dp_statistics import mean_tolerance, variance_tolerance
 from scipy import stats
 
 from dp import (
     BinomialMechanism,
     BinomialRelease,
-    CentralGaussianMechanism,
     Coins,
     DiscreteGaussianMechanism,
     DiscreteGaussianRelease,
-    GaussianRelease,
     Mechanism,
     Noised,
     NoiseSeed,
@@ -38,7 +36,6 @@ MECHANISMS: list[Mechanism] = [
     DiscreteGaussianMechanism(20.0),
     DiscreteGaussianMechanism(0.3),
     SkellamMechanism(17.5),
-    CentralGaussianMechanism(4.0),
     NoNoise(),
 ]
 UNBOUNDED = [DiscreteGaussianMechanism(20.0), SkellamMechanism(0.5), SkellamMechanism(17.5)]
@@ -94,7 +91,6 @@ class TestEveryMechanism:
                 DiscreteGaussianMechanism(20.0): DiscreteGaussianRelease(20.0, 10, 16.0, 4, 100),
                 DiscreteGaussianMechanism(0.3): DiscreteGaussianRelease(0.3, 10, 16.0, 4, 100),
                 SkellamMechanism(17.5): SkellamRelease(175.0, 16.0, 4, 100),
-                CentralGaussianMechanism(4.0): GaussianRelease(4.0, 16.0),
                 NoNoise(): NonPrivateRelease(),
             }[mechanism]
         )
@@ -165,50 +161,6 @@ def test_a_larger_cohort_or_vector_needs_more_room() -> None:
     for mechanism in UNBOUNDED:
         limits = [mechanism.total_limit(n, d, 1e-9) for n, d in ((1, 1), (10, 1), (10, 1000))]
         assert limits == sorted(set(limits))
-
-
-class TestCentral:
-    @pytest.mark.statistical
-    @pytest.mark.parametrize("sigma", [0.01, 1.0, 300.0])
-    def test_the_release_is_the_sum_and_gaussian_noise(self, sigma: float, seed: NoiseSeed) -> None:
-        mechanism = CentralGaussianMechanism(sigma)
-        total = np.arange(SAMPLES, dtype=np.int64) - 50
-        noise = mechanism.release(total, seed) - total
-        p_value = stats.kstest(noise + 0.0, stats.norm(scale=sigma).cdf).pvalue
-        assert p_value > ALPHA
-        assert abs(noise.var() - mechanism.server_variance) <= variance_tolerance(
-            mechanism.server_variance, SAMPLES
-        )
-
-    @pytest.mark.statistical
-    def test_half_the_noise_is_rejected(self, seed: NoiseSeed) -> None:
-        noise = CentralGaussianMechanism(2.0).release(np.zeros(SAMPLES, np.int64), seed)
-        assert stats.kstest(noise, stats.norm(scale=2.0 * math.sqrt(2)).cdf).pvalue < ALPHA
-
-    @pytest.mark.parametrize("sigma", [2.0**-20, 0.3, 255.0, 256.0, 4096.0])
-    def test_noise_lies_on_a_fine_lattice(self, sigma: float) -> None:
-        mechanism = CentralGaussianMechanism(sigma)
-        assert math.ldexp(sigma, mechanism.lattice_bits) >= 256.0
-        assert mechanism.server_variance == pytest.approx(sigma**2, rel=2e-6)
-
-    @pytest.mark.parametrize(
-        ("total", "error"),
-        [
-            (np.zeros(3), TypeError),
-            (np.array([2**53 + 1]), ValueError),
-            (np.array([-(2**63)]), ValueError),
-        ],
-    )
-    def test_bad_totals(self, total: np.ndarray, error: type[Exception], seed: NoiseSeed) -> None:
-        with pytest.raises(error, match="total"):
-            CentralGaussianMechanism(2.0).release(total, seed)
-
-    @pytest.mark.parametrize(
-        ("sigma", "error"), [(0.0, ValueError), (5000.0, ValueError), (1, TypeError)]
-    )
-    def test_bad_sigmas(self, sigma: object, error: type[Exception]) -> None:
-        with pytest.raises(error, match="sigma"):
-            CentralGaussianMechanism(sigma)  # type: ignore[arg-type]
 
 
 def test_parameters_are_checked_when_a_mechanism_is_made() -> None:

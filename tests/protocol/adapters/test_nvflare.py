@@ -45,9 +45,9 @@ from nvflare.app_common.abstract.model_persistor import ModelPersistor
 from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare.private.fed.app.fl_conf import create_privacy_manager
 
-from dp import LedgerError, NonFiniteUpdateError, l2_norm
-from dp.clipping import Bounded
-from protocol import MeanRelease, RoundResult
+from dp import LedgerError, NonFiniteUpdateError
+from dp.clipping import Bounded, l2_norm
+from protocol import RoundResult
 from protocol.adapters.nvflare import (
     MaskedTraining,
     OnlyAnswers,
@@ -75,7 +75,7 @@ from protocol.adapters.nvflare.site import Site, make_identity, read_registry, w
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.stages import Refusal, Stage
 from protocol.round.client import RoundClient
-from protocol.round.pipeline import Clip, Pipeline
+from protocol.round.pipeline import Clip, MeanRelease, Pipeline
 from protocol.training.private import PrivateTraining
 from secagg import FieldVector, Identity, ParameterError
 from secagg.storage import TokenFolder

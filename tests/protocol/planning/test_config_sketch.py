@@ -17,9 +17,9 @@ from sketch.controllers import (
     AdaptTail,
     Controller,
     FixedRate,
-    TailUpdate,
     TwoStage,
 )
+from sketch.controllers.adapt_tail import TailUpdate
 
 EXAMPLES = {
     "adapt_budget": (

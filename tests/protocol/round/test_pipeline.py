@@ -17,9 +17,9 @@ from dp import (
     NonFiniteUpdateError,
     SensitivityExceededError,
     clip_l2,
-    l2_norm,
-    sample_binomial,
 )
+from dp.clipping import l2_norm
+from dp.coins import sample_binomial
 from dp.dropouts import batch_noise
 from protocol.round import pipeline as pipeline_module
 from protocol.round.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize

@@ -19,12 +19,12 @@ from dp import (
     LedgerError,
     replay,
 )
-from protocol import MeanRelease, RoundOutcome, TrainingPlan
+from protocol import RoundOutcome, TrainingPlan
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator, UpdateSource
 from protocol.exchange.stages import ReleaseHook, Stage
 from protocol.goal import PrivacyGoal
-from protocol.round.pipeline import Pipeline
+from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from protocol.training.private import PrivateTraining
 from secagg import (

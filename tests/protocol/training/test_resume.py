@@ -1,4 +1,4 @@
-"""A run that was interrupted goes on where it stood, and pays for no round twice."""
+"""A run that was interrupted is continued where it was, and pays for no round twice."""
 
 from __future__ import annotations
 

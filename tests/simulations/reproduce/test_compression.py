@@ -19,7 +19,7 @@ from simulations.reproduce.compression.plan import ARMS, PRESETS, Arm, load, ope
 from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from simulations.reproduce.engine.study import enter
-from sketch.compressors import LayerShapes
+from sketch import LayerShapes
 
 SMALL = replace(PRESETS["quick"], epochs=1, repeats=3, noise=(0.0, 2.0))
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp import (
-    DominationAccountant,
+from dp import DominationAccountant
+from dp.mechanisms.levels import (
     LevelMechanism,
     level_mse_bound,
     rotated_clip,

@@ -213,7 +213,7 @@ def low_threshold(patch: Patch) -> None:
     def lowest(size: int, colluders: int, mode: Any, degree: int = 0, **_: int) -> int:
         return max(colluders + 1, 2)
 
-    for module in ("secagg.context", "simulations.threats.contexts"):
+    for module in ("secagg.context", "simulations.threats.game.contexts"):
         patch.setattr(f"{module}.lowest_threshold", lowest)
     patch.setattr(context.SessionContext, "_check_committee", lambda self: None, raising=False)
 

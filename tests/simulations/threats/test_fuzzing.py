@@ -14,7 +14,8 @@ from command_line import invoke, run_json
 from secagg import RemoteProtocolError, messages
 from simulations.threats import fuzzing as package
 from simulations.threats.fuzzing import Decoder, all_decoders, engine, fuzz, run_fuzz
-from sketch.compressors import Denoise, DenoiseReceiver
+from sketch.compressors import Denoise
+from sketch.compressors.denoise import DenoiseReceiver
 
 
 @pytest.fixture(scope="module")

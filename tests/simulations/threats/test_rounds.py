@@ -12,6 +12,7 @@ from dp import BinomialRelease, NonPrivateRelease
 from protocol import Pipeline, RoundSetup
 from secagg import CapacityError, Identity, RemoteProtocolError, centre
 from simulations.audits.base import Claim, identities_of, noise_seed, public_keys
+from simulations.threats.game.weak_clients import unbound
 from simulations.threats.rounds import order
 from simulations.threats.rounds.announced import (
     COHORT,
@@ -38,7 +39,6 @@ from simulations.threats.rounds.released import LENGTH, long_vector, on_grid
 from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
 from simulations.threats.rounds.suppression import INPUTS, random_layer, suppressed_round
 from simulations.threats.rounds.wrapping import LINF_BOUND, ExtremeRounds
-from simulations.threats.weak_clients import unbound
 
 DIGEST = bytes(32)
 

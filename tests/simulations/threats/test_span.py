@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from span_conformance import conformance, context_of
 
 from secagg import Mode, ParameterError
 from simulations.threats.span import (
@@ -16,11 +17,9 @@ from simulations.threats.span import (
     Parameters,
     Reduction,
     all_parameters,
-    conformance,
     span_check,
 )
 from simulations.threats.span.algebra import PRIME, reduce_rows
-from simulations.threats.span.conformance import context_of
 from simulations.threats.span.equations import NOT_A_SUM, Layout, views
 from simulations.threats.span.schedules import Batch, Space, spaces
 

@@ -8,23 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sketch import PublicSeed
+from sketch import LayerShapes, PublicSeed
 from sketch.compressors import (
     Compressor,
     DeepGradientCompression,
     Denoise,
     DenoiseFilter,
-    DenoiseMessage,
-    DenoiseReceiver,
     ErrorFeedback,
-    Identity,
-    LayerShapes,
+    NoCompression,
     PowerSgd,
     RandomK,
-    Stateless,
     TopK,
-    clipped_mean,
 )
+from sketch.compressors.base import Stateless
+from sketch.compressors.denoise import DenoiseMessage, DenoiseReceiver, clipped_mean
 
 SEED = PublicSeed(bytes(range(32)))
 LAYERS = LayerShapes((("bias", (7,)), ("dense", (20, 30))))
@@ -34,7 +31,7 @@ INNER: list[Compressor[Any]] = [
     TopK(LayerShapes.flat(D), 3, value_bits=64),
     PowerSgd(LAYERS, 2, SEED),
     RandomK(D, 4, SEED, unbiased=False),
-    Identity(D),
+    NoCompression(D),
 ]
 CLIP = 370.0
 
@@ -163,7 +160,7 @@ def test_bad_input_leaves_the_filter_where_it_was() -> None:
 
 
 def test_without_loss_it_is_the_exponential_average() -> None:
-    denoise = Denoise(Identity(D, 64), momentum=0.75, residual_decay=1.0)
+    denoise = Denoise(NoCompression(D, 64), momentum=0.75, residual_decay=1.0)
     running, average = DenoiseFilter(denoise), np.zeros(D)
     for released in releases(20):
         average = 0.75 * average + 0.25 * released
@@ -208,7 +205,7 @@ def test_it_removes_noise() -> None:
 class TestSecondClip:
     def test_a_mean_is_projected(self) -> None:
         def first_velocity(clip: float | None, released: np.ndarray) -> np.ndarray:
-            denoise = Denoise(Identity(3, 64), momentum=0.0, residual_decay=0.0, clip_l2=clip)
+            denoise = Denoise(NoCompression(3, 64), momentum=0.0, residual_decay=0.0, clip_l2=clip)
             return DenoiseFilter(denoise).step(released)
 
         long = np.array([3.0, 0.0, 4.0])
@@ -245,29 +242,29 @@ class TestArguments:
     @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
     def test_momentum(self, momentum: float) -> None:
         with pytest.raises(ValueError, match="momentum must be finite and at least 0"):
-            Denoise(Identity(3), momentum=momentum, residual_decay=0.5)
+            Denoise(NoCompression(3), momentum=momentum, residual_decay=0.5)
 
     def test_momentum_of_one(self) -> None:
         with pytest.raises(ValueError, match="momentum must be below 1"):
-            Denoise(Identity(3), momentum=1.0, residual_decay=0.5)
+            Denoise(NoCompression(3), momentum=1.0, residual_decay=0.5)
 
     @pytest.mark.parametrize("decay", [-0.1, 1.1, float("nan")])
     def test_decay(self, decay: float) -> None:
         with pytest.raises(ValueError, match="residual_decay must be finite and at least 0"):
-            Denoise(Identity(3), momentum=0.5, residual_decay=decay)
+            Denoise(NoCompression(3), momentum=0.5, residual_decay=decay)
 
     @pytest.mark.parametrize("clip", [0.0, -1.0, float("inf"), float("nan")])
     def test_clip(self, clip: float) -> None:
         with pytest.raises(ValueError, match="clip_l2 must be finite and above 0"):
-            Denoise(Identity(3), momentum=0.5, residual_decay=0.5, clip_l2=clip)
+            Denoise(NoCompression(3), momentum=0.5, residual_decay=0.5, clip_l2=clip)
 
     def test_a_residual_is_kept_once(self) -> None:
-        for inner in (ErrorFeedback(Identity(D)), DeepGradientCompression(LAYERS, 2)):
+        for inner in (ErrorFeedback(NoCompression(D)), DeepGradientCompression(LAYERS, 2)):
             with pytest.raises(ValueError, match="inner must keep no residual of its own"):
                 Denoise(inner, momentum=0.5, residual_decay=0.5)  # type: ignore[arg-type]
 
     def test_vectors_and_states(self) -> None:
-        denoise = Denoise(Identity(3), momentum=0.5, residual_decay=0.5)
+        denoise = Denoise(NoCompression(3), momentum=0.5, residual_decay=0.5)
         for bad in (np.nan, np.inf):
             with pytest.raises(ValueError, match="released must be finite"):
                 denoise.compress(np.array([0.0, bad, 0.0]), denoise.initial())
@@ -283,10 +280,10 @@ class TestArguments:
 
     def test_changes_that_leave_the_doubles(self) -> None:
         """Found by fuzzing: such a receiver went on with infinities."""
-        denoise = Denoise(Identity(2, 64), momentum=0.5, residual_decay=0.5)
+        denoise = Denoise(NoCompression(2, 64), momentum=0.5, residual_decay=0.5)
         large = np.array([1.5e308, -1.0])
         message, _ = denoise.compress(large, denoise.initial())
-        change = DenoiseMessage(False, Identity(2, 64).compress(large, Stateless())[0])
+        change = DenoiseMessage(False, NoCompression(2, 64).compress(large, Stateless())[0])
         once = denoise.receive(change, denoise.initial_receiver())
         assert once.velocity.tolist() == large.tolist()
         with pytest.raises(ValueError, match="velocity must be finite"):
@@ -295,7 +292,7 @@ class TestArguments:
         assert np.isfinite(denoise.receive(replace(message, is_velocity=True), once).velocity).all()
 
     def test_bytes(self) -> None:
-        denoise = Denoise(Identity(3), momentum=0.5, residual_decay=0.5)
+        denoise = Denoise(NoCompression(3), momentum=0.5, residual_decay=0.5)
         message, _ = denoise.compress(np.ones(3), denoise.initial())
         data = message.encode()
         assert denoise.decode(data).encode() == data
@@ -310,5 +307,5 @@ class TestArguments:
             denoise.decode(bytearray(data))  # type: ignore[arg-type]
 
     def test_repr(self) -> None:
-        shown = repr(Denoise(Identity(3), momentum=0.5, residual_decay=0.25, clip_l2=2.0))
+        shown = repr(Denoise(NoCompression(3), momentum=0.5, residual_decay=0.25, clip_l2=2.0))
         assert shown.endswith("momentum=0.5, residual_decay=0.25, clip_l2=2.0)")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sketch.compressors import MessageKind
-from sketch.compressors.base import FORMAT_VERSION
+from sketch.compressors.base import FORMAT_VERSION, MessageKind
 from sketch.factors import ORTHONORMAL_TOLERANCE
 from sketch.hashing import Usage
 

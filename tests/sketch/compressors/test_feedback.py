@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sketch import PublicSeed
+from sketch import LayerShapes, PublicSeed
 from sketch.compressors import (
     Compressor,
     DeepGradientCompression,
     ErrorFeedback,
-    Identity,
-    LayerShapes,
-    MomentumState,
+    NoCompression,
     PowerSgd,
     RandomK,
     TopK,
 )
+from sketch.compressors.gradient import MomentumState
 
 SEED = PublicSeed(bytes(range(32)))
 LAYERS = LayerShapes((("bias", (7,)), ("dense", (20, 30)), ("more", (15, 25))))
@@ -36,7 +35,7 @@ def integers(count: int) -> np.ndarray:
         TopK(LAYERS, 16),
         TopK(LAYERS, 16, value_bits=10),
         RandomK(D, 9, SEED, unbiased=False),
-        Identity(D, 10),
+        NoCompression(D, 10),
     ],
     ids=repr,
 )
@@ -143,7 +142,7 @@ class TestDeepGradientCompression:
 
 
 def test_a_residual_is_kept_once() -> None:
-    for inner in (ErrorFeedback(Identity(D)), DeepGradientCompression(LAYERS, 2)):
+    for inner in (ErrorFeedback(NoCompression(D)), DeepGradientCompression(LAYERS, 2)):
         with pytest.raises(ValueError, match="inner must keep no residual of its own"):
             ErrorFeedback(inner)  # type: ignore[arg-type]
 
@@ -151,4 +150,4 @@ def test_a_residual_is_kept_once() -> None:
 @pytest.mark.parametrize("decay", [-0.1, 1.1, float("nan")])
 def test_decay_out_of_range(decay: float) -> None:
     with pytest.raises(ValueError, match="decay must be finite and at least 0"):
-        ErrorFeedback(Identity(D), decay)
+        ErrorFeedback(NoCompression(D), decay)

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from sketch import PublicSeed
+from sketch import LayerShapes, PublicSeed
 from sketch.compressors import (
     Compressor,
     DeepGradientCompression,
     ErrorFeedback,
-    Identity,
-    LayerShapes,
+    NoCompression,
     PowerSgd,
     RandomK,
     TopK,
@@ -25,8 +24,8 @@ SEED = PublicSeed(bytes(range(32)))
 LAYERS = LayerShapes((("bias", (7,)), ("dense", (20, 30)), ("conv", (12, 4, 3, 3)), ("one", ())))
 D = LAYERS.dimension
 COMPRESSORS: dict[str, Compressor[Any]] = {
-    "identity": Identity(D),
-    "identity of doubles": Identity(D, 64),
+    "identity": NoCompression(D),
+    "identity of doubles": NoCompression(D, 64),
     "random": RandomK(D, 7.5, SEED),
     "random of 11 bits": RandomK(D, 3, SEED, value_bits=11, unbiased=False),
     "top": TopK(LAYERS, 16),
@@ -149,7 +148,7 @@ def test_wrong_vectors_are_refused(compressor: Compressor[Any]) -> None:
 
 
 def test_messages_of_others_are_refused(compressor: Compressor[Any]) -> None:
-    others = [Identity(3), TopK(LayerShapes.flat(3), 1), RandomK(3, 1, SEED)]
+    others = [NoCompression(3), TopK(LayerShapes.flat(3), 1), RandomK(3, 1, SEED)]
     for other in others:
         message, _ = other.compress(np.ones(3), other.initial())  # type: ignore[arg-type]
         with pytest.raises((TypeError, ValueError), match="message must"):
@@ -159,7 +158,7 @@ def test_messages_of_others_are_refused(compressor: Compressor[Any]) -> None:
 def test_states_cannot_be_written_to() -> None:
     gradient = DeepGradientCompression(LAYERS, 4)
     _, momentum = gradient.compress(vector(0), gradient.initial())
-    feedback = ErrorFeedback(Identity(D))
+    feedback = ErrorFeedback(NoCompression(D))
     _, owed = feedback.compress(vector(0), feedback.initial())
     for array in (momentum.velocity, momentum.residual, owed.residual, feedback.initial().residual):
         with pytest.raises(ValueError, match="read-only"):
@@ -167,9 +166,12 @@ def test_states_cannot_be_written_to() -> None:
 
 
 def test_repr() -> None:
-    assert repr(Identity(3)) == "Identity(dimension=3, value_bits=32)"
+    assert repr(NoCompression(3)) == "NoCompression(dimension=3, value_bits=32)"
     assert repr(TopK(LAYERS, 16)) == f"TopK(dimension={D}, rate=16)"
     assert repr(PowerSgd(LAYERS, 2, SEED)) == f"PowerSgd(dimension={D}, rank=2)"
     assert repr(RandomK(10, 4, SEED)).startswith("RandomK(dimension=10, count=3, PublicSeed(")
     assert "momentum=0.5" in repr(DeepGradientCompression(LAYERS, 2, momentum=0.5))
-    assert repr(ErrorFeedback(Identity(3), 0.5)) == f"ErrorFeedback({Identity(3)!r}, decay=0.5)"
+    assert (
+        repr(ErrorFeedback(NoCompression(3), 0.5))
+        == f"ErrorFeedback({NoCompression(3)!r}, decay=0.5)"
+    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketch import FactorShapes, PublicSeed
-from sketch.compressors import LayerShapes, PowerSgd
+from sketch import LayerShapes, PublicSeed
+from sketch.compressors import PowerSgd
+from sketch.factors import FactorShapes
 
 SEED = PublicSeed(bytes(range(32)))
 LAYERS = LayerShapes(

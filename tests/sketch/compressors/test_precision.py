@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch.compressors import Identity, ReducedValues
+from sketch.compressors import NoCompression
 from sketch.compressors._kernels import squared_norm
-from sketch.compressors.precision import pack, unpack
+from sketch.compressors.precision import ReducedValues, pack, unpack
 
 FLOATS = st.floats(-3e38, 3e38)
 BITS = st.one_of(st.integers(10, 32), st.just(64))
@@ -81,21 +81,23 @@ def test_what_is_not_finite_cannot_be(bits: int, bad: float) -> None:
 def test_what_no_single_reaches_is_refused() -> None:
     largest = float(np.finfo(np.float32).max)
     with pytest.raises(ValueError, match=r"values must be at most 3\.40.* to be sent with 32 bits"):
-        Identity(1).compress(np.array([2.0 * largest]), Identity(1).initial())
-    message, _ = Identity(1, 64).compress(np.array([2.0 * largest]), Identity(1).initial())
-    assert Identity(1, 64).decompress(message).tolist() == [2.0 * largest]
+        NoCompression(1).compress(np.array([2.0 * largest]), NoCompression(1).initial())
+    message, _ = NoCompression(1, 64).compress(
+        np.array([2.0 * largest]), NoCompression(1).initial()
+    )
+    assert NoCompression(1, 64).decompress(message).tolist() == [2.0 * largest]
 
 
 @pytest.mark.parametrize("bits", [9, 0, 33, 63, 65, -1])
 def test_bits_out_of_range(bits: int) -> None:
     with pytest.raises(ValueError, match=f"value_bits must be from 10 to 32, or 64, not {bits}"):
-        Identity(3, bits)
+        NoCompression(3, bits)
 
 
 @pytest.mark.parametrize("bits", [16.0, True, None, "16"])
 def test_bits_of_another_type(bits: Any) -> None:
     with pytest.raises(TypeError, match="value_bits must be an integer"):
-        Identity(3, bits)
+        NoCompression(3, bits)
 
 
 def test_words_that_no_sender_writes() -> None:

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy.stats import chisquare
 
 from sketch import PublicSeed
-from sketch.compressors import NextRound, RandomK
+from sketch.compressors import RandomK
 from sketch.compressors._kernels import draw_distinct
-from sketch.compressors.random_k import MAX_ROUNDS, random_indices
+from sketch.compressors.random_k import MAX_ROUNDS, NextRound, random_indices
 from sketch.hashing import Usage, derive_key
 
 SEED = PublicSeed(hashlib.sha256(b"tests/sketch/compressors").digest())

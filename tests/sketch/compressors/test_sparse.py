@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch import top_k
-from sketch.compressors import LayerShapes, ReducedValues, SparseFormat, SparseMessage, TopK
+from sketch import LayerShapes, top_k
+from sketch.compressors import TopK
+from sketch.compressors.precision import ReducedValues
+from sketch.compressors.sparse import SparseFormat, SparseMessage
 
 LAYERS = LayerShapes((("a", (5, 8)), ("b", (3,)), ("c", (1,)), ("d", (100,))))
 D = LAYERS.dimension

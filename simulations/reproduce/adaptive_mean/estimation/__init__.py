@@ -5,8 +5,8 @@ Source: arXiv 2307.10999, section 3; docs/mean-estimation.md.
 
 from __future__ import annotations
 
-from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNorm
-from simulations.reproduce.adaptive_mean.estimation.adapt_tail import AdaptTail
+from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNormMean
+from simulations.reproduce.adaptive_mean.estimation.adapt_tail import AdaptTailMean
 from simulations.reproduce.adaptive_mean.estimation.base import (
     Algorithm,
     Bar,
@@ -25,18 +25,18 @@ from simulations.reproduce.adaptive_mean.estimation.central import (
 )
 from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
 from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
-from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRate
+from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRateMean
 
 __all__ = [
-    "AdaptNorm",
-    "AdaptTail",
+    "AdaptNormMean",
+    "AdaptTailMean",
     "Algorithm",
     "Bar",
     "CentralMeans",
     "DistributedMeans",
     "Doubling",
     "Estimate",
-    "FixedRate",
+    "FixedRateMean",
     "GaussianRule",
     "MeanTask",
     "Neighbours",

@@ -26,11 +26,13 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     step,
 )
 from simulations.reproduce.adaptive_mean.estimation.bounds import jl_size
-from sketch import DEFAULT_ROWS, PROBE_SHARE, SketchSpec, spec_for_size
+from sketch import SketchSpec, spec_for_size
+from sketch.probed import PROBE_SHARE
+from sketch.spec import DEFAULT_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptNorm:
+class AdaptNormMean:
     """Two rounds; unbiased.
 
     Args:

@@ -31,14 +31,15 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     step,
 )
 from simulations.reproduce.adaptive_mean.estimation.bounds import jl_size, median_factor
-from sketch import PROBE_SHARE, Probe, SketchKind, SketchSpec
+from sketch import Probe, SketchKind, SketchSpec
+from sketch.probed import PROBE_SHARE
 
 _COLUMNS_PER_ENTRY = 4
 """P = 4 k: a row then leaves an entry alone with probability 3/4; Lemma 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptTail:
+class AdaptTailMean:
     """At most ceil(log2 d) rounds.
 
     Args:
@@ -51,7 +52,7 @@ class AdaptTail:
         probe_size: coordinates of the second sketch; None takes O(log(n K / beta)).
         probe_share: of a round's budget, for the second sketch; the central form pays with half of
             epsilon instead.
-        sampling_constant: as for `AdaptNorm`.
+        sampling_constant: as for `AdaptNormMean`.
         fresh: spend what is left of the budget on one more round at the last size, so that the
             result is unbiased.
         tail: None for Theorem 3. A number asks for the variant of Theorem 6: round j keeps the

@@ -21,7 +21,6 @@ import numpy as np
 
 from dp import (
     Budget,
-    CentralGaussianMechanism,
     Composition,
     DominationAccountant,
     Event,
@@ -32,11 +31,10 @@ from dp import (
     quantize,
     quantized_l2_bound,
 )
-from dp.mechanisms.above_threshold import AboveThreshold
-from dp.mechanisms.laplace import LaplaceMechanism
 from secagg import ParameterError
 from secagg.keys import os_random
 from secagg.shamir import Rand
+from simulations.reproduce.adaptive_mean.estimation.above_threshold import AboveThreshold
 from simulations.reproduce.adaptive_mean.estimation.base import (
     Bar,
     Floats,
@@ -47,6 +45,8 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     require_positive,
     require_probability,
 )
+from simulations.reproduce.adaptive_mean.estimation.gaussian import GaussianMechanism
+from simulations.reproduce.adaptive_mean.estimation.laplace import LaplaceMechanism
 from sketch import LinearSketch, Probe, PublicSeed, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k
@@ -265,7 +265,7 @@ class CentralMeans:
             total += quantize(bounded, scale, limit, NoiseSeed(self._rand(32))).values
         event = GaussianRelease(_LATTICE_SIGMA, sensitivity)
         self._charge(event)
-        mechanism = CentralGaussianMechanism(_LATTICE_SIGMA)
+        mechanism = GaussianMechanism(_LATTICE_SIGMA)
         noisy = mechanism.release(total, NoiseSeed(self._rand(32)))
         return Released(
             update=sketch.decode(noisy / (scale * self._task.clients)),

@@ -24,7 +24,8 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     require_positive,
     step,
 )
-from sketch import DEFAULT_ROWS, SketchSpec, spec_for_size
+from sketch import SketchSpec, spec_for_size
+from sketch.spec import DEFAULT_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,12 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     finished,
     step,
 )
-from sketch import DEFAULT_ROWS, spec_for_size
+from sketch import spec_for_size
+from sketch.spec import DEFAULT_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixedRate:
+class FixedRateMean:
     """One mean at a compression rate; unbiased.
 
     Args:

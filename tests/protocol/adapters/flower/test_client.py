@@ -27,8 +27,8 @@ from flwr.app import (
 from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 
-from dp import LedgerError, NonFiniteUpdateError, l2_norm
-from dp.clipping import Bounded
+from dp import LedgerError, NonFiniteUpdateError
+from dp.clipping import Bounded, l2_norm
 from protocol.adapters.flower import RoundLostError, RoundReport, TooFewNodesError, client, record
 from protocol.adapters.flower.client import REFUSED
 from protocol.adapters.flower.home import SIMULATION_VARIABLE

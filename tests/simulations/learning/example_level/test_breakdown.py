@@ -20,7 +20,8 @@ from simulations.learning.example_level.channel import Compressed
 from simulations.learning.example_level.clipped import gradients_of
 from simulations.learning.example_level.training import Examples
 from simulations.learning.models import MlpTask
-from sketch.compressors import Identity, LayerShapes, TopK
+from sketch import LayerShapes
+from sketch.compressors import NoCompression, TopK
 from sketch.topk import top_k_indices
 
 ALPHA = 1e-6
@@ -103,7 +104,7 @@ def test_a_channel_that_loses_nothing_adds_nothing() -> None:
         PLACES,
         clip=1.0,
         noise_multiplier=0.5,
-        opening=lambda: Compressed(Identity(TASK.dimension, 64)),
+        opening=lambda: Compressed(NoCompression(TASK.dimension, 64)),
         seed=5,
         repeats=3,
     )
@@ -119,7 +120,7 @@ def test_no_example_is_refused() -> None:
             np.array([], np.int64),
             clip=1.0,
             noise_multiplier=0.5,
-            opening=lambda: Compressed(Identity(TASK.dimension)),
+            opening=lambda: Compressed(NoCompression(TASK.dimension)),
             seed=5,
         )
 

@@ -15,7 +15,8 @@ from simulations.learning.example_level.accounting import Sampling, batches
 from simulations.learning.example_level.channel import Compressed, Denoised
 from simulations.learning.example_level.training import Setting, Training, noised_mean, train
 from simulations.learning.models import MlpTask
-from sketch.compressors import Denoise, ErrorFeedback, Identity, LayerShapes, TopK
+from sketch import LayerShapes
+from sketch.compressors import Denoise, ErrorFeedback, NoCompression, TopK
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -43,7 +44,7 @@ def setting(**changes: object) -> Setting:
 
 def exact() -> Compressed:
     """A channel that loses nothing."""
-    return Compressed(Identity(TASK.dimension, 64))
+    return Compressed(NoCompression(TASK.dimension, 64))
 
 
 class Recording:
@@ -140,7 +141,7 @@ def test_networks_learn_through_every_channel(digits: Dataset) -> None:
 
 
 def test_denoise_uses_what_the_receiver_has() -> None:
-    denoise = Denoise(Identity(3, 64), momentum=0.5, residual_decay=0.0, clip_l2=1.0)
+    denoise = Denoise(NoCompression(3, 64), momentum=0.5, residual_decay=0.0, clip_l2=1.0)
     channel = Denoised(denoise)
     used, sent = channel.send(np.array([3.0, 0.0, 4.0], np.float32))
     np.testing.assert_allclose(used, [0.3, 0.0, 0.4])

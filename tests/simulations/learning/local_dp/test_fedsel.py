@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from dp import NoiseSeed, NonFiniteUpdateError
-from dp.local import TwoStageReports
 from dp.local.scalars import Piecewise
 from dp.local.selection import perturbed_encoding
-from dp.local.two_stage import TwoStage, two_stage
+from dp.local.two_stage import TwoStage, TwoStageReports, two_stage
 from simulations.learning.local_dp import ClientMemory, LocalAlgorithm
 from simulations.learning.local_dp.fedsel import DELAYED, FedSel
 from sketch import PublicSeed

@@ -209,7 +209,7 @@ def test_with_other_secrets_an_interrupted_round_is_charged_again(
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_kill_9_of_a_real_process_at_random_moments(tmp_path: Path, kind: str) -> None:
-    """The same command goes on until it is done: every round once, every charge once."""
+    """The same command continues the run until it is done: every round and charge once."""
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps({**SMALL, "rounds": 12, "engine": {"aggregator": kind}}))
     command = [sys.executable, "-m", "simulations", "run", str(config)]

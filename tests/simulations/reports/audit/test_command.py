@@ -19,7 +19,7 @@ from simulations.reports.audit import Unit
 from simulations.reports.audit import runner as units_runner
 from simulations.reports.audit import units as suite
 from simulations.reports.audit.units import FLOWER
-from simulations.threats.catalogue.base import Effort
+from simulations.threats.attack import Effort
 
 runner = CliRunner()
 

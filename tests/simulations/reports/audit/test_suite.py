@@ -14,7 +14,7 @@ from simulations.common.provenance import provenance, source_hash
 from simulations.reports.audit.promises import ATTACKS, OTHERS, PROMISES, by_promise
 from simulations.reports.audit.span import check_span, mutant_figures
 from simulations.reports.audit.units import all_units, attack_units, privacy_units, span_units
-from simulations.threats.catalogue.base import Attack, Effort, Findings
+from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.span import Mutant, span_check
 
 DOCS = Path(__file__).parents[4] / "docs"

@@ -34,14 +34,14 @@ from dp.events import AboveThresholdRelease, LaplaceRelease, leaves
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.goal import PrivacyGoal
 from simulations.reproduce.adaptive_mean.estimation import (
-    AdaptNorm,
-    AdaptTail,
+    AdaptNormMean,
+    AdaptTailMean,
     Algorithm,
     Bar,
     DistributedMeans,
     Doubling,
     Estimate,
-    FixedRate,
+    FixedRateMean,
     NoisyMeans,
 )
 from simulations.reproduce.adaptive_mean.estimation.base import Floats
@@ -53,17 +53,17 @@ MEAN = np.zeros(D)
 MEAN[:4] = (0.3, -0.2, 0.1, 0.1)
 VECTORS = table(N, D, MEAN)
 
-SMALL_TAIL = AdaptTail(copies=3, probe_size=16)
+SMALL_TAIL = AdaptTailMean(copies=3, probe_size=16)
 ALGORITHMS = {
-    "fixed": FixedRate(rate=4.0),
-    "uncompressed": FixedRate(rate=1.0),
+    "fixed": FixedRateMean(rate=4.0),
+    "uncompressed": FixedRateMean(rate=1.0),
     "doubling": Doubling(),
-    "adapt norm": AdaptNorm(),
-    "adapt norm, few": AdaptNorm(norm_size=20, sampling_constant=0.0, failure=0.5),
+    "adapt norm": AdaptNormMean(),
+    "adapt norm, few": AdaptNormMean(norm_size=20, sampling_constant=0.0, failure=0.5),
     "adapt tail": SMALL_TAIL,
-    "adapt tail, fresh": AdaptTail(copies=3, probe_size=16, fresh=True),
-    "adapt tail, top-k": AdaptTail(copies=3, probe_size=16, tail=0.1),
-    "adapt tail, count-mean": AdaptTail(copies=1, rows=3, probe_size=16),
+    "adapt tail, fresh": AdaptTailMean(copies=3, probe_size=16, fresh=True),
+    "adapt tail, top-k": AdaptTailMean(copies=3, probe_size=16, tail=0.1),
+    "adapt tail, count-mean": AdaptTailMean(copies=1, rows=3, probe_size=16),
 }
 
 
@@ -122,7 +122,7 @@ def test_a_full_run_of_all_rounds_spends_the_goal(tmp_path: Path) -> None:
         assert ledger.head == head
         replayed = replay(ledger.events(), DominationAccountant(plan.goal.reserve))
         assert replayed.epsilon(DELTA) == means.spent
-    norm = estimate("untrusted", AdaptNorm(), task, EPSILON, tmp_path)
+    norm = estimate("untrusted", AdaptNormMean(), task, EPSILON, tmp_path)
     assert 0.97 * EPSILON < norm.spent <= EPSILON
 
 
@@ -145,7 +145,7 @@ def test_sizes_double() -> None:
 
 def test_default_copies_and_probe_grow_with_logarithms() -> None:
     small, large = task_of(np.zeros((10, 2**6))), task_of(np.zeros((1000, 2**14)))
-    algorithm = AdaptTail()
+    algorithm = AdaptTailMean()
     assert algorithm.median_copies(small) % 2 == algorithm.median_copies(large) % 2 == 1
     assert algorithm.median_copies(small) < algorithm.median_copies(large) <= 17
     assert algorithm.probe(large).size < 2 * algorithm.probe(task_of(np.zeros((10, 2**9)))).size
@@ -156,9 +156,9 @@ def _error_along_the_mean(found: Estimate, truth: Floats) -> float:
 
 
 UNBIASED = {
-    "fixed": FixedRate(rate=2.0),
-    "adapt norm": AdaptNorm(norm_size=16, failure=0.5),
-    "adapt tail, fresh": AdaptTail(copies=3, probe_size=16, fresh=True),
+    "fixed": FixedRateMean(rate=2.0),
+    "adapt norm": AdaptNormMean(norm_size=16, failure=0.5),
+    "adapt tail, fresh": AdaptTailMean(copies=3, probe_size=16, fresh=True),
 }
 
 
@@ -200,7 +200,7 @@ def test_unbiased_where_it_should_be(form: str, name: str, tmp_path: Path) -> No
 @pytest.mark.statistical
 @pytest.mark.parametrize("form", FORMS)
 def test_a_shrunk_estimator_is_found_out(form: str, tmp_path: Path) -> None:
-    assert is_biased(_errors(form, Shrunk(FixedRate(rate=2.0)), 60, tmp_path))
+    assert is_biased(_errors(form, Shrunk(FixedRateMean(rate=2.0)), 60, tmp_path))
 
 
 @pytest.mark.statistical
@@ -214,8 +214,8 @@ def test_stopping_on_its_own_error_biases_adapt_tail() -> None:
     rng = np.random.default_rng(3)
     truth = np.ones(3)
     # The noise that ExactMeans claims is 1 per coordinate, so the bar is 1.5 sqrt(3) = 2.6.
-    published = AdaptTail(copies=1, first_columns=1, sampling_constant=0.0)
-    fresh = AdaptTail(copies=1, first_columns=1, sampling_constant=0.0, fresh=True)
+    published = AdaptTailMean(copies=1, first_columns=1, sampling_constant=0.0)
+    fresh = AdaptTailMean(copies=1, first_columns=1, sampling_constant=0.0, fresh=True)
     stopped = np.array([published.run(ExactMeans(truth, rng)).update.mean() for _ in range(2000)])
     again = np.array([fresh.run(ExactMeans(truth, rng)).update.mean() for _ in range(2000)])
     assert is_biased(stopped - 1.0)
@@ -227,7 +227,7 @@ def test_stopping_on_its_own_error_biases_adapt_tail() -> None:
 @pytest.mark.statistical
 def test_adapt_norm_is_unbiased_on_the_same_example() -> None:
     rng = np.random.default_rng(4)
-    algorithm = AdaptNorm(norm_size=1, sampling_constant=0.0, rows=1)
+    algorithm = AdaptNormMean(norm_size=1, sampling_constant=0.0, rows=1)
     truth = np.ones(3)
     found = [
         algorithm.run(ExactMeans(truth, rng, variance=10.0)).update.mean() for _ in range(2000)
@@ -239,5 +239,5 @@ def test_long_vectors_are_clipped(tmp_path: Path) -> None:
     vectors = np.zeros((N, D))
     vectors[:, 0] = 50.0
     for form in FORMS:
-        found = estimate(form, FixedRate(rate=1.0), task_of(vectors), 200.0, tmp_path)
+        found = estimate(form, FixedRateMean(rate=1.0), task_of(vectors), 200.0, tmp_path)
         assert found.update[0] == pytest.approx(1.0, abs=0.3)

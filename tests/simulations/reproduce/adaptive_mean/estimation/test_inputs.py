@@ -16,13 +16,13 @@ from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.goal import PrivacyGoal
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from simulations.reproduce.adaptive_mean.estimation import (
-    AdaptNorm,
-    AdaptTail,
+    AdaptNormMean,
+    AdaptTailMean,
     CentralMeans,
     DistributedMeans,
     Doubling,
     Estimate,
-    FixedRate,
+    FixedRateMean,
     MeanTask,
     NoisyMeans,
 )
@@ -54,36 +54,36 @@ def test_tasks_that_cannot_be(field: str, value: float) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "argument", "value"),
     [
-        (FixedRate, "rate", 0.5),
-        (FixedRate, "rate", math.nan),
-        (FixedRate, "rate", math.inf),
+        (FixedRateMean, "rate", 0.5),
+        (FixedRateMean, "rate", math.nan),
+        (FixedRateMean, "rate", math.inf),
         (Doubling, "gamma", 0.0),
         (Doubling, "first_size", 0),
-        (AdaptNorm, "failure", 0.0),
-        (AdaptNorm, "failure", 1.0),
-        (AdaptNorm, "norm_share", 1.0),
-        (AdaptNorm, "norm_size", 0),
-        (AdaptNorm, "sampling_constant", -1.0),
-        (AdaptTail, "failure", math.nan),
-        (AdaptTail, "probe_share", 0.0),
-        (AdaptTail, "constant", -1.0),
-        (AdaptTail, "copies", 2),
-        (AdaptTail, "rows", 0),
-        (AdaptTail, "first_columns", 0),
-        (AdaptTail, "probe_size", 0),
-        (AdaptTail, "sampling_constant", math.inf),
-        (AdaptTail, "tail", -0.1),
+        (AdaptNormMean, "failure", 0.0),
+        (AdaptNormMean, "failure", 1.0),
+        (AdaptNormMean, "norm_share", 1.0),
+        (AdaptNormMean, "norm_size", 0),
+        (AdaptNormMean, "sampling_constant", -1.0),
+        (AdaptTailMean, "failure", math.nan),
+        (AdaptTailMean, "probe_share", 0.0),
+        (AdaptTailMean, "constant", -1.0),
+        (AdaptTailMean, "copies", 2),
+        (AdaptTailMean, "rows", 0),
+        (AdaptTailMean, "first_columns", 0),
+        (AdaptTailMean, "probe_size", 0),
+        (AdaptTailMean, "sampling_constant", math.inf),
+        (AdaptTailMean, "tail", -0.1),
     ],
 )
 def test_algorithms_that_cannot_be(algorithm: type, argument: str, value: float) -> None:
-    good = {"rate": 1.0} if algorithm is FixedRate else {}
+    good = {"rate": 1.0} if algorithm is FixedRateMean else {}
     with pytest.raises(ParameterError, match=argument):
         algorithm(**{**good, argument: value})
 
 
 def test_a_biased_variant_has_no_unbiased_last_round() -> None:
     with pytest.raises(ParameterError, match="fresh"):
-        AdaptTail(tail=0.1, fresh=True)
+        AdaptTailMean(tail=0.1, fresh=True)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
@@ -102,28 +102,28 @@ def test_no_delta(delta: float) -> None:
 
 def test_the_classical_formula_ends_at_one() -> None:
     with pytest.raises(ParameterError, match="classical"):
-        AdaptNorm().run(CentralMeans(TASK, 2.0, DELTA, gauged=True))
+        AdaptNormMean().run(CentralMeans(TASK, 2.0, DELTA, gauged=True))
 
 
 def test_so_little_epsilon_that_no_lattice_holds_the_noise() -> None:
     with pytest.raises(ParameterError, match="lattice"):
-        FixedRate(rate=2.0).run(CentralMeans(TASK, 1e-4, DELTA, gauged=False))
+        FixedRateMean(rate=2.0).run(CentralMeans(TASK, 1e-4, DELTA, gauged=False))
 
 
 def test_gauges_need_their_half_of_epsilon() -> None:
     with pytest.raises(ParameterError, match="gauged"):
-        AdaptNorm().run(CentralMeans(TASK, 1.0, DELTA, gauged=False))
+        AdaptNormMean().run(CentralMeans(TASK, 1.0, DELTA, gauged=False))
 
 
 def test_a_trusted_server_keeps_to_its_budget_too() -> None:
-    means = central(TASK, FixedRate(rate=2.0), 1.0)
-    FixedRate(rate=2.0).run(means)
+    means = central(TASK, FixedRateMean(rate=2.0), 1.0)
+    FixedRateMean(rate=2.0).run(means)
     with pytest.raises(BudgetExceededError):
-        FixedRate(rate=2.0).run(means)
+        FixedRateMean(rate=2.0).run(means)
 
 
 def test_task_plan_and_cohort_must_match(tmp_path: Path) -> None:
-    algorithm = FixedRate(rate=2.0)
+    algorithm = FixedRateMean(rate=2.0)
     with Ledger.open(tmp_path / "ledger") as ledger:
         plan = plan_for(TASK, algorithm, 4.0)
         with pytest.raises(ParameterError, match="cohort"):
@@ -133,7 +133,7 @@ def test_task_plan_and_cohort_must_match(tmp_path: Path) -> None:
             DistributedMeans(TASK, other, keys(6), IdealAggregator(), ledger)
         means = DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger)
         with pytest.raises(ParameterError, match=r"goal\.rounds"):
-            AdaptNorm().run(means)
+            AdaptNormMean().run(means)
         assert not ledger.entries()
         for share in (0.0, -0.5, 1.5, math.nan):
             with pytest.raises(ParameterError, match="share"):
@@ -147,18 +147,18 @@ def test_both_forms_are_noisy_means(tmp_path: Path) -> None:
         return means.form
 
     with Ledger.open(tmp_path / "ledger") as ledger:
-        plan = plan_for(TASK, FixedRate(rate=2.0), 4.0)
+        plan = plan_for(TASK, FixedRateMean(rate=2.0), 4.0)
         assert accepts(DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger)) == (
             "untrusted"
         )
-    assert accepts(central(TASK, FixedRate(rate=2.0), 4.0)) == "central"
+    assert accepts(central(TASK, FixedRateMean(rate=2.0), 4.0)) == "central"
     assert accepts(ExactMeans(np.ones(4), np.random.default_rng(0))) == "exact"
 
 
 @pytest.mark.parametrize("shares", [(1.0,), (0.1, 0.9), (0.25,) * 4, (0.7, 0.2, 0.1)])
 def test_shares_of_one_stay_within_the_goal(shares: tuple[float, ...], tmp_path: Path) -> None:
     goal, spec = PrivacyGoal(3.0, DELTA, len(shares)), spec_for_size(64, 30)
-    plan = plan_for(TASK, FixedRate(rate=2.0), 1.0, goal=goal)
+    plan = plan_for(TASK, FixedRateMean(rate=2.0), 1.0, goal=goal)
     with Ledger.open(tmp_path / "ledger") as ledger:
         means = DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger)
         for share in shares:
@@ -176,7 +176,7 @@ def test_shares_of_one_stay_within_the_goal(shares: tuple[float, ...], tmp_path:
 
 def test_a_sum_that_was_paid_for_before_counts_as_released(tmp_path: Path) -> None:
     """The same public seeds after an interruption: one entry, and not epsilon zero."""
-    plan, spec = plan_for(TASK, FixedRate(rate=2.0), 4.0), spec_for_size(64, 30)
+    plan, spec = plan_for(TASK, FixedRateMean(rate=2.0), 4.0), spec_for_size(64, 30)
     found = []
     for _ in range(2):
         rand = np.random.default_rng(5).bytes
@@ -189,7 +189,7 @@ def test_a_sum_that_was_paid_for_before_counts_as_released(tmp_path: Path) -> No
 
 
 def test_an_estimation_counts_its_own_sums_only(tmp_path: Path) -> None:
-    plan, spec = plan_for(TASK, FixedRate(rate=2.0), 4.0), spec_for_size(64, 30)
+    plan, spec = plan_for(TASK, FixedRateMean(rate=2.0), 4.0), spec_for_size(64, 30)
     with Ledger.open(tmp_path / "ledger") as ledger:
         one, two = (
             DistributedMeans(TASK, plan, cohort, IdealAggregator(), ledger)
@@ -202,7 +202,7 @@ def test_an_estimation_counts_its_own_sums_only(tmp_path: Path) -> None:
 
 
 def test_estimations_on_one_ledger_share_its_budget(tmp_path: Path) -> None:
-    plan, spec = plan_for(TASK, FixedRate(rate=2.0), 4.0), spec_for_size(64, 30)
+    plan, spec = plan_for(TASK, FixedRateMean(rate=2.0), 4.0), spec_for_size(64, 30)
     with Ledger.open(tmp_path / "ledger") as ledger:
         one, two = (
             DistributedMeans(TASK, plan, keys(6), IdealAggregator(), ledger) for _ in range(2)
@@ -214,7 +214,7 @@ def test_estimations_on_one_ledger_share_its_budget(tmp_path: Path) -> None:
 
 
 def _real(tmp_path: Path, policy_share: float, equal_rounds: bool = False) -> Estimate:
-    algorithm = AdaptNorm(norm_size=10)
+    algorithm = AdaptNormMean(norm_size=10)
     clients = [Identity.from_private_bytes(hashlib.sha256(b"m%d" % i).digest()) for i in range(6)]
     plan = plan_for(TASK, algorithm, 8.0)
     cohort = [client.public for client in clients]
@@ -274,7 +274,7 @@ def test_a_size_that_cannot_be_had_is_found_before_anything_is_paid(tmp_path: Pa
     """Uncompressed, 20,000 coordinates would need more coins than a client may have."""
     vector = np.full(20_000, 1e-4)
     task = MeanTask(dimension=20_000, clients=12, clip_l2=1.0, updates=lambda _: vector)
-    algorithm = AdaptNorm(sampling_constant=0.0)
+    algorithm = AdaptNormMean(sampling_constant=0.0)
     plan = plan_for(task, algorithm, 0.55, tolerated_dropouts=1, tolerated_colluders=1)
     with Ledger.open(tmp_path / "ledger") as ledger:
         means = DistributedMeans(task, plan, keys(12), IdealAggregator(), ledger)

@@ -11,21 +11,21 @@ from estimation_doubles import ALPHA, ExactMeans, central, estimate, keys, plan_
 from scipy import stats
 
 from dp import Ledger, NoiseSeed
-from dp.mechanisms.above_threshold import AboveThreshold
 from protocol.exchange.aggregators import IdealAggregator
 from simulations.reproduce.adaptive_mean.estimation import (
-    AdaptNorm,
-    AdaptTail,
+    AdaptNormMean,
+    AdaptTailMean,
     Bar,
     CentralMeans,
     DistributedMeans,
     Doubling,
-    FixedRate,
+    FixedRateMean,
     GaussianRule,
     MeanTask,
     Neighbours,
     Trial,
 )
+from simulations.reproduce.adaptive_mean.estimation.above_threshold import AboveThreshold
 from simulations.reproduce.adaptive_mean.estimation.base import Floats
 from simulations.reproduce.adaptive_mean.estimation.bounds import (
     jl_size,
@@ -72,7 +72,7 @@ def test_replace_one_doubles_zero_out() -> None:
 def test_the_papers_norm_slack_and_size() -> None:
     n, d = 40, 4096
     task = task_of(table(n, d, np.zeros(d)))
-    algorithm = AdaptNorm()
+    algorithm = AdaptNormMean()
     found = algorithm.run(published(task))
     first, second = (step.rationale.numbers for step in found.steps)
     beta, b = algorithm.failure, 2.0
@@ -91,7 +91,7 @@ def test_without_slack_compression_adds_as_much_as_noise(norm: float) -> None:
     d, variance = 20_000, 1e-4
     mean = np.full(d, norm / math.sqrt(d))
     means = ExactMeans(mean, np.random.default_rng(0), variance)
-    found = AdaptNorm(sampling_constant=0.0, rows=5).run(means)
+    found = AdaptNormMean(sampling_constant=0.0, rows=5).run(means)
     size = found.specs[-1].size
     floor = jl_size(2, 0.05)
     assert size == pytest.approx(max(floor, norm**2 / variance), abs=5)
@@ -99,7 +99,7 @@ def test_without_slack_compression_adds_as_much_as_noise(norm: float) -> None:
 
 def test_a_norm_that_asks_for_more_than_d_sends_everything() -> None:
     means = ExactMeans(np.ones(50), np.random.default_rng(0), 1e-9)
-    assert AdaptNorm().run(means).specs[-1].kind is SketchKind.IDENTITY
+    assert AdaptNormMean().run(means).specs[-1].kind is SketchKind.IDENTITY
 
 
 @pytest.mark.statistical
@@ -112,7 +112,7 @@ def test_the_untrusted_norm_bound_holds(tmp_path: Path) -> None:
     missed = half = 0
     for _ in range(runs):
         # All coordinates are sent, so no hashes blur the length.
-        algorithm = AdaptNorm(norm_size=d, failure=failure, norm_share=0.5)
+        algorithm = AdaptNormMean(norm_size=d, failure=failure, norm_share=0.5)
         numbers = estimate("untrusted", algorithm, task, 8.0, tmp_path).steps[0].rationale.numbers
         missed += numbers["norm"] + numbers["slack"] < truth
         half += numbers["norm"] < truth
@@ -173,7 +173,7 @@ def _violations(runs: int) -> tuple[int, list[int]]:
     mean[:2] = (0.4, 0.3)
     vectors = table(n, d, mean)
     task, wrong, rounds = task_of(vectors), 0, []
-    algorithm = AdaptTail(copies=3, failure=0.1, sampling_constant=0.0, probe_size=400)
+    algorithm = AdaptTailMean(copies=3, failure=0.1, sampling_constant=0.0, probe_size=400)
     for _ in range(runs):
         means = _Watched(
             vectors.mean(axis=0),
@@ -218,9 +218,9 @@ def test_a_sparse_mean_needs_a_smaller_sketch_than_its_length_asks_for(
     mean = np.zeros(d)
     mean[[5, 700, 2000]] = (0.4, -0.2, 0.2)
     task = task_of(table(n, d, mean) * np.ones((n, 1)))
-    tail = AdaptTail(copies=5, sampling_constant=0.0)
+    tail = AdaptTailMean(copies=5, sampling_constant=0.0)
     found = estimate(form, tail, task, 20.0, tmp_path)
-    norm = estimate(form, AdaptNorm(sampling_constant=0.0), task, 20.0, tmp_path)
+    norm = estimate(form, AdaptNormMean(sampling_constant=0.0), task, 20.0, tmp_path)
     last = found.specs[-1]
     assert last.main_size < norm.specs[-1].main_size
 
@@ -240,7 +240,7 @@ def test_lemma_six_through_a_form(form: str, tmp_path: Path) -> None:
     mean = np.full(d, 0.5 / math.sqrt(d))
     task = task_of(table(n, d, mean))
     truth = np.array([task.updates(i) for i in range(n)]).mean(axis=0)
-    algorithm = FixedRate(rate=2.0, rows=4)
+    algorithm = FixedRateMean(rate=2.0, rows=4)
     spec = spec_for_size(d, 32, 4)
     errors = [
         float(np.sum((estimate(form, algorithm, task, 8.0, tmp_path).update - truth) ** 2))
@@ -264,6 +264,6 @@ def test_lemma_six_through_a_form(form: str, tmp_path: Path) -> None:
 def test_seeds_are_fresh() -> None:
     assert NoiseSeed.fresh() != NoiseSeed.fresh()
     task = task_of(table(4, 32, np.zeros(32)))
-    algorithm = FixedRate(rate=2.0)
+    algorithm = FixedRateMean(rate=2.0)
     one, two = (algorithm.run(central(task, algorithm, 4.0)).update for _ in range(2))
     assert not np.array_equal(one, two)

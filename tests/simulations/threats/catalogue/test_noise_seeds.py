@@ -8,11 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dp import NoiseSeed, sample_binomial
+from dp import NoiseSeed
+from dp.coins import sample_binomial
 from simulations.audits.base import ALPHA, Check
 from simulations.audits.distribution import binomial_noise_test
+from simulations.threats.attack import Effort
 from simulations.threats.catalogue import noise_seeds
-from simulations.threats.catalogue.base import Effort
 from simulations.threats.catalogue.noise_seeds import ATTACKS, SEEDS_DRAWN, repeated
 from simulations.threats.seed_search import noise
 from simulations.threats.seed_search.noise import (

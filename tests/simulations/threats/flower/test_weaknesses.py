@@ -10,7 +10,7 @@ import pytest
 
 from secagg import RemoteProtocolError, SessionAbortedError
 from secagg.errors import Reason
-from simulations.threats.catalogue.base import Effort
+from simulations.threats.attack import Effort
 from simulations.threats.flower import flower_weaknesses
 from simulations.threats.flower.masks import LARGEST, PAIR_SEED_BITS, RING, weak_mask, weak_pair_key
 from simulations.threats.flower.our_round import (

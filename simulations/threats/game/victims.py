@@ -23,7 +23,7 @@ from secagg.messages import (
 )
 from secagg.shamir import Rand
 from secagg.transitions import ClientPhase
-from simulations.threats.contexts import Integers, counter_rand, identity_of
+from simulations.threats.game.contexts import Integers, counter_rand, identity_of
 
 SessionMaker = Callable[[SessionContext, int, Identity, Rand], ClientSession]
 """Makes an honest client's session: `ClientSession` itself, or a client with a defence missing."""

@@ -11,8 +11,8 @@ import pytest
 from secagg import ParameterError, PrimeField
 from secagg.prg import expand_mask
 from simulations.audits.base import ALPHA, Check
+from simulations.threats.attack import Effort
 from simulations.threats.catalogue import mask_generators
-from simulations.threats.catalogue.base import Effort
 from simulations.threats.catalogue.mask_generators import (
     ATTACKS,
     SECOND_KEYS,

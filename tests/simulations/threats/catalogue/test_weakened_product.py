@@ -21,9 +21,9 @@ from secagg.client_states import Confirmed, Party, Ready, Shared, Step
 from secagg.keys import Identity, signature_is_valid
 from secagg.tags import Usage, derive, tagged
 from secagg.transitions import ClientPhase, Local
-from simulations.threats import adversary
 from simulations.threats.catalogue import CATALOGUE, Effort
-from simulations.threats.weak_clients import weakened
+from simulations.threats.game import adversary
+from simulations.threats.game.weak_clients import weakened
 
 BY_ID = {attack.id: attack for attack in CATALOGUE}
 ROUNDS = 4

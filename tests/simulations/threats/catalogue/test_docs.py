@@ -14,7 +14,7 @@ from simulations.threats.inversion.pictures import MARGIN, PSNR_CEILING
 from simulations.threats.membership.on_model import LOCAL
 from simulations.threats.rounds.games import accuracy_bound
 
-PAGE = Path(__file__).parents[3] / "docs" / "attacks-on-updates.md"
+PAGE = Path(__file__).parents[4] / "docs" / "attacks-on-updates.md"
 WORDS = " ".join(PAGE.read_text().split())
 
 

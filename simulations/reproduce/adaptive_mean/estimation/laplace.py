@@ -6,9 +6,6 @@ discrete Laplace noise is added. Two numbers at most ``steps`` steps apart stay 
 apart when rounded down, and one more step covers what floats lost before: the sensitivity in
 integers is ``steps + 1``, and the noise is scaled to that.
 
-Clients add nothing, so this belongs to the baseline of central privacy, like
-``dp.mechanisms.central``.
-
 Source: Mironov 2012 for why floats will not do; Canonne, Kamath, Steinke 2020 (arXiv 2004.00010)
 for the discrete law.
 """

@@ -16,8 +16,8 @@ from protocol.training.records import Records
 from secagg import ClientSession, Identity, SessionContext, storage
 from secagg.storage import TokenFolder
 from simulations.audits.base import Check
+from simulations.threats.attack import Effort
 from simulations.threats.catalogue import goals, old_copies, shared_books
-from simulations.threats.catalogue.base import Effort
 
 SEED = 1
 

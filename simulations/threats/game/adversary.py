@@ -35,9 +35,9 @@ from secagg.messages import (
 from secagg.roster import RoundRoster
 from secagg.tags import Usage, encode_index
 from secagg.transitions import ClientPhase
-from simulations.threats.contexts import Integers, Members
-from simulations.threats.knowledge import MASKING_KEY, SELF_MASK, Knowledge, View
-from simulations.threats.victims import Victims
+from simulations.threats.game.contexts import Integers, Members
+from simulations.threats.game.knowledge import MASKING_KEY, SELF_MASK, Knowledge, View
+from simulations.threats.game.victims import Victims
 
 
 class Adversary:

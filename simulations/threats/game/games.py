@@ -14,10 +14,10 @@ import numpy as np
 
 from secagg import ClientSession, Mode, SessionContext, lowest_threshold
 from simulations.audits.base import Figures
-from simulations.threats.adversary import Adversary
-from simulations.threats.contexts import Integers, cohort_keys, random_inputs
-from simulations.threats.rates import rate
-from simulations.threats.victims import SessionMaker, Victims, refusal, refused_with
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.contexts import Integers, cohort_keys, random_inputs
+from simulations.threats.game.rates import rate
+from simulations.threats.game.victims import SessionMaker, Victims, refusal, refused_with
 
 AdversaryMaker = Callable[[Victims, np.random.Generator], Adversary]
 """Makes the adversary of a game, such as a subclass of `Adversary`."""

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from secagg import ParameterError
 from simulations.audits.base import Check, Effort, Exhibit, Figures
-from simulations.threats.games import AdversaryMaker, Setting, exact
-from simulations.threats.rates import rate
-from simulations.threats.victims import SessionMaker, refusal, refused_with
+from simulations.threats.game.games import AdversaryMaker, Setting, exact
+from simulations.threats.game.rates import rate
+from simulations.threats.game.victims import SessionMaker, refusal, refused_with
 
 __all__ = [
     "Attack",

@@ -2,16 +2,7 @@
 
 A trusted server asks of number after number whether it is *below* a threshold, and stops at the
 first that is. Threshold and numbers carry discrete Laplace noise on one grid. Whatever the number
-of questions, the answers are (epsilon, 0)-private.
-
-*Proof.* Everything is an integer; let neighbours change each number, less its threshold, by at
-most s. Fix the noise of all questions but the last. Halting at question j means that the noisy
-threshold z is below all j - 1 earlier noisy numbers and not below the j-th. On the neighbour, move
-z down by s and the noise of question j down by 2 s: earlier numbers fell by s at most, so "no"
-stays "no"; the j-th rose by s at most, and the threshold fell by s, so "yes" stays "yes". The
-moves are one-to-one on integers and change the probability of the noise by at most
-exp(s / threshold_scale + 2 s / query_scale) = exp(epsilon). Never halting is the limit of moving z
-alone. The questions may depend on the answers, and on anything released in between. QED
+of questions, the answers are (epsilon, 0)-private (proof in docs/mean-estimation.md).
 
 Source: Dwork, Roth 2014, Algorithm 1 and Theorem 3.23, with "above" turned into "below"; arXiv
 2307.10999, Algorithm 2. The textbook's continuous noise is replaced by an exact discrete one.
@@ -25,7 +16,7 @@ from dp.checks import require_between_0_and_1, require_positive
 from dp.errors import PrivacyError
 from dp.events import AboveThresholdRelease
 from dp.keystream import NoiseSeed
-from dp.mechanisms.laplace import draw, grid_point, steps_for
+from simulations.reproduce.adaptive_mean.estimation.laplace import draw, grid_point, steps_for
 
 _QUERY_FACTOR = 4.0
 _THRESHOLD_FACTOR = 2.0

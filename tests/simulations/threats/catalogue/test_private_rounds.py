@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocol import ClientPolicy, PrivacyGoal, RoundParameters, RoundSetup, calibrate
+from protocol import ClientPolicy, PrivacyGoal, RoundParameters, RoundSetup
+from protocol.planning.calibration import calibrate
 from simulations.audits.base import Check
 from simulations.audits.paths import PathSettings, WholePath
+from simulations.threats.attack import Effort
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
-from simulations.threats.catalogue.base import Effort
 from simulations.threats.rounds import order, thinning
 from simulations.threats.rounds.lies import lies, worse_rounds
 from simulations.threats.rounds.released import BareRounds

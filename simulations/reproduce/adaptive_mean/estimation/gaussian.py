@@ -1,7 +1,4 @@
-"""The baseline of central privacy: a trusted server adds Gaussian noise to the sum.
-
-Clients add nothing, so whoever sees the sum before the server is done sees it bare. It is here to
-be compared with, and no part of the system's promise.
+"""Gaussian noise for a sum, by a trusted server: exact, on a lattice.
 
 The noise is a normal variable rounded to a fine lattice that contains the integers. As
 ``total + round(N) == round(total + N)`` for an integer total, the release is a rounding of the
@@ -21,9 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.events import GaussianRelease
 from dp.keystream import NoiseSeed, Usage
-from dp.mechanisms.base import Sensitivities, SilentClients
 from dp.sampling import RoundedGaussianLaw, sample_law
 
 MIN_SIGMA: Final = 2.0**-20
@@ -38,7 +33,7 @@ _LARGEST_TOTAL: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
-class CentralGaussianMechanism(SilentClients):
+class GaussianMechanism:
     """N(0, sigma^2), rounded to a lattice, on every coordinate of the sum.
 
     Attributes:
@@ -89,9 +84,3 @@ class CentralGaussianMechanism(SilentClients):
         law = RoundedGaussianLaw(math.ldexp(self.sigma, bits))
         draws = sample_law(law, seed.derive(Usage.SERVER_NOISE), total.size)
         return np.asarray(total + np.ldexp(draws.astype(np.float64), -bits), np.float64)
-
-    def event(
-        self, sensitivities: Sensitivities, contributors: int, dimension: int
-    ) -> GaussianRelease:
-        """The event of the *server's* release, whoever contributed. Args: as for ``Mechanism``."""
-        return GaussianRelease(self.sigma, sensitivities.l2)

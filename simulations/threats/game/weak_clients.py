@@ -35,7 +35,7 @@ from secagg.roster import masked_input_parts
 from secagg.shamir import Rand, decode_share, encode_share
 from secagg.tags import Usage, encode_index
 from secagg.transitions import Local
-from simulations.threats.victims import SessionMaker
+from simulations.threats.game.victims import SessionMaker
 
 
 def weakened(context: SessionContext, **changes: Any) -> SessionContext:

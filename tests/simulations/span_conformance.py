@@ -55,7 +55,7 @@ from secagg.prg import accumulate_masks
 from secagg.shamir import decode_share, encode_share
 from secagg.tags import Usage
 from secagg.transitions import ClientPhase
-from simulations.threats.contexts import cohort_keys, identity_of, new_session
+from simulations.threats.game.contexts import cohort_keys, identity_of, new_session
 from simulations.threats.span.clients import ClientRules
 from simulations.threats.span.parameters import Parameters, members, subsets
 

@@ -19,12 +19,12 @@ from secagg import ClientSession, Mode, ParameterError
 from secagg.masks import pairwise_is_subtracted
 from simulations.threats import Adversary, Setting, Victims, exact, ind_sum, play, span_game
 from simulations.threats.catalogue.views import SplitsTheView
-from simulations.threats.contexts import random_inputs
-from simulations.threats.knowledge import MASKING_KEY, SELF_MASK
-from simulations.threats.rates import rate
-from simulations.threats.weak_clients import ReusableSession, weakened
+from simulations.threats.game.contexts import random_inputs
+from simulations.threats.game.knowledge import MASKING_KEY, SELF_MASK
+from simulations.threats.game.rates import rate
+from simulations.threats.game.weak_clients import ReusableSession, weakened
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 CURIOUS = Setting(mode=Mode.SEMI_HONEST, length=3)
 ALPHA = 1e-6
 

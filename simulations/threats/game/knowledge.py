@@ -33,7 +33,7 @@ from secagg.prg import accumulate_masks
 from secagg.rebuild import Share
 from secagg.roster import RoundRoster
 from secagg.shamir import combine, decode_share
-from simulations.threats.contexts import Integers, Members
+from simulations.threats.game.contexts import Integers, Members
 
 SELF_MASK, MASKING_KEY, FIRST_SEED = 0, 1, 2
 """Order of a client's shared secrets inside a share; removable seeds are counted from the last."""
