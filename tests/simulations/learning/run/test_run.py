@@ -338,7 +338,7 @@ def test_secrets_differ_by_purpose_client_and_round() -> None:
     drawn |= {identity.private_bytes() for identity in secrets.identities(3)}
     assert len(drawn) == 2 * (1 + 2 * 5) + 3
     assert "secret" in repr(secrets) and "0000" not in repr(secrets)
-    with pytest.raises(LocalProtocolError, match="neither pickled nor copied: RunSecrets"):
+    with pytest.raises(LocalProtocolError, match="cannot be pickled or copied: RunSecrets"):
         pickle.dumps(secrets)
     assert len(secrets.rand_of(0)(20_000)) == 20_000
 
