@@ -208,5 +208,5 @@ def test_a_missing_extra_says_what_to_install(
         main()
     assert caught.value.code == 2
     error = capsys.readouterr().err
-    assert "needs typer" in error and 'pip install "veilsum[sim]"' in error
+    assert "needs typer" in error and 'pip install "veilsum[cli]"' in error
     assert error.count("\n") == 1

@@ -430,9 +430,11 @@ def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
     out = ["--out", str(tmp_path / "run")]
-    assert run_json("run", config, *out, "--quiet")["rounds"] == 4
     result = invoke("run", str(config), *out)
     assert "what this run takes" in result.output and "summary" in result.output
+    assert run_json("run", config, *out, "--quiet")["rounds"] == 4
+    again = invoke("run", str(config), *out)
+    assert "is finished: nothing is run again" in again.stderr and "summary" in again.stdout
 
 
 @pytest.mark.parametrize("terminal", [False, True])
