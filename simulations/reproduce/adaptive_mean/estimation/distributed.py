@@ -101,12 +101,12 @@ class DistributedMeans:
 
     @property
     def form(self) -> str:
-        """`untrusted`."""
+        """The name of this form: `untrusted`."""
         return "untrusted"
 
     @property
     def task(self) -> MeanTask:
-        """Whose mean."""
+        """The task whose mean is wanted."""
         return self._task
 
     @property
