@@ -147,7 +147,8 @@ def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMec
         if variance <= (1.0 + of.error_share) * (gaussian * scale) ** 2:
             return scale, sensitivities.linf, noise
         scale *= _STEP
-    raise ParameterError("error_share", of.error_share, "larger: no scale brings the noise this close")
+    valid = "larger: no scale brings the noise this close"
+    raise ParameterError("error_share", of.error_share, valid)
 
 
 def sharpest(
