@@ -180,7 +180,7 @@ def test_a_state_belongs_to_its_client_and_round(
         (stored.context, 2, stored.identity),
         (stored.context, 1, secagg_kit.identity(2)),
     ):
-        with pytest.raises(StoredStateError, match="does not open"):
+        with pytest.raises(StoredStateError, match="cannot be opened"):
             resume(state, context, index, identity, keys)
 
 
@@ -257,7 +257,7 @@ def test_a_key_that_was_overwritten_and_not_yet_unlinked_opens_nothing(
     with pytest.raises(KilledError):
         resume(state, stored.context, 1, stored.identity, keys)
     monkeypatch.undo()
-    with pytest.raises(StoredStateError, match="does not open"):
+    with pytest.raises(StoredStateError, match="cannot be opened"):
         resume(state, stored.context, 1, stored.identity, keys)
 
 
@@ -285,7 +285,7 @@ def test_what_was_resumed_opens_for_nobody(
         for guess in (bytes(32), token_of[phase] * 2, stored.identity.private_bytes()):
             other = TokenFolder(tmp_path / "guessed" / guess.hex())
             other.keep(token_of[phase], guess)
-            with pytest.raises(StoredStateError, match="does not open"):
+            with pytest.raises(StoredStateError, match="cannot be opened"):
                 resume(state, stored.context, 1, stored.identity, other)
 
 
@@ -307,7 +307,7 @@ def test_the_seal_covers_what_is_kept_beside_it(
     party = cohort.clients[0]._party
     state = suspend(cohort.clients[0], keys, b"public")
     for other in (b"", b"publi", b"public\0"):
-        with pytest.raises(StoredStateError, match="does not open"):
+        with pytest.raises(StoredStateError, match="cannot be opened"):
             resume(state, party.context, 0, party.identity, keys, beside=other)
     assert resume(state, party.context, 0, party.identity, keys, beside=b"public")
 

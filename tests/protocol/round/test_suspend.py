@@ -223,7 +223,7 @@ class TestStoredRounds:
         stored: dict[ClientPhase, bytes],
         phase: ClientPhase,
     ) -> None:
-        with pytest.raises(StoredStateError, match="does not open"):
+        with pytest.raises(StoredStateError, match="cannot be opened"):
             make_client(1).resume(stored[phase], tokens)
         # And the attempt does not use it up.
         make_client().resume(stored[phase], tokens)
