@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from simulations.common.provenance import source_hash
 from simulations.common.tables import JsonFlag, show
 from simulations.reproduce.catalog import CAMPAIGNS
 
@@ -72,11 +73,15 @@ def reproduce_command(
         seed=seed,
         seeds=seeds,
     )
-    found = campaign(name)
+    folder = out or Path(f"veilsum-{name}")
     if show_plan:
-        show(f"the plan of {name}", asdict(found.plan(options)), as_json)
+        show(f"the plan of {name}", asdict(campaign(name).plan(options)), as_json)
+    elif (figures := finished(folder, name, options)) is not None:
+        Console(stderr=True).print(f"finished, nothing is left to run: {figures}", soft_wrap=True)
+        if as_json:
+            typer.echo(json.dumps(json.loads(figures.read_text(encoding="utf-8"))))
     else:
-        carry_out(found, options, out or Path(f"veilsum-{name}"), data_dir, workers, as_json)
+        carry_out(campaign(name), options, folder, data_dir, workers, as_json)
 
 
 reproduce_command.__doc__ = f"{cleandoc(reproduce_command.__doc__ or '')}\n\n{LISTED}"
@@ -128,6 +133,27 @@ def carry_out(
     if not as_json:
         for name, path in paths.items():
             console.print(f"{name}: {escape(str(path))}", soft_wrap=True)
+
+
+def finished(folder: Path, name: str, options: Options) -> Path | None:
+    """Return the figures of a campaign that this command has finished; None if there are none.
+
+    They count if the same words made them with the same source. This needs none of what trains or
+    draws. A file that the words name may have changed since, so such a campaign is looked through.
+    """
+    given = (str(value) for values in options.changes.values() for value in values)
+    if any(Path(each).is_file() for each in given):
+        return None
+    for path in sorted(folder.glob("*.json")):
+        try:
+            figures = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        wanted = {"command": _words(name, options), "source": source_hash()}
+        if path.with_suffix(".md").exists() and isinstance(figures, dict):
+            if wanted.items() <= {key: figures.get(key) for key in wanted}.items():
+                return path
+    return None
 
 
 def _printed(part: Part) -> str | Table:

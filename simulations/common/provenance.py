@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
 import os
 import platform
 import shutil
@@ -60,7 +59,10 @@ def source_hash(packages: tuple[str, ...] = OURS) -> str:
     """
     digest = hashlib.sha256()
     for name in packages:
-        folder = Path(str(importlib.import_module(name).__file__)).parent
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(f"no package {name}", name=name)
+        folder = Path(spec.origin).parent
         for path in sorted(folder.rglob("*.py")):
             content = path.read_bytes()
             digest.update(f"{name}/{path.relative_to(folder)} {len(content)}\n".encode())

@@ -417,3 +417,31 @@ def test_a_result_keeps_its_time(tmp_path: Path) -> None:
         kept.keep(cell, Result(1, 2.5))
     with Store(tmp_path) as kept:
         assert kept.find(cell) == Result(1, 2.5)
+
+
+def test_a_finished_campaign_is_not_even_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproduced: Callable[..., dict[str, Any]]
+) -> None:
+    asked = ("equal-error", "--quick", "--out", tmp_path)
+    figures = reproduced(*asked)
+
+    def loaded(name: str) -> Campaign[Any]:
+        raise LookupError(f"{name} was loaded")
+
+    monkeypatch.setattr(catalog, "campaign", loaded)
+    assert reproduced(*asked) == figures
+    command = ["reproduce", *map(str, asked)]
+    again = CliRunner().invoke(cli.app, command)
+    assert again.exit_code == 0 and "finished" in again.stderr
+    assert str(tmp_path / "equal-error.json") in again.stderr.replace("\n", "")
+    # Other words, other source, or a page that is gone: it is looked through again.
+    page = tmp_path / "equal-error.md"
+    with pytest.raises(LookupError, match="was loaded"):
+        CliRunner().invoke(cli.app, [*command, "--seed", "2"], catch_exceptions=False)
+    monkeypatch.setattr("simulations.commands.reproduce.source_hash", lambda: "another")
+    with pytest.raises(LookupError, match="was loaded"):
+        CliRunner().invoke(cli.app, command, catch_exceptions=False)
+    monkeypatch.undo()
+    page.unlink()
+    assert reproduced(*asked)["claims" if "claims" in figures else "plan"]
+    assert page.exists()
