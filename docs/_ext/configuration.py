@@ -59,11 +59,15 @@ def _kind(annotation: Any) -> str:
 
 def _bounds(field: FieldInfo) -> list[str]:
     return [
-        f"{words} {getattr(bound, name):g}"
+        f"{words} {_number(getattr(bound, name))}"
         for bound in field.metadata
         for name, words in BOUNDS.items()
         if getattr(bound, name, None) is not None
     ]
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _default(field: FieldInfo) -> str:

@@ -6,12 +6,12 @@ pydantic lives here, at the outer edge, and nowhere else. Every problem becomes 
 
 from __future__ import annotations
 
-import dataclasses
+import enum
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -41,9 +42,7 @@ from sketch.controllers import (
     FixedRate,
     TwoStage,
 )
-from sketch.controllers.adapt_tail import TailUpdate
-from sketch.controllers.sizing import LARGEST_PROBE, SMALLEST_PROBE
-from sketch.spec import DEFAULT_ROWS
+from sketch.controllers.options import OPTIONS, options_of
 
 
 class Section(BaseModel):
@@ -136,51 +135,51 @@ CONTROLLERS: Mapping[str, type] = {
 """Controllers by the name that a configuration gives them; their fields are its other keys."""
 
 
-class Sketch(Section):
+def _key(name: str) -> tuple[object, Any]:
+    """Type and field of a key of `[sketch]`; a default only if all controllers have the option."""
+    option = OPTIONS[name]
+    kind: Any = next(each[name] for each in _PARAMETERS.values() if name in each)
+    if issubclass(kind, enum.Enum):
+        kind = Literal[tuple(each.value for each in kind)]
+    numeric = kind in (int, float)
+    shared = all(name in options for options in _PARAMETERS.values())
+    default = getattr(AdaptNorm(), name) if shared else None
+    return (kind if shared else kind | None), Field(
+        default=default,
+        gt=option.above,
+        ge=option.least if numeric and option.above is None else None,
+        lt=option.below,
+        le=option.most,
+        description=option.meaning,
+    )
+
+
+_PARAMETERS = {name: options_of(kind) for name, kind in CONTROLLERS.items()}
+"""Of every controller its options and their types."""
+
+if TYPE_CHECKING:
+
+    class _SketchKeys(Section):
+        """What is known of these keys before the program runs."""
+
+        controller: str = "adapt_norm"
+        rows: int = 1
+
+else:
+    _SketchKeys = create_model(
+        "_SketchKeys",
+        __base__=Section,
+        controller=(Literal[tuple(CONTROLLERS)], "adapt_norm"),
+        **{name: _key(name) for name in OPTIONS},
+    )
+
+
+class Sketch(_SketchKeys):
     """The compression and what tunes it.
 
     What is left out has the controller's own default. A key that the controller does not have is
     refused: it would be ignored, and somebody meant something by it.
     """
-
-    controller: Literal[
-        "adapt_budget",
-        "adapt_norm",
-        "adapt_norm_two_sketches",
-        "adapt_progress",
-        "adapt_tail",
-        "fixed",
-        "two_stage",
-    ] = "adapt_norm"
-    rows: int = Field(default=DEFAULT_ROWS, ge=1, description="of a sketch")
-    gamma: float | None = Field(default=None, gt=0, description="compression over noise error")
-    window: int | None = Field(default=None, ge=1, description="rounds averaged")
-    step_factor: float | None = Field(default=None, gt=1, description="most change in a round")
-    first_rate: float | None = Field(default=None, ge=1, description="of the first round")
-    probe_size: int | None = Field(
-        default=None, ge=SMALLEST_PROBE, le=LARGEST_PROBE, description="of the second sketch"
-    )
-    probe_share: float | None = Field(
-        default=None, gt=0, lt=1, description="of the budget, for the second sketch"
-    )
-    horizon: int | None = Field(default=None, ge=1, description="rounds of the run")
-    memory: float | None = Field(
-        default=None, gt=0, le=1, description="share of the run for which an error shows"
-    )
-    warmup: int | None = Field(default=None, ge=1, description="rounds without compression")
-    eta: float | None = Field(default=None, gt=0, description="learning rate of adapt_tail")
-    update: Literal["sign", "power", "exponential", "linear"] | None = Field(
-        default=None, description="how adapt_tail answers to the error"
-    )
-    relative: bool | None = Field(default=None, description="adapt_tail: error over target")
-    kappa: float | None = Field(
-        default=None, gt=0, le=1, description="share of progress that compression may cost"
-    )
-    gamma_low: float | None = Field(default=None, gt=0, description="never a longer sketch")
-    gamma_high: float | None = Field(default=None, gt=0, description="never a shorter one")
-    caution: float | None = Field(default=None, ge=0, description="standard deviations added")
-    momentum: float | None = Field(default=None, ge=0, lt=1, description="of the server")
-    rate: float | None = Field(default=None, ge=1, description="compression; 1 for none")
 
     @field_validator("*")
     @classmethod
@@ -188,7 +187,7 @@ class Sketch(Section):
         controller = info.data.get("controller")
         if controller is None or value is None:
             return value
-        known = _parameters(controller)
+        known = _PARAMETERS[controller]
         if info.field_name not in known:
             raise PydanticCustomError(
                 "foreign_parameter",
@@ -207,22 +206,18 @@ class Sketch(Section):
             ConfigurationError: values that do not fit together.
         """
         given = self.model_dump(exclude={"controller"}, exclude_none=True)
-        if "update" in given:
-            given["update"] = TailUpdate(given["update"])
+        for name, kind in _PARAMETERS[self.controller].items():
+            if issubclass(kind, enum.Enum) and name in given:
+                given[name] = kind(given[name])
         if self.controller == "fixed":
             given.setdefault("rate", 1.0)
-        if "horizon" in _parameters(self.controller):
+        if "horizon" in _PARAMETERS[self.controller]:
             given.setdefault("horizon", rounds)
         try:
             controller: Controller = CONTROLLERS[self.controller](**given)
         except ValueError as error:
             raise ConfigurationError("sketch", str(error), "values that fit together") from None
         return controller
-
-
-def _parameters(controller: str) -> set[str]:
-    """The keys that a controller has."""
-    return {field.name for field in dataclasses.fields(CONTROLLERS[controller])}
 
 
 def build_plan(

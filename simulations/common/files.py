@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from secagg.storage import sync_folder, write_durably
+
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
@@ -41,24 +43,15 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
     try:
         # Made anew, or a file that is there would keep its mode.
         fresh.unlink(missing_ok=True)
-        with named(path), open(_made(fresh, mode), "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
+        with named(path):
+            made = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            write_durably(made, data.encode() if isinstance(data, str) else data)
         fresh.replace(path)
     except OSError:
         # What was written of it is in the way of a full disk, and of nothing else.
         fresh.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _made(path: Path, mode: int) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    sync_folder(path.parent)
 
 
 def append_durably(path: Path, data: bytes) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from rich.console import Console
@@ -73,7 +73,7 @@ class Summary:
     seconds: float
     page: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """JSON values; infinity is the string "inf"."""
         return {**asdict(self), "epsilons": self.epsilons.as_json()}
 

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 
 from sketch import _checks
 from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.options import check_options
 from sketch.controllers.sizing import (
     average,
-    check_common,
     clamp_size,
     clamp_words,
     first_decision,
@@ -71,13 +71,8 @@ class AdaptBudget:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        _checks.integer("horizon", self.horizon, 1)
-        _checks.real("gamma", self.gamma, 0.0, open_low=True)
-        _checks.real("memory", self.memory, 0.0, 1.0, open_low=True)
-        _checks.real("gamma_low", self.gamma_low, 0.0, open_low=True)
+        check_options(self)
         _checks.real("gamma_high", self.gamma_high, self.gamma_low)
-        _checks.integer("window", self.window, 1)
-        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
 
     def weight(self, number: int) -> float:
         """Weight w of a round: 1 for the last, less for those before."""

@@ -18,11 +18,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sketch import _checks
 from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.options import check_options
 from sketch.controllers.sizing import (
     average,
-    check_common,
     clamp_size,
     clamp_words,
     first_decision,
@@ -58,9 +57,7 @@ class AdaptNorm:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        _checks.real("gamma", self.gamma, 0.0, open_low=True)
-        _checks.integer("window", self.window, 1)
-        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
+        check_options(self)
 
     def initial(self, dimension: int) -> Decision:
         """The first shape, at the first rate."""

@@ -28,9 +28,9 @@ from dataclasses import astuple, dataclass
 
 from sketch import _checks
 from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.options import check_options
 from sketch.controllers.sizing import (
     average,
-    check_common,
     clamp_size,
     first_decision,
     next_decision,
@@ -126,14 +126,8 @@ class AdaptProgress:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        _checks.real("kappa", self.kappa, 0.0, 1.0, open_low=True)
-        _checks.real("gamma_low", self.gamma_low, 0.0, open_low=True)
+        check_options(self)
         _checks.real("gamma_high", self.gamma_high, self.gamma_low)
-        _checks.integer("window", self.window, 1)
-        _checks.real("caution", self.caution, 0.0)
-        if _checks.real("momentum", self.momentum, 0.0, 1.0) == 1.0:
-            raise ValueError("momentum must be below 1: no error would ever come to rest")
-        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
 
     def initial(self, dimension: int) -> Decision:
         """The first shape, at the first rate."""

@@ -22,11 +22,9 @@ import enum
 import math
 from dataclasses import dataclass
 
-from sketch import _checks
 from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.options import check_options
 from sketch.controllers.sizing import (
-    check_common,
-    check_probe,
     clamp_size,
     first_decision,
     next_decision,
@@ -102,14 +100,7 @@ class AdaptTail:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        _checks.real("gamma", self.gamma, 0.0, open_low=True)
-        _checks.real("eta", self.eta, 0.0, open_low=True)
-        if not isinstance(self.update, TailUpdate):
-            raise TypeError(f"update must be a TailUpdate, not {type(self.update).__name__}")
-        if not isinstance(self.relative, bool):
-            raise TypeError(f"relative must be a bool, not {type(self.relative).__name__}")
-        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
-        check_probe(self.probe_size, self.probe_share)
+        check_options(self)
 
     def initial(self, dimension: int) -> Decision:
         """The first shape, at the first rate."""

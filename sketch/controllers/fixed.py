@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sketch import _checks
 from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.options import check_options
 from sketch.controllers.sizing import decision, size_at_rate
-from sketch.hashing import MAX_ROWS
 from sketch.spec import DEFAULT_ROWS, spec_for_size
 
 
@@ -28,8 +27,7 @@ class FixedRate:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        _checks.real("rate", self.rate, 1.0)
-        _checks.integer("rows", self.rows, 1, MAX_ROWS)
+        check_options(self)
 
     def initial(self, dimension: int) -> Decision:
         """The shape of every round."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sketch import _checks
 from sketch.controllers.base import (
     ControllerState,
     Decision,
@@ -13,48 +12,8 @@ from sketch.controllers.base import (
     ReleasedProbe,
     ReleasedStats,
 )
-from sketch.hashing import MAX_ROWS
 from sketch.probed import Probe
 from sketch.spec import SketchSpec, spec_for_size
-
-SMALLEST_PROBE = 64
-"""Below, the hashes alone make a squared norm uncertain by more than sqrt(2 / 64) = 18 %."""
-
-LARGEST_PROBE = 2048
-"""About the largest second sketch of the paper's tables; 0.2 % of a million coordinates."""
-
-
-def check_common(*, rows: int, first_rate: float, step_factor: float) -> None:
-    """Check the parameters that every tuning controller has.
-
-    Args:
-        rows: number R of rows of the sketch.
-        first_rate: compression rate d / L of the first round, at least 1; 1 sends it uncompressed.
-        step_factor: largest factor by which the size may change in one round, above 1.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
-    """
-    _checks.integer("rows", rows, 1, MAX_ROWS)
-    _checks.real("first_rate", first_rate, 1.0)
-    _checks.real("step_factor", step_factor, 1.0, open_low=True)
-
-
-def check_probe(size: int, share: float) -> None:
-    """Check the parameters of a second sketch.
-
-    Args:
-        size: number L2 of its buckets, 64 .. 2048.
-        share: its share of the budget, strictly between 0 and 1.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
-    """
-    _checks.integer("probe_size", size, SMALLEST_PROBE, LARGEST_PROBE)
-    if _checks.real("probe_share", share, 0.0, 1.0, open_low=True) == 1.0:
-        raise ValueError("probe_share must be below 1: nothing would be left for the first sketch")
 
 
 def probe_of(released: ReleasedStats) -> ReleasedProbe:

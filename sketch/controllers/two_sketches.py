@@ -14,14 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sketch import _checks
 from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.options import LARGEST_PROBE, SMALLEST_PROBE, check_options
 from sketch.controllers.sizing import (
-    LARGEST_PROBE,
-    SMALLEST_PROBE,
     average,
-    check_common,
-    check_probe,
     clamp_size,
     clamp_words,
     first_decision,
@@ -62,10 +58,7 @@ class AdaptNormTwoSketches:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        _checks.real("gamma", self.gamma, 0.0, open_low=True)
-        _checks.integer("window", self.window, 1)
-        check_common(rows=self.rows, first_rate=self.first_rate, step_factor=self.step_factor)
-        check_probe(self.probe_size, self.probe_share)
+        check_options(self)
 
     def initial(self, dimension: int) -> Decision:
         """The first shape: both sketches at their first sizes."""

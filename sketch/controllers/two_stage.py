@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sketch import _checks
 from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.options import check_options
 from sketch.controllers.sizing import average, clamp_size, decision, next_decision, norm_estimate
 from sketch.error import size_for_error_ratio
-from sketch.hashing import MAX_ROWS
 from sketch.spec import DEFAULT_ROWS, SketchSpec, spec_for_size
 
 _WARM_UP = "Warm-up: uncompressed."
@@ -41,9 +40,7 @@ class TwoStage:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        _checks.integer("warmup", self.warmup, 1)
-        _checks.real("gamma", self.gamma, 0.0, open_low=True)
-        _checks.integer("rows", self.rows, 1, MAX_ROWS)
+        check_options(self)
 
     def initial(self, dimension: int) -> Decision:
         """The first rounds are sent without compression."""

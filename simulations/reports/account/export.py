@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from dp import FailingGaussian
 from dp.accounting.report import json_number
@@ -30,12 +30,12 @@ class Exported(Protocol):
         """What dominates the run; None if nothing does."""
         ...
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return JSON values."""
         ...
 
 
-def gaussian_figures(pair: FailingGaussian | None) -> dict[str, Any]:
+def gaussian_figures(pair: FailingGaussian | None) -> dict[str, dict[str, float]]:
     """The pair as (open failure, mu-GDP) and as approximate zCDP; nothing if there is none."""
     if pair is None:
         return {}

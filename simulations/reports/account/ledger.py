@@ -139,7 +139,7 @@ class LedgerAccount:
         """Whether it is about local reports."""
         return self.route == LOCAL_ROUTE
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return JSON values; infinity is the string "inf"."""
         return {
             "epsilon": json_number(self.epsilon),
@@ -157,7 +157,7 @@ class LedgerAccount:
         }
 
 
-def _guaranteed(guarantee: Guarantee | None) -> dict[str, Any]:
+def _guaranteed(guarantee: Guarantee | None) -> dict[str, object]:
     if guarantee is None:
         return {}
     return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from dp import (
     Adjacency,
@@ -48,7 +47,7 @@ class MechanismAccount:
         """That all figures are stated at."""
         return self.report.delta
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return JSON values; infinity is the string "inf"."""
         coins = self.question.mechanism == "binomial"
         name, of = ("coins", "coins_are") if coins else ("variance", "variance_is")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from simulations.audits.base import Check
 from simulations.common.provenance import Provenance
@@ -88,7 +88,7 @@ class AuditReport:
             for name, (figure, factor) in COUNTED.items()
         }
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return plain JSON values."""
         return {
             "passed": self.held,

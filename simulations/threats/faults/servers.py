@@ -27,7 +27,6 @@ from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import (
     Members,
     Wanted,
-    changed_context,
     identity_of,
     random_context,
     random_inputs,
@@ -323,7 +322,7 @@ class ReplaysConfirmations(SplitsSurvivors):
         """Everybody's signatures on a story, honestly got in another round of the session."""
         if story not in self._known:
             number = self.context.round_number + 1 + len(self._known)
-            context = changed_context(self.context, {"round_number": number})
+            context = replace(self.context, round_number=number)
             drawn = np.random.default_rng(number)
             inputs = random_inputs(drawn, context)
             other = _ToldOnce(Victims(context, inputs, self.colluders, b"another"), drawn)

@@ -7,7 +7,6 @@ None of it is secret: identities and randomness are hashes of public numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -113,12 +112,6 @@ def _random_parameters(rng: np.random.Generator, number: int, wanted: Wanted) ->
 def cohort_keys(size: int) -> tuple[bytes, ...]:
     """The registered keys of the first clients."""
     return tuple(identity_of(u).public for u in range(size))
-
-
-def changed_context(context: SessionContext, changes: Mapping[str, Any]) -> SessionContext:
-    """The same round with other parameters, for messages that do not belong to it."""
-    names = [name for name in SessionContext.__dataclass_fields__ if name != "hash"]
-    return SessionContext(**{**{name: getattr(context, name) for name in names}, **changes})
 
 
 def random_inputs(rng: np.random.Generator, context: SessionContext) -> Integers:
