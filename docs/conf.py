@@ -6,8 +6,9 @@ Run with: make docs
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
+
+import veilsum
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
@@ -15,8 +16,7 @@ sys.path.insert(0, str(HERE / "_ext"))
 project = "veilsum"
 author = "The veilsum authors"
 project_copyright = "The veilsum authors, Apache-2.0"
-PYPROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text())
-version = release = PYPROJECT["project"]["version"]
+version = release = veilsum.__version__
 
 extensions = [
     "myst_parser",

@@ -75,6 +75,8 @@ from dp.mechanisms import (
 from dp.noised import Noised
 from dp.rounding import Quantized, quantize, quantized_l2_bound
 
+__part_of__ = "veilsum"
+
 __all__ = [
     "Accountant",
     "Adjacency",

@@ -369,7 +369,7 @@ def _known(written: str) -> dict[str, Any]:
     """Return an event from its JSON, if there is a theorem for it and its fields are sound."""
     event: dict[str, Any] = json.loads(written)
     if event["tag"] not in _EVENTS:
-        raise UnsupportedEventError(f"the replay has no theorem for an event {event['tag']!r}")
+        raise UnsupportedEventError(f"the replay knows no theorem for the event {event['tag']!r}")
     _check_fields(event)
     return event
 
@@ -384,7 +384,7 @@ def _gaussian_mu(event: Mapping[str, Any]) -> float:
 def _check_fields(event: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` unless an event has its fields and each has a value it can have."""
     if set(event) != {"tag", *_EVENTS[event["tag"]]}:
-        raise ValueError("other fields than the tag has")
+        raise ValueError("fields that do not belong to its tag")
     for name in _EVENTS[event["tag"]]:
         value = event[name]
         if name in _WHOLE:
@@ -463,7 +463,7 @@ def _masses(event: Mapping[str, Any], j: FloatArray) -> FloatArray:
         return skellam
     if event["local_variance"] < 1.5 and event["contributors"] > 1:
         raise UnsupportedEventError(
-            f"the replay has no theorem for discrete Gaussians this narrow: {dict(event)!r}"
+            f"the replay knows no theorem for discrete Gaussians this narrow: {dict(event)!r}"
         )
     gaussian: FloatArray = np.exp(-j * j / (2.0 * _variance(event)))
     return gaussian

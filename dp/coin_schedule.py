@@ -101,8 +101,8 @@ class CoinSchedule:
         most = self._needed(self.tolerated_dropouts)
         if most > MAX_COINS:
             raise ValueError(
-                f"target_coins = {self.target_coins} asks {most} coins of one client, "
-                f"at most {MAX_COINS} are possible"
+                f"target_coins = {self.target_coins} asks one client for {most} coins; at most "
+                f"{MAX_COINS} are possible"
             )
         object.__setattr__(self, "batches", (self._needed(0), *self._removable_batches()))
 

@@ -58,7 +58,7 @@ def batch_noise(
         ValueError: the number of seeds is wrong, a seed occurs twice, or ``length < 0``.
     """
     if len(seeds) != len(schedule.batches):
-        raise ValueError(f"seeds must be {len(schedule.batches)}, one a batch, got {len(seeds)}")
+        raise ValueError(f"seeds must be {len(schedule.batches)}, one per batch, got {len(seeds)}")
     _require_distinct(seeds)
     return _sum_of_batches(list(zip(seeds, schedule.batches, strict=True)), length)
 
@@ -119,4 +119,4 @@ def _require_distinct(seeds: Iterable[NoiseSeed]) -> None:
     """Raise if a seed occurs twice: revealing it for one batch would reveal the other."""
     materials = [seed.material for seed in seeds if isinstance(seed, NoiseSeed)]
     if len(set(materials)) != len(materials):
-        raise ValueError("seeds must all be different, one was given for two batches")
+        raise ValueError("seeds must all be different, but one was given for two batches")

@@ -43,7 +43,7 @@ class Event:
 
         Source: docs/accounting.md, "Replace-one".
         """
-        raise UnsupportedEventError(f"replace-one adjacency has no theorem for {self!r}")
+        raise UnsupportedEventError(f"no theorem covers {self!r} under replace-one adjacency")
 
     def own_noise(self, contributors: int) -> Event:
         """Return this release with one client's share of its noise: the Sybil worst case.
@@ -55,7 +55,7 @@ class Event:
         Raises:
             UnsupportedEventError: the noise is not the sum of clients' noise.
         """
-        raise UnsupportedEventError(f"no client has a noise of its own in {self!r}")
+        raise UnsupportedEventError(f"clients add no noise of their own in {self!r}")
 
 
 class NoisyRelease(Event):

@@ -114,7 +114,7 @@ class NoiseSeed:
         Raises:
             CopiedSecretError: always; hand over ``material`` where a seed must leave its process.
         """
-        raise CopiedSecretError("a NoiseSeed is secret: it is neither pickled nor copied")
+        raise CopiedSecretError("a NoiseSeed is secret: it cannot be pickled or copied")
 
     def __repr__(self) -> str:
         """Hide the bytes."""

@@ -149,7 +149,7 @@ class Ledger:
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied: two objects would each write lines that follow the same one."""
-        raise TypeError("a ledger is neither copied nor pickled: open its file instead")
+        raise TypeError("a ledger cannot be copied or pickled: open its file instead")
 
     @classmethod
     def open(
@@ -248,8 +248,8 @@ class Ledger:
         """
         if self._process != os.getpid():
             raise LedgerError(
-                f"ledger {self.path} was opened before this process was forked: every process "
-                "opens it for itself"
+                f"ledger {self.path} was opened before this process was forked: each process must "
+                "open it itself"
             )
 
     def close(self) -> None:
@@ -343,12 +343,14 @@ class Ledger:
         """Write one line durably; close the ledger if that fails or is interrupted."""
         if self._is_writing:
             # By a signal handler of the thread that writes: its line would follow the same one.
-            raise LedgerError(f"ledger {self.path} is being written by this very thread")
+            raise LedgerError(f"ledger {self.path} is already being written by this thread")
         digest = _line_hash(self._head, self._lines, kind, content)
         fields = {"content": content, "index": self._lines, "kind": kind}
         raw = canonical_json({**fields, "hash": digest, "previous": self._head})
         if len(raw) > MAX_LINE_BYTES:
-            raise LedgerError(f"a ledger line may have {MAX_LINE_BYTES} bytes, got {len(raw)}")
+            raise LedgerError(
+                f"a ledger line may have at most {MAX_LINE_BYTES} bytes, got {len(raw)}"
+            )
         try:
             self._is_writing = True
             self._write(raw + b"\n")

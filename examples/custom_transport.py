@@ -1,9 +1,9 @@
-"""A private mean over sockets of your own: one server, six client processes, one of them killed.
+"""A private mean over your own sockets: a server and six client processes, one of them killed.
 
 Every client has a folder with its identity, the registry of all identities, and its history. The
 bytes between the processes are frames: four bytes of length, then what `veilsum` made. Client 3 is
-killed when its masked vector is ready and not yet sent; the others' mean comes out all the same.
-What a real deployment adds is TLS.
+killed when its masked vector is ready and not yet sent; the mean of the others is still computed. A
+real deployment has to add TLS.
 
 Run with: python examples/custom_transport.py
 """
@@ -44,11 +44,11 @@ from sketch.controllers import FixedRate
 
 CLIENTS, KILLED, DIMENSION = 6, 3, 16
 STAGE_SECONDS = 120.0
-"""For all answers of a stage; whoever takes longer is lost."""
+"""Time for all answers of a stage; whoever takes longer is lost."""
 STALL_SECONDS = 5.0
-"""For one frame once it has begun to arrive."""
+"""Time for one frame, once it has begun to arrive."""
 LARGEST_FRAME = 1 << 20
-"""A client cannot make the server allocate more, nor the server a client."""
+"""Neither side can make the other allocate more."""
 MODEL = hashlib.sha256(b"sixteen readings, none above one").digest()
 PLAN = TrainingPlan(
     goal=PrivacyGoal(epsilon=8.0, delta=1e-6, rounds=1),
@@ -93,7 +93,7 @@ def _exactly(link: socket.socket, size: int, end: float) -> bytes:
 
 
 class Links:
-    """The server's ends, by the client's index; clients say who they are and sign all they say."""
+    """The server's ends, by the client's index; clients say who they are and sign what they say."""
 
     def __init__(self, listener: socket.socket, registry: Sequence[bytes]) -> None:
         self._links: dict[int, socket.socket] = {}
@@ -109,7 +109,7 @@ class Links:
     def exchange(
         self, stage: Stage, messages: Sequence[tuple[int, bytes]]
     ) -> Iterator[tuple[int, bytes]]:
-        """Send all messages, then hand over one answer after the other, as they come."""
+        """Send all messages, then yield the answers as they arrive."""
         waiting = {}
         for index, data in messages:
             try:
@@ -136,7 +136,7 @@ class Links:
 
 
 def serve(listener: socket.socket, registry: Sequence[bytes], folder: Path) -> RoundResult:
-    """The server: it knows public keys only, and pays for the sum before anybody opens it."""
+    """The server: it knows only public keys, and charges the sum before anybody opens it."""
     links = Links(listener, registry)
     try:
         with Ledger.open(folder / "ledger.jsonl") as ledger:
@@ -187,7 +187,7 @@ def start(index: int, port: str, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def main(folder: Path) -> None:
-    """Enrol all clients, start them, serve, and say what came out."""
+    """Enrol all clients, start them, serve, and print the result."""
     registry = [enrol(folder / str(index)) for index in range(CLIENTS)]
     for index in range(CLIENTS):
         (folder / str(index) / "registry").write_text("\n".join(key.hex() for key in registry))

@@ -1,9 +1,10 @@
 """Unmasking on a Dask cluster: the server's last step, here and on one and two workers.
 
-One sum of vectors for each of the three, with clients that go away after sharing their secrets, so
+One sum of vectors for each of the three, with clients that leave after sharing their secrets, so
 that the server has to compute every mask between them and the others. The tasks that it hands out
 hold rebuilt masking keys and the keys of masks: with them and the uploads, whoever runs a worker
-opens the sum as the server does, and one who lies makes it wrong. Use workers of your own.
+can open the sum just as the server can, and a worker that lies makes it wrong. Use your own
+workers.
 
 Run with: python examples/dask_unmasking.py
 """

@@ -5,10 +5,15 @@ import tempfile
 
 import numpy as np
 
-from dp import Ledger
-from protocol import PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
-from secagg import Identity
-from sketch.controllers import FixedRate
+from veilsum import (
+    FixedRate,
+    Identity,
+    Ledger,
+    PrivacyGoal,
+    PrivateTraining,
+    RealAggregator,
+    TrainingPlan,
+)
 
 vectors = np.random.default_rng(0).normal(0.5, 0.1, size=(40, 100))
 people = [Identity.generate() for _ in vectors]

@@ -1,4 +1,4 @@
-"""An attack of your own: override what clients are told, and play.
+"""Your own attack: override what clients are told, and play.
 
 Run with: python examples/own_attack.py
 """

@@ -16,6 +16,8 @@ from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from protocol.training.private import PrivateTraining, RoundResult
 
+__part_of__ = "veilsum"
+
 __all__ = [
     "Aggregator",
     "ClientHistory",

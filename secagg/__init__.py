@@ -18,6 +18,8 @@ from secagg.field import FieldVector, PrimeField, centre, lift
 from secagg.keys import Identity
 from secagg.server import FieldSum, ServerSession
 
+__part_of__ = "veilsum"
+
 __all__ = [
     "SERVER",
     "CapacityError",

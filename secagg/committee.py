@@ -17,7 +17,6 @@ from math import comb, log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from secagg.graph_parameters import CORRECTNESS_BITS, SECURITY_BITS
 
@@ -119,6 +118,8 @@ def _log_tails(logs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _log_comb(total: int, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    from scipy.special import gammaln  # slow to load; only large cohorts need it
+
     logs: NDArray[np.float64] = (
         gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1)
     )

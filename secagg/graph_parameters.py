@@ -19,8 +19,6 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scipy.special import gammaln
-
 from secagg.errors import ParameterError
 
 SECURITY_BITS = 80
@@ -136,6 +134,8 @@ def stays_connected(clients: int, lost: int, degree: int, security_bits: int) ->
         return True
     if degree >= clients - 1:
         return True
+    from scipy.special import gammaln  # slow to load; only sparse graphs need it
+
     log_probability = (
         math.log(clients)
         + math.log(clients - degree - 1)

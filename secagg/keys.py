@@ -67,7 +67,7 @@ class NeverCopied:
 
     def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
         name = type(self).__name__
-        raise LocalProtocolError(f"a secret is neither pickled nor copied: {name}")
+        raise LocalProtocolError(f"a secret cannot be pickled or copied: {name}")
 
 
 class _Secret(NeverCopied):

@@ -7,7 +7,7 @@ sealing and the encodings that are hashed or signed. With the same randomness it
 masked vectors, the same unmask shares and the same sum, bit for bit.
 
 Not for use: it checks nothing, keeps every party's secrets in one place and takes milliseconds for
-each vector element.
+each vector element. Galois comes with the extra `dev`: nothing but this needs it.
 
 Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4.
 """

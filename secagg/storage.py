@@ -195,7 +195,9 @@ def resume(
     try:
         content = cipher.decrypt(sealed, [bound])
     except (InvalidTag, ValueError):
-        raise StoredStateError("a stored session does not open for this client and round") from None
+        raise StoredStateError(
+            "the stored session cannot be opened by this client for this round"
+        ) from None
     if not keys.consume(token):
         raise StoredStateError(_RESUMED)
     name, plain = msgspec.msgpack.decode(content, strict=True)
@@ -218,7 +220,7 @@ _RESUMED = "this stored session was resumed before, or its key is lost; it answe
 def _parts(stored: bytes) -> tuple[bytes, bytes]:
     """The token and the seal of a stored state."""
     if len(stored) <= 1 + TOKEN_BYTES or stored[0] != STORAGE_VERSION:
-        raise StoredStateError("a stored session has an unknown version or is cut off")
+        raise StoredStateError("the stored session has an unknown version or is truncated")
     return stored[1 : 1 + TOKEN_BYTES], stored[1 + TOKEN_BYTES :]
 
 

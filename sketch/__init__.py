@@ -12,6 +12,8 @@ from sketch.rotation import Rotation, flat_bound
 from sketch.spec import SketchKind, SketchSpec, median_for_size, spec_for_size
 from sketch.topk import top_k
 
+__part_of__ = "veilsum"
+
 __all__ = [
     "CountMeanSketch",
     "CountMedianSketch",

@@ -221,4 +221,4 @@ def _check_orthonormal(name: str, basis: object) -> None:
     gap = np.abs(basis.T @ basis - np.eye(basis.shape[1])).max()
     # A comparison with an undefined number is false, so this refuses it as well.
     if not gap <= ORTHONORMAL_TOLERANCE:
-        raise ValueError(f"{name} must have orthonormal columns, not off by {gap}")
+        raise ValueError(f"{name} must have orthonormal columns, but is off by {gap}")

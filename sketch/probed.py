@@ -48,7 +48,9 @@ class Probe:
     def __post_init__(self) -> None:
         _checks.integer("size", self.size, 1, MAX_COLUMNS)
         if _checks.real("share", self.share, 0.0, 1.0, open_low=True) == 1.0:
-            raise ValueError("share must be below 1: nothing would be left for the first sketch")
+            raise ValueError(
+                "share must be below 1: otherwise nothing is left for the first sketch"
+            )
 
     @property
     def weight(self) -> float:

@@ -14,19 +14,20 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import veilsum
+
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("secagg", "dp", "sketch", "protocol", "simulations")
+PACKAGES = ("secagg", "dp", "sketch", "protocol", "simulations", "veilsum")
 ABOVE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "Makefile")
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 CACHES = shutil.ignore_patterns("__pycache__", "*.py[cod]", ".*_cache", "*.egg-info")
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+VERSION = veilsum.__version__
 TORCH = os.environ.get("VEILSUM_TEST_RELEASE")
 
 pytestmark = pytest.mark.slow

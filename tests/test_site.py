@@ -61,8 +61,10 @@ class TestSite:
         names = json.loads((ROOT / "tests" / "public_names.json").read_text())
         shown = set(re.findall(r'id="([\w.]+)"', text))
         for package, members in names.items():
-            # What the package above has as well is shown once.
+            # What the package above has as well is shown once, and the face has the packages' own.
             above = names.get(package.rpartition(".")[0], [])
+            if package == "veilsum":
+                above = {name for other in names.keys() - {package} for name in names[other]}
             for name in set(members) - set(above):
                 assert f"{package}.{name}" in shown
 

@@ -42,6 +42,10 @@ def _summary(home: str) -> str:
 
 def _entry(package: ModuleType, home: str, name: str) -> str:
     thing = getattr(package, name)
+    top = home.partition(".")[0]
+    if top != package.__name__.partition(".")[0]:
+        said = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
+        return f"`{name}`, from [{top}]({top}.md): {said}"
     if inspect.isclass(thing):
         kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
         lines = [f".. {kind}:: {package.__name__}.{name}"]

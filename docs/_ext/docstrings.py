@@ -28,7 +28,7 @@ ARRAY = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]")
 
 
 def restructured(lines: list[str]) -> list[str]:
-    """A docstring, without its common indentation, in markup that Napoleon goes on with."""
+    """A docstring, without its common indentation, in markup that Napoleon can process."""
     result: list[str] = []
     section = False
     for block in _blocks(lines):

@@ -1,4 +1,4 @@
-"""What is written by nobody: tables of contents, the API, commands, and keys of configurations.
+"""What nobody writes by hand: tables of contents, the API, commands, and keys of configurations.
 
 A page asks for a part with a comment such as `<!-- generated: api dp -->`, which readers of the
 plain Markdown do not see.
@@ -43,7 +43,7 @@ EXPLANATION = [
     "local-dp-*",
     "limitations",
 ]
-"""Pages of this folder in reading order; the ones that are named nowhere come last."""
+"""Pages of this folder in reading order; pages not named here come last."""
 
 
 def tables_of_contents(_: str) -> str:

@@ -157,8 +157,8 @@ def _joined(first: LossDistribution, second: LossDistribution, cut: float) -> Lo
     """
     if float(first.masses.size) * float(second.masses.size) > MAX_WORK:
         raise UnsupportedEventError(
-            f"enumeration has no room to compose {first.masses.size} and {second.masses.size} "
-            "grid points of privacy loss"
+            f"enumeration cannot hold the composition of {first.masses.size} and "
+            f"{second.masses.size} grid points of privacy loss"
         )
     return first.and_then(second, cut)
 

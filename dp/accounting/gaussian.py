@@ -76,7 +76,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     require_between_0_and_1("delta", delta)
     low, high = _MU_RANGE
     if gaussian_delta(epsilon, low) > delta:
-        raise ValueError(f"epsilon {epsilon!r} and delta {delta!r} are too small to be reached")
+        raise ValueError(
+            f"epsilon {epsilon!r} and delta {delta!r} are too small: no Gaussian noise reaches them"
+        )
     return bracketed(
         lambda mu: gaussian_delta(epsilon, mu) > delta, low, high, 1e-12, geometric=True
     )[0]

@@ -106,7 +106,7 @@ def worst_exact_ratio(laws: Sequence[Sequence[int | Fraction]]) -> Fraction | No
         ValueError: no row, rows of different lengths or totals, or a negative entry.
     """
     if not laws or len({len(row) for row in laws}) != 1:
-        raise ValueError("laws must be rows of one length, at least one of them")
+        raise ValueError("laws must be one or more rows of equal length")
     if len({sum(map(Fraction, row)) for row in laws}) != 1 or sum(laws[0]) == 0:
         raise ValueError("laws must add up to the same positive total in every row")
     worst = Fraction(1)

@@ -133,8 +133,8 @@ def require_vectors(vectors: NDArray[np.float64], dimension: int) -> None:
         raise TypeError(f"vectors must have dtype float64, got {vectors.dtype}")
     if vectors.ndim != 2 or vectors.shape[1] != dimension or vectors.shape[0] == 0:
         raise ValueError(
-            f"vectors must have shape (clients, {dimension}) with a client at least, "
-            f"got {vectors.shape}"
+            f"vectors must have shape (clients, {dimension}) with at least one client, got "
+            f"{vectors.shape}"
         )
     require_finite(vectors.reshape(-1))
 

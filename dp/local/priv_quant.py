@@ -89,7 +89,8 @@ class PrivQuant:
         if self.epsilon < LEAST_EPSILON:
             raise ValueError(
                 f"kappa {self.kappa} and probability {self.probability!r} make reports that agree "
-                f"no likelier than others (d = {self.dimension}, K = {self.levels}): raise one"
+                f"no more likely than others (d = {self.dimension}, K = {self.levels}): raise one "
+                "of the two"
             )
 
     @property

@@ -94,8 +94,8 @@ class SampledCoordinates:
             raise ValueError(f"sampled must lie in 1..{self.dimension}, got {self.sampled}")
         if self.scalar.epsilon > shared_epsilon(self.epsilon, self.sampled):
             raise ValueError(
-                f"scalar may spend epsilon {self.epsilon!r} / {self.sampled}, "
-                f"not {self.scalar.epsilon!r}"
+                f"scalar may spend at most epsilon {self.epsilon!r} / {self.sampled}, got "
+                f"{self.scalar.epsilon!r}"
             )
 
     @property

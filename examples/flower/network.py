@@ -2,7 +2,7 @@
 
     python network.py --out /tmp/digits --clients 5
 
-Every SuperNode is a process with a folder of its own (`veilsum.home`), made beforehand by
+Every SuperNode is a process with its own folder (`veilsum.home`), made beforehand by
 `python -m protocol.adapters.flower.provision`. Nothing here is secured against other machines: use
 TLS, node authentication and trusted entities for that (docs/integrations/flower.md).
 

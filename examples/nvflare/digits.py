@@ -2,8 +2,8 @@
 
 Run with: python examples/nvflare/digits.py WORKSPACE   (needs nvflare and scikit-learn)
 
-Six clients hide nobody well, so epsilon is large here. What matters is how the parts fit together;
-docs/integrations/nvflare.md says what to change for a federation of your own.
+Six clients do not hide anybody well, so epsilon is large here. What matters is how the parts fit
+together; docs/integrations/nvflare.md says what to change for your own federation.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def private_job(scores: Path, leaves_in: int) -> FedJob:
 
 
 def plain_job(scores: Path) -> FedJob:
-    """The same with NVFlare's own averaging, to compare."""
+    """The same with NVFlare's own averaging, for comparison."""
     job = FedJob("plain_digits", min_clients=CLIENTS)
     job.to_server(ScoredPersistor(str(scores)), id="persistor")
     job.to_server(FedAvg(num_clients=CLIENTS, num_rounds=ROUNDS))

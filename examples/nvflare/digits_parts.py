@@ -1,4 +1,4 @@
-"""What the job in `digits.py` brings itself: data, a trainer, and a persistor that keeps score."""
+"""What the job in `digits.py` ships: data, a trainer, and a persistor that records accuracy."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 PIXELS, DIGITS = 64, 10
 DIMENSION = PIXELS * DIGITS + DIGITS
 EVERY = 5
-"""Of so many images one is kept for the test."""
+"""One image in so many is kept for the test."""
 
 
 def images(test):
@@ -33,7 +33,7 @@ def accuracy(weights):
 
 
 class LeavesError(Exception):
-    """This client goes away in mid-round."""
+    """This client leaves in the middle of a round."""
 
 
 class DigitsTrainer(Executor):

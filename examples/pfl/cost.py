@@ -1,4 +1,4 @@
-"""What `PrivateMean` costs a simulated user, beside plain pfl in the same run.
+"""What `PrivateMean` costs per simulated user, compared with plain pfl in the same run.
 
 Run with: python examples/pfl/cost.py   (processor time on one thread; a few minutes)
 """
@@ -32,7 +32,7 @@ PLAN = TrainingPlan(
 
 
 def measure(hidden: int, folder: Path) -> None:
-    """Rounds with and without, in turns; prints the median milliseconds per user."""
+    """Rounds with and without it, alternating; prints the median milliseconds per user."""
     model = new_model(seed=1, rate=1.0, hidden=hidden)
     dimension = sum(value.numel() for value in model.variable_map.values())
     digits, algorithm = Digits.load(), FederatedAveraging()

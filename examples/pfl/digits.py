@@ -124,9 +124,9 @@ def train(model: PyTorchModel, postprocessors: list[Postprocessor], rounds: int 
 def private_mean(
     dimension: int, ledger: Ledger, rounds: int = ROUNDS, **sources: Any
 ) -> PrivateMean:
-    """64 users are invited to each round; four of them vanish, the noise allows for eight."""
+    """64 users are invited to each round; four of them drop out, and the noise allows for eight."""
     plan = TrainingPlan(
-        # A user takes part at most so often, because users take turns.
+        # This is the most often that a user takes part, because users take turns.
         goal=PrivacyGoal(epsilon=8.0, delta=1e-5, rounds=-(-rounds * COHORT // USERS)),
         cohort=64,
         tolerated_dropouts=8,

@@ -31,10 +31,10 @@ def read_private(path: Path, holds: str) -> bytes:
     mode, user = status.st_mode & 0o777, os.geteuid()
     if mode & _OTHERS:
         problem = f"mode {mode:o}: others than its owner may read or change it"
-        raise ConfigurationError(str(path), problem, f"mode 600, as by chmod 600 {path}")
+        raise ConfigurationError(str(path), problem, f"mode 600 (chmod 600 {path})")
     if status.st_uid != user:
         problem = f"owned by user {status.st_uid}, and this process runs as {user}"
         raise ConfigurationError(
-            str(path), problem, f"a file of its own, as by chown {user} {path}"
+            str(path), problem, f"a file owned by this user (chown {user} {path})"
         )
     return raw

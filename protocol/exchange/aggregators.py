@@ -63,7 +63,7 @@ ENCODED_AHEAD = 8
 
 def own_updates(_: int) -> NDArray[Any]:
     """In place of an update source: clients elsewhere have updates of their own."""
-    raise LocalProtocolError("clients elsewhere make their own updates")
+    raise LocalProtocolError("remote clients make their own updates")
 
 
 def fresh_noise(_: int) -> NoiseSeed:

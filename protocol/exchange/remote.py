@@ -87,9 +87,9 @@ class RemoteAggregator:
             LocalProtocolError: the transport delivered the answer of a client that was not asked.
         """
         if updates is not own_updates:
-            raise ParameterError("updates", updates, "left out: clients elsewhere make their own")
+            raise ParameterError("updates", updates, "left out: remote clients make their own")
         if dropouts:
-            raise ParameterError("dropouts", dict(dropouts), "empty: clients elsewhere just leave")
+            raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
         announcement = setup.announce()
         return conduct(
             ServerSession(setup.context),
@@ -106,7 +106,7 @@ class RemoteAggregator:
         for index, answer in self._exchange(stage, messages):
             # A transport that mixes up its clients would have one lost for another.
             if index not in asked:
-                raise LocalProtocolError(f"client {index} answered and was not asked")
+                raise LocalProtocolError(f"client {index} answered without being asked")
             yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
 
 

@@ -125,7 +125,7 @@ def _integers(
             _check_coins(coins, fewest_honest)
             return scale, linf_bound, coins
         scale *= _STEP
-    raise ParameterError("error_share", error_share, "larger: no scale brings the noise so close")
+    raise ParameterError("error_share", error_share, "larger: no scale brings the noise this close")
 
 
 def sharpest(

@@ -70,26 +70,32 @@ class Privacy(Section):
     """What is promised to every client."""
 
     epsilon: float | None = Field(
-        default=None, gt=0, description="against the server, over all rounds"
+        default=None, gt=0, description="guaranteed against the server, over all rounds"
     )
     noise_multiplier: float | None = Field(
         default=None,
         gt=0,
-        description="in place of epsilon: noise of a sum over the clip, as a standard deviation",
+        description="instead of epsilon: standard deviation of a sum's noise, divided by the clip",
     )
-    delta: float = Field(gt=0, lt=1, description="of the same promise")
+    delta: float = Field(gt=0, lt=1, description="delta of the same promise")
     clip_l2: float = Field(gt=0, description="bound on an update, in its own units")
     error_share: float = Field(
-        default=ERROR_SHARE, gt=0, le=1, description="extra variance over the Gaussian mechanism"
+        default=ERROR_SHARE,
+        gt=0,
+        le=1,
+        description="extra variance, relative to the Gaussian mechanism",
     )
     wrap_probability: float = Field(
-        default=WRAP_PROBABILITY, ge=0, description="of a sum that does not fit its field"
+        default=WRAP_PROBABILITY,
+        ge=0,
+        description="accepted probability that a sum does not fit its field",
     )
     moment_order: float | None = Field(
         default=None,
         gt=1,
         allow_inf_nan=False,
-        description="count by truncated moments of this order, for weak noise, not by domination",
+        description="count by truncated moments of this order, for weak noise, instead of by "
+        "domination",
     )
 
     @model_validator(mode="after")
@@ -109,17 +115,21 @@ class Privacy(Section):
 
 
 class Cohort(Section):
-    """Who takes part in a round, and how many may fail or turn."""
+    """Who takes part in a round, and how many may fail or collude."""
 
     size: int = Field(ge=2, description="clients invited to a round")
-    tolerated_dropouts: int = Field(ge=0, description="of them, that may vanish")
-    tolerated_colluders: int = Field(ge=0, description="of them, that may work for the server")
-    mode: Literal["active", "semi_honest"] = Field(
-        default="active", description="what the server is trusted with"
+    tolerated_dropouts: int = Field(ge=0, description="how many of them may drop out")
+    tolerated_colluders: int = Field(
+        ge=0, description="how many of them may collude with the server"
     )
-    exact_noise: bool = Field(default=True, description="take surplus noise off again")
+    mode: Literal["active", "semi_honest"] = Field(
+        default="active", description="how far the server is trusted"
+    )
+    exact_noise: bool = Field(default=True, description="remove surplus noise again")
     security_bits: int | None = Field(
-        default=None, ge=1, description="of a sparse graph; as many as the goal needs if left out"
+        default=None,
+        ge=1,
+        description="bits of a sparse graph; as many as the goal needs if left out",
     )
 
 
@@ -191,7 +201,7 @@ class Sketch(_SketchKeys):
         if info.field_name not in known:
             raise PydanticCustomError(
                 "foreign_parameter",
-                "left out, as {controller} has {known} only",
+                "left out: {controller} has only {known}",
                 {"controller": controller, "known": ", ".join(sorted(known))},
             )
         return value

@@ -176,8 +176,8 @@ class ClientPolicy:
             raise PolicyError(
                 "tolerated_colluders",
                 tolerated,
-                f"at least {bound}, since so many of the registry may work for the server and all "
-                f"of them be in one cohort: plan for {bound}, with cohorts that are larger",
+                f"at least {bound}, because that many clients of the registry may work for the "
+                f"server and all be in one cohort: plan for {bound}, with larger cohorts",
             )
         own, lowest = own_noise_multiplier(setup), self.minimum_own_noise_multiplier
         if not own >= lowest:
@@ -185,7 +185,7 @@ class ClientPolicy:
                 "own_noise_multiplier",
                 f"{own:.6g}",
                 f"at least {lowest:.6g}: more coins for each client, or fewer dropouts whose noise "
-                "can be taken off",
+                "can be removed",
             )
 
     def _check_ring(self, context: SessionContext, keeps_time: bool) -> None:
@@ -261,7 +261,7 @@ class RoundClient:
         clock: UnixClock | None = None,
     ) -> None:
         if policy.largest_lifetime_seconds is not None and clock is None:
-            raise ParameterError("clock", None, "one: the policy wants rounds that expire")
+            raise ParameterError("clock", None, "a clock: the policy wants rounds that expire")
         # A policy looks at one round at a time: without a count its goal would bound nothing.
         if policy.goal is not None and (history is None or history.goal != policy.goal):
             raise ParameterError(
@@ -302,10 +302,12 @@ class RoundClient:
         strangers = [key for key in setup.context.cohort if key not in self._registry]
         if strangers:
             raise PolicyError(
-                "cohort", f"{len(strangers)} unregistered identities", "registered ones only"
+                "cohort", f"{len(strangers)} unregistered identities", "only registered ones"
             )
         if self._identity.public not in setup.context.cohort:
-            raise PolicyError("cohort", "one without this client", "cohorts that we are part of")
+            raise PolicyError(
+                "cohort", "one without this client", "cohorts that include this client"
+            )
         index = setup.context.cohort.index(self._identity.public)
         self._history.answer(setup, keeps_time=keeps_time)
         session = ClientSession(setup.context, index, self._identity, self._rand)
@@ -393,12 +395,13 @@ class RoundClient:
         read = StoredRound.decode(stored)
         setup, context = read.setup, read.setup.context
         if self._identity.public not in context.cohort:
-            raise StoredStateError("a stored round is that of another client")
+            raise StoredStateError("the stored round belongs to another client")
         # Before anything is used up: with the clock that was forgotten, the host tries again.
         if read.seen is not None and self._clock is None:
             raise StoredStateError(
-                "a stored round was joined with a clock and ends by it, and this client has none: "
-                "make it with `clock`, and resume the same round, which is not used up"
+                "the stored round was joined with a clock and expires by it, but this client has "
+                "none: create the client with `clock` and resume the same round, which is not "
+                "used up"
             )
         index = context.cohort.index(self._identity.public)
         session = resume_session(

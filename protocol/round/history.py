@@ -62,7 +62,9 @@ class ClientHistory:
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied: two counts of one budget each see half of what is spent."""
-        raise TypeError("a client's history is neither copied nor pickled: it counts for all")
+        raise TypeError(
+            "a client's history cannot be copied or pickled: there must be only one count"
+        )
 
     @property
     def goal(self) -> PrivacyGoal | None:
@@ -85,8 +87,8 @@ class ClientHistory:
         # Before the lock: in a forked process, a thread that is not there may hold it.
         if self._process != os.getpid():
             raise LedgerError(
-                "a client's history is of no use in a process that was forked after it was made or "
-                "opened: another process counts with it"
+                "a client's history cannot be used in a process that was forked after it was made "
+                "or opened: the other process counts with it"
             )
         with self._lock:
             yield

@@ -148,7 +148,7 @@ class RoundSetup:
             raise ParameterError(
                 "tolerated_dropouts, minimum_survivors",
                 (dropouts, context.minimum_survivors),
-                f"such that somebody is left beside {context.tolerated_colluders} colluders",
+                f"such that somebody is left besides {context.tolerated_colluders} colluders",
             )
         if context.minimum_survivors < context.size - dropouts:
             raise ParameterError(

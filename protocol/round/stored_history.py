@@ -116,7 +116,7 @@ class StoredHistory(ClientHistory):
             raise LedgerError(
                 f"the history in {self._folder} was altered: {len(uncharged)} rounds are marked as "
                 f"charged and not in charges.jsonl, {len(unmarked)} charges have no mark in "
-                "answered; restore both as they were last, or take a new identity"
+                "answered; restore the latest version of both, or take a new identity"
             )
         # We were killed between a charge and its mark, or an earlier version has written it.
         self._marks.charge(sorted(charges - charged))
@@ -188,7 +188,7 @@ def _charged_mark(entry: Entry) -> str:
         return _mark_of(session, number)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise LedgerError(
-            f"ledger line {entry.index + 1} is about no round: this is not a history's ledger"
+            f"ledger line {entry.index + 1} is not about a round: this is not a history's ledger"
         ) from None
 
 

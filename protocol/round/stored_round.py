@@ -74,5 +74,5 @@ def _plain(stored: bytes) -> Plain:
     except msgspec.MsgspecError as error:
         raise StoredStateError(f"a stored round is damaged: {error}") from None
     if plain[0] != VERSION:
-        raise StoredStateError("a stored round has an unknown version")
+        raise StoredStateError("the stored round has an unknown version")
     return plain

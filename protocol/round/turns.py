@@ -33,8 +33,8 @@ class Turns:
         if self._is_taken:
             self._lock.release()
             raise LedgerError(
-                f"{self._what} is in use by this very thread: a signal handler or a callback must "
-                "not ask it while it reads or counts"
+                f"{self._what} is already in use by this thread: a signal handler or a callback "
+                "must not use it while it reads or counts"
             )
         self._is_taken = True
 

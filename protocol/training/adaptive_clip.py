@@ -165,7 +165,7 @@ class AdaptiveClipTraining:
             raise ParameterError(
                 "controller.largest",
                 controller.largest,
-                f"at most {most:.6g}: the plan's clip holds the vote, too",
+                f"at most {most:.6g}: the plan's clip also covers the vote",
             )
         # Written so that NaN fails the test.
         if not MIN_L2_BOUND <= state.threshold <= MAX_L2_BOUND:

@@ -58,7 +58,7 @@ class ChargedSums:
     ) -> None:
         if plan.lifetime_seconds and clock is None:
             raise ParameterError(
-                "clock", None, "one that tells unix seconds: the plan's rounds expire"
+                "clock", None, "a clock that gives Unix seconds: the plan's rounds expire"
             )
         self._plan = plan
         self._aggregator = aggregator

@@ -231,7 +231,7 @@ class Charge:
         if self._survivors != tuple(survivors):
             announced = "none" if self._survivors is None else f"another, of {len(self._survivors)}"
             raise LocalProtocolError(
-                f"the aggregator returned a sum over {len(survivors)} clients and had announced "
+                f"the aggregator returned a sum over {len(survivors)} clients but had announced "
                 f"{announced}: nothing is decoded"
             )
 
@@ -271,7 +271,7 @@ def checked_notes(notes: Notes) -> dict[str, str | int | float]:
     try:
         size = len(json.dumps(dict(notes), allow_nan=False))
     except ValueError as error:
-        raise ParameterError("notes", "a number that JSON lacks", str(error)) from None
+        raise ParameterError("notes", "a number that JSON cannot hold", str(error)) from None
     if size > MAX_NOTES_BYTES:
         raise ParameterError("notes", f"{size} bytes", f"at most {MAX_NOTES_BYTES} bytes")
     return dict(notes)

@@ -142,7 +142,7 @@ def probability_rows(pmf: ArrayLike) -> Floats:
     if not np.all(np.abs(totals - 1.0) <= ROW_SLACK):
         row = int(np.argmax(np.abs(totals - 1.0)))
         raise ParameterError(
-            "pmf", f"row {row} adds up to {float(totals[row])!r}", "rows that are laws"
+            "pmf", f"row {row} adds up to {float(totals[row])!r}", "rows that add up to 1"
         )
     return rows
 

@@ -150,7 +150,9 @@ def scored_runs(
     score = statistic or _projection(outputs[0][:chosen], outputs[1][:chosen])
     scores = [np.asarray(score(output), np.float64) for output in outputs]
     if any(each.shape != (runs,) for each in scores):
-        raise ParameterError("statistic", f"shape {scores[0].shape}", f"one score a run, ({runs},)")
+        raise ParameterError(
+            "statistic", f"shape {scores[0].shape}", f"one score per run, ({runs},)"
+        )
     return ScoredRuns(
         _Scores(np.sort(scores[0][:chosen]), np.sort(scores[1][:chosen])),
         _Scores(np.sort(scores[0][chosen:]), np.sort(scores[1][chosen:])),

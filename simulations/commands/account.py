@@ -18,7 +18,7 @@ def account_command(
         str, typer.Option(help="binomial, skellam or discrete_gaussian.")
     ] = "binomial",
     coins: Annotated[
-        int | None, typer.Option(help="Binomial: coins of the sum, per coordinate; even.")
+        int | None, typer.Option(help="Binomial: number of coins in the sum, per coordinate; even.")
     ] = None,
     variance: Annotated[
         float | None,
@@ -30,13 +30,14 @@ def account_command(
     clients: Annotated[
         int | None, typer.Option(help="Discrete Gaussian: honest clients in the sum.")
     ] = None,
-    l2: Annotated[float, typer.Option(help="Euclidean sensitivity, integer units.")] = 16.0,
-    linf: Annotated[int, typer.Option(help="Largest change of a coordinate.")] = 16,
-    dim: Annotated[int, typer.Option(help="Coordinates.")] = 1_000_000,
+    l2: Annotated[float, typer.Option(help="L2 sensitivity, in integer units.")] = 16.0,
+    linf: Annotated[int, typer.Option(help="Largest change of one coordinate.")] = 16,
+    dim: Annotated[int, typer.Option(help="Number of coordinates.")] = 1_000_000,
     delta: Annotated[
-        float | None, typer.Option(help="In (0, 1); 1e-5, or that of the ledger's goal.")
+        float | None,
+        typer.Option(help="Between 0 and 1. Default: 1e-5, or the delta of the ledger's goal."),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Releases with this noise.")] = 1,
+    rounds: Annotated[int, typer.Option(help="Number of releases with this noise.")] = 1,
     target_epsilon: Annotated[
         float | None,
         typer.Option(
@@ -45,7 +46,7 @@ def account_command(
         ),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Replay a ledger instead, by independent code.")
+        Path | None, typer.Option(help="Replay this ledger instead, with independent code.")
     ] = None,
     adjacency: Annotated[
         str,
@@ -55,11 +56,13 @@ def account_command(
     ] = "zero-out",
     export: Annotated[
         Path | None,
-        typer.Option(help="New JSON file: also the trade-off curve and the privacy losses."),
+        typer.Option(
+            help="New JSON file, which also gets the trade-off curve and the privacy losses."
+        ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Epsilon of a mechanism by every accountant; the noise for a target; or a ledger's total."""
+    """Epsilon of a mechanism by every accountant, the noise for a target, or a ledger's total."""
     from simulations.reports.account.export import export_account
     from simulations.reports.account.ledger import REPLAY_ROOM, LedgerAccount, account_ledger
     from simulations.reports.account.mechanism import MechanismAccount, account_mechanism
@@ -70,7 +73,9 @@ def account_command(
     about = adjacency_of(adjacency)
     if ledger is not None:
         if (coins, variance, clients, target_epsilon) != (None, None, None, None):
-            raise ConfigurationError("ledger", "given with a mechanism's options", "either one")
+            raise ConfigurationError(
+                "ledger", "given together with a mechanism's options", "one or the other"
+            )
         account = account_ledger(ledger, delta, about)
     else:
         question = Question(

@@ -33,20 +33,25 @@ NO_FLOWER: Final = (
 
 def audit_command(
     full: Annotated[
-        bool, typer.Option("--full", help="More trials of everything: minutes, not seconds.")
+        bool,
+        typer.Option("--full", help="More trials of everything; takes minutes instead of seconds."),
     ] = False,
     seed: Annotated[
-        int, typer.Option(help="Fixes all randomness but the secrets of real rounds.", min=0)
+        int, typer.Option(help="Fixes all randomness except the secrets of real rounds.", min=0)
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the report. An interrupted audit continues."),
+        typer.Option(help="Folder for the report. An interrupted audit resumes from it."),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Id of a check, as A1; repeat it, or separate ids by commas."),
+        typer.Option(
+            help="Id of a check, such as A1; repeat the option, or separate ids with commas."
+        ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print neither progress nor the table.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Attack the protocol and measure its privacy; exit status 1 if a check does not hold."""
@@ -89,7 +94,7 @@ def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[Outcom
 
     kept = sum(memory.find(unit.id) is not None for unit in units)
     if kept:
-        console.print(f"{kept} of {len(units)} units are finished already, and not run again.")
+        console.print(f"{kept} of {len(units)} parts are already finished and are not run again.")
     outcomes: list[Outcome] = []
     with ProgressView(len(units), console) as view:
         for outcome in run_units(units, memory, view.begin):
@@ -108,7 +113,7 @@ def _report(
     absent = any(outcome.unit == FLOWER and not outcome.checks for outcome in outcomes)
     notes: tuple[str, ...] = (NO_FLOWER,) if absent else ()
     if left_out:
-        notes += (f"Part of the audit only: {left_out} units were not asked for.",)
+        notes += (f"Only part of the audit: {left_out} parts were left out.",)
     return AuditReport(
         seed=seed,
         effort=effort,

@@ -1,44 +1,88 @@
-"""The `veilsum` command: puts its subcommands together.
+"""The `veilsum` command: names its subcommands, which are imported when they are called.
 
 With `--json` they print one object on standard output; progress and prose go to standard error.
-`simulations.__main__` runs it.
+`veilsum.__main__` runs it.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from simulations.commands.account import account_command
-from simulations.commands.audit import audit_command
-from simulations.commands.bench import bench_app
-from simulations.commands.demo import demo_command
-from simulations.commands.plan import plan_command
-from simulations.commands.report import report_command
-from simulations.commands.reproduce import LISTED, reproduce_command
-from simulations.commands.run import run_command, sweep_command
+from simulations.commands.verbs import LazyGroup, Verb
+
+_HERE = "simulations.commands"
+
+
+class Commands(LazyGroup):
+    """Every verb, with the help that it has itself."""
+
+    verbs: ClassVar[dict[str, Verb]] = {
+        "account": Verb(
+            f"{_HERE}.account",
+            "account_command",
+            "Epsilon of a mechanism by every accountant, the noise for a target, or a "
+            "ledger's total.",
+        ),
+        "audit": Verb(
+            f"{_HERE}.audit",
+            "audit_command",
+            "Attack the protocol and measure its privacy; exit status 1 if a check does not hold.",
+        ),
+        "plan": Verb(
+            f"{_HERE}.plan",
+            "plan_command",
+            "What a deployment needs: graph, threshold and bytes; with a goal, also noise and "
+            "error.",
+        ),
+        "report": Verb(
+            f"{_HERE}.report",
+            "report_command",
+            "Write one self-contained HTML page about one or more runs; several are compared.",
+        ),
+        "run": Verb(
+            f"{_HERE}.run",
+            "run_command",
+            "Run one experiment. If it is interrupted, the same command resumes it.",
+        ),
+        "sweep": Verb(
+            f"{_HERE}.run",
+            "sweep_command",
+            "Run every point of a grid, each in its own folder. Finished points are not run again.",
+        ),
+        "demo": Verb(
+            f"{_HERE}.demo",
+            "demo_command",
+            "Train a small network on real digits: real cryptography, dropouts, noise, a "
+            "tuned sketch.",
+        ),
+        "bench": Verb(
+            f"{_HERE}.bench",
+            "bench_app",
+            "Measure speed and compare it with its physical limit.",
+        ),
+        "reproduce": Verb(
+            f"{_HERE}.reproduce",
+            "reproduce_command",
+            "Reproduce published results and compare them with this project's own.",
+        ),
+    }
+
 
 app = typer.Typer(
     name="veilsum",
+    cls=Commands,
     help="Private sums from an untrusted server, for federated learning.",
     no_args_is_help=True,
     add_completion=False,
 )
-app.add_typer(bench_app, name="bench")
-app.command("account")(account_command)
-app.command("audit")(audit_command)
-app.command("plan")(plan_command)
-app.command("report")(report_command)
-app.command("run")(run_command)
-app.command("sweep")(sweep_command)
-app.command("demo")(demo_command)
-app.command("reproduce", epilog=LISTED)(reproduce_command)
 
 
 def _print_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         typer.echo(f"veilsum {version('veilsum')}")
         raise typer.Exit
 

@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 
 SERVER_IN = {
     "active": "the server may deviate at will",
-    "semi_honest": "the server is trusted to follow the protocol and only looks",
+    "semi_honest": "the server is trusted to follow the protocol, and only looks at what it sees",
 }
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option(help="Report folder.")] = Path("veilsum-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("veilsum-demo"),
     config: Annotated[
         Path | None, typer.Option(help="TOML file to use instead of the built-in configuration.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Overrides the configuration's seed.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print neither progress nor the table.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Train a small network on real digits: real cryptography, dropouts, noise, a tuned sketch."""
@@ -42,10 +44,9 @@ def demo_command(
     console = Console(stderr=True, quiet=quiet)
     console.print(
         f"{chosen.task.population} clients, {chosen.cohort.size} of them in each of "
-        f"{chosen.rounds} rounds; mode {chosen.cohort.mode}: {SERVER_IN[chosen.cohort.mode]}, "
-        f"with {chosen.cohort.tolerated_colluders} colluders; "
-        f"{chosen.lost_per_round} clients are lost in every round."
-        + ("" if config else " One core, about a minute."),
+        f"{chosen.rounds} rounds; mode {chosen.cohort.mode}: {SERVER_IN[chosen.cohort.mode]}, with "
+        f"{chosen.cohort.tolerated_colluders} colluders; {chosen.lost_per_round} clients drop out "
+        "of every round." + ("" if config else " It takes about a minute on one core."),
         soft_wrap=True,
     )
     summary = run_demo(chosen, out, console)
@@ -64,14 +65,14 @@ def _explain(config: RunConfig, summary: Summary, console: Console) -> None:
         table.add_row(f"epsilon {adversary}", f"{epsilon:.2f}", "inf")
     console.print(table)
     console.print(
-        f"Plain averaging: no clipping, no noise, no compression, a learning rate of its own. "
+        f"Plain averaging: no clipping, no noise, no compression, and its own learning rate. "
         f"delta = {summary.epsilons.delta:g}; {summary.epsilons.adjacency}. "
         f"No amplification by sampling is claimed: the server knows who takes part. "
-        f"A client takes part in at most "
-        f"{config.participations} rounds. {summary.dropped} clients were lost on the way, at all "
-        f"stages. {summary.bytes_per_client / 1000:.1f} kB for each client and round, all messages "
+        f"A client takes part in at most {config.participations} rounds. "
+        f"Clients dropped out {summary.dropped} times in all, at all stages of a round. "
+        f"{summary.bytes_per_client / 1000:.1f} kB per client and round, counting all messages "
         f"in both directions. {summary.seconds:.0f} s.\n"
-        f"Report: {summary.page}, a page for any browser; what it shows is beside it.",
+        f"Report: {summary.page}, a page for any browser; its data are in the same folder.",
         soft_wrap=True,
         highlight=False,
     )

@@ -27,49 +27,57 @@ GRAPHS = {"auto": None, "sparse": True, "complete": False}
 
 def plan_command(
     clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2, max=MAX_COHORT)],
-    corrupt: Annotated[float, typer.Option(help="Share that may work for the server.")] = 0.05,
-    dropout: Annotated[float, typer.Option(help="Share that may vanish.")] = 0.05,
+    corrupt: Annotated[
+        float, typer.Option(help="Share of clients that may collude with the server.")
+    ] = 0.05,
+    dropout: Annotated[float, typer.Option(help="Share of clients that may drop out.")] = 0.05,
     adversary: Annotated[
         Adversary, typer.Option(help="Whether the server may deviate after keys are exchanged.")
     ] = Adversary.SEMI_MALICIOUS,
     graph: Annotated[
         str | None,
         typer.Option(
-            help="sparse, complete, or auto: complete up to 200 clients. Default: sparse; with "
-            "--epsilon auto."
+            help="sparse, complete, or auto (complete up to 200 clients). Default: sparse; with "
+            "--epsilon, auto."
         ),
     ] = None,
     dim: Annotated[
-        int, typer.Option(help="Elements of an update.", min=1, max=MAX_DIMENSION)
+        int, typer.Option(help="Length of an update.", min=1, max=MAX_DIMENSION)
     ] = 100_000,
     bits: Annotated[
         int | None,
-        typer.Option(help="Of a field element; worked out with --epsilon."),
+        typer.Option(help="Bits of a field element; computed when --epsilon is given."),
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Goal of any one client against the server; plans noise and all else."),
+        typer.Option(
+            help="Privacy goal of each client against the server; plans the noise and everything "
+            "else."
+        ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Of the goal.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="Delta of the goal.")] = 1e-5,
     rounds: Annotated[int, typer.Option(help="Rounds that a client takes part in.", min=1)] = 1,
     clip: Annotated[float, typer.Option(help="L2 bound of an update.")] = 1.0,
     compression: Annotated[
-        float, typer.Option(help="Elements of an update for one on the wire.", min=1.0)
+        float, typer.Option(help="Length of an update divided by what is sent.", min=1.0)
     ] = 1.0,
     exact_noise: Annotated[
-        bool, typer.Option(help="Take off the noise made for dropouts that did not happen.")
+        bool, typer.Option(help="Remove the noise that was added for dropouts that did not happen.")
     ] = True,
     error_share: Annotated[
-        float, typer.Option(help="Extra variance allowed over the Gaussian mechanism.")
+        float, typer.Option(help="Extra variance allowed, relative to the Gaussian mechanism.")
     ] = 0.01,
     wrap_probability: Annotated[
-        float, typer.Option(help="Chance that a round's sum does not fit its field; 0 for never.")
+        float,
+        typer.Option(
+            help="Accepted probability that a round's sum does not fit its field; 0 for never."
+        ),
     ] = 1e-9,
     security_bits: Annotated[
         int | None,
         typer.Option(
-            help="Of a sparse graph; 40 for published values. Default: 80; with --epsilon as many "
-            "as the goal needs."
+            help="Security bits of a sparse graph; 40 gives published values. Default: 80; with "
+            "--epsilon, as many as the goal needs."
         ),
     ] = None,
     lifetime: Annotated[
@@ -78,11 +86,13 @@ def plan_command(
     ] = 0,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="Ledger of the run so far: refuses another goal, or a spent one."),
+        typer.Option(
+            help="Ledger of the run so far; the plan is refused if the goal differs or is spent."
+        ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """What a deployment needs: graph, threshold and bytes; with a goal also noise and error."""
+    """What a deployment needs: graph, threshold and bytes; with a goal, also noise and error."""
     wish = Wish(
         clients, corrupt, dropout, adversary, graph, dim, bits, delta, rounds, clip, compression,
         exact_noise, error_share, wrap_probability, security_bits, lifetime,
@@ -102,7 +112,7 @@ class Wish:
     """The options, as given.
 
     Raises:
-        ConfigurationError: a share is none.
+        ConfigurationError: a share is out of range.
     """
 
     clients: int
@@ -197,7 +207,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
         goal, begun = goal_of_ledger(ledger, goal)
         before = {"epsilon_spent": spent_before(ledger, goal)}
     if wish.bits is not None:
-        raise ConfigurationError("bits", "given with epsilon", "left out: they are worked out")
+        raise ConfigurationError("bits", "given with epsilon", "left out: the plan computes it")
     size = max(1, int(wish.dim / wish.compression))
     sketch = (
         SketchSpec.identity(wish.dim) if wish.compression == 1.0 else spec_for_size(wish.dim, size)
@@ -272,7 +282,7 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
 
     entries = read_ledger(ledger)
     if is_local(entries):
-        raise UnsupportedEventError("the ledger holds local reports, which a plan has no room for")
+        raise UnsupportedEventError("the ledger holds local reports, which a plan cannot cover")
     if entries:
         recorded = entries[0].metadata.get("goal")
         order = recorded.get("moment_order") if isinstance(recorded, dict) else None

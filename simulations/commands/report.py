@@ -17,24 +17,26 @@ PAGE: Final = "report.html"
 def report_command(
     folders: Annotated[
         list[Path],
-        typer.Argument(help="Folders of runs, or of sweeps and demos: all runs in them."),
+        typer.Argument(help="Folders of runs, sweeps or demos; all runs in them are shown."),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="HTML file; report.html in the first folder if left out.")
+        Path | None, typer.Option(help="HTML file. Default: report.html in the first folder.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     screenshots: Annotated[
         Path | None,
-        typer.Option(help="Also take pictures of the page into this folder; needs Chromium."),
+        typer.Option(help="Also save pictures of the page in this folder; needs Chromium."),
     ] = None,
 ) -> None:
-    """Write one HTML page about runs; it needs nothing but itself. Several are compared."""
+    """Write one self-contained HTML page about one or more runs; several are compared."""
     from simulations.common.pages.browser import find_browser, take_pictures
     from simulations.reports.run import find_runs, write_page
 
     browser = find_browser()
     if screenshots is not None and browser is None:
-        raise ConfigurationError("--screenshots", "no Chromium on PATH", "left out without one")
+        raise ConfigurationError(
+            "--screenshots", "no Chromium on PATH", "left out, or Chromium installed"
+        )
     runs = find_runs(folders)
     named = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
     page = write_page(runs, title or f"veilsum: {named}", out or folders[0] / PAGE)

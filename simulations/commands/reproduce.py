@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import asdict
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,10 +54,10 @@ def reproduce_command(
     workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run published results again, beside this project's own.
+    """Reproduce published results and compare them with this project's own.
 
     Every result is kept in the folder as soon as it is there, with its configuration and a digest
-    of the code that made it. The same command goes on with what is missing.
+    of the code that made it; the same command resumes a campaign. Campaigns by name:
     """
     if name is None:
         typer.echo("\n".join(f"{each:20}{about}" for each, about in CAMPAIGNS.items()))
@@ -76,6 +77,9 @@ def reproduce_command(
         show(f"the plan of {name}", asdict(found.plan(options)), as_json)
     else:
         carry_out(found, options, out or Path(f"veilsum-{name}"), data_dir, workers, as_json)
+
+
+reproduce_command.__doc__ = f"{cleandoc(reproduce_command.__doc__ or '')}\n\n{LISTED}"
 
 
 def carry_out(

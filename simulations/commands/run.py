@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
@@ -20,67 +21,77 @@ if TYPE_CHECKING:
     from simulations.learning.records import RunSummary
     from simulations.learning.run.experiment import RunResult
 
-ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; see examples/configs.")]
+ConfigArgument = Annotated[
+    Path, typer.Argument(help="TOML file, such as those in examples/configs.")
+]
 DataOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of data sets; VEILSUM_DATA_DIR if left out.", exists=False),
+    typer.Option(help="Folder of data sets. Default: VEILSUM_DATA_DIR.", exists=False),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="No forecast, no live view.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", help="Print neither the forecast nor the live view.")
+]
 
 
 def run_command(
     config: ConfigArgument,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of the run; runs/NAME if left out. An interrupted run continues."
-        ),
+        typer.Option(help="Folder of the run. Default: runs/NAME. An interrupted run is resumed."),
     ] = None,
     data_dir: DataOption = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value instead of the file's.")
+        list[str] | None,
+        typer.Option("--set", help="key=value, to replace a setting of the file; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Validate and forecast; run nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check the configuration and print a forecast; run nothing."
+        ),
     ] = False,
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run one experiment, or continue it if it was interrupted."""
+    """Run one experiment. If it is interrupted, the same command resumes it."""
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
-    from simulations.learning.federated import load_data
     from simulations.learning.run.overrides import changed, read_change
 
     chosen = changed(load(config, RunConfig), [read_change(text) for text in change or []])
     console = Console(stderr=True, quiet=quiet)
     if dry_run:
+        from simulations.learning.federated import load_data
+
         figures = _forecast(chosen, load_data(chosen, data_dir))
         if as_json:
             typer.echo(json.dumps(figures))
         else:
             Console().print(figures_table("forecast", figures))
         return
-    result = _run(chosen, out or Path("runs") / config.stem, data_dir, console)
+    folder = out or Path("runs") / config.stem
+    summary = _finished(folder, chosen, console)
+    if summary is None:
+        summary = _run(chosen, folder, data_dir, console).summary()
     if as_json:
-        typer.echo(json.dumps(result.summary()))
+        typer.echo(json.dumps(summary))
     elif not quiet:
-        Console().print(figures_table("summary", result.summary()))
+        Console().print(figures_table("summary", summary))
 
 
 def sweep_command(
     config: ConfigArgument,
     choices: Annotated[
-        list[str], typer.Option("--set", help="key=value,value,...; several make a grid.")
+        list[str], typer.Option("--set", help="key=value,value,...; several options make a grid.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the sweep; runs/NAME-sweep if left out.")
+        Path | None, typer.Option(help="Folder of the sweep. Default: runs/NAME-sweep.")
     ] = None,
     data_dir: DataOption = None,
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run every point of a grid, each in its own folder; finished points are not run again."""
+    """Run every point of a grid, each in its own folder. Finished points are not run again."""
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
     from simulations.learning.run.overrides import changed, grid, point_name, read_choices
@@ -95,7 +106,7 @@ def sweep_command(
     for number, (point, chosen) in enumerate(runs, 1):
         name = point_name(point)
         console.print(f"{number} of {len(runs)}: {name}", highlight=False)
-        summary = _finished(folder / name, chosen)
+        summary = _finished(folder / name, chosen, console)
         if summary is None:
             summary = _run(chosen, folder / name, data_dir, console).summary()
         summaries.append({**dict(point), **summary})
@@ -127,7 +138,7 @@ def _forecast(config: RunConfig, data: Dataset) -> dict[str, object]:
     return forecast(config, Federation(config, data))
 
 
-def _finished(folder: Path, config: RunConfig) -> RunSummary | None:
+def _finished(folder: Path, config: RunConfig, console: Console) -> RunSummary | None:
     """The summary of a run that is over; None if it is not."""
     from simulations.learning.run.folder import RunFolder
 
@@ -135,6 +146,9 @@ def _finished(folder: Path, config: RunConfig) -> RunSummary | None:
         return None
     with RunFolder(folder, config) as opened:
         summary: RunSummary = json.loads(opened.summary.read_text())
+        # All that a run killed at its very end may have left to do.
+        opened.key.unlink(missing_ok=True)
+    console.print(Text(f"{folder} is finished: nothing is run again"), soft_wrap=True)
     return summary
 
 

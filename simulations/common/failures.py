@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from typing import Final
 
 EXTRAS: Final[Mapping[str, str]] = {
-    "jinja2": "sim",
+    "jinja2": "cli",
     "matplotlib": "sim",
-    "rich": "sim",
+    "rich": "cli",
     "sklearn": "sim",
-    "tomli_w": "sim",
+    "tomli_w": "cli",
     "torch": "sim",
-    "typer": "sim",
+    "typer": "cli",
     "flwr": "flower",
     "nvflare": "nvflare",
     "pfl": "pfl",
@@ -31,12 +31,12 @@ _CURES: Final[Mapping[int, str]] = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room",
     errno.EFBIG: "raise the limit on the size of a file",
-    errno.EROFS: "choose a folder that can be written to",
+    errno.EROFS: "choose a folder on a writable disk",
     errno.EACCES: "choose a folder that you may write to",
     errno.EPERM: "choose a folder that you may write to",
-    errno.EEXIST: "a file is in the place of a folder; choose another folder",
-    errno.ENOTDIR: "a file is in the place of a folder; choose another folder",
-    errno.EISDIR: "a folder is in the place of a file; choose another file",
+    errno.EEXIST: "there is a file where a folder should be; choose another folder",
+    errno.ENOTDIR: "there is a file where a folder should be; choose another folder",
+    errno.EISDIR: "there is a folder where a file should be; choose another file",
 }
 
 KEPT: Final = "what was finished is kept: give the same command again to continue"
@@ -48,7 +48,7 @@ class DivergedError(RuntimeError):
     def __init__(self, number: int, loss: float) -> None:
         super().__init__(
             f"round {number + 1}: the loss is {loss}: lower local.learning_rate or "
-            "server.learning_rate; what was recorded before this round is in order"
+            "server.learning_rate; what was recorded before this round is intact"
         )
         self.number = number
 

@@ -21,32 +21,42 @@ from simulations.learning.training.batches import LocalTraining
 class Task(Section):
     """The data, how clients share it, and the model."""
 
-    data: str = Field(default="digits", description="a data set by name")
+    data: str = Field(default="digits", description="name of a data set")
     data_options: dict[str, bool | int | float | str] = Field(
         default_factory=dict, description="arguments of the data set's reader"
     )
     clients: Literal["dirichlet", "shards", "iid", "natural"] = "dirichlet"
-    population: int = Field(ge=2, description="clients that exist")
+    population: int = Field(ge=2, description="number of clients")
     dirichlet_alpha: float = Field(
-        default=1.0, gt=0, description="small: every client has few labels"
+        default=1.0, gt=0, description="the smaller, the fewer labels a client has"
     )
-    shards_each: int = Field(default=2, ge=1, description="pieces of sorted labels for a client")
-    minimum_examples: int = Field(default=1, ge=1, description="examples of the poorest client")
-    model: str = Field(default="mlp", description="a model by name")
+    shards_each: int = Field(
+        default=2, ge=1, description="pieces of the sorted examples per client"
+    )
+    minimum_examples: int = Field(
+        default=1, ge=1, description="fewest examples that a client may have"
+    )
+    model: str = Field(default="mlp", description="name of a model")
     hidden: int = Field(default=32, ge=1, description="hidden units of `mlp`")
-    l2: float = Field(default=1e-4, ge=0, description="penalty of linear models")
+    l2: float = Field(default=1e-4, ge=0, description="L2 penalty of linear models")
 
 
 class Local(Section):
     """How a client trains."""
 
     algorithm: Literal["fedavg", "fedsgd"] = "fedavg"
-    learning_rate: float | None = Field(default=None, gt=0, description="of fedavg")
-    steps: int | None = Field(default=None, ge=1, description="batches in a round; or else epochs")
-    epochs: int | None = Field(
-        default=None, ge=1, description="passes over a client's examples; or else steps"
+    learning_rate: float | None = Field(default=None, gt=0, description="learning rate of fedavg")
+    steps: int | None = Field(
+        default=None, ge=1, description="batches per round; alternatively, give epochs"
     )
-    batch_size: int | None = Field(default=None, ge=1, description="all examples if left out")
+    epochs: int | None = Field(
+        default=None,
+        ge=1,
+        description="passes over a client's examples per round; alternatively, give steps",
+    )
+    batch_size: int | None = Field(
+        default=None, ge=1, description="examples per batch; all if left out"
+    )
 
     def build(self) -> LocalTraining:
         """What a client does.
@@ -57,7 +67,9 @@ class Local(Section):
         if self.algorithm == "fedsgd":
             if (self.learning_rate, self.steps, self.epochs) != (None, None, None):
                 raise ConfigurationError(
-                    "local", "steps, epochs or a rate for fedsgd", "its one step has none of them"
+                    "local",
+                    "steps, epochs or a rate for fedsgd",
+                    "none of them, as it takes a single step",
                 )
             return LocalTraining.fed_sgd(self.batch_size)
         if self.learning_rate is None:
@@ -77,14 +89,17 @@ class Server(Section):
     """What the server does with the mean update."""
 
     optimizer: Literal["sgd", "adam"] = "sgd"
-    learning_rate: float = Field(gt=0, description="of the first round")
+    learning_rate: float = Field(gt=0, description="learning rate of the first round")
     final_learning_rate: float | None = Field(
-        default=None, gt=0, description="reached linearly in the last round; constant if left out"
+        default=None,
+        gt=0,
+        description="learning rate reached linearly in the last round; constant if left out",
     )
     plain_learning_rate: float | None = Field(
         default=None,
         gt=0,
-        description="of the baseline, whose updates are not clipped and so much longer",
+        description="learning rate of the baseline, whose updates are not clipped and so much "
+        "longer",
     )
     momentum: float = Field(default=0.0, ge=0, lt=1, description="also beta 1 of adam")
     beta2: float = Field(default=0.99, ge=0, lt=1, description="of adam")
@@ -103,12 +118,12 @@ class Engine(Section):
 
     The sum comes from the real protocol, from the ideal one (the same integers, no cryptography),
     from a trusted server that adds Gaussian noise (central), from reports that every client makes
-    private by itself (local), or from a server without any privacy (plain), which neither clips
+    private on its own (local), or from a server without any privacy (plain), which neither clips
     nor adds noise.
     """
 
     aggregator: Literal["real", "ideal", "central", "local", "plain"] = "ideal"
-    device: str = Field(default="cpu", description="where clients train, as torch names it")
+    device: str = Field(default="cpu", description="where clients train, by torch's name")
     chunk: int | None = Field(default=None, ge=1, description="clients trained together")
     workers: int | None = Field(
         default=None, ge=1, description="threads that train and encode; all cores if left out"
@@ -134,7 +149,7 @@ class Faults(Section):
 
 
 class PowerSgd(Section):
-    """Low-rank factors in the place of a sketch: two secure sums a round."""
+    """Low-rank factors in place of a sketch: two secure sums per round."""
 
     rank: int = Field(ge=1, description="columns of a factor")
 
@@ -142,23 +157,30 @@ class PowerSgd(Section):
 class Clipping(Section):
     """A clip that follows released norms; privacy.clip_l2 is then the largest."""
 
-    smallest: float = Field(gt=0, description="clip of an update, in its own units")
-    first: float | None = Field(default=None, gt=0, description="the largest if left out")
-    step_factor: float = Field(default=1.5, gt=1, description="most change in a round")
+    smallest: float = Field(gt=0, description="smallest clip of an update, in its own units")
+    first: float | None = Field(
+        default=None, gt=0, description="first clip; the largest if left out"
+    )
+    step_factor: float = Field(default=1.5, gt=1, description="largest change factor per round")
     window: int = Field(default=5, ge=1, description="rounds averaged")
-    quantile: float = Field(default=0.5, gt=0, lt=1, description="of the norms, that is followed")
-    rate: float = Field(default=0.2, gt=0, le=10, description="of the steps towards it")
+    quantile: float = Field(
+        default=0.5, gt=0, lt=1, description="quantile of the norms that is followed"
+    )
+    rate: float = Field(default=0.2, gt=0, le=10, description="rate of the steps towards it")
     vote_share: float = Field(
-        default=VOTE_SHARE, gt=0, lt=1, description="of the squared clip, for the clients' votes"
+        default=VOTE_SHARE,
+        gt=0,
+        lt=1,
+        description="share of the squared clip for the clients' votes",
     )
 
 
 class Denoise(Section):
     """A filter of the released means, on the server: a second clip and an average over time."""
 
-    momentum: float = Field(default=0.9, ge=0, lt=1, description="of the average")
-    residual_decay: float = Field(default=1.0, ge=0, le=1, description="of what was left out")
-    rate: float = Field(default=1.0, ge=1, description="coordinates over those that are used")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="momentum of the average")
+    residual_decay: float = Field(default=1.0, ge=0, le=1, description="decay of what was left out")
+    rate: float = Field(default=1.0, ge=1, description="coordinates divided by those that are used")
 
 
 class RunConfig(Section):
@@ -168,8 +190,8 @@ class RunConfig(Section):
     Masks, coins and rounding are fresh secrets in every run.
     """
 
-    seed: int = Field(ge=0, description="of everything that need not be secret")
-    rounds: int = Field(ge=1, description="of the run")
+    seed: int = Field(ge=0, description="seed of everything that need not be secret")
+    rounds: int = Field(ge=1, description="rounds of the run")
     task: Task
     local: Local
     server: Server
@@ -210,12 +232,16 @@ class RunConfig(Section):
         for name in ("powersgd", "clipping"):
             if getattr(self, name) is not None and aggregator not in ("real", "ideal"):
                 raise ConfigurationError(
-                    name, f"given for {aggregator}", "left out, unless sums are real or ideal"
+                    name,
+                    f"given for {aggregator}",
+                    "left out, unless the aggregator is real or ideal",
                 )
         if self.powersgd is not None and self.clipping is not None:
-            raise ConfigurationError("clipping", "given beside powersgd", "one of the two")
+            raise ConfigurationError("clipping", "given together with powersgd", "one of the two")
         if self.denoise is not None and aggregator == "plain":
-            raise ConfigurationError("denoise", "given for plain", "left out: there is no noise")
+            raise ConfigurationError(
+                "denoise", "given for plain", "left out: plain averaging has no noise"
+            )
 
     @property
     def participations(self) -> int:

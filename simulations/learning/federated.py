@@ -79,7 +79,9 @@ class CohortUpdates:
             IndexError: there is no such client.
         """
         if index < self._first:
-            raise ValueError(f"update {index} was made and forgotten; ask in ascending order")
+            raise ValueError(
+                f"update {index} was already computed and dropped; ask in ascending order"
+            )
         while index >= self._first + len(self._chunk):
             self._first += len(self._chunk)
             start = time.perf_counter()
@@ -283,7 +285,7 @@ class Federation:
                 everybody = partition_natural(self._data.train.owners, minimum=least)
                 if count > len(everybody):
                     raise ValueError(
-                        f"{len(everybody)} natural clients have {least} examples or more"
+                        f"{len(everybody)} natural clients have at least {least} examples"
                     )
                 chosen = rng.choice(len(everybody), count, replace=False)
                 parts = tuple(everybody[i] for i in sorted(chosen))
@@ -307,7 +309,7 @@ def load_data(config: RunConfig, data_dir: Path | None = None) -> Dataset:
     """
     if config.task.data not in DATASETS:
         raise ConfigurationError(
-            "task.data", f"no data set {config.task.data!r}", ", ".join(DATASETS)
+            "task.data", f"unknown data set {config.task.data!r}", ", ".join(DATASETS)
         )
     options: dict[str, Any] = dict(config.task.data_options)
     if config.task.clients == "natural" and config.task.data == "mnist":

@@ -96,7 +96,9 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
     start = time.perf_counter()
     for name in NOT_RUN:
         if getattr(config, name) is not None:
-            raise ConfigurationError(name, "given for the demo", "left out; veilsum run has it")
+            raise ConfigurationError(
+                name, "given for the demo", "left out; only veilsum run supports it"
+            )
     # Tensors this small make a second thread wait, and one thread repeats bit for bit.
     torch.set_num_threads(1)
     data = load_digits_dataset()

@@ -48,7 +48,9 @@ def clipped_mean(vectors: NDArray[np.float64], clip_l2: float) -> NDArray[np.flo
     if not isinstance(vectors, np.ndarray) or vectors.dtype != np.float64:
         raise TypeError("vectors must be an array of float64")
     if vectors.ndim != 2 or vectors.size == 0:
-        raise ValueError(f"vectors must have two axes and an entry, not shape {vectors.shape}")
+        raise ValueError(
+            f"vectors must have two axes and at least one entry, not shape {vectors.shape}"
+        )
     shares = np.array([_shortening("vectors", vector, bound) for vector in vectors])
     mean: NDArray[np.float64] = (shares / len(vectors)) @ vectors
     return mean
@@ -152,7 +154,7 @@ class Denoise(Generic[State]):
         self._inner = without_residual(inner)
         self._momentum = _checks.real("momentum", momentum, 0.0, 1.0)
         if self._momentum == 1.0:
-            raise ValueError("momentum must be below 1: the velocity would never move")
+            raise ValueError("momentum must be below 1: otherwise the velocity would never move")
         self._decay = _checks.real("residual_decay", residual_decay, 0.0, 1.0)
         unbounded = clip_l2 is None
         self._clip = math.inf if unbounded else _checks.real("clip_l2", clip_l2, 0.0, open_low=True)

@@ -64,7 +64,7 @@ class DeepGradientCompression:
         self._top = TopK(layers, rate, value_bits=value_bits)
         self._momentum = _checks.real("momentum", momentum, 0.0, 1.0)
         if self._momentum == 1.0:
-            raise ValueError("momentum must be below 1: velocities would never fade")
+            raise ValueError("momentum must be below 1: otherwise velocities would never fade")
 
     def __repr__(self) -> str:
         return f"DeepGradientCompression({self._top!r}, momentum={self._momentum})"

@@ -66,7 +66,7 @@ def unpack(data: memoryview, count: int, width: int) -> NDArray[np.uint32]:
         return np.frombuffer(data, "<u4").astype(np.uint32)
     out = np.empty(count, np.uint32)
     if not _kernels.unpack_words(np.frombuffer(data, np.uint8), width, out):
-        raise ValueError("data must end in zero bits behind its last number")
+        raise ValueError("data must end in zero bits after its last number")
     return out
 
 

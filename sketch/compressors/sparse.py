@@ -123,7 +123,7 @@ class SparseMessage:
         for start, size, _, part in self.form.places():
             mine = self.indices[part]
             if mine[0] < start or mine[-1] >= start + size:
-                raise ValueError("indices must be those of their layers")
+                raise ValueError("indices must lie in their layers")
 
     @property
     def size_bytes(self) -> int:

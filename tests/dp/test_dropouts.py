@@ -223,7 +223,7 @@ def test_seeds_must_be_one_a_batch_and_all_different() -> None:
     schedule = CoinSchedule(90, 6, 3, 1)
     seeds = seeds_for(schedule)
     for wrong in (seeds[:-1], [*seeds, NoiseSeed(bytes(32))], []):
-        with pytest.raises(ValueError, match="seeds must be 4, one a batch"):
+        with pytest.raises(ValueError, match="seeds must be 4, one per batch"):
             batch_noise(wrong, schedule, 1)
     with pytest.raises(ValueError, match="seeds must all be different"):
         batch_noise([*seeds[:-1], seeds[0]], schedule, 1)

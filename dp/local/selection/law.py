@@ -60,9 +60,9 @@ class RankLaw:
     def __post_init__(self) -> None:
         """Check the counts, and that their sum fits."""
         if self.sizes.shape != self.words.shape or self.sizes.ndim != 1 or not self.sizes.size:
-            raise ValueError("sizes and words must be vectors of one length, at least 1")
+            raise ValueError("sizes and words must be vectors of the same length, at least 1")
         if int(self.sizes.min()) < 1 or int(self.words.min()) < 1 or self.nothing < 0:
-            raise ValueError("sizes and words must be positive, and nothing not negative")
+            raise ValueError("sizes and words must be positive, and nothing must not be negative")
         # A double tells far too large sums from the exact ones, which may have wrapped.
         if float(self.sizes @ self.words.astype(np.float64)) + self.nothing > 1.5 * MAX_WORDS:
             raise ValueError(f"a law has at most {MAX_WORDS} words")

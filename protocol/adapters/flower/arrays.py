@@ -51,7 +51,9 @@ class Layout:
         trained = tuple(entry for entry in entries if entry[2].kind == TRAINED)
         kept = tuple(entry for entry in entries if entry[2].kind != TRAINED)
         if not sum(_size(shape) for _, shape, _ in trained):
-            raise ParameterError("arrays", f"{len(entries)} arrays", "at least one floating number")
+            raise ParameterError(
+                "arrays", f"{len(entries)} arrays", "at least one floating-point number"
+            )
         return cls(trained, kept)
 
     @property
@@ -100,7 +102,9 @@ class Layout:
         wanted = {name for name, _, _ in self.trained + self.kept}
         if set(record) != wanted:
             odd = sorted(set(record) ^ wanted)[0]
-            raise ParameterError("arrays", f"{len(record)} with {odd!r} amiss", "the same names")
+            raise ParameterError(
+                "arrays", f"{len(record)} that differ in {odd!r}", "the same names"
+            )
 
 
 def _size(shape: _Shape) -> int:

@@ -166,7 +166,7 @@ def _update(
     found = input_digest(seen, metadata.message_type, metadata.group_id, context.run_config)
     if found != setup.parameters.model_digest:
         raise RemoteProtocolError(
-            SERVER, Reason.WRONG_CONTEXT, "what came to train on is not what was announced"
+            SERVER, Reason.WRONG_CONTEXT, "the model sent for training is not the one announced"
         )
     received = only_arrays(seen)
     layout = Layout.of(received)

@@ -62,8 +62,8 @@ class Connecting:
             raise TooFewNodesError(
                 f"{len(nodes)} nodes connected after {self._seconds:g} s; a round needs "
                 f"{self._needed}, and a strategy waits for its min_available_nodes, "
-                f"min_train_nodes and min_evaluate_nodes. In a simulation: flwr run "
-                f"--federation-config num-supernodes={self._cohort}; in a deployment: more "
-                f"SuperNodes, or a longer connect-seconds"
+                "min_train_nodes and min_evaluate_nodes. In a simulation: flwr run "
+                f"--federation-config num-supernodes={self._cohort}; in a deployment: start more "
+                "SuperNodes, or raise connect-seconds"
             )
         return nodes

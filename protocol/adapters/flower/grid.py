@@ -185,7 +185,9 @@ class SecureGrid(Grid):
             self._check_allowed(batch)
             return self._grid.send_and_receive(batch, timeout=timeout)
         if not all(map(_is_train, batch)):
-            raise StrategyError("TRAIN messages come with others; valid: either kind by itself")
+            raise StrategyError(
+                "TRAIN messages are mixed with others; valid: TRAIN messages only, or none"
+            )
         try:
             content = self._round(batch, timeout)
         except (TooFewNodesError, TooFewSurvivorsError, RemoteProtocolError) as error:
@@ -292,8 +294,8 @@ def same_content(batch: list[Message]) -> RecordDict:
     others = [each for each in batch[1:] if _job(each) != _job(first)]
     if others and {_digest(each) for each in others} != {_digest(first)}:
         raise StrategyError(
-            "the messages are not the same for every node; valid: one model and one configuration "
-            "for all. What works: strategies that average"
+            "the messages are not the same for every node; valid: the same model and "
+            "configuration for all. What works: strategies that average"
         )
     return first.content
 

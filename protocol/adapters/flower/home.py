@@ -149,9 +149,9 @@ def home_of(context: Context) -> ClientHome:
     if named is None and not may_be_simulated():
         raise ConfigurationError(
             HOME_KEY,
-            "missing from the node's configuration; outside of a simulation no run can name it",
+            "missing from the node's configuration; outside a simulation, a run cannot set it",
             "the client's folder, as in --node-config 'veilsum.home=\"/srv/veilsum\"'; to simulate "
-            f"on another engine than Flower's, {SIMULATION_VARIABLE}=1 in the environment",
+            f"on an engine other than Flower's, {SIMULATION_VARIABLE}=1 in the environment",
         )
     if named is None:
         named = _simulated(context.run_config, context.node_config, context.run_id)
@@ -199,7 +199,7 @@ def _simulated(run: Mapping[str, Any], node: Mapping[str, Any], run_id: int) -> 
             HOME_KEY,
             "missing from the node's configuration",
             "the client's folder, as in --node-config 'veilsum.home=\"/srv/veilsum\"', or, in a "
-            f"simulation, veilsum.{hyphened(SIMULATION_KEY)} in the run's",
+            f"simulation, veilsum.{hyphened(SIMULATION_KEY)} in the run's configuration",
         )
     root_folder = _absolute(f"veilsum.{hyphened(SIMULATION_KEY)}", root)
     return str(client_folder(simulated_network(root_folder, run_id), partition))
@@ -249,4 +249,6 @@ def _files(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         problem = error.strerror or os.strerror(error.errno or 0)
-        raise ConfigurationError(str(path), problem, "a file or folder of ours") from None
+        raise ConfigurationError(
+            str(path), problem, "a file or folder that this user can use"
+        ) from None

@@ -114,7 +114,7 @@ def values_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
         for parent in parents:
             table = table.setdefault(parent, {})
             if not isinstance(table, dict):
-                raise ConfigurationError(key, f"{parent} is a value", "one of value and table")
+                raise ConfigurationError(key, f"{parent} is a value", "either a value or a table")
         table[last] = run_config[key]
     return tables
 

@@ -87,8 +87,9 @@ class PrivateAveraging(ModelController):
             raise ConfigurationError("num_rounds", f"value {self.num_rounds}", valid)
         waits = (len(Stage) - 1) * self.stage_timeout + self.train_timeout
         if 0 < agreement.lifetime_seconds < waits:
-            problem = f"{waits} seconds together, and a round lives {agreement.lifetime_seconds}"
-            raise ConfigurationError("stage_timeout, train_timeout", problem, "less, as agreed")
+            problem = f"{waits} seconds together, and a round lasts {agreement.lifetime_seconds}"
+            valid = "at most the agreed lifetime"
+            raise ConfigurationError("stage_timeout, train_timeout", problem, valid)
         model = self.load_model()
         self._check_dimension(model, agreement)
         controller = parse({"controller": "fixed", **(self.sketch or {})}, Sketch)
@@ -112,7 +113,7 @@ class PrivateAveraging(ModelController):
         dimension = dimension_of(model.params)
         if dimension != agreement.dimension:
             problem = f"the agreement says {agreement.dimension}, and the model has {dimension}"
-            raise ConfigurationError("dimension", problem, "the numbers that are averaged")
+            raise ConfigurationError("dimension", problem, "the number of values that are averaged")
 
     def _round(self, training: PrivateTraining, site: Site, model: FLModel, number: int) -> FLModel:
         """One round, tried again with a new cohort as often as a failure is tolerated."""

@@ -124,7 +124,7 @@ class MaskedTraining(Executor):
 
     def _trained(self, assignment: Assignment) -> NDArray[Any]:
         if self._context is None:
-            raise LocalProtocolError("an update is due, and no task is being answered")
+            raise LocalProtocolError("an update is due, but no task is being answered")
         fl_ctx, abort_signal = self._context
         trainer = fl_ctx.get_engine().get_component(self.trainer)
         if isinstance(trainer, Executor):
@@ -172,9 +172,9 @@ def update_of(result: object, received: Weights) -> NDArray[np.float64]:
     """
     if not isinstance(result, Shareable) or result.get_return_code() != ReturnCode.OK:
         code = result.get_return_code() if isinstance(result, Shareable) else type(result).__name__
-        raise LocalProtocolError(f"the trainer returned {code}, and no update")
+        raise LocalProtocolError(f"the trainer returned {code} instead of an update")
     if (trained := arrays(result, DataKind.WEIGHTS)) is not None:
         return difference(trained, received)
     if (changes := arrays(result, DataKind.WEIGHT_DIFF)) is not None:
         return flat(changes, received)
-    raise LocalProtocolError("the trainer returned no arrays of weights or of their changes")
+    raise LocalProtocolError("the trainer returned neither weights nor weight differences")

@@ -29,5 +29,5 @@ class OnlyAnswers(Filter):
             return make_reply(code)
         answer = answer_in(shareable)
         if answer is None:
-            raise ContentBlockedException("this site sends masked results only")
+            raise ContentBlockedException("this site sends only masked results")
         return reply(answer)

@@ -95,7 +95,7 @@ class Cohort:
         try:
             if repeated:
                 # Twice in one sum, a user could change it by twice the bound.
-                raise LocalProtocolError("drawn a second time for the same round")
+                raise LocalProtocolError("the cohort was drawn twice for the same round")
             seeds = tuple(self._removable(index, context.seeds))
             vector = self._pipeline.encode(update, self._noise(index), seeds)
         except PEER_ERRORS as error:

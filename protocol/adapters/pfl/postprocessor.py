@@ -115,7 +115,7 @@ class PrivateMean(Postprocessor):
     def _check(self, stats: MappedVectorStatistics) -> Layout:
         layout = Layout.of(stats)
         if self._layout not in (None, layout):
-            raise ParameterError("stats", layout, f"like those before, {self._layout}")
+            raise ParameterError("stats", layout, f"the same as before, {self._layout}")
         if stats.num_parameters != self._dimension:
             valid = f"{self._dimension}, the dimension that PrivateMean was made for"
             raise ParameterError("stats.num_parameters", int(stats.num_parameters), valid)
@@ -139,7 +139,8 @@ class PrivateMean(Postprocessor):
         if cohort is None or self._layout is None or stats.users != len(cohort):
             raise LocalProtocolError(
                 f"a sum over {stats.users} users, of {len(cohort) if cohort else 0} encoded here: "
-                "a round that was cut short, an aggregator of another kind, or several processes"
+                "the round was cut short, the aggregator is of another kind, or there are several "
+                "processes"
             )
         self._sums.collect(cohort, stats.vector)
         self._last = self._training.run_setup(cohort.named(), dropouts=cohort.dropouts)

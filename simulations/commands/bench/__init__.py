@@ -6,7 +6,9 @@ import typer
 
 from simulations.commands.bench import campaigns, parts, rounds
 
-bench_app = typer.Typer(help="Measure speed beside its physical limit.", no_args_is_help=True)
+bench_app = typer.Typer(
+    help="Measure speed and compare it with its physical limit.", no_args_is_help=True
+)
 bench_app.command("compress")(parts.compress_command)
 bench_app.command("flower")(rounds.flower_command)
 bench_app.command("simulate")(rounds.simulate_command)

@@ -16,16 +16,18 @@ from simulations.common.tables import JsonFlag, show
 
 def faults_command(
     schedules: Annotated[int, typer.Option(help="Rounds to run.", min=1)] = 2000,
-    rate: Annotated[float, typer.Option(help="Faults for each message.", min=0, max=1)] = 0.05,
+    rate: Annotated[float, typer.Option(help="Faults per message.", min=0, max=1)] = 0.05,
     seed: Annotated[int, typer.Option(help="Fixes every schedule.", min=0)] = 1,
     first: Annotated[int, typer.Option(help="Number of the first schedule.", min=0)] = 0,
     play: Annotated[
         list[str] | None,
-        typer.Option(help="wire, encoded, client, server, or one behaviour; may be repeated."),
+        typer.Option(
+            help="wire, encoded, client, server, or the name of one behaviour; may be repeated."
+        ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Rounds with hostile wires, clients and servers; exit status 1 if one breaks a promise."""
+    """Rounds with hostile networks, clients and servers; exit status 1 if one breaks a promise."""
     from rich.progress import Progress
 
     from simulations.threats.faults import behaviours_named, run_campaign
@@ -59,21 +61,19 @@ def faults_command(
 
 
 def fuzz_command(
-    seconds: Annotated[float, typer.Option(help="How long to go on.", min=0.1)] = 60.0,
+    seconds: Annotated[float, typer.Option(help="How long to run.", min=0.1)] = 60.0,
     cases: Annotated[
-        int | None, typer.Option(help="Stop after so many cases instead.", min=1)
+        int | None, typer.Option(help="Stop after this many cases instead.", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="Fixes every case.", min=0)] = 1,
     first: Annotated[int, typer.Option(help="Number of the first case.", min=0)] = 0,
     decoder: Annotated[
-        list[str] | None, typer.Option(help="Only decoders with this in their name; repeatable.")
+        list[str] | None,
+        typer.Option(help="Only decoders with this in their name; may be repeated."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Hostile bytes for every decoder.
-
-    The exit status is 1 if one of them answers with anything but a typed error.
-    """
+    """Hostile bytes for every decoder; exit status 1 if one fails other than with a typed error."""
     from rich.progress import Progress
 
     from simulations.threats.fuzzing import run_fuzz

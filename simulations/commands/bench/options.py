@@ -13,13 +13,13 @@ from simulations.common.peers import Peer
 
 Bits = Annotated[int, typer.Option(help="Bits of a field element, 8 to 62.")]
 CohortSize = Annotated[int, typer.Option(help="Size of the cohort.", min=2)]
-Dropout = Annotated[float, typer.Option(help="Share that never uploads.", min=0, max=0.9)]
+Dropout = Annotated[float, typer.Option(help="Share of clients that never upload.", min=0, max=0.9)]
 PeerChoice = Annotated[
-    Peer | None, typer.Option(help="Measure another system's code for it in the same run.")
+    Peer | None, typer.Option(help="Also measure another system's code for the same task.")
 ]
 Rate = Annotated[float, typer.Option(help="Compression rate.", min=1.0)]
-Repeats = Annotated[int, typer.Option(help="Counted repetitions.", min=1)]
-Trust = Annotated[Mode, typer.Option(help="What the server is trusted with.")]
+Repeats = Annotated[int, typer.Option(help="Number of timed repetitions.", min=1)]
+Trust = Annotated[Mode, typer.Option(help="How far the server is trusted.")]
 
 prose = Console(stderr=True)
 """For progress; standard output is for the figures."""

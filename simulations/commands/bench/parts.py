@@ -21,21 +21,21 @@ def mask_command(
     peer: PeerChoice = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Mask expansion and addition, beside the bare AES-CTR keystream."""
+    """Expanding and adding masks, compared with the bare AES-CTR keystream."""
     from simulations.bench.mask import bench_mask
 
     show("mask", bench_mask(dim, neighbours, bits, repeats, peer), as_json)
 
 
 def shamir_command(
-    secrets: Annotated[int, typer.Option(help="Secrets of 32 bytes.", min=1)] = 1,
+    secrets: Annotated[int, typer.Option(help="Number of secrets, of 32 bytes each.", min=1)] = 1,
     holders: Annotated[int, typer.Option(help="Parties that get a share.", min=1)] = 100,
-    threshold: Annotated[int, typer.Option(help="Shares that rebuild a secret.", min=1)] = 51,
+    threshold: Annotated[int, typer.Option(help="Shares needed to rebuild a secret.", min=1)] = 51,
     repeats: Repeats = 15,
     peer: PeerChoice = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Sharing and rebuilding secrets, beside a bare matrix product; status 1 if one is wrong."""
+    """Sharing and rebuilding secrets, compared with a matrix product; status 1 if one is wrong."""
     from simulations.bench.shamir import bench_shamir
 
     figures = bench_shamir(secrets, holders, threshold, repeats, peer)
@@ -47,14 +47,16 @@ def unmask_command(
     clients: Annotated[int, typer.Option(help="Clients that shared their secrets.", min=2)] = 100,
     dim: Annotated[int, typer.Option(help="Elements of the vector.", min=1)] = 1_000_000,
     dropped: Annotated[int, typer.Option(help="Clients that never uploaded.", min=0)] = 10,
-    liars: Annotated[int, typer.Option(help="Survivors that give wrong shares.", min=0)] = 0,
+    liars: Annotated[int, typer.Option(help="Survivors that send wrong shares.", min=0)] = 0,
     bits: Bits = 24,
-    workers: Annotated[int, typer.Option(help="Processes; 1 for none but this.", min=1)] = 1,
+    workers: Annotated[
+        int, typer.Option(help="Number of processes; 1 for this one only.", min=1)
+    ] = 1,
     repeats: Repeats = 5,
     peer: PeerChoice = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """The server's last step, beside the bare keystream of its masks; status 1 if it is wrong."""
+    """The server's last step, compared with its masks' bare keystream; status 1 if it is wrong."""
     from simulations.bench.unmask import bench_unmask
 
     figures = bench_unmask(
@@ -66,16 +68,22 @@ def unmask_command(
 
 def sampler_command(
     coins: Annotated[int, typer.Option(help="Fair coins of one draw.", min=1, max=MAX_COINS)] = 64,
-    law: Annotated[SampledLaw, typer.Option(help="What is drawn.")] = SampledLaw.BINOMIAL,
+    law: Annotated[
+        SampledLaw, typer.Option(help="Distribution to draw from.")
+    ] = SampledLaw.BINOMIAL,
     variance: Annotated[
         float,
-        typer.Option(help="Of one draw of the other laws.", min=MIN_VARIANCE, max=MAX_VARIANCE),
+        typer.Option(
+            help="Variance of one draw from the other distributions.",
+            min=MIN_VARIANCE,
+            max=MAX_VARIANCE,
+        ),
     ] = 900.0,
     samples: Annotated[int, typer.Option(help="Length of the vector.", min=1)] = 1 << 20,
     repeats: Repeats = 9,
     as_json: JsonFlag = False,
 ) -> None:
-    """Exact noise, beside NumPy's samplers and the bare AES-CTR keystream."""
+    """Exact noise, compared with NumPy's samplers and the bare AES-CTR keystream."""
     from simulations.bench.sampler import bench_sampler
 
     show("sampler", bench_sampler(law, coins, variance, samples, repeats), as_json)
@@ -83,12 +91,12 @@ def sampler_command(
 
 def encode_command(
     dim: Annotated[int, typer.Option(help="Elements of the update.", min=1)] = 1 << 20,
-    coins: Annotated[int, typer.Option(help="Fair coins each.", min=0, max=MAX_COINS)] = 64,
+    coins: Annotated[int, typer.Option(help="Fair coins per element.", min=0, max=MAX_COINS)] = 64,
     rotate: Annotated[bool, typer.Option(help="Rotate before rounding.")] = False,
     repeats: Repeats = 9,
     as_json: JsonFlag = False,
 ) -> None:
-    """One client's path from clip to noise, stage by stage, beside a copy in memory."""
+    """One client's work from clipping to noise, by stage, compared with a copy in memory."""
     from simulations.bench.encode import bench_encode
 
     show("encode", bench_encode(dim, coins, rotate, repeats), as_json)
@@ -102,7 +110,7 @@ def sketch_command(
     repeats: Repeats = 9,
     as_json: JsonFlag = False,
 ) -> None:
-    """A sketch's two directions, per row, beside random access with ready tables and a copy."""
+    """A sketch's two directions, per row, compared with bare table look-ups and a copy."""
     from simulations.bench.sketch import bench_sketch
 
     try:
@@ -113,13 +121,15 @@ def sketch_command(
 
 
 def compress_command(
-    dim: Annotated[int, typer.Option(help="Values for top-k.", min=1)] = 1_000_000,
-    rate: Annotated[float, typer.Option(help="Values over those that are sent.", min=1)] = 16.0,
+    dim: Annotated[int, typer.Option(help="Number of values for top-k.", min=1)] = 1_000_000,
+    rate: Annotated[
+        float, typer.Option(help="Number of values divided by the number sent.", min=1)
+    ] = 16.0,
     rank: Annotated[int, typer.Option(help="Rank of PowerSGD, 1 to 204.", min=1, max=204)] = 4,
     repeats: Repeats = 15,
     as_json: JsonFlag = False,
 ) -> None:
-    """Top-k, PowerSGD and Denoise, beside a copy, a product and a training step."""
+    """Top-k, PowerSGD and Denoise, compared with a copy, a product and a training step."""
     from simulations.bench.compress import bench_compress
 
     show("compress", bench_compress(dim, rate, rank, repeats), as_json)
@@ -128,14 +138,16 @@ def compress_command(
 def local_command(
     dim: Annotated[int, typer.Option(help="Coordinates of the vector.", min=2)] = 1_000_000,
     levels: Annotated[int, typer.Option(help="Levels of PrivQuant.", min=2)] = 16,
-    epsilon: Annotated[float, typer.Option(help="Of one report of values.", min=0.01)] = 300.0,
+    epsilon: Annotated[
+        float, typer.Option(help="Epsilon of one report of values.", min=0.01)
+    ] = 300.0,
     selection_epsilon: Annotated[
-        float, typer.Option(help="Of one choice of a coordinate.", min=0.01)
+        float, typer.Option(help="Epsilon of one choice of a coordinate.", min=0.01)
     ] = 1.0,
     repeats: Repeats = 5,
     as_json: JsonFlag = False,
 ) -> None:
-    """One report in every way: PrivQuant, Piecewise, and the choices EXP, PE and PS."""
+    """One local report, by each method: PrivQuant, Piecewise, and the choices EXP, PE and PS."""
     from simulations.bench.local import bench_local
 
     figures = bench_local(dim, levels, epsilon, selection_epsilon, repeats)

@@ -56,10 +56,10 @@ def growth_command(
     dropout: Dropout = 0.1,
     largest: Annotated[int, typer.Option(help="Largest cohort of the series.", min=250)] = 8000,
     mode: Trust = Mode.SEMI_HONEST,
-    plot: Annotated[Path | None, typer.Option(help="PNG file for a plot.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="PNG file for the plot.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Server time for each client as cohorts grow from 250 clients; minutes for the largest."""
+    """Server time per client as cohorts grow from 250 clients; the largest takes minutes."""
     from simulations.bench.growth import SIZES, bench_growth, plot_growth
 
     sizes = [size for size in SIZES if size <= largest]
@@ -93,7 +93,7 @@ def controller_command(
     repeats: Repeats = 3,
     as_json: JsonFlag = False,
 ) -> None:
-    """What a controller and its second sketch add to a round of the real protocol."""
+    """What a controller and its second sketch add to the time of a real round."""
     from simulations.bench.controller import bench_controller
 
     show("controller", bench_controller(clients, dim, rate, repeats), as_json)
@@ -106,20 +106,20 @@ def flower_command(
         int, typer.Option(help="Clients that share their keys and never upload.", min=0)
     ] = 0,
     rounds: Annotated[int, typer.Option(help="Timed rounds of each system.", min=1)] = 5,
-    mode: Annotated[Mode, typer.Option(help="What our server is trusted with.")] = Mode.ACTIVE,
-    epsilon: Annotated[float, typer.Option(help="Of our rounds, all together.")] = 8.0,
+    mode: Annotated[Mode, typer.Option(help="How far our server is trusted.")] = Mode.ACTIVE,
+    epsilon: Annotated[float, typer.Option(help="Epsilon of all our rounds together.")] = 8.0,
     exact_noise: Annotated[
-        bool, typer.Option(help="Take off the noise made for dropouts that did not happen.")
+        bool, typer.Option(help="Remove the noise that was added for dropouts that did not happen.")
     ] = True,
     rate: Annotated[
-        float, typer.Option(help="Compression of one more row; 1 leaves it out.", min=1.0)
+        float, typer.Option(help="Compression rate of one more row; 1 leaves the row out.", min=1.0)
     ] = 8.0,
     cores: Annotated[
-        int | None, typer.Option(help="Processors for Ray; all if left out.", min=1)
+        int | None, typer.Option(help="Processors for Ray. Default: all.", min=1)
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Seconds of a round on Flower's simulation: plain, ours and Flower's SecAgg+; no training."""
+    """Seconds per round on Flower's simulation: plain, ours and Flower's SecAgg+; no training."""
     from simulations.bench.flower import Order as RoundOrder
     from simulations.bench.flower import bench_flower
 
@@ -147,27 +147,27 @@ def simulate_command(
         SimulatedModel, typer.Option(help="What the clients train.")
     ] = SimulatedModel.MLP,
     clients: CohortSize = 64,
-    steps: Annotated[int, typer.Option(help="SGD steps of a client.", min=1)] = 5,
-    batch: Annotated[int, typer.Option(help="Examples of a step.", min=1)] = 20,
+    steps: Annotated[int, typer.Option(help="SGD steps per client.", min=1)] = 5,
+    batch: Annotated[int, typer.Option(help="Examples per step.", min=1)] = 20,
     strategy: Annotated[
         StrategyName, typer.Option(help="All clients at once, or one after another.")
     ] = StrategyName.AUTO,
     workers: Annotated[
-        int | None, typer.Option(help="Threads that train and encode; all cores if left out.")
+        int | None, typer.Option(help="Threads that train and encode. Default: one per core.")
     ] = None,
     threads: Annotated[
-        int, typer.Option(help="Of this process, for the plain loop and pfl too.", min=1)
+        int, typer.Option(help="Threads of this process, also for the plain loop and pfl.", min=1)
     ] = 1,
     repeats: Repeats = 3,
     peers: Annotated[
-        bool, typer.Option(help="Measure Flower and pfl too, where they are installed.")
+        bool, typer.Option(help="Also measure Flower and pfl, if they are installed.")
     ] = True,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with MNIST; made-up pixels if left out.")
+        Path | None, typer.Option(help="Folder with MNIST. Default: made-up pixels.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Simulated training with secure encoding, beside a plain loop, Flower and pfl."""
+    """Simulated training with secure encoding, compared with a plain loop, Flower and pfl."""
     from simulations.bench.simulate.measure import bench_simulate
 
     order = Order(

@@ -83,7 +83,7 @@ def load_dataset(
     except ConfigurationError:
         raise
     except ValueError as error:
-        raise ConfigurationError(name, str(error), "see its loader's options") from error
+        raise ConfigurationError(name, str(error), "the options of its loader") from error
 
 
 def dataset_options(name: str) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def dataset_options(name: str) -> dict[str, Any]:
         ConfigurationError: unknown name.
     """
     if name not in DATASETS:
-        raise ConfigurationError("name", f"no data set {name!r}", ", ".join(DATASETS))
+        raise ConfigurationError("name", f"unknown data set {name!r}", ", ".join(DATASETS))
     loader = load_digits_dataset if name == "digits" else _LOADERS[name]
     parameters = inspect.signature(loader).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}

@@ -130,7 +130,7 @@ class Dataset:
         if self.classes < 2:
             raise ValueError(f"classes must be at least 2, got {self.classes}")
         if (self.vocabulary is not None) != (self.kind is DataKind.TEXT):
-            raise ValueError("vocabulary is for text, and text needs it")
+            raise ValueError("vocabulary must be given for text, and only for text")
         for split in (self.train, self.test):
             if split.labels.min() < 0 or split.labels.max() >= self.classes:
                 raise ValueError(f"labels must lie in [0, {self.classes})")

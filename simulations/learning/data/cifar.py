@@ -147,7 +147,7 @@ class _PlainUnpickler(pickle.Unpickler):
             ("_core.multiarray", "_reconstruct"),
         }:
             return _RECONSTRUCT if name == "_reconstruct" else getattr(np, name)
-        raise pickle.UnpicklingError(f"{module}.{name} has no place in a file of pictures")
+        raise pickle.UnpicklingError(f"{module}.{name} does not belong in a file of pictures")
 
 
 def _split(batches: list[Batch]) -> Split:

@@ -51,7 +51,7 @@ class TableEncoder:
         scales = {n: _scale(v) for n, v in train.numbers.items() if n not in left_out}
         categories = {n: _present(c) for n, c in train.categories.items() if n not in left_out}
         if not scales and not categories:
-            raise ValueError("without leaves no column")
+            raise ValueError("without must leave at least one column")
         return cls(scales, categories, bound)
 
     @property

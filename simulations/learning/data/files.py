@@ -124,8 +124,8 @@ def find_data_dir(explicit: Path | None = None) -> Path:
         raise DataError(
             DATA_DIR_VARIABLE,
             DataProblem.NO_FOLDER,
-            "not set, and no folder given",
-            "the folder that holds the data sets, one folder each",
+            "not set, and no folder was given",
+            "the folder that holds the data sets, each in a folder of its own",
         )
     folder = explicit if explicit is not None else Path(named or "")
     if not folder.is_dir():
@@ -174,7 +174,7 @@ def _verify(path: Path, file: DataFile) -> None:
         str(path),
         DataProblem.CHECKSUM,
         f"{status.st_size:,} bytes with sha256 {found}",
-        f"{file.advice}; or switch the check off to read another version",
+        f"{file.advice}; or switch off the check to read another version",
     )
 
 

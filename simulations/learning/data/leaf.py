@@ -98,7 +98,7 @@ def read_leaf(paths: Iterable[Path]) -> dict[str, LeafUser]:
         for name, user in _read_file(path).items():
             if name in users:
                 raise DataError(
-                    str(path), DataProblem.FORMAT, f"user {name} is in another file too", _VALID
+                    str(path), DataProblem.FORMAT, f"user {name} is also in another file", _VALID
                 )
             users[name] = user
     return users

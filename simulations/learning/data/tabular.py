@@ -52,7 +52,7 @@ class Schema:
             raise ValueError("columns must not repeat")
         unknown = (self.numeric | {self.target}) - set(self.columns)
         if unknown or self.target in self.numeric:
-            raise ValueError(f"numeric and target must be two kinds of columns, got {unknown}")
+            raise ValueError(f"numeric and target must name different columns, got {unknown}")
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class Schema:
         left_out = frozenset(names)
         unknown = left_out - {*self.numbers, *self.categories}
         if unknown:
-            raise ValueError(f"without names no feature: {', '.join(sorted(unknown))}")
+            raise ValueError(f"without must name features, got {', '.join(sorted(unknown))}")
         return left_out
 
 
@@ -183,7 +183,9 @@ def read_table(lines: Iterable[str], schema: Schema, subject: str, *, delimiter:
     rows = np.fromiter(map(distinct.__getitem__, filter(str.strip, lines)), dtype=np.int64)
     table = _read_rows(distinct, schema, subject, delimiter)
     if len(table) != len(distinct):
-        raise DataError(subject, DataProblem.FORMAT, "a field with a line break", "one row a line")
+        raise DataError(
+            subject, DataProblem.FORMAT, "a field with a line break", "one row per line"
+        )
     return table.take(rows)
 
 

@@ -89,7 +89,7 @@ class ErrorTally:
         """
         count = self._count
         if count < 2:
-            raise ValueError(f"estimates must be two at least, got {count}")
+            raise ValueError(f"estimates must be at least two, got {count}")
         distance = float(self._sum @ self._sum) / count**2
         variance = (self._total - count * distance) / (count - 1)
         return GradientError(self._total / count, distance - variance / count, variance)
@@ -121,7 +121,7 @@ def break_down(
         ValueError: no example, or fewer than two repeats.
     """
     if len(places) == 0:
-        raise ValueError("places must name an example at least")
+        raise ValueError("places must name at least one example")
     inputs, labels = examples.part(places)
     start, count = torch.tensor(model), len(places)
     clean = gradients.clipped_sum(start, inputs, labels, None)

@@ -25,14 +25,14 @@ KEYS: Mapping[str, set[str]] = {
         "momentum",
     },
 }
-"""What each algorithm can be told; the rest belongs to others."""
+"""The keys of each algorithm; the others belong to other algorithms."""
 
 
 class LocalDp(Section):
     """The local randomiser and its figures.
 
     What is left out has the algorithm's own default. A key that the algorithm does not have is
-    refused: it would be ignored, and somebody meant something by it.
+    refused rather than ignored, because whoever wrote it expects an effect.
     """
 
     algorithm: Literal["piecewise", "hybrid", "cross_polytope", "sqsgd", "fedsel"]
@@ -40,31 +40,38 @@ class LocalDp(Section):
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="of one report; if left out, what privacy.epsilon allows for all of a client's",
+        description="epsilon of one report; if left out, as much as privacy.epsilon allows",
     )
     bound: float | None = Field(
         default=None,
         gt=0,
         description="clip of a coordinate, in units of an update; privacy.clip_l2 if left out",
     )
-    repeats: int | None = Field(default=None, ge=1, description="reports of cross_polytope")
-    levels: int | None = Field(default=None, ge=2, le=256, description="K of sqsgd")
+    repeats: int | None = Field(
+        default=None, ge=1, description="number of reports of cross_polytope"
+    )
+    levels: int | None = Field(
+        default=None, ge=2, le=256, description="number of levels, K, of sqsgd"
+    )
     sample_share: float | None = Field(
-        default=None, gt=0, le=1, description="coordinates that sqsgd sends, of all"
+        default=None, gt=0, le=1, description="share of the coordinates that sqsgd sends"
     )
     through: Literal["server", "secure_sum"] | None = Field(
         default=None, description="who adds up the integers of sqsgd"
     )
     selector: Literal["exponential", "encoding", "sampling"] | None = Field(
-        default=None, description="EXP, PE or PS"
+        default=None, description="how fedsel chooses a coordinate: EXP, PE or PS"
     )
     selection_share: float | None = Field(
-        default=None, gt=0, lt=1, description="of a report's epsilon, for choosing a coordinate"
+        default=None,
+        gt=0,
+        lt=1,
+        description="share of a report's epsilon for choosing a coordinate",
     )
     kept_share: float | None = Field(
-        default=None, gt=0, le=1, description="coordinates that count as large, of all"
+        default=None, gt=0, le=1, description="share of the coordinates that count as large"
     )
-    momentum: float | None = Field(default=None, ge=0, lt=1, description="on the client")
+    momentum: float | None = Field(default=None, ge=0, lt=1, description="momentum on the client")
 
     @field_validator("*")
     @classmethod
@@ -74,6 +81,6 @@ class LocalDp(Section):
             return value
         raise PydanticCustomError(
             "foreign_parameter",
-            "left out, as {algorithm} has {known} only",
+            "left out: {algorithm} has only {known}",
             {"algorithm": algorithm, "known": ", ".join(sorted(KEYS[algorithm]))},
         )

@@ -81,7 +81,7 @@ class ClientMemory:
         memory = cls(dimension)
         names = {name.rpartition("/")[0] for name in arrays}
         if set(arrays) != {name + part for name in names for part in (_CLIENTS, _VECTORS)}:
-            raise ValueError(f"not the arrays of a memory: {', '.join(sorted(arrays))}")
+            raise ValueError(f"these are not the arrays of a memory: {', '.join(sorted(arrays))}")
         for name in sorted(names):
             clients, vectors = arrays[name + _CLIENTS], arrays[name + _VECTORS]
             if vectors.dtype != np.float32 or vectors.shape != (len(clients), dimension):

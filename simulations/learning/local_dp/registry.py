@@ -70,7 +70,7 @@ def epsilon_of_a_report(section: LocalDp, privacy: Privacy, reports: int) -> flo
     if not spent <= privacy.epsilon * (1.0 + _TOLERANCE):
         raise ConfigurationError(
             "local_dp.epsilon_report",
-            f"value {given}: {reports} reports of a client spend {spent:.6g}",
+            f"value {given}: {reports} reports of one client spend {spent:.6g}",
             f"no more than privacy.epsilon = {privacy.epsilon:g} in all",
         )
     return given

@@ -275,7 +275,7 @@ class SubsampledReports:
             ValueError: the clients took different coordinates, or there are none.
         """
         if not (self.algorithm.common and self.views):
-            raise ValueError("a sum can be decoded if all clients took the same coordinates")
+            raise ValueError("a sum can be decoded only if all clients took the same coordinates")
         out = np.zeros(self.algorithm.dimension)
         self._add(out, self.views[0], inner_total)
         return out

@@ -241,4 +241,4 @@ def image_sides(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) in (2, 3):
         channels, height, width = (1, *shape) if len(shape) == 2 else shape
         return channels, height, width
-    raise ValueError(f"{shape} is not the shape of a square, plain or coloured image")
+    raise ValueError(f"{shape} is not the shape of a square image, grey or coloured")

@@ -105,7 +105,7 @@ class Checkpoint:
             raise ConfigurationError(
                 str(path),
                 f"damaged ({error})",
-                "a checkpoint; begin the run anew in another folder",
+                "a checkpoint; start the run again in another folder",
             ) from None
 
 

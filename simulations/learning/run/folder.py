@@ -131,7 +131,9 @@ class RunFolder:
             write_config(config, path)
         elif load(path, RunConfig) != config:
             raise ConfigurationError(
-                str(self.path), "made by another configuration", "another --out, or that one"
+                str(self.path),
+                "made with another configuration",
+                "another --out, or that configuration",
             )
 
 

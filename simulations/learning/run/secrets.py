@@ -34,7 +34,7 @@ class RunSecrets(NeverCopied):
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
-            raise ValueError(f"the key of a run has {KEY_BYTES} bytes, got {len(key)}")
+            raise ValueError(f"the key of a run must have {KEY_BYTES} bytes, got {len(key)}")
         self._key = key
         self.attempt = 0
 

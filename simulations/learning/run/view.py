@@ -71,7 +71,8 @@ class LiveView:
         if "guaranteed" in epsilons:
             self._promise = (
                 f"epsilon {readable(epsilons['guaranteed'])} at delta {epsilons['delta']:g} is "
-                "guaranteed against the server, wherever the run stops; what is spent is a reading"
+                "guaranteed against the server, wherever the run stops; what is spent is only a "
+                "reading"
             )
         self._lines.append(cells)
         self._progress.update(self._task, completed=record["round"])

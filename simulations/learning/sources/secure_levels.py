@@ -130,7 +130,7 @@ def with_levels(reports: Reports) -> tuple[SubsampledReports, LevelReports]:
     """
     if isinstance(reports, SubsampledReports) and isinstance(reports.inner, LevelReports):
         return reports, reports.inner
-    raise TypeError(f"{type(reports).__name__} have no levels to add up")
+    raise TypeError(f"{type(reports).__name__} have no levels to sum")
 
 
 def bits_of_sum(largest: int) -> int:

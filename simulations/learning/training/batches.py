@@ -104,7 +104,7 @@ def draw_batches(
         ValueError: no client, or a client without examples.
     """
     if not members or any(len(part) == 0 for part in members):
-        raise ValueError("every one of at least one client needs an example to train on")
+        raise ValueError("there must be at least one client, and each needs an example to train on")
     width = max(training.batch_of(len(part)) for part in members)
     length = max(training.steps_of(len(part)) for part in members)
     shape = (len(members), length, width)

@@ -58,7 +58,7 @@ def export_account(account: Exported, path: Path, room: float = 1.0) -> None:
     pair, figures = account.pair, account.as_json()
     if pair is None:
         raise ConfigurationError(
-            "export", "a run that no open failure and Gaussian dominate", "left out"
+            "export", "a run that is not dominated by an open failure and a Gaussian", "left out"
         )
     if room > 1.0:
         failure = math.nextafter(pair.failure, math.inf) if pair.failure > 0.0 else 0.0

@@ -240,8 +240,8 @@ def is_local(entries: Sequence[ReplayedEntry]) -> bool:
     others = sorted(tags - {"local", "non-private"})
     if "local" in tags and others:
         raise UnsupportedEventError(
-            f"the ledger holds local reports beside {', '.join(others)}: they promise something "
-            "else, so the two have no common epsilon; keep a ledger for each"
+            f"the ledger holds local reports beside {', '.join(others)}: they make different "
+            "promises, so the two have no common epsilon; keep a ledger for each"
         )
     return "local" in tags
 

@@ -39,7 +39,7 @@ def print_account(account: MechanismAccount | LedgerAccount, console: Console) -
             console.print(f"{name.replace('_', ' ')}: {_readable(figure)}", highlight=False)
     console.print(f"delta {account.delta:g}; {figures['adjacency']}", highlight=False)
     if isinstance(account, LedgerAccount) and account.local:
-        console.print("against everybody who sees the reports: nobody else's noise is counted on")
+        console.print("against everybody who sees the reports: nobody else's noise is relied on")
     else:
         console.print("against the server, which knows the cohort: no amplification by sampling")
 
@@ -59,7 +59,7 @@ def _ledger_rows(account: LedgerAccount) -> Iterator[tuple[str, float, str]]:
     if account.local:
         yield "local", account.epsilon, account.route
         return
-    spent = "no goal: if all was fixed beforehand"
+    spent = "no goal: holds if everything was fixed beforehand"
     if guarantee := account.guarantee:
         words = (
             f"guaranteed at delta {guarantee.delta:g} against the server, whenever the run stops"

@@ -57,7 +57,7 @@ def rates_chart(checks: Sequence[Check]) -> Chart | None:
     axes.set_xlim(-0.04, 1.04)
     axes.xaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
     sides = [side for c in attacks for side in (c.with_defence, c.without_defence)]
-    hollow = "; hollow: one run, without a rate" if None in map(rate_of, sides) else ""
+    hollow = "; hollow marker: a single run, without a rate" if None in map(rate_of, sides) else ""
     axes.set_xlabel(f"attacks that succeeded{hollow}")
     _legend(
         figure,
@@ -97,10 +97,14 @@ def epsilon_chart(checks: Sequence[Check]) -> Chart | None:
     _legend(
         figure,
         axes,
-        [*series, (INK, "|", "accounted"), (INK, CEILING, "most that these runs could certify")],
+        [
+            *series,
+            (INK, "|", "accounted"),
+            (INK, CEILING, "the most that these runs could certify"),
+        ],
     )
     return _chart(
-        "epsilon", "Certified epsilon beside the accounted one", _sentences(audits), figure
+        "epsilon", "Certified epsilon next to the accounted one", _sentences(audits), figure
     )
 
 
@@ -114,9 +118,11 @@ def variance_chart(checks: Sequence[Check]) -> Chart | None:
     for row, check in enumerate(audits):
         _draw_ratio(axes, row - _SHIFT, check.with_defence, BLUE, "o")
         _draw_ratio(axes, row + _SHIFT, check.without_defence, ORANGE, "s")
-    axes.set_xlabel("variance of the released noise over the one accounted; lines: tolerance")
+    axes.set_xlabel(
+        "variance of the released noise, divided by the accounted one; lines: tolerance"
+    )
     _legend(figure, axes, [(BLUE, "o", WITH), (ORANGE, "s", WITHOUT)])
-    return _chart("variance", "Noise that is in the released sums", _sentences(audits), figure)
+    return _chart("variance", "Noise in the released sums", _sentences(audits), figure)
 
 
 def _draw_rate(axes: Axes, row: float, figures: Figures, colour: str, marker: str) -> None:

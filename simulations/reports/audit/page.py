@@ -166,7 +166,7 @@ def _facts(report: AuditReport) -> list[tuple[str, str]]:
     taken_up = sum(outcome.kept for outcome in report.outcomes)
     took = f"{readable(round(report.seconds, 1))} s"
     if taken_up:
-        took += f", {taken_up} of {len(report.outcomes)} units from an earlier run"
+        took += f", {taken_up} of {len(report.outcomes)} parts from an earlier run"
     facts: dict[str, object] = {
         "effort": report.effort,
         "seed": report.seed,

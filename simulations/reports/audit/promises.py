@@ -39,10 +39,10 @@ class Promise:
 PROMISES: Final = (
     Promise(
         "P1",
-        "One sum, and nothing below it",
+        "One sum, and no part of it",
         "From one round a server with up to the tolerated number of colluding clients learns one "
-        "sum over at least minimum_survivors less those colluders, and no other combination of "
-        "honest inputs, whatever it tells to whom, and in whatever order.",
+        "sum over at least minimum_survivors minus those colluders, and no other combination of "
+        "honest inputs, whatever it tells whom and in whatever order.",
         ("A1", "A2", "A3", "A4", "A8", "A9", "A13", "A29", "A30"),
         ("span ",),
     ),
@@ -56,25 +56,24 @@ PROMISES: Final = (
     Promise(
         "P3",
         "All clients of a sum hold the same model and parameters",
-        "A client that was told another model, arrays in another order, another clip, scale, "
-        "sketch or threshold than the others does not stand out of the sum: its masks cancel with "
-        "nobody's, and the round yields no sum. What no client should accept, its own policy "
-        "refuses.",
+        "A client that was told a different model, order of arrays, clip, scale, sketch or "
+        "threshold than the others does not stand out in the sum: its masks cancel with nobody's, "
+        "and the round yields no sum. What no client should accept, its own policy refuses.",
         ("A11", "A12", "A27"),
     ),
     Promise(
         "P4",
         "The stated noise is in the sum",
         "Released sums carry exactly the coins that the accountant counts, after dropouts, after "
-        "the removal of what is surplus, and after colluders take off their own.",
+        "the removal of surplus noise, and after colluders remove their own.",
         ("A14", "A15", "A16"),
         ("privacy-noise-",),
     ),
     Promise(
         "P5",
         "Nobody can predict masks or noise",
-        "Masks are uniform field elements, noise has the law that is stated, and both follow from "
-        "256 bits that the operating system drew.",
+        "Masks are uniform field elements, noise has the stated distribution, and both follow "
+        "from 256 bits that the operating system drew.",
         ("A20", "A21"),
     ),
     Promise(
@@ -94,24 +93,23 @@ PROMISES: Final = (
     ),
     Promise(
         "P8",
-        "What is sent when does not depend on an input that is finite",
+        "What is sent, and when, does not depend on an input that is finite",
         "Whether and in what order a client sends, aborts or fails is the same for every input "
         "that it accepts.",
         ("A25",),
     ),
     Promise(
         "P9",
-        "Said, rather than prevented",
+        "Stated rather than prevented",
         "Cryptography cannot tell a cohort of pretenders from one of people, and a sum of updates "
-        "says something about the data behind it. A client's policy limits the first, aggregation "
-        "and noise the second; what is left is shown here.",
+        "says something about the data behind it. A client's policy limits the first; aggregation "
+        "and noise limit the second. What remains is shown here.",
         ("A6", "A23"),
     ),
     Promise(
         "P10",
         "What other secure aggregation gets wrong is not repeated",
-        "Weaknesses that were found in Flower's secure aggregation, each tried on it and on this "
-        "protocol.",
+        "Weaknesses found in Flower's secure aggregation, each tried on it and on this protocol.",
         (),
         ("F",),
     ),
@@ -137,7 +135,7 @@ ATTACKS: Final = {
     "A13": "tiny survivor set",
     "A14": "invented dropouts",
     "A15": "missing noise",
-    "A16": "colluders' own noise taken off",
+    "A16": "colluders' own noise removed",
     "A17": "tampered shares",
     "A18": "malformed messages",
     "A19": "sum too large for the field",
@@ -160,38 +158,45 @@ ATTACKS: Final = {
 NOT_PROMISED: Final = (
     (
         "Sybil majorities",
-        "If most of a cohort belong to the server, only a client's own noise protects it.",
+        "If most of a cohort belongs to the server, only a client's own noise protects it.",
     ),
     (
         "One bad model for everybody",
         "Clients can tell that they all hold the same model, not that it is an honest one.",
     ),
-    ("Valid inputs", "A malicious client may spoil the sum. It learns no more from it by that."),
+    (
+        "Valid inputs",
+        "A malicious client may spoil the sum. It does not learn more from the sum by doing so.",
+    ),
     (
         "A right result from a malicious server",
-        "What opens is the noisy sum; what the server then publishes is its own word.",
+        "What opens is the noisy sum; what the server then publishes is only its word.",
     ),
-    ("Guaranteed output", "Enough clients leaving, or wrong shares, end a round without a sum."),
+    (
+        "Guaranteed output",
+        "A round ends without a sum if too many clients leave or shares are wrong.",
+    ),
     (
         "Side channels of the platform",
         "Python and NumPy are not constant-time, and memory is not wiped.",
     ),
     (
         "Hidden participation",
-        "Epsilon is for a contribution replaced by zero. That a client took part is plain to see.",
+        "Epsilon is for a contribution replaced by zero. That a client took part is visible.",
     ),
     (
         "Lost memory",
-        "A client that loses its history counts from zero, and may be asked for a round again.",
+        "A client that loses its history counts from zero, and may be asked for the same round "
+        "again.",
     ),
     (
         "A policy that the server wrote",
-        "A client that lets the server choose its policy has asked for nothing.",
+        "A client that lets the server choose its policy is not protected by it.",
     ),
     (
         "A proof",
-        "Attacks that failed here are those that were tried. An audit refutes, it never proves; "
-        "only the schedules of small rounds are gone through completely.",
+        "The attacks that failed here are only those that were tried. An audit can refute, but "
+        "never prove; only the schedules of small rounds are enumerated completely.",
     ),
 )
 """What an audit does not show and the system does not promise."""

@@ -115,7 +115,7 @@ def _deciding(figures: Figures) -> Iterator[str]:
         yield f"epsilon at least {readable(bound)}, accounted {readable(claim)}"
     ratio = number(figures, "variance_ratio")
     if ratio is not None:
-        yield f"variance {readable(ratio)} of the one accounted"
+        yield f"variance {readable(ratio)} of the accounted one"
     yield from _schedules(figures)
 
 

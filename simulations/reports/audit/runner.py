@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from simulations.audits.base import Check, Figures
+from simulations.common.failures import one_line
 from simulations.reports.audit.journal import Memory
 from simulations.reports.audit.results import Outcome
 from simulations.reports.audit.units import Unit
@@ -38,6 +39,10 @@ def run_unit(unit: Unit) -> Outcome:
 
     An attack that fails says so in its figures. An error that comes out of it instead
     means that neither run came to its end, so nothing was shown.
+
+    Raises:
+        ModuleNotFoundError: the unit needs a package that an extra has; installing it is all that
+            helps, and says nothing of the promise.
     """
     started = time.perf_counter()
     try:
@@ -45,6 +50,8 @@ def run_unit(unit: Unit) -> Outcome:
         # Figures that are not plain values would fail later, and take the other checks with them.
         json.dumps([check.as_json() for check in checks], allow_nan=False)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and one_line(error):
+            raise
         text = _described(error)
         figures: Figures = {"error": text}
         checks = (Check(unit.id, unit.title, figures, dict(figures), held=False),)

@@ -23,7 +23,7 @@ def check_span(size: int, mode: Mode) -> Check:
     return Check.of(
         span_id(size, mode),
         f"No schedule of a round of {size} clients, server {mode.value}, yields more than the one "
-        "promised sum (twins: one rule of the client missing, each by itself)",
+        "promised sum (twins: clients that lack one rule each)",
         product_figures(span_check(size, mode)),
         mutant_figures([span_check(size, mode, mutant) for mutant in mutants]),
     )

@@ -63,7 +63,7 @@ class ProgressView:
         self._bar.update(self._task, completed=self._done)
         word = "held" if outcome.held else "NOT HELD"
         if not outcome.checks:
-            word = "nothing to try"
+            word = "nothing to test"
         took = "from an earlier run" if outcome.kept else f"{outcome.seconds:.1f} s"
         reason = f": {outcome.error}" if outcome.error else ""
         line = f"{self._done} of {self._total}  {outcome.unit}  {word}  {took}{reason}"
@@ -93,6 +93,6 @@ def _summary(report: AuditReport) -> Text:
     word = (
         f"{failed} of {len(report.checks)} checks do not hold"
         if failed
-        else (f"all {len(report.checks)} checks hold" if report.checks else "nothing was tried")
+        else (f"all {len(report.checks)} checks hold" if report.checks else "nothing was tested")
     )
     return Text(f"{report.effort} audit, seed {report.seed}: {word}; {report.seconds:.0f} s")

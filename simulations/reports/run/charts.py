@@ -79,7 +79,7 @@ def accuracy_chart(run: Run, name: str) -> Chart | None:
     best, last = max(tested, key=lambda record: number(record["accuracy"])), tested[-1]
     text = (
         f"After round {last['round']}, {last['accuracy']:.1%} of the test examples are answered "
-        f"correctly; the best is {best['accuracy']:.1%} after round {best['round']}."
+        f"correctly; the best was {best['accuracy']:.1%} after round {best['round']}."
     )
     rows = [(str(r["round"]), f"{r['accuracy']:.1%}", readable(r["loss"])) for r in tested]
     return plot.chart(text, Table(("round", "correct", "loss"), tuple(rows)))
@@ -106,8 +106,8 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
         f"{words_of(number(last.get(k)))} {v}" for k, v in ADVERSARIES.items() if k in last
     )
     text = (
-        f"Guaranteed wherever the run stops: epsilon {words_of(goal)}, its goal. Spent so far by "
-        f"the client that has spent most, a reading: {said}."
+        f"Guaranteed wherever the run stops: epsilon {words_of(goal)}, its goal. "
+        f"Spent so far by the busiest client (a reading): {said}."
     )
     names = [k for k, v in last.items() if is_epsilon(v) and k not in ("delta", "colluders")]
     rows = [

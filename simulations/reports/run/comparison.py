@@ -147,7 +147,9 @@ def sketch_overlay(runs: Sequence[Run]) -> Chart | None:
     shown = [run for run in runs if sends_vectors(run)]
     if all(record["compression"] == 1.0 for run in shown for record in run.records):
         return None
-    plot = RoundPlot("all-compression", "Compression of all runs", "model over sketch", len(shown))
+    plot = RoundPlot(
+        "all-compression", "Compression of all runs", "model size / sketch size", len(shown)
+    )
     for place, run in enumerate(shown):
         rates = [record["compression"] for record in run.records]
         plot.draw_line(Line(run.name, rounds_of(run.records), rates), place)

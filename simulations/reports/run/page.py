@@ -24,7 +24,7 @@ SUMS = {
     "real": "the real protocol, with all its cryptography",
     "ideal": "the ideal functionality: the same integers in the same field, no cryptography",
     "central": "a trusted server that adds Gaussian noise",
-    "local": "reports that every client makes private by itself",
+    "local": "reports that every client makes private on its own",
     "plain": "a server that sees every update: no clip, no noise",
 }
 
@@ -105,8 +105,8 @@ def _headline(run: Run) -> str:
         )
     elif found["spent, outsider"] not in ("infinite", "-"):
         said += (
-            f", epsilon {found['epsilon']} guaranteed at delta {delta} against who sees the "
-            f"released models only ({found['spent, outsider']} spent so far), and none against the "
+            f", epsilon {found['epsilon']} guaranteed at delta {delta} against whoever sees only "
+            f"the released models ({found['spent, outsider']} spent so far), and none against the "
             "server"
         )
     else:
@@ -124,12 +124,13 @@ def _notes(run: Run) -> Iterable[str]:
     if run.config.engine.aggregator == "ideal":
         yield (
             "The sum came from the ideal functionality: it equals that of the protocol bit for "
-            "bit, but nobody was protected in this run, and bytes are those of the upload alone."
+            "bit, but nobody was protected in this run, and the bytes are those of the upload "
+            "only."
         )
     if run.records and (adjacency := run.records[-1]["epsilons"].get("adjacency")):
         yield (
-            "What is spent is a reading about the client that has spent most; what is "
-            f"guaranteed holds for every client. Neighbours: {adjacency}."
+            "What is spent is a reading about the busiest client; what is guaranteed holds for "
+            f"every client. Neighbours: {adjacency}."
         )
 
 

@@ -17,7 +17,7 @@ from simulations.learning.records import Epsilons
 from simulations.reports.run.folders import Run
 from simulations.reports.run.plots import HEIGHT_INCHES, LEGEND_INCHES, WIDTH_INCHES
 
-TITLE: Final = "What the server could tell of one client"
+TITLE: Final = "What the server could tell about one client"
 SHOWN: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 """False alarms of the table."""
 
@@ -65,9 +65,9 @@ def trade_off_chart(run: Run, name: str) -> Chart | None:
         cells.append([f"{miss:.4g}" for miss in promised])
         said = f"Guaranteed for every client, wherever the run stops: {_at_least(promised)}. "
     text = (
-        "Whoever tests, from all that the server saw, whether a client gave its updates or zeros. "
-        f"{said}A reading, by what the client that has spent most has spent so far: "
-        f"{_at_least(found)}."
+        "Errors of any test that decides, from everything that the server saw, whether a client "
+        f"gave its updates or zeros. {said}A reading, from what the busiest client has spent so "
+        f"far: {_at_least(found)}."
     )
     rows = tuple(zip(*cells, strict=True))
     return Chart(TITLE, text, write_svg(name, TITLE, text, figure), Table(tuple(columns), rows))

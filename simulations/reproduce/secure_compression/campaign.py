@@ -32,7 +32,13 @@ from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 from simulations.reproduce.engine.tuning import Outcome, Way, climb, tune_then_evaluate
 from simulations.reproduce.secure_compression.bytes import matched_sketches, round_bytes
-from simulations.reproduce.secure_compression.claims import alone, by_arm, claims, comparisons
+from simulations.reproduce.secure_compression.claims import (
+    alone,
+    by_arm,
+    claims,
+    comparisons,
+    verdicts,
+)
 from simulations.reproduce.secure_compression.plan import (
     ALONE,
     PRESETS,
@@ -80,7 +86,8 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     }
     facts = {**study.facts(), **figures}
     compared = comparisons(facts)
-    return facts | {"comparisons": [asdict(c) for c in compared], "claims": claims(compared)}
+    concluded = {"comparisons": [asdict(each) for each in compared], "verdicts": verdicts(compared)}
+    return facts | {"conclusions": concluded, "claims": claims(compared)}
 
 
 def layers_of(plan: Plan, data: Dataset) -> LayerShapes:
@@ -216,7 +223,7 @@ RATED = (
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    yield table("Comparisons", COMPARED, figures["comparisons"])
+    yield table("Comparisons", COMPARED, figures["conclusions"]["comparisons"])
     released = alone(figures)
     title = "Ways to release a mean, nothing behind"
     yield table(title, RELEASED, released.values(), brief=True)

@@ -63,17 +63,23 @@ def comparisons(figures: Figures) -> list[Comparison]:
     return [*power(figures), *sketches(figures), *following(figures), *averages(figures)]
 
 
+def verdicts(found: Sequence[Comparison]) -> dict[str, str]:
+    """Return the verdict on every question; its comparisons have to agree."""
+    questions = dict.fromkeys(each.question for each in found)
+    return {q: agreed(each.verdict for each in found if each.question == q) for q in questions}
+
+
 def claims(found: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """Return a claim for every question; its comparisons have to agree."""
+    """Return a claim for every question."""
     rows = []
-    for question in dict.fromkeys(each.question for each in found):
+    for question, verdict in verdicts(found).items():
         mine = [each for each in found if each.question == question]
         seen = ", ".join(points(each.mean, each.half_width, "+.1f") for each in mine)
         claim = Claim(
             statement=f"better: {question}",
             source=OURS,
             tolerance=NEGLIGIBLE,
-            verdict=agreed(each.verdict for each in mine),
+            verdict=verdict,
             seen=f"{seen} points",
         )
         rows.append(claim.figures())

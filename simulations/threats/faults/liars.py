@@ -151,7 +151,7 @@ class Liar:
     def roster(self) -> RoundRoster:
         """The roster that the session accepted."""
         if self._roster is None:
-            raise LookupError("no roster was accepted yet")
+            raise LookupError("no roster has been accepted yet")
         return self._roster
 
     def spoiled(self, share: Shares) -> Shares:

@@ -56,7 +56,7 @@ def no_hang(seconds: int = HANG_SECONDS) -> Iterator[None]:
         return
 
     def interrupt(_: int, __: FrameType | None) -> None:
-        raise HangError(f"no end within {seconds} s")
+        raise HangError(f"not finished within {seconds} s")
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.alarm(seconds)

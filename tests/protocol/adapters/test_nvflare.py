@@ -895,7 +895,7 @@ class TestServer:
             ("size = 6", "size = 7", "6 registered clients of 6"),
             ("[cohort]", "[crowd]", "cohort"),
             ("rounds = 4", "rounds = 4\nlifetime_seconds = -1", "lifetime_seconds"),
-            ("rounds = 4", "rounds = 4\nlifetime_seconds = 30", "a round lives 30; valid: less"),
+            ("rounds = 4", "rounds = 4\nlifetime_seconds = 30", "a round lasts 30; valid: at most"),
         ],
     )
     def test_an_agreement_that_does_not_fit(
@@ -1004,7 +1004,7 @@ class TestFilter:
         return DXO(DataKind.WEIGHTS, model()).to_shareable()
 
     def test_a_result_without_masks_stays(self, federation: Federation) -> None:
-        with pytest.raises(ContentBlockedException, match="masked results only"):
+        with pytest.raises(ContentBlockedException, match="only masked results"):
             self.sent(federation, self.plain())
 
     def test_it_would_leave_without_the_filter(self, federation: Federation) -> None:

@@ -555,7 +555,7 @@ def test_a_user_counts_once_in_a_round(ledger: Ledger) -> None:
     gather([mean], line)
     assert mean.last is not None
     assert 6 not in mean.last.outcome.total.survivors
-    assert mean.last.outcome.refused[6] == "drawn a second time for the same round"
+    assert mean.last.outcome.refused[6] == "the cohort was drawn twice for the same round"
 
 
 def test_more_users_than_planned_are_refused(ledger: Ledger) -> None:
@@ -740,7 +740,7 @@ def test_another_layout_is_refused(ledger: Ledger) -> None:
 
     mean = PrivateMean(make_plan(), DIMENSION, FixedRate(1.0), ledger)
     gather([mean], people(COHORT))
-    with pytest.raises(ParameterError, match="like those before"):
+    with pytest.raises(ParameterError, match="the same as before"):
         gather([Flatten(), mean], people(COHORT))
 
 

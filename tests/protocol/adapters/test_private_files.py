@@ -41,7 +41,7 @@ def test_somebody_else_s_is_refused_with_the_cure(
 ) -> None:
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    with pytest.raises(ConfigurationError, match=f"owned by user {user}.* chown {user + 1} "):
+    with pytest.raises(ConfigurationError, match=f"owned by user {user}.*chown {user + 1} "):
         read_private(secret, "a key")
 
 

@@ -90,7 +90,7 @@ def test_a_parameter_of_another_controller_is_refused_by_name(name: str) -> None
     foreign = set(values) - known
     assert foreign
     for key in foreign:
-        with pytest.raises(ConfigurationError, match=f"left out, as {name} has") as caught:
+        with pytest.raises(ConfigurationError, match=f"left out: {name} has") as caught:
             section(controller=name, **{key: values[key]})
         assert caught.value.key == key
 

@@ -220,7 +220,7 @@ class TestStoredWithAClock:
         self, make_client: Callable[..., RoundClient], stored: bytes, tokens: TokenFolder
     ) -> None:
         for _ in range(2):
-            with pytest.raises(StoredStateError, match="make it with `clock`"):
+            with pytest.raises(StoredStateError, match="create the client with `clock`"):
                 make_client().resume(stored, tokens)
         again = make_client(clock=Watch(HOUR))
         again.resume(stored, tokens)

@@ -370,7 +370,7 @@ class TestMarksAndCharges:
     def test_a_ledger_of_something_else_is_refused(self, tmp_path: Path) -> None:
         with Ledger.open(tmp_path / "charges.jsonl") as ledger:
             ledger.append(NonPrivateRelease(), {"goal": None, "round": "first"})
-        with pytest.raises(LedgerError, match="line 2 is about no round"):
+        with pytest.raises(LedgerError, match="line 2 is not about a round"):
             StoredHistory(tmp_path)
 
     def test_a_charge_whose_mark_was_not_reached_is_marked_by_the_next(

@@ -102,7 +102,7 @@ def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
     assert load(out / "config.toml", RunConfig).seed == 5
     assert summary["page"] == str(out / "report.html")
     page = (out / "report.html").read_text()
-    assert "2 runs beside one another" in page and page.count("<svg ") > 9
+    assert "2 runs side by side" in page and page.count("<svg ") > 9
     plain = [json.loads(line) for line in (out / "plain" / "rounds.jsonl").read_text().splitlines()]
     assert plain[-1]["accuracy"] == summary["accuracy_baseline"]
     first = (out / "ledger.jsonl").read_text()
@@ -208,5 +208,5 @@ def test_a_missing_extra_says_what_to_install(
         main()
     assert caught.value.code == 2
     error = capsys.readouterr().err
-    assert "needs typer" in error and 'pip install "veilsum[sim]"' in error
+    assert "needs typer" in error and 'pip install "veilsum[cli]"' in error
     assert error.count("\n") == 1

@@ -117,7 +117,7 @@ def test_a_table_for_people() -> None:
     ("arguments", "error", "says"),
     [
         (("--clients", "50", "--graph", "ring"), ConfigurationError, "auto, sparse, complete"),
-        (("--clients", "50", *GOAL, "--bits", "24"), ConfigurationError, "worked out"),
+        (("--clients", "50", *GOAL, "--bits", "24"), ConfigurationError, "the plan computes it"),
         (("--clients", "50", *GOAL, "--delta", "1.5"), ParameterError, "strictly between 0 and 1"),
         (("--clients", "50", "--epsilon", "0"), ParameterError, "positive"),
         (("--clients", "50", *GOAL, "--dropout", "0.6"), ParameterError, "tolerated_dropouts"),

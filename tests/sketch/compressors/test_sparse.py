@@ -81,10 +81,10 @@ def test_a_message_by_hand() -> None:
         (([0, 3, 5, 7, 9], 5, 24), "values must have 16 bits"),
         (([0, 3, 3, 7, 9],), "strictly increasing"),
         (([3, 0, 5, 7, 9],), "strictly increasing"),
-        (([0, 3, 6, 7, 9],), "those of their layers"),
-        (([0, 3, 5, 7, 10],), "those of their layers"),
-        (([-1, 3, 5, 7, 9],), "those of their layers"),
-        (([0, 3, 4, 5, 9],), "those of their layers"),
+        (([0, 3, 6, 7, 9],), "lie in their layers"),
+        (([0, 3, 5, 7, 10],), "lie in their layers"),
+        (([-1, 3, 5, 7, 9],), "lie in their layers"),
+        (([0, 3, 4, 5, 9],), "lie in their layers"),
     ],
 )
 def test_illegal_messages_cannot_exist(arguments: tuple[Any, ...], error: str) -> None:
@@ -110,7 +110,7 @@ def test_illegal_bytes_are_refused() -> None:
     # Place 6 of a layer of six.
     changed = bytearray(data)
     changed[2:4] = (0 | 3 << 3 | 6 << 6).to_bytes(2, "little")
-    with pytest.raises(ValueError, match="those of their layers"):
+    with pytest.raises(ValueError, match="lie in their layers"):
         SparseMessage.decode(bytes(changed), FORM)
 
 

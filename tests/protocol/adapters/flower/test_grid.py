@@ -132,7 +132,7 @@ def test_kinds_of_messages_are_not_mixed(
     world = make_world()
     first, second = list(world.grid.nodes)[:2]
     batch = [message(content(parts), first), message(content(parts), second, "evaluate")]
-    with world.secure() as secure, pytest.raises(StrategyError, match="TRAIN messages come with"):
+    with world.secure() as secure, pytest.raises(StrategyError, match="are mixed with others"):
         secure.send_and_receive(batch)
 
 

@@ -115,9 +115,9 @@ def test_text_needs_a_vocabulary_that_covers_its_tokens() -> None:
     assert data.shape == (2,)
     with pytest.raises(ValueError, match=r"tokens must lie in \[0, 4\)"):
         replace(data, vocabulary=4)
-    with pytest.raises(ValueError, match="text needs it"):
+    with pytest.raises(ValueError, match="given for text, and only for text"):
         replace(data, vocabulary=None)
-    with pytest.raises(ValueError, match="vocabulary is for text"):
+    with pytest.raises(ValueError, match="vocabulary must be given for text"):
         toy(vocabulary=5)
 
 

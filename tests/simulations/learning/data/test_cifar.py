@@ -134,7 +134,7 @@ class Runs:
 @pytest.mark.parametrize(
     ("content", "pattern"),
     [
-        (pickle.dumps({b"data": Runs(), b"labels": []}, protocol=3), "no place in a file"),
+        (pickle.dumps({b"data": Runs(), b"labels": []}, protocol=3), "does not belong in a file"),
         (pickle.dumps([1, 2]), "pickled dictionary"),
         (pickle.dumps({b"data": b"pixels", b"labels": [1]}, protocol=3), "another type"),
         (pickled(0)[:-40], "pickled dictionary"),

@@ -93,7 +93,7 @@ def test_the_same_contents_packed_otherwise_or_not_at_all_are_read(tmp_path: Pat
 
 def test_other_contents_are_refused_unless_the_check_is_off(tmp_path: Path) -> None:
     folder = put(tmp_path, gzip.compress(b"other"))
-    assert problem_of(folder, "with sha256 .* switch the check off") is DataProblem.CHECKSUM
+    assert problem_of(folder, "with sha256 .* switch off the check") is DataProblem.CHECKSUM
     assert DataFolder(tmp_path, check=False).read(FILE) == b"other"
 
 

@@ -102,7 +102,7 @@ def test_a_user_may_not_be_in_two_files(tmp_path: Path) -> None:
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path in paths:
         write(path, {"w1": ([1], [1])})
-    with pytest.raises(DataError, match="user w1 is in another file"):
+    with pytest.raises(DataError, match="user w1 is also in another file"):
         read_leaf(paths)
 
 

@@ -127,8 +127,8 @@ def test_outliers_are_cut_off_and_columns_left_out() -> None:
 @pytest.mark.parametrize(
     ("options", "pattern"),
     [
-        ({"without": ["ok"]}, "without names no feature: ok"),
-        ({"without": ["age", "job", "pay"]}, "without leaves no column"),
+        ({"without": ["ok"]}, "without must name features, got ok"),
+        ({"without": ["age", "job", "pay"]}, "without must leave at least one column"),
         ({"bound": 0.0}, "bound must be positive"),
         ({"bound": float("nan")}, "bound must be positive"),
     ],

@@ -338,7 +338,7 @@ def test_secrets_differ_by_purpose_client_and_round() -> None:
     drawn |= {identity.private_bytes() for identity in secrets.identities(3)}
     assert len(drawn) == 2 * (1 + 2 * 5) + 3
     assert "secret" in repr(secrets) and "0000" not in repr(secrets)
-    with pytest.raises(LocalProtocolError, match="neither pickled nor copied: RunSecrets"):
+    with pytest.raises(LocalProtocolError, match="cannot be pickled or copied: RunSecrets"):
         pickle.dumps(secrets)
     assert len(secrets.rand_of(0)(20_000)) == 20_000
 
@@ -430,9 +430,11 @@ def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
     out = ["--out", str(tmp_path / "run")]
-    assert run_json("run", config, *out, "--quiet")["rounds"] == 4
     result = invoke("run", str(config), *out)
     assert "what this run takes" in result.output and "summary" in result.output
+    assert run_json("run", config, *out, "--quiet")["rounds"] == 4
+    again = invoke("run", str(config), *out)
+    assert "is finished: nothing is run again" in again.stderr and "summary" in again.stdout
 
 
 @pytest.mark.parametrize("terminal", [False, True])

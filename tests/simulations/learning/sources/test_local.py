@@ -190,7 +190,7 @@ class TestEpsilonOfAReport:
     def test_a_given_one_must_fit(self) -> None:
         section = LocalDp(algorithm="piecewise", epsilon_report=20.0)
         assert epsilon_of_a_report(section, PRIVACY, 2) == 20.0
-        with pytest.raises(ConfigurationError, match=r"3 reports of a client spend 60") as caught:
+        with pytest.raises(ConfigurationError, match=r"3 reports of one client spend 60") as caught:
             epsilon_of_a_report(section, PRIVACY, 3)
         assert caught.value.key == "local_dp.epsilon_report"
 

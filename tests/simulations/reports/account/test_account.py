@@ -144,7 +144,7 @@ def test_help_says_whose_variance_is_meant() -> None:
         ("--target-epsilon 0", "epsilon must be positive"),
         ("--target-epsilon 0.001 --l2 5000 --linf 9", "raise epsilon or delta"),
         ("--ledger /nowhere/at/all", "cannot be read"),
-        ("--ledger x --coins 64", "ledger: given with"),
+        ("--ledger x --coins 64", "ledger: given together with"),
     ],
 )
 def test_every_mistake_is_one_clear_error(

@@ -140,7 +140,7 @@ def test_only_what_was_asked_for_runs(suite_of: Callable[..., list[tuple[Effort,
 def test_an_audit_of_a_part_says_so(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
     suite_of(unit(attack("A1")), unit(attack("A2")))
     assert audit_json("--only", "A1")[1]["notes"] == [
-        "Part of the audit only: 1 units were not asked for."
+        "Only part of the audit: 1 parts were left out."
     ]
     assert audit_json()[1]["notes"] == []
 
@@ -232,8 +232,8 @@ def test_a_stopped_audit_goes_on(
     assert found["passed"]
     assert found["taken_up"] == ["A10"]
     assert found["checks"][0] == rated("A10").as_json()
-    assert "1 of 3 units are finished already" in " ".join(result.stderr.split())
-    assert "1 of 3 units from an earlier run" in (tmp_path / "index.html").read_text()
+    assert "1 of 3 parts are already finished" in " ".join(result.stderr.split())
+    assert "1 of 3 parts from an earlier run" in (tmp_path / "index.html").read_text()
     # Its pictures are kept, too.
     assert 'alt="A grey square."' in (tmp_path / "index.html").read_text()
 

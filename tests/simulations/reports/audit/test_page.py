@@ -117,7 +117,7 @@ def test_failures_come_first() -> None:
 
 def test_a_page_without_anything_tried_says_so() -> None:
     page = render_page(report_of(notes=("Flower is not installed.",)))
-    assert "Nothing was tried." in page
+    assert "Nothing was tested." in page
     assert Elements(page).named("svg") == []
 
 

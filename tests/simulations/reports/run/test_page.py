@@ -97,8 +97,8 @@ def test_the_page_says_what_was_run_and_on_what(page: str) -> None:
     for part in (
         "3 of 3 rounds: 72.0% of the test examples correct, epsilon 5 guaranteed "
         "against the server at delta 1e-05 (2.4 spent so far)",
-        "Guaranteed wherever the run stops: epsilon 5, its goal. Spent so far by the client that "
-        "has spent most, a reading: 2.4 against the server; 2.1 against an outsider.",
+        "Guaranteed wherever the run stops: epsilon 5, its goal. Spent so far by the busiest "
+        "client (a reading): 2.4 against the server; 2.1 against an outsider.",
         "mlp, 4,810 parameters",
         "192, 64 in a round",
         "sketch, sized by AdaptNorm",
@@ -179,7 +179,7 @@ def test_runs_are_compared(pair: list[Run], pair_page: str) -> None:
         ("epsilon=5", "2 of 2", "5"),
     ]
     text = text_of(pair_page)
-    assert "2 runs beside one another" in text
+    assert "2 runs side by side" in text
     assert "epsilon=2: 52.0% at epsilon 2, epsilon=5: " in text
     runs = [attributes for attributes, _ in Elements(pair_page).named("details") if attributes]
     assert ["open" in a for a in runs if a["class"] == "run"] == [True, False]

@@ -36,7 +36,7 @@ def test_the_curve_of_a_pair(tmp_path: Path) -> None:
     assert float(row[1]) == pytest.approx(expected, rel=1e-3)
     # The goal leaves less than what was spent so far.
     assert float(row[2]) < float(row[1])
-    promise, reading = chart.text.split("A reading, by what the client that has spent most")
+    promise, reading = chart.text.split("A reading, from what the busiest client")
     assert "Guaranteed for every client, wherever the run stops" in promise
     assert f"at most 5% false alarms mean at least {float(row[2]):.2%} misses" in promise
     assert "at most 5% false alarms mean at least 88.97% misses" in reading

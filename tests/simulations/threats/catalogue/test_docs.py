@@ -6,11 +6,11 @@ from pathlib import Path
 
 from simulations.audits.base import Claim
 from simulations.learning.models import CnnTask, MlpTask
-from simulations.threats.catalogue.inversion import FEWEST, GOAL
-from simulations.threats.catalogue.membership import MODEL_GOAL, SUM_CLIENTS, SUM_GOAL
+from simulations.threats.inversion.attack import FEWEST, GOAL
 from simulations.threats.inversion.experiments import permitted
 from simulations.threats.inversion.optimisation import Search
 from simulations.threats.inversion.pictures import MARGIN, PSNR_CEILING
+from simulations.threats.membership.attack import MODEL_GOAL, SUM_CLIENTS, SUM_GOAL
 from simulations.threats.membership.on_model import LOCAL
 from simulations.threats.rounds.games import accuracy_bound
 

@@ -1,0 +1,116 @@
+"""The list of commands is read without importing any, and says what they say themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import invoke, run_json
+from typer.main import get_command
+
+from simulations.commands import cli
+from simulations.learning.configuration import RunConfig, demo_config, write_config
+
+HEAVY = {"numpy", "numba", "scipy", "torch", "pydantic", "matplotlib", "sklearn", "secagg", "dp"}
+VERBS = cli.Commands.verbs
+
+
+@pytest.mark.parametrize("name", sorted(VERBS))
+def test_the_list_says_what_the_command_says(name: str) -> None:
+    command = get_command(cli.app).commands[name]
+    assert command.name == name
+    assert command.help.partition("\n\n")[0] == VERBS[name].help
+
+
+def test_the_list_shows_every_command() -> None:
+    shown = " ".join(invoke("--help").stdout.replace("│", " ").split())
+    for name, verb in VERBS.items():
+        assert f"{name} {verb.help}" in shown
+
+
+def test_a_misspelt_command_is_guessed() -> None:
+    result = invoke("plam")
+    assert result.exit_code == 2
+    assert "Did you mean 'plan'?" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_import_no_command(option: str) -> None:
+    code = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print(sorted({HEAVY!r} & sys.modules.keys()), file=sys.stderr))\n"
+        f"sys.argv = ['veilsum', {option!r}]\n"
+        "from veilsum.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # noqa: S603
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+# Runs a command with packages that cannot be imported, as where no extra but `cli` is installed.
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "sklearn", "matplotlib", "jinja2", "galois"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from veilsum.__main__ import main
+main()
+"""
+
+
+def without_extras(*arguments: str) -> tuple[int, str]:
+    """Exit status and standard error of a command that has the extra `cli` alone."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan --clients 100 --epsilon 5",
+        "account --coins 1024",
+        "bench round --clients 8 --dim 100",
+        "bench mask --dim 100 --repeats 1",
+        "bench sampler --samples 100 --repeats 1",
+        "bench encode --dim 100 --repeats 1",
+        "bench sketch --dim 1000 --repeats 1",
+        "bench faults --schedules 3",
+        "bench fuzz --cases 20",
+        "audit --only A4",
+    ],
+)
+def test_what_does_not_train_needs_no_torch(line: str) -> None:
+    status, error = without_extras(*line.split())
+    assert status == 0, error
+
+
+@pytest.mark.parametrize("line", ["demo", "bench compress", "audit --only A24"])
+def test_what_trains_says_which_extra_is_missing(line: str) -> None:
+    status, error = without_extras(*line.split())
+    assert status == 2
+    assert error.splitlines()[-1].endswith('pip install "veilsum[sim]"')
+    assert "Traceback" not in error
+
+
+def test_a_finished_run_is_said_to_be_so_without_loading_what_trains(tmp_path: Path) -> None:
+    raw = demo_config().model_dump()
+    raw["rounds"] = 1
+    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
+    raw["task"] |= {"population": 24, "hidden": 4}
+    config = write_config(RunConfig.model_validate(raw), tmp_path / "small.toml")
+    first = run_json("run", config, "--out", tmp_path / "out", "--quiet")
+    (tmp_path / "out" / "secrets.key").touch()
+    again = run_json("run", config, "--out", tmp_path / "out", "--quiet")
+    assert again == first
+    assert not (tmp_path / "out" / "secrets.key").exists()
+    status, error = without_extras("run", str(config), "--out", str(tmp_path / "out"))
+    assert status == 0
+    assert "out is finished: nothing is run again" in " ".join(error.split())

@@ -1,0 +1,73 @@
+"""Private sums from an untrusted server: the names that most programs need, in one place.
+
+Each is imported when it is first used. The packages below (`secagg`, `dp`, `sketch`, `protocol`,
+`simulations`) have more; importing this one makes sure that they are ours.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from veilsum.ownership import ForeignPackageError, check_packages
+
+if TYPE_CHECKING:
+    from dp import Ledger
+    from protocol import (
+        ClientPolicy,
+        PrivacyGoal,
+        PrivateTraining,
+        RealAggregator,
+        RoundClient,
+        TrainingPlan,
+    )
+    from secagg import ClientSession, Identity, ServerSession
+    from sketch.controllers import FixedRate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ClientPolicy",
+    "ClientSession",
+    "FixedRate",
+    "ForeignPackageError",
+    "Identity",
+    "Ledger",
+    "PrivacyGoal",
+    "PrivateTraining",
+    "RealAggregator",
+    "RoundClient",
+    "ServerSession",
+    "TrainingPlan",
+]
+
+_HOMES: Final = {
+    "ClientPolicy": "protocol",
+    "ClientSession": "secagg",
+    "FixedRate": "sketch.controllers",
+    "Identity": "secagg",
+    "Ledger": "dp",
+    "PrivacyGoal": "protocol",
+    "PrivateTraining": "protocol",
+    "RealAggregator": "protocol",
+    "RoundClient": "protocol",
+    "ServerSession": "secagg",
+    "TrainingPlan": "protocol",
+}
+
+check_packages()
+
+
+if not TYPE_CHECKING:  # else any name would pass for one of ours
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
