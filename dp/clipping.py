@@ -158,20 +158,6 @@ class Bounded:
         """
         return Bounded(function(self.values), self.l2_bound)
 
-    def map_linear(
-        self,
-        function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-        operator_norm: float,
-    ) -> Bounded:
-        """Apply a linear map of known operator norm; the bound grows by that factor.
-
-        Stability map: ``l2_in -> operator_norm * l2_in``.
-
-        Raises:
-            SensitivityExceededError: the result is longer than the claimed factor allows.
-        """
-        return Bounded(function(self.values), self.l2_bound * operator_norm)
-
 
 def clip_l2(values: NDArray[Any], l2_bound: float, *, take: bool = False) -> Bounded:
     """Shorten a vector to norm ``l2_bound`` if it is longer; never lengthen it.

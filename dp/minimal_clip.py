@@ -34,34 +34,18 @@ LARGEST_RATE: Final = 10.0
 """Beyond, one count could move a threshold by more than four orders of magnitude."""
 
 
-def clip_error(
-    clip: float, norm: float, dimension: int, noise_ratio: float, *, mean_norm: float | None = None
+def least_error_clip(
+    norm: float, dimension: int, noise_ratio: float, *, mean_norm: float | None = None
 ) -> float:
-    """Return the expected squared l2 error of a clipped and noised mean, by the model above.
+    """Return C*, the clip with the least expected squared l2 error, by the model above.
+
+    Post: 0 <= result <= norm.
 
     Args:
-        clip: C, above 0.
         norm: a, of a typical vector, at least 0.
         dimension: d.
         noise_ratio: s, standard deviation of the noise of the mean in a coordinate, over C.
         mean_norm: b, of the mean of the unclipped vectors, at most a; None for a, a single vector.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
-    """
-    _real("clip", clip, above=0.0)
-    _check(norm, dimension, noise_ratio)
-    mean = norm if mean_norm is None else _real("mean_norm", mean_norm, at_least=0.0, at_most=norm)
-    kept = min(1.0, clip / norm) if norm > 0.0 else 1.0
-    return (mean * (1.0 - kept)) ** 2 + dimension * (noise_ratio * clip) ** 2
-
-
-def least_error_clip(
-    norm: float, dimension: int, noise_ratio: float, *, mean_norm: float | None = None
-) -> float:
-    """Return C*, the clip with the least `clip_error`; see there for the arguments.
-
-    Post: 0 <= result <= norm.
 
     Raises:
         TypeError, ValueError: an argument of another type or out of range.

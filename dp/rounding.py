@@ -24,7 +24,7 @@ from dp._kernels import extent_and_squares, round_piece
 from dp.checks import require_between_0_and_1, require_integer, require_positive
 from dp.clipping import NORM_SLACK, Bounded, require_l2_bound, require_vector
 from dp.errors import SensitivityExceededError
-from dp.keystream import CHUNK_BYTES, Keystream, NoiseSeed, Usage
+from dp.keystream import Keystream, NoiseSeed, Usage
 
 MAX_LINF_BOUND: Final = 1 << 24
 """Largest coordinate allowed: a cache-sized piece of squares then still fits in 63 bits."""
@@ -40,7 +40,6 @@ one client, in squared integer units."""
 DEFAULT_BETA: Final = math.exp(-0.5)
 
 _WORD: Final = np.dtype("<u4")
-_PIECE: Final = CHUNK_BYTES // _WORD.itemsize
 
 
 def require_linf_bound(linf_bound: int) -> None:

@@ -15,41 +15,26 @@ Source: arXiv 2307.10999, Lemma 6; the variances are derived in docs/sketching.m
 
 from __future__ import annotations
 
-import math
-
 from sketch import _checks
 
 
-def count_mean_error(
-    dimension: int, size: int, norm_squared: float, noise_variance: float
-) -> float:
-    """Expected squared error of decoding a noisy count-mean sketch.
+def compression_error(dimension: int, size: int, norm_squared: float) -> float:
+    """Expected squared l2 error of decoding, as far as compression causes it: (d - 1) |mu|^2 / L.
 
-    E|S^T (S mu + xi) - mu|^2 = (d - 1) |mu|^2 / L + d sigma^2.
+    The whole, E|S^T (S mu + xi) - mu|^2, is this and `noise_error`: arXiv 2307.10999, Lemma 6.
 
     Args:
         dimension: number d of coordinates.
         size: number L = R * P of coordinates of the sketch.
         norm_squared: |mu|_2^2.
-        noise_variance: sigma^2 per sketch coordinate.
-
-    Returns:
-        The expectation over seed and noise of the squared l2 error.
-
-    Source: arXiv 2307.10999, Lemma 6.
     """
-    return compression_error(dimension, size, norm_squared) + noise_error(dimension, noise_variance)
-
-
-def compression_error(dimension: int, size: int, norm_squared: float) -> float:
-    """The part of `count_mean_error` that compression causes: (d - 1) |mu|^2 / L."""
     dimension = _checks.integer("dimension", dimension, 1)
     size = _checks.integer("size", size, 1)
     return (dimension - 1) * _checks.real("norm_squared", norm_squared, 0.0) / size
 
 
 def noise_error(dimension: int, noise_variance: float) -> float:
-    """The part of `count_mean_error` that noise causes, whatever the size: d sigma^2."""
+    """Expected squared l2 error of decoding, as far as noise causes it, at any size: d sigma^2."""
     dimension = _checks.integer("dimension", dimension, 1)
     return dimension * _checks.real("noise_variance", noise_variance, 0.0)
 
@@ -96,7 +81,7 @@ def norm_estimate_variance(
 def size_for_error_ratio(norm_squared: float, noise_variance: float, ratio: float) -> float:
     """The size at which compression adds `ratio` times the squared error of the noise.
 
-    L = |mu|^2 / (ratio * sigma^2), from `count_mean_error` with d - 1 replaced by d.
+    L = |mu|^2 / (ratio * sigma^2), by `compression_error` with d - 1 replaced by d.
 
     Args:
         norm_squared: |mu|_2^2.
@@ -106,17 +91,3 @@ def size_for_error_ratio(norm_squared: float, noise_variance: float, ratio: floa
     norm = _checks.real("norm_squared", norm_squared, 0.0)
     noise = _checks.real("noise_variance", noise_variance, 0.0, open_low=True)
     return norm / (_checks.real("ratio", ratio, 0.0, open_low=True) * noise)
-
-
-def fixed_point_relative_std(size: int, ratio: float) -> float:
-    """Relative std of one norm estimate when the sketch has the size that the rule asks for.
-
-    sqrt(2 / L) (1 + 1 / gamma): `norm_estimate_variance` at sigma^2 = |mu|^2 / (gamma L), without
-    its fourth power. 15.6 / sqrt(L) for gamma = 0.1.
-
-    Args:
-        size: number L of coordinates of the sketch.
-        ratio: gamma, above 0.
-    """
-    size = _checks.integer("size", size, 1)
-    return math.sqrt(2.0 / size) * (1.0 + 1.0 / _checks.real("ratio", ratio, 0.0, open_low=True))

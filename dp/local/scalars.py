@@ -314,16 +314,3 @@ def _piecewise_law(points: int, epsilon: float) -> WindowLaw:
     """Return the law with a window of N/(e^{epsilon/2} + 1) messages, rounded."""
     width = round(points * float(special.expit(-epsilon / 2.0)))
     return window_law(points, min(max(width, 1), points - 1), epsilon)
-
-
-def continuous_piecewise_variance(epsilon: float, value: float) -> float:
-    """Return the variance of the continuous Piecewise Mechanism, for comparison.
-
-        t^2/(E - 1) + (E + 3)/(3 (E - 1)^2),    E = e^{epsilon/2}
-
-    Source: Wang et al. 2019 (arXiv 1907.00782), Lemma 1.
-    """
-    if epsilon > 1400.0:
-        return 0.0
-    gap = math.expm1(epsilon / 2.0)
-    return value * value / gap + (gap + 4.0) / (3.0 * gap) / gap

@@ -44,3 +44,14 @@ def exact_mean(law: WindowLaw, probabilities: list[Fraction]) -> Fraction:
 def product_law(*parts: list[Fraction]) -> list[Fraction]:
     """The law of independent messages, in one fixed order."""
     return [math.prod(each, start=Fraction(1)) for each in product(*parts)]
+
+
+def continuous_piecewise_variance(epsilon: float, value: float) -> float:
+    """The variance of the continuous Piecewise Mechanism.
+
+        t^2/(E - 1) + (E + 3)/(3 (E - 1)^2),    E = e^{epsilon/2}
+
+    Source: Wang et al. 2019 (arXiv 1907.00782), Lemma 1.
+    """
+    gap = math.expm1(epsilon / 2.0)
+    return value * value / gap + (gap + 4.0) / (3.0 * gap) / gap

@@ -137,11 +137,3 @@ def test_a_false_isometry_is_caught() -> None:
     bounded = clip_l2(np.array([3.0, 4.0]), 1.0)
     with pytest.raises(SensitivityExceededError):
         bounded.map_isometry(lambda values: values * 1.001)
-
-
-def test_a_linear_map_scales_the_bound_and_is_checked() -> None:
-    bounded = clip_l2(np.array([3.0, 4.0]), 1.0)
-    doubled = bounded.map_linear(lambda values: 2.0 * values, 2.0)
-    assert doubled.l2_bound == 2.0
-    with pytest.raises(SensitivityExceededError):
-        bounded.map_linear(lambda values: 2.0 * values, 1.9)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sketch import CountMeanSketch, LinearSketch, NoSketch, PublicSeed
-from sketch.error import count_mean_error, sketched_norm_variance
+from sketch.error import compression_error, noise_error, sketched_norm_variance
 from sketch.hashing import CHUNK, MAX_COLUMNS, buckets, signs
 
 SEED = PublicSeed(bytes(range(32)))
@@ -188,9 +188,9 @@ class TestMoments:
             noisy = sketch.encode(self.X) + sigma * normal(number, sketch.size)
             return float(np.sum((sketch.decode(noisy) - self.X) ** 2))
 
-        expected = count_mean_error(
-            self.DIMENSION, self.ROWS * self.COLUMNS, self.X @ self.X, sigma**2
-        )
+        size, squared = self.ROWS * self.COLUMNS, self.X @ self.X
+        expected = compression_error(self.DIMENSION, size, squared)
+        expected += noise_error(self.DIMENSION, sigma**2)
         mean_check(self.samples(seeds, squared_error), expected)
 
 

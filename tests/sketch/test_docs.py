@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from sketch import flat_bound
-from sketch.error import fixed_point_relative_std
+from sketch.error import norm_estimate_variance
 from sketch.hashing import CHUNK, LABEL, Usage
 from sketch.rotation import block_length
 from sketch.spec import SPEC_BYTES, SPEC_VERSION, SketchKind
@@ -34,8 +34,9 @@ def test_portable_definition_is_that_of_the_code() -> None:
 
 
 def test_figure_of_the_rule() -> None:
-    assert f"{fixed_point_relative_std(1, 0.1):.1f} / sqrt(L)" in PAGE
-    assert f"{100 * fixed_point_relative_std(7600, 0.1):.0f} % at L = 7,600" in PAGE
+    for size, pattern in ((1, "{:.1f} / sqrt(L)"), (7600, "{:.0%} at L = 7,600")):
+        deviation = math.sqrt(norm_estimate_variance(size, 1.0, 0.0, 1.0 / (0.1 * size)))
+        assert pattern.format(deviation).replace("%", " %") in PAGE
 
 
 @pytest.mark.parametrize("copies", [3, 5, 7, 9, 15])

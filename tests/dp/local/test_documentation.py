@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from local_laws import continuous_piecewise_variance
 
 from dp import LocalAccountant, LocalRelease
 from dp.local import Duchi, Hybrid, Piecewise
-from dp.local.scalars import continuous_piecewise_variance
 
 PAGE = (Path(__file__).parents[3] / "docs" / "local-dp.md").read_text()
 

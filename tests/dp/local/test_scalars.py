@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from dp_statistics import ALPHA, chi_square_p_value, mean_tolerance
-from local_laws import INPUTS, exact_law, is_within
+from local_laws import INPUTS, continuous_piecewise_variance, exact_law, is_within
 
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
 from dp.local import Duchi, Hybrid, LocalRandomizer, Piecewise
 from dp.local.audit import worst_exact_ratio
-from dp.local.scalars import DUCHI_BELOW, continuous_piecewise_variance
+from dp.local.scalars import DUCHI_BELOW
 
 Scalar = Duchi | Piecewise | Hybrid
 KINDS: dict[str, Callable[[float], Scalar]] = {

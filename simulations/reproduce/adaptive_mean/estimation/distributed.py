@@ -97,7 +97,7 @@ class DistributedMeans:
             goal=round_goal(self.plan.goal, share),
             sketch_clip_l2=roomy_clip(self.plan.clip_l2, spec),
         )
-        one = parameters.coins / 4.0 + ROUNDING_VARIANCE
+        one = parameters.mechanism.variance + ROUNDING_VARIANCE
         return one / (self.task.clients * (parameters.scale * spec.main_weight) ** 2)
 
     def mean(self, spec: SketchSpec, share: float) -> Released:
