@@ -68,7 +68,6 @@ from dp.mechanisms import (
     BinomialMechanism,
     DiscreteGaussianMechanism,
     Mechanism,
-    NoNoise,
     Sensitivities,
     SkellamMechanism,
 )
@@ -109,7 +108,6 @@ __all__ = [
     "LocalRelease",
     "Mechanism",
     "MomentsAccountant",
-    "NoNoise",
     "NoiseSeed",
     "Noised",
     "NonFiniteUpdateError",

@@ -49,6 +49,12 @@ _EVENTS: Final = {
     "gaussian": {"sigma", "l2_sensitivity"},
 }
 _INTEGER_TAGS: Final = ("binomial", "skellam", "discrete-gaussian")
+_NOISE_FIELDS: Final = {
+    "binomial": "coins",
+    "skellam": "variance",
+    "discrete-gaussian": "local_variance",
+}
+"""Where an event has its amount of noise; of a discrete Gaussian, that of one contributor."""
 _DEEPEST: Final = 8
 _MOST_VERTICES: Final = 1 << 27
 
@@ -167,14 +173,22 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
     """Return what an entry released to a server that made up all other clients, as written.
 
     Such peers hold shares of every seed that may be given up, so nothing hides a client but the
-    coins that the entry calls its own. Where it does not say, nothing does.
+    noise that the entry calls its own. Where it does not say, nothing does.
     """
-    simple, own = list(flattened(entry.event)), entry.metadata.get("coins_own")
-    if len(simple) == 1 and simple[0]["tag"] == "binomial" and type(own) is int and own > 0:
-        coins = simple[0].get("coins")
-        if type(coins) is int:
-            return [{**simple[0], "coins": min(own, coins)}]
-    return [{"tag": "non-private"}]
+    simple, bare = list(flattened(entry.event)), {"tag": "non-private"}
+    event = simple[0] if len(simple) == 1 else bare
+    tag = event["tag"]
+    if tag not in _INTEGER_TAGS:
+        return [bare]
+    kind, name = (int, "coins_own") if tag == "binomial" else (float, "variance_own")
+    own, field = entry.metadata.get(name), _NOISE_FIELDS[tag]
+    if not (type(own) is kind and own > 0 and type(event.get(field)) is kind):
+        return [bare]
+    # Nobody's own noise is more than all of it.
+    alone = {**event, field: min(own, event[field])}
+    if type(event.get("contributors")) is int:
+        alone["contributors"] = min(1, event["contributors"])
+    return [alone]
 
 
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:

@@ -11,12 +11,27 @@ from dp.accounting.gaussian import gaussian_mu
 from dp.accounting.laws import MAX_TOTAL_COINS, MAX_VARIANCE
 from dp.accounting.moments import MomentsAccountant, reserved_accountant
 from dp.checks import require_between_0_and_1, require_positive
+from dp.coins import MAX_COINS
 from dp.event_kinds import IntegerRelease
 from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
-from dp.search import smallest
+from dp.mechanisms import (
+    MECHANISMS,
+    BinomialMechanism,
+    DiscreteGaussianMechanism,
+    DistributedMechanism,
+    Sensitivities,
+    mechanism_of,
+)
+from dp.sampling.laws import MIN_VARIANCE
+from dp.search import bracketed, smallest
 
 _GROWTH = 1.125
 _VARIANCE_TOLERANCE = 1e-6
+
+NARROWEST_SUMMAND = 1.6
+"""Least parameter of a client's discrete Gaussian that a target is met with: from there on a sum of
+them is as good as one discrete Gaussian (docs/accounting.md, "Other noise"), for both readers of a
+ledger, at a cost of 1.6 squared units of variance for each client."""
 
 _SLOPE_STEPS = 4
 _FAR = 2.0
@@ -152,37 +167,106 @@ def variance_for_epsilon(
     Raises:
         ValueError: an argument is out of range, or no variance up to 2^30 in total is enough.
     """
-    if not 1.0 <= l2_sensitivity < math.inf:
-        raise ValueError(f"l2_sensitivity must be finite and at least 1, got {l2_sensitivity!r}")
     n = 1 if contributors is None else contributors
     if n < 1:
         raise ValueError(f"contributors must be at least 1, got {n}")
+    vector = (float(l2_sensitivity), linf_sensitivity, 1)
+
+    def release(total: float) -> IntegerRelease:
+        """Return a release whose noise has so much variance in all."""
+        if contributors is None:
+            return SkellamRelease(total, *vector)
+        return DiscreteGaussianRelease(total / n, n, *vector)
+
+    return _least_variance(release, epsilon, delta, rounds, reserve) / n
+
+
+def mechanism_for_epsilon(
+    name: str,
+    epsilon: float,
+    delta: float,
+    sensitivities: Sensitivities,
+    contributors: int,
+    rounds: int = 1,
+    reserve: FailureReserve | None = None,
+) -> DistributedMechanism:
+    """Return the mechanism with the least noise of which so many clients together meet a target.
+
+    Args:
+        name: of the mechanism.
+        epsilon: target of the whole run, > 0.
+        delta: target of the whole run, in (0, 1).
+        sensitivities: of each release, Euclidean at least 1.
+        contributors: honest clients whose noise is surely in each sum, >= 1.
+        rounds: adaptive releases of equal noise, >= 1.
+        reserve: as for ``coins_for_epsilon``.
+
+    Raises:
+        ValueError: an argument is out of range, or no noise within it is enough; for the binomial
+            mechanism also if that takes more coins of one client than there can be.
+    """
+    if name not in MECHANISMS:
+        raise ValueError(f"name must be one of {', '.join(MECHANISMS)}, got {name!r}")
+    if contributors < 1:
+        raise ValueError(f"contributors must be at least 1, got {contributors}")
+    kind = MECHANISMS[name]
+    if kind is BinomialMechanism:
+        l2, linf = sensitivities.l2, sensitivities.linf
+        coins = -(-coins_for_epsilon(epsilon, delta, l2, linf, rounds, reserve) // contributors)
+        if coins > MAX_COINS:
+            raise ValueError(
+                f"{coins} coins of each of {contributors} clients are needed, at most {MAX_COINS} "
+                "are possible: raise epsilon or the number of honest survivors, run fewer rounds, "
+                "or lower the sensitivity (a smaller scale)"
+            )
+        return BinomialMechanism(coins)
+
+    def each(total: float) -> DistributedMechanism:
+        """Return one client's noise, of so much variance in all."""
+        return mechanism_of(name, total / contributors)
+
+    def release(total: float) -> IntegerRelease:
+        """Return what all of them release: the very event that is charged."""
+        return each(total).event(sensitivities, contributors, 1)
+
+    # Not below what a law can have; nor where sums of them would need a theorem of their own.
+    narrowest = NARROWEST_SUMMAND if kind is DiscreteGaussianMechanism else MIN_VARIANCE
+    return each(_least_variance(release, epsilon, delta, rounds, reserve, narrowest * contributors))
+
+
+def _least_variance(
+    release: Callable[[float], IntegerRelease],
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    reserve: FailureReserve | None,
+    least: float = 0.0,
+) -> float:
+    """Return the least total variance that meets a target, to one part in 10^6; it does meet it.
+
+    Args:
+        release: what is accounted for, by the total variance.
+        least: variance below which nothing is looked for.
+    """
+    l2_sensitivity = release(max(1.0, least)).l2_sensitivity
+    if not 1.0 <= l2_sensitivity < math.inf:
+        raise ValueError(f"l2_sensitivity must be finite and at least 1, got {l2_sensitivity!r}")
 
     def enough(variance: float) -> bool:
         """Say whether a total variance meets the target."""
-        vector = (float(l2_sensitivity), linf_sensitivity, 1)
-        skellam = contributors is None
-        event = (
-            SkellamRelease(variance, *vector)
-            if skellam
-            else DiscreteGaussianRelease(variance / n, n, *vector)
-        )
-        return _spent(event, rounds, delta, reserve) <= epsilon
+        return _spent(release(variance), rounds, delta, reserve) <= epsilon
 
     sigma = l2_sensitivity * noise_multiplier_for_epsilon(epsilon, delta, rounds)
-    high = min(sigma**2, MAX_VARIANCE)
+    high = max(min(sigma**2, MAX_VARIANCE), least)
     while not enough(high):
         if high * _GROWTH > MAX_VARIANCE:
             variance = f"a variance of {MAX_VARIANCE:g}"
             raise ValueError(_infeasible(epsilon, delta, rounds, l2_sensitivity, variance))
         high *= _GROWTH
-    low = high / _GROWTH
-    while enough(low):
-        low, high = low / _GROWTH, low
-    while high - low > _VARIANCE_TOLERANCE * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high / n
+    low = max(high / _GROWTH, least)
+    while low > least and enough(low):
+        low, high = max(low / _GROWTH, least), low
+    return bracketed(enough, low, high, _VARIANCE_TOLERANCE)[1]
 
 
 def _infeasible(epsilon: float, delta: float, rounds: int, l2_sensitivity: float, what: str) -> str:

@@ -84,18 +84,21 @@ class Mechanism(Protocol):
         """
         ...
 
-    def total_limit(self, clients: int, dimension: int, wrap_probability: float) -> int:
+    def total_limit(
+        self, clients: int, dimension: int, wrap_probability: float, batches: int = 1
+    ) -> int:
         """Return a bound on the noise of every coordinate of the sum, to size the field by.
 
-        Bounded noise has a sure bound. Any other may exceed the result somewhere, in any of the
-        ``dimension`` coordinates, with probability at most ``wrap_probability``: then a coordinate
-        wraps around the field. That spoils the result, not its privacy, since what is released is
-        still a function of the noisy sum.
+        The noise may exceed the result somewhere, in any of the ``dimension`` coordinates, with
+        probability at most ``wrap_probability``: then a coordinate wraps around the field. That
+        spoils the result, not its privacy, since what is released is still a function of the noisy
+        sum.
 
         Args:
             clients: n, clients whose noise may be in the sum, >= 1.
             dimension: number of coordinates, >= 1.
-            wrap_probability: in (0, 1).
+            wrap_probability: in [0, 1); 0 for a sure bound, which bounded noise alone has.
+            batches: in how many parts each client draws its noise, >= 1.
 
         Raises:
             TypeError, ValueError: an argument is out of range.
@@ -149,16 +152,25 @@ class SilentClients:
         """Change the type and nothing else; the seed is not used."""
         return Noised(quantized.values, self.noise, quantized.l2_bound, quantized.linf_bound)
 
-    def total_limit(self, clients: int, dimension: int, wrap_probability: float) -> int:
+    def total_limit(
+        self, clients: int, dimension: int, wrap_probability: float, batches: int = 1
+    ) -> int:
         """Zero. Args and Raises: as for ``Mechanism``."""
         require_wrap(clients, dimension, wrap_probability)
         return 0
 
 
-def require_wrap(clients: int, dimension: int, wrap_probability: float) -> None:
-    """Raise unless these are arguments of ``Mechanism.total_limit``."""
+def require_wrap(
+    clients: int, dimension: int, wrap_probability: float, bounded: bool = True
+) -> None:
+    """Raise unless these are arguments of ``Mechanism.total_limit``.
+
+    Args:
+        bounded: whether the noise has a largest value, so that a probability of 0 is possible.
+    """
     require_integer("clients", clients, 1)
     require_integer("dimension", dimension, 1)
     if not isinstance(wrap_probability, float):
         raise TypeError(f"wrap_probability must be a float, got {type(wrap_probability).__name__}")
-    require_between_0_and_1("wrap_probability", wrap_probability)
+    if wrap_probability != 0.0 or not bounded:
+        require_between_0_and_1("wrap_probability", wrap_probability)

@@ -8,7 +8,9 @@ Source: Agarwal, Suresh, Yu, Kumar, McMahan 2018 (arXiv 1805.10559), p = 1/2.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dp.checks import require_integer
 from dp.coins import Coins, add_coins, require_coins, residual_offset
@@ -27,11 +29,19 @@ class BinomialMechanism:
         coins: of one client, per coordinate, ``0 <= coins <= MAX_COINS``.
     """
 
+    name: ClassVar[str] = "binomial"
+    unit: ClassVar[str] = "coins"
+
     coins: int
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` for coins out of range."""
         require_coins(self.coins)
+
+    @property
+    def amount(self) -> int:
+        """The number of coins: what the mechanism is made of."""
+        return self.coins
 
     @property
     def noise(self) -> Coins:
@@ -61,7 +71,21 @@ class BinomialMechanism:
             self.coins * contributors, sensitivities.l2, sensitivities.linf, dimension
         )
 
-    def total_limit(self, clients: int, dimension: int, wrap_probability: float) -> int:
-        """A sure bound: all coins fall on one side. Args and Raises: as for ``Mechanism``."""
+    def total_limit(
+        self, clients: int, dimension: int, wrap_probability: float, batches: int = 1
+    ) -> int:
+        """All coins on one side; or less, where a wrap is accepted.
+
+        The n m coins of a coordinate are off their mean by more than t with probability at most
+        2 exp(-2 t^2 / (n m)). Args and Raises: as for ``Mechanism``.
+
+        Source: Hoeffding 1963, Theorem 1.
+        """
         require_wrap(clients, dimension, wrap_probability)
-        return clients * self.noise.noise_limit
+        certain = clients * Coins(self.coins, batches).noise_limit
+        if not wrap_probability:
+            return certain
+        total = clients * self.coins
+        reach = math.sqrt(total / 2.0 * math.log(2.0 * dimension / wrap_probability))
+        # Each batch of an odd number of coins has a mean of one half.
+        return min(certain, math.ceil(reach + clients * batches / 2.0))

@@ -10,6 +10,7 @@ and rounding, which are stages of their own here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dp.events import DiscreteGaussianRelease
 from dp.mechanisms.base import Sensitivities, SymmetricNoise, require_wrap
@@ -26,11 +27,19 @@ class DiscreteGaussianMechanism(SymmetricNoise):
             is that of ``DiscreteGaussianLaw``.
     """
 
+    name: ClassVar[str] = "discrete-gaussian"
+    unit: ClassVar[str] = "variance"
+
     sigma_squared: float
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         DiscreteGaussianLaw(self.sigma_squared)
+
+    @property
+    def amount(self) -> float:
+        """The parameter: what the mechanism is made of."""
+        return self.sigma_squared
 
     @property
     def noise(self) -> DiscreteGaussianLaw:
@@ -50,7 +59,9 @@ class DiscreteGaussianMechanism(SymmetricNoise):
             self.sigma_squared, contributors, sensitivities.l2, sensitivities.linf, dimension
         )
 
-    def total_limit(self, clients: int, dimension: int, wrap_probability: float) -> int:
+    def total_limit(
+        self, clients: int, dimension: int, wrap_probability: float, batches: int = 1
+    ) -> int:
         """A tail bound of the sum of all clients. Args and Raises: as for ``Mechanism``."""
-        require_wrap(clients, dimension, wrap_probability)
+        require_wrap(clients, dimension, wrap_probability, bounded=False)
         return sub_gaussian_limit(clients * self.sigma_squared, dimension, wrap_probability)

@@ -7,6 +7,7 @@ rounding, which are stages of their own here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dp.checks import require_integer
 from dp.events import SkellamRelease
@@ -24,11 +25,19 @@ class SkellamMechanism(SymmetricNoise):
             ``SkellamLaw``.
     """
 
+    name: ClassVar[str] = "skellam"
+    unit: ClassVar[str] = "variance"
+
     variance: float
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` for a variance out of range."""
         SkellamLaw(self.variance)
+
+    @property
+    def amount(self) -> float:
+        """The variance: what the mechanism is made of."""
+        return self.variance
 
     @property
     def noise(self) -> SkellamLaw:
@@ -44,7 +53,9 @@ class SkellamMechanism(SymmetricNoise):
             self.variance * contributors, sensitivities.l2, sensitivities.linf, dimension
         )
 
-    def total_limit(self, clients: int, dimension: int, wrap_probability: float) -> int:
+    def total_limit(
+        self, clients: int, dimension: int, wrap_probability: float, batches: int = 1
+    ) -> int:
         """A tail bound of the sum of all clients. Args and Raises: as for ``Mechanism``."""
-        require_wrap(clients, dimension, wrap_probability)
+        require_wrap(clients, dimension, wrap_probability, bounded=False)
         return skellam_limit(clients * self.variance, dimension, wrap_probability)

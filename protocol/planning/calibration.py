@@ -3,28 +3,31 @@
 Integers cost accuracy: rounding raises the sensitivity and adds variance, coins are no Gaussian and
 come in whole numbers, a part of delta is set aside. All of it vanishes as the scale grows, at the
 price of bits. The scale here is the smallest at which the noise of the mean has at most a stated
-share more variance than the Gaussian mechanism at the same epsilon. Then come the coins that meet
-the goal with the fewest honest survivors the round tolerates, and the field that holds the sum.
+share more variance than the Gaussian mechanism at the same epsilon. Then come the least noise that
+meets the goal with the fewest honest survivors the round tolerates, and the field that holds the
+sum.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dp import (
-    BinomialRelease,
+    BinomialMechanism,
+    DiscreteGaussianMechanism,
     MomentsAccountant,
-    coins_for_epsilon,
+    Sensitivities,
     noise_multiplier_for_epsilon,
     quantized_l2_bound,
 )
 from dp.accounting import renyi_to_epsilon
-from dp.accounting.laws import MAX_TOTAL_COINS
-from dp.calibration import MOMENTS_UP_TO
+from dp.calibration import MOMENTS_UP_TO, NARROWEST_SUMMAND, mechanism_for_epsilon
 from dp.coins import MAX_COINS
+from dp.mechanisms import DistributedMechanism, mechanism_of
 from dp.rounding import ROUNDING_VARIANCE
+from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
 from dp.search import bracketed
 from protocol.goal import PrivacyGoal
 from protocol.round.parameters import RoundParameters
@@ -46,12 +49,26 @@ _MOST_STEPS = 16
 _SCALES = (1e-3, 2.0**40)
 """Where a scale is looked for, in integer units for a vector on the bound."""
 
+_COIN_COST = 0.125
+"""Variance of half a coin, by which those of every client are rounded up on average."""
+
 _LATTICE_COST = 4.0
 """Variance, in squared integer units, by which coins must exceed the Gaussian they replace: the
 relative loss (3 z^2 - 1) / (24 sigma^2) of variance at z = 5.7."""
 
 _WORTH_MOMENTS = 0.02
 """Part of the scale, about a thirtieth of a bit, from which on moments are worth another bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What integers are chosen for: see `calibrate`; `bound` is B, `length` that of the sketch."""
+
+    mechanism: str
+    fewest_honest: int
+    bound: float
+    length: int
+    error_share: float
 
 
 def calibrate(
@@ -66,6 +83,7 @@ def calibrate(
     error_share: float = ERROR_SHARE,
     wrap_probability: float = 0.0,
     sketch_clip_l2: float | None = None,
+    mechanism: str = BinomialMechanism.name,
 ) -> RoundParameters:
     """Parameters of one round, `goal.rounds` of which together meet the goal.
 
@@ -76,10 +94,11 @@ def calibrate(
         sketch_clip_l2: B, bound on the sketch of an update; `clip_l2` if left out. A sketch may be
             a little longer than its update, but room for that costs noise in every coordinate, and
             cutting it off next to nothing (docs/sketching.md, "The clip of a sketch").
+        mechanism: name of the noise that clients add.
 
     Raises:
         ParameterError: nobody honest is left to add noise, the share is out of range, or the goal
-            needs too many coins.
+            needs too much noise.
     """
     if not SMALLEST_ERROR_SHARE <= error_share <= 1.0:
         raise ParameterError("error_share", error_share, f"in {SMALLEST_ERROR_SHARE:g} .. 1")
@@ -88,7 +107,8 @@ def calibrate(
             "fewest_honest", fewest_honest, "at least 1: lower the dropouts or the colluders"
         )
     bound = clip_l2 if sketch_clip_l2 is None else sketch_clip_l2
-    scale, linf_bound, coins = _integers(goal, fewest_honest, bound, sketch.size, error_share)
+    of = _Round(mechanism, fewest_honest, bound, sketch.size, error_share)
+    scale, linf_bound, noise = _integers(goal, of)
     return RoundParameters(
         model_digest=model_digest,
         clip_l2=clip_l2,
@@ -97,39 +117,48 @@ def calibrate(
         public_seed=public_seed,
         scale=scale,
         linf_bound=linf_bound,
-        coins=coins,
+        mechanism=noise,
         tolerated_dropouts=tolerated_dropouts,
         wrap_probability=wrap_probability,
     )
 
 
 @lru_cache(maxsize=1024)
-def _integers(
-    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int, error_share: float
-) -> tuple[float, int, int]:
-    """(scale, coordinate clip, coins per client) for vectors of norm `bound` and a length."""
-    gaussian = goal.noise_multiplier * bound
-    scale = _predicted_scale(goal, fewest_honest, bound, length, error_share)
+def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMechanism]:
+    """(scale, coordinate clip, noise of a client) of a round."""
+    gaussian = goal.noise_multiplier * of.bound
+    scale = _predicted_scale(goal, of)
     for _ in range(_MOST_STEPS):
-        linf_bound = _linf_bound(bound, scale, length)
-        l2_bound = quantized_l2_bound(bound, scale, length)
+        sensitivities = _sensitivities(of, scale)
         try:
-            total = coins_for_epsilon(
-                goal.epsilon, goal.delta, l2_bound, linf_bound, goal.rounds, goal.reserve
+            noise = mechanism_for_epsilon(
+                of.mechanism,
+                goal.epsilon,
+                goal.delta,
+                sensitivities,
+                of.fewest_honest,
+                goal.rounds,
+                goal.reserve,
             )
         except ValueError as error:
-            raise ParameterError("epsilon", goal.epsilon, str(error)) from None
-        coins = math.ceil(total / fewest_honest)
-        variance = fewest_honest * (coins / 4.0 + ROUNDING_VARIANCE)
-        if variance <= (1.0 + error_share) * (gaussian * scale) ** 2:
-            _check_coins(coins, fewest_honest)
-            return scale, linf_bound, coins
+            valid = f"such that noise can meet it: {error}; or compress more"
+            raise ParameterError("epsilon", goal.epsilon, valid) from None
+        variance = of.fewest_honest * (noise.variance + ROUNDING_VARIANCE)
+        if variance <= (1.0 + of.error_share) * (gaussian * scale) ** 2:
+            return scale, sensitivities.linf, noise
         scale *= _STEP
-    raise ParameterError("error_share", error_share, "larger: no scale brings the noise this close")
+    valid = "larger: no scale brings the noise this close"
+    raise ParameterError("error_share", of.error_share, valid)
 
 
 def sharpest(
-    goal: PrivacyGoal, *, fewest_honest: int, bound: float, length: int, error_share: float
+    goal: PrivacyGoal,
+    *,
+    fewest_honest: int,
+    bound: float,
+    length: int,
+    error_share: float,
+    mechanism: str = BinomialMechanism.name,
 ) -> PrivacyGoal:
     """The goal with the bound that meets it at the smaller scale; domination unless moments gain.
 
@@ -142,73 +171,61 @@ def sharpest(
         fewest_honest: as for `calibrate`.
         bound: B, on the sketch of an update.
         length: of the sketch of the first round.
-        error_share: as for `calibrate`.
+        error_share, mechanism: as for `calibrate`.
     """
     plain = replace(goal, moment_order=None)
-    figures = (fewest_honest, bound, length, error_share)
-    event = _likely_release(plain, *figures)
-    if event.coins / 4.0 > MOMENTS_UP_TO:
+    of = _Round(mechanism, fewest_honest, bound, length, error_share)
+    noise, sensitivities = _likely_noise(plain, of)
+    if fewest_honest * noise.variance > MOMENTS_UP_TO:
         return plain
     moments = MomentsAccountant()
-    moments.compose(event, goal.rounds)
+    moments.compose(noise.event(sensitivities, fewest_honest, length), goal.rounds)
     excess = moments.best_order(goal.delta) - 1.0
     # The best order for the likely release, and some for others near it.
     counted = [replace(goal, moment_order=1.0 + excess * factor) for factor in (1.0, 0.7, 1.4)]
-    best = min(counted, key=lambda each: _least_scale(each, *figures))
-    gains = _least_scale(best, *figures) < (1.0 - _WORTH_MOMENTS) * _least_scale(plain, *figures)
+    best = min(counted, key=lambda each: _least_scale(each, of))
+    gains = _least_scale(best, of) < (1.0 - _WORTH_MOMENTS) * _least_scale(plain, of)
     return best if gains else plain
 
 
-def _least_scale(
-    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int, error_share: float
-) -> float:
+def _least_scale(goal: PrivacyGoal, of: _Round) -> float:
     """The scale of a calibrated round; infinite where there is none."""
     try:
-        return _integers(goal, fewest_honest, bound, length, error_share)[0]
+        return _integers(goal, of)[0]
     except ParameterError:
         return math.inf
 
 
-def _likely_release(
-    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int, error_share: float
-) -> BinomialRelease:
-    """What a round calibrated by domination releases; or nearly, where it has no such round."""
-    figures = (fewest_honest, bound, length, error_share)
+def _likely_noise(goal: PrivacyGoal, of: _Round) -> tuple[DistributedMechanism, Sensitivities]:
+    """That of a round calibrated by domination; or nearly, where it has no such round."""
     try:
-        scale, linf_bound, coins = _integers(goal, *figures)
+        scale, _, noise = _integers(goal, of)
     except ParameterError:
-        scale = _predicted_scale(goal, *figures)
-        linf_bound = _linf_bound(bound, scale, length)
-        sigma = goal.noise_multiplier * bound * scale
-        coins = math.ceil(4.0 * (1.0 + error_share) * sigma**2 / fewest_honest)
-    l2_bound = quantized_l2_bound(bound, scale, length)
-    return BinomialRelease(
-        min(fewest_honest * coins, MAX_TOTAL_COINS), l2_bound, linf_bound, length
-    )
+        scale = _predicted_scale(goal, of)
+        sigma = goal.noise_multiplier * of.bound * scale
+        noise = _of_variance(of.mechanism, (1.0 + of.error_share) * sigma**2 / of.fewest_honest)
+    return noise, _sensitivities(of, scale)
 
 
-def _linf_bound(bound: float, scale: float, length: int) -> int:
-    return math.ceil(scale * flat_bound(bound, length, COORDINATE_CLIP_PROBABILITY))
+def _of_variance(mechanism: str, variance: float) -> DistributedMechanism:
+    """A mechanism with about this variance, or as near to it as there is one."""
+    if mechanism == BinomialMechanism.name:
+        return BinomialMechanism(min(math.ceil(4.0 * variance), MAX_COINS))
+    return mechanism_of(mechanism, min(max(variance, MIN_VARIANCE), MAX_VARIANCE))
 
 
-def _check_coins(coins: int, fewest_honest: int) -> None:
-    if coins > MAX_COINS:
-        raise ParameterError(
-            "coins",
-            coins,
-            f"at most {MAX_COINS} for each client: raise epsilon, error_share or the number of "
-            f"honest survivors (now {fewest_honest}), run fewer rounds, or compress more",
-        )
+def _sensitivities(of: _Round, scale: float) -> Sensitivities:
+    """Of vectors on the bound, in integer units; the largest coordinate is the clip."""
+    linf_bound = math.ceil(scale * flat_bound(of.bound, of.length, COORDINATE_CLIP_PROBABILITY))
+    return Sensitivities(quantized_l2_bound(of.bound, scale, of.length), linf_bound)
 
 
-def _predicted_scale(
-    goal: PrivacyGoal, fewest_honest: int, bound: float, length: int, error_share: float
-) -> float:
+def _predicted_scale(goal: PrivacyGoal, of: _Round) -> float:
     """Smallest scale at which the closed forms stay within the share; the accountant decides.
 
     Source: docs/accounting.md for how close coins come to a Gaussian.
     """
-    gaussian = goal.noise_multiplier * bound
+    gaussian = goal.noise_multiplier * of.bound
     # What is left of delta once the part for failures is set aside.
     left = goal.delta - goal.reserve.total
     if goal.moment_order is None:
@@ -216,16 +233,24 @@ def _predicted_scale(
         lattice_cost = _LATTICE_COST
     else:
         multiplier, lattice_cost = _moments_multiplier(goal, goal.moment_order, left), 0.0
+    coins = of.mechanism == BinomialMechanism.name
+    # What is said here of the lattice is said of coins; other noise takes what it needs, unless
+    # that is too narrow.
+    lattice_cost, coin_cost = (lattice_cost, _COIN_COST) if coins else (0.0, 0.0)
+    discrete = of.mechanism == DiscreteGaussianMechanism.name
+    narrowest = of.fewest_honest * NARROWEST_SUMMAND if discrete else 0.0
 
     def variance(scale: float) -> float:
-        needed = (multiplier * quantized_l2_bound(bound, scale, length)) ** 2
+        needed = (multiplier * quantized_l2_bound(of.bound, scale, of.length)) ** 2
         # Coins are fewer standard deviations wide than a Gaussian; half a coin each is rounded up.
-        return needed + lattice_cost + fewest_honest * (0.125 + ROUNDING_VARIANCE)
+        noise = max(needed + lattice_cost, narrowest)
+        return noise + of.fewest_honest * (coin_cost + ROUNDING_VARIANCE)
 
     def enough(scale: float) -> bool:
-        return variance(scale / bound) <= (1.0 + error_share) * (gaussian * scale / bound) ** 2
+        least = (1.0 + of.error_share) * (gaussian * scale / of.bound) ** 2
+        return variance(scale / of.bound) <= least
 
-    return bracketed(enough, *_SCALES, geometric=True)[1] / bound
+    return bracketed(enough, *_SCALES, geometric=True)[1] / of.bound
 
 
 def _moments_multiplier(goal: PrivacyGoal, order: float, delta: float) -> float:

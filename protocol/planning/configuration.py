@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dp.accounting import gaussian_epsilon
+from dp.mechanisms import MechanismName
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE
@@ -90,6 +91,9 @@ class Privacy(Section):
         ge=0,
         description="accepted probability that a sum does not fit its field",
     )
+    mechanism: MechanismName = Field(
+        default="binomial", description="the noise that each client adds"
+    )
     moment_order: float | None = Field(
         default=None,
         gt=1,
@@ -125,7 +129,10 @@ class Cohort(Section):
     mode: Literal["active", "semi_honest"] = Field(
         default="active", description="how far the server is trusted"
     )
-    exact_noise: bool = Field(default=True, description="remove surplus noise again")
+    exact_noise: bool | None = Field(
+        default=None,
+        description="remove surplus noise again; binomial noise is removed unless this is false",
+    )
     security_bits: int | None = Field(
         default=None,
         ge=1,
@@ -249,6 +256,7 @@ def build_plan(
             tolerated_colluders=cohort.tolerated_colluders,
             clip_l2=privacy.clip_l2,
             mode=Mode(cohort.mode),
+            mechanism=privacy.mechanism,
             exact_noise=cohort.exact_noise,
             error_share=privacy.error_share,
             wrap_probability=privacy.wrap_probability,
@@ -256,8 +264,9 @@ def build_plan(
             lifetime_seconds=lifetime_seconds,
         )
     except ParameterError as error:
+        section = "privacy" if error.argument in Privacy.model_fields else "cohort"
         raise ConfigurationError(
-            f"cohort.{error.argument}", f"value {error.value!r}", error.valid
+            f"{section}.{error.argument}", f"value {error.value!r}", error.valid
         ) from None
 
 

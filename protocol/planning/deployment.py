@@ -1,4 +1,4 @@
-"""What a deployment needs and what it gets: from a goal to coins, bits, bytes, error and epsilons.
+"""What a deployment needs and what it gets: from a goal to noise, bits, bytes, error and epsilons.
 
 Nothing is run: every figure follows from the public parameters. The error is that of the mean
 update; tests compare it with simulated rounds.
@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 from dp import CoinSchedule, FourEpsilons, replace_one
 from dp.accounting import reserved_accountant
+from dp.mechanisms import DistributedMechanism
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.planning.graph import GraphPlan, price_graph
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import DIGEST_BYTES, RoundParameters, release_event
-from protocol.round.setup import own_coins, removal_table
+from protocol.round.setup import noise_left, own_noise, removal_table
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec
 from sketch.error import compression_error, noise_error
@@ -28,7 +29,7 @@ class PredictedError:
     """Expected squared Euclidean error of the mean update, in the units of the update squared.
 
     Attributes:
-        noise: from coins and rounding.
+        noise: from noise and rounding.
         compression: from the sketch, for a mean update as long as the clip bound; it falls with
             the square of the length.
         gaussian: of the Gaussian mechanism at the same epsilon and clip, uncompressed noise.
@@ -58,7 +59,7 @@ class DeploymentPlan:
         graph: and the bytes of every message of a client.
         seeds: removable noise seeds of each client.
         bits: of a field element, with the accepted wrap probability.
-        bits_exact: of a field that holds every sum.
+        bits_exact: of a field that holds every sum; None if there is none.
         survivors: how many the error is predicted for.
         error: of the mean update of one round.
         epsilons: of all rounds, with the fewest survivors.
@@ -70,7 +71,7 @@ class DeploymentPlan:
     graph: GraphPlan
     seeds: int
     bits: int
-    bits_exact: int
+    bits_exact: int | None
     survivors: int
     error: PredictedError
     epsilons: FourEpsilons
@@ -85,6 +86,11 @@ class DeploymentPlan:
     def bits_per_coordinate(self) -> float:
         """Of the update before compression: the masked vector alone."""
         return self.bits * self.parameters.length / self.parameters.sketch.dimension
+
+
+def noise_figures(mechanism: DistributedMechanism) -> dict[str, str | int | float]:
+    """The noise of a client by name, as reports have it."""
+    return {"mechanism": mechanism.name, f"{mechanism.unit}_per_client": mechanism.amount}
 
 
 def plan_deployment(
@@ -105,7 +111,7 @@ def plan_deployment(
     if not 0 <= lost <= plan.tolerated_dropouts:
         raise ParameterError("expected_dropouts", lost, f"in 0 .. {plan.tolerated_dropouts}")
     parameters = plan.calibrate(sketch, bytes(DIGEST_BYTES), PublicSeed(bytes(SEED_BYTES)))
-    schedule = plan.schedule(parameters.coins)
+    schedule = plan.schedule(parameters.mechanism)
     seeds = max(removal_table(schedule), default=0).bit_length()
     bits = bits_for(parameters, plan.cohort, seeds)
     degree, threshold = plan.graph
@@ -125,24 +131,26 @@ def plan_deployment(
         ),
         seeds=seeds,
         bits=bits,
-        bits_exact=bits_for(replace(parameters, wrap_probability=0.0), plan.cohort, seeds),
+        bits_exact=_bits_exact(parameters, plan.cohort, seeds),
         survivors=plan.cohort - lost,
-        error=_error(
-            plan,
-            parameters,
-            parameters.coins if schedule is None else schedule.kept_coins(lost),
-            plan.cohort - lost,
-        ),
+        error=_error(plan, parameters, noise_left(parameters.mechanism, schedule, lost), lost),
         epsilons=_epsilons(plan, parameters, schedule),
         replace_one=_replace_one(plan, parameters),
     )
 
 
+def _bits_exact(parameters: RoundParameters, cohort: int, seeds: int) -> int | None:
+    if parameters.mechanism.noise.noise_limit is None:
+        return None
+    return bits_for(replace(parameters, wrap_probability=0.0), cohort, seeds)
+
+
 def _error(
-    plan: TrainingPlan, parameters: RoundParameters, coins: int, survivors: int
+    plan: TrainingPlan, parameters: RoundParameters, left: DistributedMechanism, lost: int
 ) -> PredictedError:
-    dimension = parameters.sketch.dimension
-    per_client = (coins / 4.0 + ROUNDING_VARIANCE) / parameters.scale**2
+    """That of a round which loses so many clients, with what is left of each survivor's noise."""
+    dimension, survivors = parameters.sketch.dimension, plan.cohort - lost
+    per_client = (left.variance + ROUNDING_VARIANCE) / parameters.scale**2
     sigma = plan.goal.noise_multiplier * parameters.sketch_clip_l2
     compressed = parameters.length < dimension
     return PredictedError(
@@ -157,21 +165,21 @@ def _error(
 def _epsilons(
     plan: TrainingPlan, parameters: RoundParameters, schedule: CoinSchedule | None
 ) -> FourEpsilons:
-    """All rounds, each with the fewest survivors, who keep all of their coins.
+    """All rounds, each with the fewest survivors, who keep all of their noise.
 
     As the running accounts have it: with the part of delta that the goal sets aside.
     """
-    goal, fewest = plan.goal, plan.minimum_survivors
+    goal, whole = plan.goal, parameters.mechanism
 
-    def run(coins: int) -> float:
+    def run(mechanism: DistributedMechanism, contributors: int) -> float:
         accountant = reserved_accountant(goal.reserve)
-        accountant.compose(release_event(parameters, coins), goal.rounds)
+        accountant.compose(release_event(parameters, mechanism, contributors), goal.rounds)
         return accountant.epsilon(goal.delta)
 
     return FourEpsilons(
-        server=run((fewest - plan.tolerated_colluders) * parameters.coins),
-        outsider=run(fewest * parameters.coins),
-        sybil=run(own_coins(parameters.coins, schedule)),
+        server=run(whole, plan.fewest_honest),
+        outsider=run(whole, plan.minimum_survivors),
+        sybil=run(own_noise(whole, schedule), 1),
         secagg_alone=math.inf,
         delta=goal.delta,
         colluders=plan.tolerated_colluders,
@@ -182,6 +190,6 @@ def _epsilons(
 def _replace_one(plan: TrainingPlan, parameters: RoundParameters) -> float:
     """All rounds against the server, if a contribution is replaced by any other."""
     accountant = reserved_accountant(plan.goal.reserve)
-    event = release_event(parameters, plan.fewest_honest * parameters.coins)
+    event = release_event(parameters, parameters.mechanism, plan.fewest_honest)
     accountant.compose(replace_one(event), plan.goal.rounds)
     return accountant.epsilon(plan.goal.delta)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dp import CoinSchedule
+from dp import BinomialMechanism, CoinSchedule
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
+from dp.mechanisms import MECHANISMS, DistributedMechanism, MechanismName
 from protocol.checks import require_int, require_number
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE, calibrate, sharpest
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph
 from protocol.round.client import ClientPolicy
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
-from protocol.round.parameters import RoundParameters
+from protocol.round.parameters import RoundParameters, require_room
 from protocol.round.rings import fitting_security_bits, unsafe
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
@@ -39,12 +40,14 @@ class TrainingPlan:
         degree: k of a sparse graph, 0 for the complete one; left out together with the threshold,
             both are chosen for the cohort: the complete graph for up to 200 clients.
         threshold: t; the smallest safe one if left out.
+        mechanism: name of the noise that clients add: `binomial`, `skellam` or `discrete-gaussian`.
         exact_noise: take surplus noise off when fewer clients vanish than tolerated, at the price
-            of a few more shares for each pair of clients; otherwise it stays in the sum.
+            of a few more shares for each pair of clients; otherwise it stays in the sum. Coins
+            alone can be taken off, and are if this is left out.
         error_share: how much more variance the noise may have than that of the Gaussian mechanism
             at the same epsilon; less costs bits.
         wrap_probability: accepted chance that a round's sum does not fit its field and is lost; 0
-            costs several bits more.
+            costs several bits more, and is possible with coins only.
         security_bits: of a sparse graph and its committee; if left out, the fewest from 80 on, in
             steps of 8, with which a ring fails no more often than the goal sets aside. The
             complete graph has no use for them.
@@ -64,7 +67,8 @@ class TrainingPlan:
     mode: Mode = Mode.ACTIVE
     degree: int | None = None
     threshold: int | None = None
-    exact_noise: bool = True
+    mechanism: MechanismName = "binomial"
+    exact_noise: bool | None = None
     error_share: float = ERROR_SHARE
     wrap_probability: float = WRAP_PROBABILITY
     security_bits: int | None = None
@@ -83,10 +87,16 @@ class TrainingPlan:
         for name in ("degree", "threshold"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), 0)
-        if not isinstance(self.exact_noise, bool):
-            raise ParameterError("exact_noise", self.exact_noise, "a bool")
+        if self.mechanism not in MECHANISMS:
+            raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
+        if not isinstance(self.exact_noise, bool | None):
+            raise ParameterError("exact_noise", self.exact_noise, "a bool, or left out")
+        if self.exact_noise and self.mechanism != BinomialMechanism.name:
+            valid = f"left out or False: {self.mechanism} noise comes as a whole, it stays in sums"
+            raise ParameterError("exact_noise", self.exact_noise, valid)
         for name in ("clip_l2", "error_share", "wrap_probability"):
             require_number(name, getattr(self, name))
+        require_room(self.mechanism, self.wrap_probability)
         # Written so that NaN fails the test.
         if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
             valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
@@ -160,7 +170,7 @@ class TrainingPlan:
 
     @property
     def fewest_honest(self) -> int:
-        """Survivors whose coins count: colluders take off their own."""
+        """Survivors whose noise counts: colluders take off their own."""
         return self.minimum_survivors - self.tolerated_colluders
 
     def sharpened(self, sketch: SketchSpec) -> TrainingPlan:
@@ -178,14 +188,16 @@ class TrainingPlan:
             bound=self.clip_l2,
             length=sketch.size,
             error_share=self.error_share,
+            mechanism=self.mechanism,
         )
         return replace(self, goal=goal)
 
-    def schedule(self, coins: int) -> CoinSchedule | None:
-        """The batches of so many coins of a client; None if there is nothing to take off."""
-        if not self.exact_noise:
+    def schedule(self, mechanism: DistributedMechanism) -> CoinSchedule | None:
+        """The batches of a client's noise; None if there is nothing to take off."""
+        if self.exact_noise is False:
             return None
-        return coin_schedule(coins, self.cohort, self.minimum_survivors, self.tolerated_colluders)
+        survivors, colluders = self.minimum_survivors, self.tolerated_colluders
+        return coin_schedule(mechanism, self.cohort, survivors, colluders)
 
     def calibrate(
         self,
@@ -215,6 +227,7 @@ class TrainingPlan:
             error_share=self.error_share,
             wrap_probability=self.wrap_probability,
             sketch_clip_l2=sketch_clip_l2,
+            mechanism=self.mechanism,
         )
 
     def setup(
@@ -235,7 +248,7 @@ class TrainingPlan:
         Raises:
             ParameterError: rounds expire and no time was given, or the other way round.
         """
-        removal = removal_table(self.schedule(parameters.coins))
+        removal = removal_table(self.schedule(parameters.mechanism))
         degree, threshold = self.graph
         context = SessionContext(
             session_id=session_id,
@@ -273,6 +286,7 @@ class TrainingPlan:
             registry_colluders=self.tolerated_colluders,
             largest_clip_l2=self.clip_l2,
             dimension=dimension,
+            mechanisms=(self.mechanism,),
             allow_semi_honest=self.mode is Mode.SEMI_HONEST,
             minimum_security_bits=self.ring_bits,
             largest_lifetime_seconds=self.lifetime_seconds or None,

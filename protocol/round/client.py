@@ -15,8 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dp import NoiseSeed
+from dp import BinomialMechanism, NoiseSeed
 from dp.coins import MAX_COINS
+from dp.mechanisms import MECHANISMS, DistributedMechanism
+from dp.sampling.laws import MAX_VARIANCE
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.history import ClientHistory, epsilon_of_rounds
@@ -48,7 +50,7 @@ from secagg.transitions import ClientPhase
 class ClientPolicy:
     """What this client insists on, whatever the server says.
 
-    Figures of noise count the coins of the fewest honest survivors only. Limits of size are checked
+    Figures of noise count that of the fewest honest survivors only. Limits of size are checked
     before anything of that size is allocated. Which of these hold against a server that deviates is
     in docs/limitations.md: all of them, since a client that refuses has sent nothing.
 
@@ -66,13 +68,16 @@ class ClientPolicy:
         registry_colluders: most clients of the whole registry that may work for the server. It
             picks the cohort, so all of them may be in it: a round whose thresholds and noise
             tolerate fewer is refused, however few of them a random cohort would hold.
-        minimum_own_noise_multiplier: smallest ratio to the sensitivity of the noise of this
-            client's own coins, those that nobody else can take off. It is all that hides the client
-            among made-up ones.
+        minimum_own_noise_multiplier: smallest ratio to the sensitivity of this client's own noise,
+            as far as nobody else can take it off. It is all that hides the client among made-up
+            ones.
         dimension: d, length of this client's update; None accepts any up to `largest_length`.
         largest_length: longest update or vector.
         largest_bits: largest field.
+        mechanisms: names of those whose noise it adds; binomial only if left out.
         largest_coins: most coins of one client per coordinate.
+        largest_variance: most variance of one client's noise per coordinate, in squared integer
+            units; the table that it is drawn from grows with the square root.
         largest_linf_bound: largest integer coordinate; it decides what accounting costs.
         largest_rows: most rows of a sketch, over all copies; each is a pass over the update.
         minimum_security_bits: fewest security bits of a sparse graph; the complete one has no use
@@ -100,7 +105,9 @@ class ClientPolicy:
     dimension: int | None = None
     largest_length: int = 1 << 28
     largest_bits: int = 62
+    mechanisms: Collection[str] = (BinomialMechanism.name,)
     largest_coins: int = MAX_COINS
+    largest_variance: float = MAX_VARIANCE
     largest_linf_bound: int = 1 << 16
     largest_rows: int = 256
     minimum_security_bits: int = SECURITY_BITS
@@ -120,6 +127,11 @@ class ClientPolicy:
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
                 raise ParameterError(name, value, f"an int in {low} .. {high}")
+        # A plain str is a collection of its letters.
+        names = () if isinstance(self.mechanisms, str) else tuple(self.mechanisms)
+        if not names or any(name not in MECHANISMS for name in names):
+            valid = f"at least one of {', '.join(MECHANISMS)}, in a tuple"
+            raise ParameterError("mechanisms", self.mechanisms, valid)
 
     def check(self, setup: RoundSetup, *, keeps_time: bool = False) -> None:
         """Accept a setup or refuse it.
@@ -137,6 +149,9 @@ class ClientPolicy:
         dimension = parameters.sketch.dimension
         if self.dimension not in (None, dimension):
             raise PolicyError("dimension", dimension, f"{self.dimension} only")
+        mechanism = parameters.mechanism
+        if mechanism.name not in self.mechanisms:
+            raise PolicyError("mechanism", mechanism.name, f"{' or '.join(self.mechanisms)} only")
         at_least = {
             "minimum_survivors": (context.minimum_survivors, self.minimum_survivors),
             "cohort_size": (context.size, self.smallest_cohort),
@@ -151,7 +166,8 @@ class ClientPolicy:
             "clip_l2": (parameters.clip_l2, self.largest_clip_l2),
             "bits": (context.bits, self.largest_bits),
             "length": (max(context.length, dimension), self.largest_length),
-            "coins": (parameters.coins, self.largest_coins),
+            "coins": (getattr(mechanism, "coins", 0), self.largest_coins),
+            "variance": (mechanism.variance, self.largest_variance),
             "linf_bound": (parameters.linf_bound, self.largest_linf_bound),
             "sketch_rows": (parameters.sketch.total_rows, self.largest_rows),
         }
@@ -184,7 +200,7 @@ class ClientPolicy:
             raise PolicyError(
                 "own_noise_multiplier",
                 f"{own:.6g}",
-                f"at least {lowest:.6g}: more coins for each client, or fewer dropouts whose noise "
+                f"at least {lowest:.6g}: more noise of each client, or fewer dropouts whose noise "
                 "can be removed",
             )
 
@@ -218,16 +234,16 @@ def check_ring(context: SessionContext, goal: PrivacyGoal, keeps_time: bool) -> 
 
 def noise_multiplier(setup: RoundSetup) -> float:
     """Standard deviation of the noise of the fewest honest survivors over the sensitivity."""
-    return _multiplier(setup, setup.fewest_honest * setup.parameters.coins)
+    return _multiplier(setup, setup.parameters.mechanism, setup.fewest_honest)
 
 
 def own_noise_multiplier(setup: RoundSetup) -> float:
-    """The same of one client's own coins, as far as nobody else can take them off."""
-    return _multiplier(setup, setup.own_coins)
+    """The same of one client's own noise, as far as nobody else can take it off."""
+    return _multiplier(setup, setup.own_noise, 1)
 
 
-def _multiplier(setup: RoundSetup, coins: int) -> float:
-    return math.sqrt(coins / 4.0) / setup.parameters.l2_bound
+def _multiplier(setup: RoundSetup, mechanism: DistributedMechanism, contributors: int) -> float:
+    return math.sqrt(contributors * mechanism.variance) / setup.parameters.l2_bound
 
 
 class RoundClient:

@@ -1,15 +1,16 @@
 """How large a field the sum of a round needs.
 
-Exact: a field that holds the largest sum there can be. Or likely: coins almost never all fall on
-one side, so a field that holds all sums but for a stated probability is much smaller. A wrapped sum
-costs accuracy and never privacy: reduction modulo p is applied to what is already private.
+Exact: a field that holds the largest sum there can be, if there is one. Or likely: coins almost
+never all fall on one side, and other noise almost never goes far, so a field that holds all sums
+but for a stated probability is much smaller. A wrapped sum costs accuracy and never privacy:
+reduction modulo p is applied to what is already private.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
+from dp import Mechanism
 from secagg.field import required_bits
 
 MAX_WRAP_PROBABILITY = 1e-6
@@ -30,16 +31,12 @@ class Summand(Protocol):
         """Largest magnitude of a coordinate before noise."""
 
     @property
-    def coins(self) -> int:
-        """Fair coins of one client in each coordinate."""
+    def mechanism(self) -> Mechanism:
+        """Noise of one client."""
 
     @property
     def length(self) -> int:
         """Number of coordinates."""
-
-    @property
-    def largest_coordinate(self) -> int:
-        """Largest magnitude of a coordinate, noise included."""
 
     @property
     def wrap_probability(self) -> float:
@@ -50,7 +47,7 @@ def bits_for(summand: Summand, cohort: int, seeds: int = 0) -> int:
     """Smallest field for the sum over the whole cohort.
 
     Args:
-        seeds: removable batches of each client; every two odd batches reach one unit further.
+        seeds: removable batches of each client, beside the one that stays.
 
     Raises:
         ParameterError: no field is large enough.
@@ -61,19 +58,10 @@ def bits_for(summand: Summand, cohort: int, seeds: int = 0) -> int:
 def largest_sum(summand: Summand, cohort: int, seeds: int = 0) -> int:
     """Magnitude that no coordinate of the sum exceeds, but for the stated probability.
 
-    The n m coins of a coordinate are off their mean by more than t with probability at most
-    2 exp(-2 t^2 / (n m)), and there are L coordinates. The values before noise count in full,
-    because clients may agree in a coordinate.
-
-    Source: Hoeffding 1963, Theorem 1.
+    The mechanism bounds the noise. The values before noise count in full, because clients may agree
+    in a coordinate.
     """
-    odd_batches = cohort * ((1 + seeds) // 2)
-    certain = cohort * summand.largest_coordinate + odd_batches
-    if not summand.wrap_probability:
-        return certain
-    coins = cohort * summand.coins
-    noise = math.sqrt(coins / 2.0 * math.log(2.0 * summand.length / summand.wrap_probability))
-    # Each batch of an odd number of coins has a mean of one half.
-    offset = cohort * (1 + seeds) / 2.0
-    likely = cohort * summand.linf_bound + math.ceil(noise + offset)
-    return min(certain, likely)
+    noise = summand.mechanism.total_limit(
+        cohort, summand.length, float(summand.wrap_probability), 1 + seeds
+    )
+    return cohort * summand.linf_bound + noise

@@ -36,7 +36,7 @@ class ClientHistory:
     """The rounds that one client has answered, and what its own count says they cost.
 
     The client counts for itself and for the worst case: the fewest survivors that it agreed to,
-    without the coins of the colluders that it agreed to tolerate. A round is charged when the
+    without the noise of the colluders that it agreed to tolerate. A round is charged when the
     client hands over its masked update, whatever becomes of the round afterwards: the client
     cannot know whether others released the sum. What its ring may fail with is counted when the
     client joins, and all rounds joined may fail with as much together as the goal sets aside.
@@ -174,7 +174,7 @@ class ClientHistory:
                 "epsilon", f"{error.requested:.6g} in all", f"at most {error.budget:.6g} in all"
             ) from None
         except UnsupportedEventError as error:
-            raise PolicyError("coins", str(error), "rounds that it can account for") from None
+            raise PolicyError("mechanism", str(error), "rounds that it can account for") from None
 
 
 def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:

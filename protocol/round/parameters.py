@@ -10,9 +10,9 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
-from dp import BinomialRelease, NonPrivateRelease, quantized_l2_bound
+from dp import BinomialMechanism, Event, NonPrivateRelease, Sensitivities, quantized_l2_bound
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from dp.coins import noise_limit, require_coins
+from dp.mechanisms import MECHANISMS, DistributedMechanism
 from dp.rounding import require_linf_bound
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY
 from secagg import ParameterError
@@ -20,8 +20,10 @@ from secagg.context import MAX_COHORT
 from sketch import PublicSeed, SketchSpec
 
 DIGEST_BYTES = 32
-_DIGEST_LABEL = b"veilsum/round/1"
-_NUMBERS = struct.Struct("<dddQQQd")
+_COINS_LABEL = b"veilsum/round/1"
+_NOISE_LABEL = b"veilsum/round/2/"
+_BOUNDS = struct.Struct("<dddQ")
+_LOSSES = struct.Struct("<Qd")
 
 MAX_SKETCH_ROWS = 1 << 12
 """Most rows of a round's sketch: each costs every client a pass over its update, about 2 ms for a
@@ -44,10 +46,11 @@ class RoundParameters:
         public_seed: fresh for the round, drawn after the size of the sketch was fixed.
         scale: s, integer units per unit of the update.
         linf_bound: largest integer magnitude of one coordinate before noise.
-        coins: fair coins that each client adds to each coordinate; 0 means no privacy.
+        mechanism: the noise that each client adds; no coins at all mean no privacy.
         tolerated_dropouts: clients that may vanish without the noise falling below its target.
         wrap_probability: accepted chance that any coordinate of the sum does not fit the field; 0
-            for a field that holds every sum. It costs accuracy only, never privacy.
+            for a field that holds every sum, which coins alone have. It costs accuracy only, never
+            privacy.
 
     Raises:
         ParameterError: names the parameter, its value and what would be valid.
@@ -60,7 +63,7 @@ class RoundParameters:
     public_seed: PublicSeed
     scale: float
     linf_bound: int
-    coins: int
+    mechanism: DistributedMechanism
     tolerated_dropouts: int
     wrap_probability: float = 0.0
 
@@ -75,11 +78,10 @@ class RoundParameters:
                 raise ParameterError(name, value, valid)
         try:
             require_linf_bound(self.linf_bound)
-            require_coins(self.coins)
         except (TypeError, ValueError) as error:
-            raise ParameterError(
-                "linf_bound, coins", (self.linf_bound, self.coins), str(error)
-            ) from None
+            raise ParameterError("linf_bound", self.linf_bound, str(error)) from None
+        if type(self.mechanism) not in MECHANISMS.values():
+            raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
         dropouts = self.tolerated_dropouts
         if type(dropouts) is not int or not 0 <= dropouts <= MAX_COHORT:
             raise ParameterError("tolerated_dropouts", dropouts, f"an int in 0 .. {MAX_COHORT}")
@@ -88,6 +90,7 @@ class RoundParameters:
         if not likely and wrap != 0.0:
             valid = f"0, or a float in {MIN_WRAP_PROBABILITY:g} .. {MAX_WRAP_PROBABILITY:g}"
             raise ParameterError("wrap_probability", wrap, valid)
+        require_room(self.mechanism.name, wrap)
         probe = self.sketch.probe.size if self.sketch.probe else 0
         if max(self.sketch.main_size, probe) > self.sketch.dimension:
             raise ParameterError("sketch", self.sketch, "no larger than the update it compresses")
@@ -115,29 +118,45 @@ class RoundParameters:
         """Euclidean sensitivity in integer units, rounding included."""
         return quantized_l2_bound(self.sketch_clip_l2, self.scale, self.length)
 
-    @property
-    def largest_coordinate(self) -> int:
-        """Largest magnitude of one coordinate of one client, noise included."""
-        return self.linf_bound + noise_limit(self.coins)
-
     def digest(self) -> bytes:
         """SHA-256 of the canonical encoding of every parameter."""
-        numbers = _NUMBERS.pack(
-            self.clip_l2,
-            self.sketch_clip_l2,
-            self.scale,
-            self.linf_bound,
-            self.coins,
-            self.tolerated_dropouts,
-            self.wrap_probability,
+        mechanism = self.mechanism
+        # Coins are written as they were when there was nothing else.
+        if isinstance(mechanism, BinomialMechanism):
+            label, amount = _COINS_LABEL, struct.pack("<Q", mechanism.coins)
+        else:
+            label = _NOISE_LABEL + mechanism.name.encode() + b"\0"
+            amount = struct.pack("<d", mechanism.amount)
+        # No label is the beginning of another, and every part behind it has a fixed length, so
+        # plain concatenation is injective.
+        parts = (
+            label,
+            self.model_digest,
+            self.sketch.encode_bytes(),
+            self.public_seed.value,
+            _BOUNDS.pack(self.clip_l2, self.sketch_clip_l2, self.scale, self.linf_bound),
+            amount,
+            _LOSSES.pack(self.tolerated_dropouts, self.wrap_probability),
         )
-        # Every part has a fixed length, so plain concatenation is injective.
-        parts = (self.model_digest, self.sketch.encode_bytes(), self.public_seed.value, numbers)
-        return hashlib.sha256(_DIGEST_LABEL + b"".join(parts)).digest()
+        return hashlib.sha256(b"".join(parts)).digest()
 
 
-def release_event(parameters: RoundParameters, coins: int) -> BinomialRelease | NonPrivateRelease:
-    """What a sum releases to somebody who does not know so many coins of each coordinate."""
-    if coins == 0:
+def require_room(mechanism: str, wrap_probability: float) -> None:
+    """Raise `ParameterError` for a field that is to hold every sum, where there is none."""
+    if mechanism != BinomialMechanism.name and wrap_probability == 0.0:
+        valid = f"above 0 with {mechanism} noise: it has no largest value, so no field is sure"
+        raise ParameterError("wrap_probability", wrap_probability, valid)
+
+
+def release_event(
+    parameters: RoundParameters, mechanism: DistributedMechanism, contributors: int
+) -> Event:
+    """What a sum releases to somebody who does not know the noise of so many contributors.
+
+    Args:
+        mechanism: of the noise that is left of each of them.
+    """
+    if contributors == 0 or mechanism.amount == 0:
         return NonPrivateRelease()
-    return BinomialRelease(coins, parameters.l2_bound, parameters.linf_bound, parameters.length)
+    sensitivities = Sensitivities(parameters.l2_bound, parameters.linf_bound)
+    return mechanism.event(sensitivities, contributors, parameters.length)

@@ -25,12 +25,12 @@ from dp import (
     NoiseSeed,
     Quantized,
     SensitivityExceededError,
-    add_coins,
     clip_l2,
     quantize,
 )
-from dp.coins import residual_offset
 from dp.dropouts import add_batches, removed_noise
+from dp.mechanisms import DistributedMechanism
+from dp.noised import Noise
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
@@ -116,20 +116,20 @@ class Quantize:
 
 
 @dataclass(frozen=True, slots=True)
-class AddCoins:
-    """Binomial noise from the client's own fair coins. Needs, and keeps, the integer bounds.
+class AddNoise:
+    """The client's own noise. Needs, and keeps, the integer bounds.
 
-    With a schedule, coins come in batches, and those that turn out to be surplus are taken off the
-    sum again: what stays is exact (docs/dropouts.md).
+    With a schedule, which coins alone can have, they come in batches, and those that turn out to be
+    surplus are taken off the sum again: what stays is exact (docs/dropouts.md).
     """
 
-    coins: int
+    mechanism: DistributedMechanism
     schedule: CoinSchedule | None
 
     def client(self, quantized: Quantized, seeds: Sequence[NoiseSeed]) -> Noised:
         """Bounded integers to noised integers; one seed for each batch."""
         if self.schedule is None:
-            return add_coins(quantized, self.coins, seeds[0])
+            return self.mechanism.add_noise(quantized, seeds[0])
         return add_batches(quantized, self.schedule, seeds)
 
     def server(self, total: Integers, removed: Sequence[Sequence[bytes]], lost: int) -> Floats:
@@ -140,7 +140,8 @@ class AddCoins:
             lost: clients of the cohort that are not survivors.
         """
         if self.schedule is None:
-            return np.asarray(total - len(removed) * residual_offset(self.coins), np.float64)
+            offset = len(removed) * self.mechanism.residual_offset
+            return np.asarray(total - offset, np.float64)
         schedule, length, batches = self.schedule, total.size, self.schedule.removed(lost)
 
         def noise_of(share: Sequence[Sequence[bytes]]) -> Integers:
@@ -164,13 +165,23 @@ class AddCoins:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """Signed integers to GF(p) and back. The setup proved that the sum cannot wrap around."""
+    """Signed integers to GF(p) and back.
+
+    The setup proved that the sum does not wrap around, but for the accepted probability.
+    """
 
     field: PrimeField
 
     def client(self, noised: Noised) -> FieldVector:
-        """Lift integers, int64[L], to elements of GF(p)."""
-        return lift(noised.values, self.field)
+        """Lift integers, int64[L], to elements of GF(p).
+
+        One client's noise may reach further than the sum of all is likely to. It then wraps around,
+        as the sum would: an error in its place would depend on the private update.
+        """
+        values, half = noised.values, self.field.largest_centred
+        if np.abs(values).max(initial=0) > half:
+            values = (values + half) % self.field.modulus - half
+        return lift(values, self.field)
 
     def server(self, total: FieldVector) -> Integers:
         """Read elements of GF(p) as integers, int64[L]."""
@@ -186,7 +197,7 @@ class MeanRelease:
             what the clips of updates, sketches and coordinates cut off, and conditional rounding.
         mean_sketch: float64[size], the noisy mean of what clients sent, from which it was decoded;
             `SketchSpec.split` takes two sketches apart.
-        noise_variance: variance per coordinate of `mean_sketch` from coins and rounding, as
+        noise_variance: variance per coordinate of `mean_sketch` from noise and rounding, as
             `Pipeline.noise_variance` states it.
         survivors: number of clients in the mean.
     """
@@ -209,7 +220,7 @@ class Pipeline:
         )
         self._rotate = Rotate(Rotation(parameters.length, parameters.public_seed))
         self._quantize = Quantize(parameters.scale, parameters.linf_bound)
-        self._coins = AddCoins(parameters.coins, setup.schedule)
+        self._noise = AddNoise(parameters.mechanism, setup.schedule)
         self._lift = Lift(setup.context.field)
 
     def encode(
@@ -219,7 +230,7 @@ class Pipeline:
 
         Args:
             update: float32|float64[d].
-            seed: fresh and secret; drives rounding and the coins that stay, never used twice.
+            seed: fresh and secret; drives rounding and the noise that stays, never used twice.
             removable: a seed for each removable batch, `setup.context.seeds` of them.
 
         Raises:
@@ -232,7 +243,7 @@ class Pipeline:
         with np.errstate(all="ignore"):
             bounded = self._clip.client(update)
             rotated = self._rotate.client(self._compress.client(bounded))
-            noised = self._coins.client(self._quantize.client(rotated, seed), [seed, *removable])
+            noised = self._noise.client(self._quantize.client(rotated, seed), [seed, *removable])
             self._check_charged(noised)
             return self._lift.client(noised)
 
@@ -246,8 +257,10 @@ class Pipeline:
         within = noised.l2_bound <= parameters.l2_bound * (1.0 + _BOUND_ROUNDING)
         carried = (noised.linf_bound, noised.noise)
         # Not the stage's own word for it: the stage may be the one that is wrong.
-        batches = len(self._setup.schedule.batches) if self._setup.schedule else 1
-        charged = (parameters.linf_bound, Coins(parameters.coins, batches))
+        noise: Noise = parameters.mechanism.noise
+        if self._setup.schedule is not None and isinstance(noise, Coins):
+            noise = Coins(noise.count, len(self._setup.schedule.batches))
+        charged = (parameters.linf_bound, noise)
         if not (within and carried == charged):
             raise SensitivityExceededError(
                 f"encoded with l2_bound {noised.l2_bound:g}, linf_bound and noise {carried}, but "
@@ -260,7 +273,7 @@ class Pipeline:
         integers = self._lift.server(total.vector)
         removed = [total.removed.get(survivor, ()) for survivor in total.survivors]
         lost = self._setup.context.size - survivors
-        rotated = self._quantize.server(self._coins.server(integers, removed, lost))
+        rotated = self._quantize.server(self._noise.server(integers, removed, lost))
         mean_sketch = self._rotate.server(rotated) / survivors
         return MeanRelease(
             update=self._compress.server(mean_sketch),
@@ -272,14 +285,14 @@ class Pipeline:
     def noise_variance(self, survivors: int) -> float:
         """Variance per coordinate of the mean sketch that is not signal.
 
-        The m coins of a client that stay have variance m/4, exactly. Rounding a fraction f has
-        variance f (1 - f): between 0 and 1/4, depending on private data, and 1/6 on average over
-        uniform fractions, which is what is stated. So the statement is off by at most 1/6 for each
-        client, which calibrated rounds keep below their error share of m/4. It is no use where a
-        round has only a few coins: for updates much smaller than one integer unit, say, rounding
-        is nearly free.
+        That of a client's noise that stays is exact; of m coins it is m/4. Rounding a fraction f
+        has variance f (1 - f): between 0 and 1/4, depending on private data, and 1/6 on average
+        over uniform fractions, which is what is stated. So the statement is off by at most 1/6 for
+        each client, which calibrated rounds keep below their error share of the noise. It is no use
+        where a round has only a few coins: for updates much smaller than one integer unit, say,
+        rounding is nearly free.
         """
-        per_client = self._setup.coins_left(survivors) / 4.0 + ROUNDING_VARIANCE
+        per_client = self._setup.noise_left(survivors).variance + ROUNDING_VARIANCE
         return per_client / (survivors * self._setup.parameters.scale**2)
 
 

@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from dp import CoinSchedule, Event
+from dp import BinomialMechanism, CoinSchedule, Event
+from dp.mechanisms import DistributedMechanism, mechanism_of
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import RoundParameters, release_event
 from secagg import (
@@ -28,24 +29,23 @@ from sketch import PublicSeed, SketchSpec
 
 ANNOUNCEMENT_VERSION = 3
 
-OWN_COINS = "coins_own"
-"""Where an entry has the coins that hide one client from a server that made up all others."""
-
 
 def coin_schedule(
-    coins: int, cohort: int, minimum_survivors: int, colluders: int
+    mechanism: DistributedMechanism, cohort: int, minimum_survivors: int, colluders: int
 ) -> CoinSchedule | None:
     """The batches in which a client's coins are drawn so that surplus ones can be taken off.
 
     With the fewest survivors every one of the client's coins stays; the target is what the fewest
-    honest survivors then hold together. None if there is nothing to take off.
+    honest survivors then hold together. None if there is nothing to take off; noise that is no
+    coins comes as a whole.
 
     Raises:
         ParameterError: the numbers make no schedule.
     """
     lost = cohort - minimum_survivors
-    if coins == 0 or lost == 0:
+    if not isinstance(mechanism, BinomialMechanism) or mechanism.coins == 0 or lost == 0:
         return None
+    coins = mechanism.coins
     target = coins * (minimum_survivors - colluders)
     try:
         schedule = CoinSchedule.best(target, cohort, lost, colluders)
@@ -65,17 +65,35 @@ def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
     )
 
 
-def own_coins(coins: int, schedule: CoinSchedule | None) -> int:
-    """Coins of one client that hide it even if all its peers are the server's.
+def own_noise(
+    mechanism: DistributedMechanism, schedule: CoinSchedule | None
+) -> DistributedMechanism:
+    """Noise of one client that hides it even if all its peers are the server's.
 
     Peers hold the shares of every seed that may have to go, whether it goes or not: all of them
     together open these batches. Batch 0 alone has a seed that was never shared.
 
     Args:
-        coins: of one client.
-        schedule: the batches that they come in; None if none can be taken off.
+        mechanism: of one client.
+        schedule: the batches that its coins come in; None if none can be taken off.
     """
-    return coins if schedule is None else schedule.batches[0]
+    return mechanism if schedule is None else BinomialMechanism(schedule.batches[0])
+
+
+def noise_left(
+    mechanism: DistributedMechanism, schedule: CoinSchedule | None, lost: int
+) -> DistributedMechanism:
+    """Noise of one survivor that stays in the sum.
+
+    Args:
+        mechanism: of one client.
+        schedule: as for `own_noise`.
+        lost: clients of the cohort that are not survivors.
+
+    Raises:
+        PrivacyError: more than the noise was made for.
+    """
+    return mechanism if schedule is None else BinomialMechanism(schedule.kept_coins(lost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +101,9 @@ class RoundEvents:
     """What one sum releases, as each adversary meets it; none of them gains from sampling.
 
     Attributes:
-        server: the coins of the tolerated colluders do not count, because the server knows them.
-        outsider: who sees only the result knows no coins.
-        sybil: of a server that made up all other clients, `RoundSetup.own_coins` are left.
+        server: the noise of the tolerated colluders does not count, because the server knows it.
+        outsider: who sees only the result knows no noise.
+        sybil: of a server that made up all other clients, `RoundSetup.own_noise` is left.
 
     Source: docs/accounting.md.
     """
@@ -93,6 +111,17 @@ class RoundEvents:
     server: Event
     outsider: Event
     sybil: Event
+
+
+def noise_entry(mechanism: DistributedMechanism, whose: str) -> dict[str, int | float]:
+    """A client's noise as it is written down: `coins_each` or `variance_own`, for instance.
+
+    Args:
+        whose: `each`, for what stays of every survivor, or `own`, for what hides one client from a
+            server that made up all others. An entry without the latter, as those of version 0.1,
+            counts as one of no such noise.
+    """
+    return {f"{mechanism.unit}_{whose}": mechanism.amount}
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -114,7 +143,7 @@ class RoundSetup:
         schedule = None
         if context.removal:
             survivors, colluders = context.minimum_survivors, context.tolerated_colluders
-            schedule = coin_schedule(parameters.coins, context.size, survivors, colluders)
+            schedule = coin_schedule(parameters.mechanism, context.size, survivors, colluders)
         object.__setattr__(self, "schedule", schedule)
         if context.removal != removal_table(schedule):
             raise ParameterError("removal", context.removal, "empty, or that of the coin schedule")
@@ -126,20 +155,19 @@ class RoundSetup:
         if context.bits < needed:
             raise CapacityError(needed, context.bits)
 
-    def coins_left(self, survivors: int) -> int:
-        """Coins of each of so many survivors that stay in the sum.
+    def noise_left(self, survivors: int) -> DistributedMechanism:
+        """Noise of each of so many survivors that stays in the sum.
 
         Raises:
             PrivacyError: fewer survivors than the noise was made for.
         """
-        if self.schedule is None:
-            return self.parameters.coins
-        return self.schedule.kept_coins(self.context.size - survivors)
+        lost = self.context.size - survivors
+        return noise_left(self.parameters.mechanism, self.schedule, lost)
 
     @property
-    def own_coins(self) -> int:
-        """Coins of one client that no peer can open: see `own_coins`."""
-        return own_coins(self.parameters.coins, self.schedule)
+    def own_noise(self) -> DistributedMechanism:
+        """Noise of one client that no peer can open: see `own_noise`."""
+        return own_noise(self.parameters.mechanism, self.schedule)
 
     def _check_survivors(self) -> None:
         """The noise must be enough for the smallest sum that may be released."""
@@ -164,12 +192,12 @@ class RoundSetup:
 
     def events(self, survivors: int) -> RoundEvents:
         """What a sum over `survivors` clients releases."""
-        coins = self.coins_left(survivors)
+        left = self.noise_left(survivors)
         honest = max(survivors - self.context.tolerated_colluders, 0)
         return RoundEvents(
-            server=release_event(self.parameters, honest * coins),
-            outsider=release_event(self.parameters, survivors * coins),
-            sybil=release_event(self.parameters, self.own_coins),
+            server=release_event(self.parameters, left, honest),
+            outsider=release_event(self.parameters, left, survivors),
+            sybil=release_event(self.parameters, self.own_noise, 1),
         )
 
     def announce(self) -> bytes:
@@ -192,7 +220,7 @@ class RoundSetup:
                 public_seed=parameters.public_seed.value,
                 scale=parameters.scale,
                 linf_bound=parameters.linf_bound,
-                coins=parameters.coins,
+                noise=_written(parameters.mechanism),
                 tolerated_dropouts=parameters.tolerated_dropouts,
                 wrap_probability=parameters.wrap_probability,
                 removable=bool(context.removal),
@@ -239,8 +267,19 @@ MAX_ANNOUNCEMENT_BYTES = 1 << 26
 """A cohort of a million 32-byte identities and some."""
 
 
+def _written(mechanism: DistributedMechanism) -> int | tuple[str, float]:
+    """A mechanism as it is announced."""
+    if isinstance(mechanism, BinomialMechanism):
+        return mechanism.coins
+    return mechanism.name, mechanism.amount
+
+
 class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The wire form of a setup. The model digest is not in it: each client hashes its own model."""
+    """The wire form of a setup. The model digest is not in it: each client hashes its own model.
+
+    `noise` is the coins of a client, as it was before there was other noise, or the name of a
+    mechanism and its amount, which clients of that time refuse as malformed.
+    """
 
     session_id: bytes
     round_number: int
@@ -257,7 +296,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     public_seed: bytes
     scale: float
     linf_bound: int
-    coins: int
+    noise: int | tuple[str, float]
     tolerated_dropouts: int
     wrap_probability: float
     removable: bool
@@ -275,7 +314,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             public_seed=PublicSeed(self.public_seed),
             scale=self.scale,
             linf_bound=self.linf_bound,
-            coins=self.coins,
+            mechanism=self._mechanism(),
             tolerated_dropouts=self.tolerated_dropouts,
             wrap_probability=self.wrap_probability,
         )
@@ -292,7 +331,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             mode=Mode(self.mode),
             tolerated_colluders=self.tolerated_colluders,
             degree=self.degree,
-            removal=self._removal(),
+            removal=self._removal(parameters.mechanism),
             bits=self.bits,
             length=parameters.length,
             application_digest=parameters.digest(),
@@ -302,7 +341,13 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         )
         return RoundSetup(context, parameters)
 
-    def _removal(self) -> tuple[int, ...]:
+    def _mechanism(self) -> DistributedMechanism:
+        """The mechanism that is announced; TypeError or ValueError if there is none."""
+        if isinstance(self.noise, int):
+            return BinomialMechanism(self.noise)
+        return mechanism_of(*self.noise)
+
+    def _removal(self, mechanism: DistributedMechanism) -> tuple[int, ...]:
         """The removal table that the announced numbers stand for."""
         if not self.removable:
             return ()
@@ -311,4 +356,4 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         # The cost of a schedule grows with the dropouts that it tolerates.
         if not (0 <= colluders < least <= size and size - least <= MAX_REMOVAL_DROPOUTS):
             raise ValueError("too many dropouts, or too few survivors, for removable noise")
-        return removal_table(coin_schedule(self.coins, size, least, colluders))
+        return removal_table(coin_schedule(mechanism, size, least, colluders))

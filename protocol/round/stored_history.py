@@ -28,7 +28,7 @@ from typing import Self
 from dp import Entry, Event, Ledger, LedgerError
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.history import ClientHistory
-from protocol.round.setup import OWN_COINS, RoundSetup
+from protocol.round.setup import RoundSetup, noise_entry
 from secagg.storage import sync_folder, write_durably
 
 _MARK_BYTES = 16
@@ -97,7 +97,7 @@ class StoredHistory(ClientHistory):
             "session": session.hex(),
             "round": number,
             "goal": goal,
-            OWN_COINS: setup.own_coins,
+            **noise_entry(setup.own_noise, "own"),
         }
         # The mark last: then one that speaks of a charge always has it, wherever we are killed.
         self._ledger.append(event, entry)

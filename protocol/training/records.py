@@ -23,12 +23,22 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from dp import BinomialRelease, Budget, Entry, FourEpsilons, Ledger, NonPrivateRelease
+from dp import (
+    BinomialRelease,
+    Budget,
+    DiscreteGaussianRelease,
+    Entry,
+    Event,
+    FourEpsilons,
+    Ledger,
+    NonPrivateRelease,
+    SkellamRelease,
+)
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.rings import require_safe_ring
-from protocol.round.setup import OWN_COINS, RoundEvents, RoundSetup
+from protocol.round.setup import RoundEvents, RoundSetup, noise_entry
 from protocol.round.turns import Turns
 from protocol.training.accounts import ClientAccounts, label
 from secagg import LocalProtocolError, ParameterError
@@ -42,6 +52,8 @@ larger cohort is written as a hash, and a replay charges such an entry to everyb
 
 MAX_NOTES_BYTES = 1 << 16
 """Room for the caller's remarks, so that the rest of an entry always fits as well."""
+
+_N = TypeVar("_N", int, float)
 
 _LABEL = re.compile(r"[0-9a-f]{16}")
 
@@ -104,7 +116,7 @@ class Records:
             "context": setup.context.hash.hex(),
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
-            OWN_COINS: setup.own_coins,
+            **noise_entry(setup.own_noise, "own"),
         }
         with self._alone():
             # Read first: whatever comes after it keeps the charge from being written.
@@ -114,7 +126,7 @@ class Records:
             if paid is None:
                 worst_case = setup.events(setup.context.minimum_survivors).server
                 self._accounts.check(labels, worst_case, self._budget)
-            # The most coins are those that an outsider does not know, with nobody lost.
+            # The most noise is that which an outsider does not know, with nobody lost.
             self._accounts.require_theorem(setup.events(setup.context.size).outsider)
         return Charge(self, setup, labels, metadata, head, paid)
 
@@ -208,7 +220,7 @@ class Charge:
         of_this_sum = {
             "survivors": count,
             "survivor_set": survivor_entry(survivors),
-            "coins_each": self._setup.coins_left(count),
+            **noise_entry(self._setup.noise_left(count), "each"),
         }
         if self._paid is not None:
             same = all(self._paid.metadata.get(key) == value for key, value in of_this_sum.items())
@@ -239,22 +251,39 @@ class Charge:
 def replayed_events(entry: Entry) -> RoundEvents:
     """What an entry releases to each adversary; where it does not say, the worst."""
     event, metadata = entry.event, entry.metadata
-    if not isinstance(event, BinomialRelease):
-        return RoundEvents(server=event, outsider=event, sybil=NonPrivateRelease())
-    names = ("coins_each", "survivors", OWN_COINS)
-    each, survivors, own = (_count(metadata.get(name)) for name in names)
+    survivors = _figure(metadata.get("survivors"), int)
+    everybody: Event = event
+    alone: Event = NonPrivateRelease()
     # Nobody's figures may claim more noise than the event itself supports.
-    everybody = max(event.coins, survivors * min(each, event.coins))
-    return RoundEvents(
-        server=event,
-        outsider=replace(event, coins=everybody),
-        sybil=replace(event, coins=min(own, event.coins)) if own else NonPrivateRelease(),
-    )
+    match event:
+        case BinomialRelease(coins=total):
+            each, own = (_figure(metadata.get(name), int) for name in ("coins_each", "coins_own"))
+            everybody = replace(event, coins=max(total, survivors * min(each, total)))
+            alone = replace(event, coins=min(own, total)) if own else alone
+        case SkellamRelease(variance=variance):
+            of_each, of_one = _variances(metadata, variance)
+            everybody = replace(event, variance=max(variance, survivors * of_each))
+            alone = replace(event, variance=of_one) if of_one else alone
+        case DiscreteGaussianRelease(local_variance=local, contributors=honest):
+            of_each, of_one = _variances(metadata, local)
+            # The noise of all survivors is that of the event, or nobody's word counts.
+            if of_each == local:
+                everybody = replace(event, contributors=max(honest, survivors))
+            one = replace(event, local_variance=of_one, contributors=min(1, honest))
+            alone = one if of_one else alone
+    return RoundEvents(server=event, outsider=everybody, sybil=alone)
 
 
-def _count(value: object) -> int:
-    """A positive count as it stands in an entry, or 0."""
-    return value if type(value) is int and value > 0 else 0
+def _variances(metadata: Mapping[str, Any], most: float) -> tuple[float, float]:
+    """What an entry says of each survivor's noise and of the client's own, or 0."""
+    names = ("variance_each", "variance_own")
+    each, own = (min(_figure(metadata.get(name), float), most) for name in names)
+    return each, own
+
+
+def _figure(value: object, kind: type[_N]) -> _N:
+    """A positive number as it stands in an entry, or 0."""
+    return value if type(value) is kind and value > 0 else kind(0)
 
 
 def checked_notes(notes: Notes) -> dict[str, str | int | float]:

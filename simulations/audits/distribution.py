@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
+from dp import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 from secagg import ParameterError
 from simulations.audits.base import (
     ALPHA,
@@ -26,9 +27,16 @@ from simulations.audits.base import (
     require_probability,
 )
 
+ClaimedRelease: TypeAlias = BinomialRelease | SkellamRelease | DiscreteGaussianRelease
+"""Events whose noise has a law that is known here."""
+
 CELLS: Final = 64
 MIN_EXPECTED: Final = 20.0
 """Smallest expected count of a cell: below it, chi-square is a poor approximation."""
+
+NARROWEST: Final = 1.5
+"""Least variance, of each client, from which on a sum of discrete Gaussians is one of them to a
+millionth (docs/accounting.md, "Other noise")."""
 
 LATTICE_SLACK: Final = 1e-3
 POWER: Final = 0.999
@@ -37,11 +45,11 @@ FEWEST_SAMPLES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LawTest:
-    """Released noise held against Bin(coins, 1/2) - coins/2.
+    """Released noise held against the law of an event.
 
     Attributes:
         samples: N.
-        coins: of the law that was claimed.
+        claimed: the event.
         p_value: of chi-square; 0 for a value that the law never takes.
         variance_ratio: mean square over the claimed variance.
         tolerance: how far from 1 the ratio may be.
@@ -51,7 +59,7 @@ class LawTest:
     """
 
     samples: int
-    coins: int
+    claimed: ClaimedRelease
     p_value: float
     variance_ratio: float
     tolerance: float
@@ -69,7 +77,7 @@ class LawTest:
         """Return the figures for a check."""
         return {
             "samples": self.samples,
-            "claimed_coins": self.coins,
+            **claimed_figures(self.claimed),
             "chi_square_p_value": self.p_value,
             "variance_ratio": self.variance_ratio,
             "variance_tolerance": self.tolerance,
@@ -79,32 +87,46 @@ class LawTest:
         }
 
 
-def binomial_noise_test(noise: Floats, coins: int, alpha: float = ALPHA) -> LawTest:
-    """Hold noise against the exact law of ``coins`` fair coins, less their mean.
+def claimed_figures(claimed: ClaimedRelease) -> Figures:
+    """Return the noise of an event as the figures of a check have it."""
+    if isinstance(claimed, BinomialRelease):
+        return {"claimed_coins": claimed.coins}
+    return {"claimed_variance": claimed.noise_variance}
 
-    The variance of z^2 is (2 - 2/N) sigma^4 for N coins, exactly, so the mean of n squares lies
-    within zq sqrt((2 - 2/N)/n) sigma^2 of sigma^2 except with probability alpha/2 (central limit).
-    A true ratio r moves and widens that by r, whence both figures of power.
+
+def binomial_noise_test(noise: Floats, coins: int, alpha: float = ALPHA) -> LawTest:
+    """Hold noise against the exact law of ``coins`` fair coins; see ``noise_test``."""
+    return noise_test(noise, BinomialRelease(coins, 0.0, 1, 1), alpha)
+
+
+def noise_test(noise: Floats, claimed: ClaimedRelease, alpha: float = ALPHA) -> LawTest:
+    """Hold noise against the exact law of an event, less its mean.
+
+    The variance of z^2 is (2 + k) sigma^4 with k the excess kurtosis, so the mean of n squares lies
+    within zq sqrt((2 + k)/n) sigma^2 of sigma^2 except with probability alpha/2 (central limit).
+    A true ratio r moves and widens that by r, whence both figures of power. k is -2/N for N coins,
+    1/V for Skellam noise of variance V, and below 10^-9 for discrete Gaussians.
 
     Args:
         noise: float64[N], integers or, for odd coins, integers and a half; N >= 200.
-        coins: of the claimed law, >= 2.
+        claimed: at least two coins, or a variance of ``NARROWEST``; of discrete Gaussians, of each.
         alpha: level of the test.
 
     Raises:
-        ParameterError: too few samples or coins, or a level out of range.
+        ParameterError: too few samples, too little noise, or a level out of range.
     """
     require_count("noise", int(noise.size), FEWEST_SAMPLES)
-    require_count("coins", coins, 2)
+    _require_law(claimed)
     require_probability("alpha", alpha)
-    spread = math.sqrt((2.0 - 2.0 / coins) / noise.size)
+    variance = claimed.noise_variance
+    spread = math.sqrt((2.0 + _excess_kurtosis(claimed)) / noise.size)
     tolerance = float(stats.norm.isf(alpha / 4.0)) * spread
     reach = float(stats.norm.ppf(POWER)) * spread
     return LawTest(
         samples=int(noise.size),
-        coins=coins,
-        p_value=chi_square(noise + coins / 2.0, coins),
-        variance_ratio=float(np.mean(np.square(noise))) / (coins / 4.0),
+        claimed=claimed,
+        p_value=chi_square(noise, claimed),
+        variance_ratio=float(np.mean(np.square(noise))) / variance,
         tolerance=tolerance,
         power_below=max(0.0, (1.0 - tolerance) / (1.0 + reach)),
         power_above=(1.0 + tolerance) / (1.0 - reach) if reach < 1.0 else math.inf,
@@ -112,22 +134,44 @@ def binomial_noise_test(noise: Floats, coins: int, alpha: float = ALPHA) -> LawT
     )
 
 
-def chi_square(heads: Floats, coins: int) -> float:
-    """Return the p-value of numbers of heads against Bin(coins, 1/2).
+def _require_law(claimed: ClaimedRelease) -> None:
+    """Raise unless the law of an event is known here."""
+    if isinstance(claimed, BinomialRelease):
+        require_count("coins", claimed.coins, 2)
+        return
+    each = claimed.variance if isinstance(claimed, SkellamRelease) else claimed.local_variance
+    if not each >= NARROWEST:
+        raise ParameterError("claimed", claimed, f"a variance of at least {NARROWEST:g}")
 
-    It is 0 if a value is impossible: below 0, above ``coins``, or not within 1e-3 of an integer,
-    which is far more than the floating-point part of a decode moves it.
+
+def _excess_kurtosis(claimed: ClaimedRelease) -> float:
+    """Return the fourth central moment over sigma^4, less 3."""
+    if isinstance(claimed, BinomialRelease):
+        return -2.0 / claimed.coins
+    return 1.0 / claimed.variance if isinstance(claimed, SkellamRelease) else 0.0
+
+
+def chi_square(noise: Floats, claimed: ClaimedRelease) -> float:
+    """Return the p-value of noise against the law of an event.
+
+    It is 0 if a value is impossible: more than the coins can add, or not within 1e-3 of where the
+    law has its mass, which is far more than the floating-point part of a decode moves it.
 
     Args:
-        heads: float64[N].
-        coins: >= 2.
+        noise: float64[N], centred.
+        claimed: as for ``noise_test``.
     """
-    nearest = np.rint(heads)
-    if not np.max(np.abs(heads - nearest)) <= LATTICE_SLACK:  # NaN too
+    # Coins count their heads; other noise is symmetric around zero.
+    mean = claimed.coins / 2.0 if isinstance(claimed, BinomialRelease) else 0.0
+    shifted = noise + mean
+    nearest = np.rint(shifted)
+    if not np.max(np.abs(shifted - nearest)) <= LATTICE_SLACK:  # NaN too
         return 0.0
-    if nearest.min() < 0 or nearest.max() > coins:
+    if isinstance(claimed, BinomialRelease) and not (
+        nearest.min() >= 0 and nearest.max() <= claimed.coins
+    ):
         return 0.0
-    cells = _cells_of_law(coins, int(heads.size))
+    cells = _cells_of_law(claimed, int(noise.size))
     inside = np.clip(nearest.astype(np.int64) - cells.first, 0, cells.cell.size - 1)
     observed = np.bincount(cells.cell[inside], minlength=cells.expected.size)
     if cells.expected.size < 2:
@@ -146,11 +190,21 @@ class _Cells:
 
 
 @lru_cache(maxsize=64)
-def _cells_of_law(coins: int, samples: int) -> _Cells:
-    """Cut the law of heads into cells; what lies farther out than 20 deviations is no mass."""
-    reach = math.ceil(20.0 * math.sqrt(coins / 4.0))
-    first, last = max(0, coins // 2 - reach), min(coins, coins // 2 + reach + 1)
-    masses = stats.binom.pmf(np.arange(first, last + 1), coins, 0.5)
+def _cells_of_law(claimed: ClaimedRelease, samples: int) -> _Cells:
+    """Cut a law into cells; what lies farther out than 20 deviations is no mass."""
+    variance = claimed.noise_variance
+    reach = math.ceil(20.0 * math.sqrt(variance))
+    if isinstance(claimed, BinomialRelease):
+        coins = claimed.coins
+        first, last = max(0, coins // 2 - reach), min(coins, coins // 2 + reach + 1)
+        masses = stats.binom.pmf(np.arange(first, last + 1), coins, 0.5)
+    else:
+        first = -reach
+        steps = np.abs(np.arange(-reach, reach + 1, dtype=np.float64))
+        # Of several discrete Gaussians it is that of one, to a millionth: see ``NARROWEST``.
+        gaussian = np.exp(-np.square(steps) / (2.0 * variance))
+        masses = special.ive(steps, variance) if isinstance(claimed, SkellamRelease) else gaussian
+        masses /= masses.sum()
     cell = _cells(masses, samples)
     expected = np.asarray(np.bincount(cell, weights=masses) * samples, np.float64)
     return _Cells(first, cell, expected)

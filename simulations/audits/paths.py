@@ -19,9 +19,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import BinomialRelease, NoiseSeed
-from dp.coins import residual_offset, sample_binomial
+from dp import BinomialMechanism, NoiseSeed, Quantized
+from dp.coins import sample_binomial
 from dp.dropouts import batch_noise, removed_noise
+from dp.mechanisms import DistributedMechanism, MechanismName, mechanism_of
 from protocol import (
     ClientPolicy,
     Dropouts,
@@ -35,11 +36,12 @@ from protocol import (
     TrainingPlan,
 )
 from protocol.planning.calibration import calibrate
-from protocol.round.field_size import bits_for
+from protocol.round.field_size import WRAP_PROBABILITY, bits_for
 from secagg import FieldSum, FieldVector, Identity, ParameterError, lift
 from secagg.field import add_into
 from secagg.shamir import Rand
 from simulations.audits.base import Floats, derived_bytes, identities_of, noise_seed, public_keys
+from simulations.audits.distribution import ClaimedRelease
 from sketch import PublicSeed, Rotation, SketchSpec
 
 MODEL_DIGEST: Final = bytes(32)
@@ -51,7 +53,7 @@ class Mistake(enum.Enum):
     """What a twin does wrong."""
 
     NONE = "nothing"
-    HALF_COINS = "every client adds half its coins"
+    HALF_NOISE = "every client adds half the variance"
     BATCH_STAYS = "one removable batch is not removed"
     NO_MARGIN = "the noise has no margin for colluders"
     SHARED_SEED = "two clients use the same noise seed"
@@ -70,7 +72,8 @@ class PathSettings:
         cohort: clients invited.
         tolerated_dropouts: clients whose loss the noise is made for.
         tolerated_colluders: clients whose noise the server may know.
-        exact_noise: whether surplus batches are taken off.
+        exact_noise: whether surplus batches are taken off; left out, those of coins are.
+        mechanism: name of the noise.
         error_share: see ``protocol.calibrate``; large here, so that integers stay small.
         clip_l2: C.
     """
@@ -80,9 +83,10 @@ class PathSettings:
     cohort: int = 8
     tolerated_dropouts: int = 2
     tolerated_colluders: int = 1
-    exact_noise: bool = True
+    exact_noise: bool | None = None
     error_share: float = 0.5
     clip_l2: float = 1.0
+    mechanism: MechanismName = "binomial"
 
     @property
     def plan(self) -> TrainingPlan:
@@ -93,12 +97,14 @@ class PathSettings:
             tolerated_dropouts=self.tolerated_dropouts,
             tolerated_colluders=self.tolerated_colluders,
             clip_l2=self.clip_l2,
+            mechanism=self.mechanism,
             exact_noise=self.exact_noise,
             error_share=self.error_share,
         )
 
     def parameters(self, seed: int) -> RoundParameters:
         """Calibrated parameters; the public seed follows from ``seed``."""
+        coins = self.mechanism == BinomialMechanism.name
         return calibrate(
             self.goal,
             fewest_honest=self.plan.fewest_honest,
@@ -108,6 +114,9 @@ class PathSettings:
             model_digest=MODEL_DIGEST,
             public_seed=PublicSeed(derived_bytes(seed, "public")),
             error_share=self.error_share,
+            # Nothing wraps here, if that can be had.
+            wrap_probability=0.0 if coins else WRAP_PROBABILITY,
+            mechanism=self.mechanism,
         )
 
 
@@ -158,13 +167,13 @@ class WholePath:
         """The round as announced and accounted, without any mistake, in a field with room."""
         return self._setup(self.settings, self.settings.parameters(self.seed), 0)
 
-    def claimed_coins(self, survivors: int, colluders: bool) -> int:
-        """Coins that a sum is accounted with, for a server with colluders or for an outsider."""
+    def claimed_release(self, survivors: int, colluders: bool) -> ClaimedRelease:
+        """What a sum is accounted as, for a server with colluders or for an outsider."""
         events = self.claimed.events(survivors)
         event = events.server if colluders else events.outsider
-        if not isinstance(event, BinomialRelease):
-            raise ParameterError("settings", event, "a round with coins")
-        return event.coins
+        if not isinstance(event, ClaimedRelease):
+            raise ParameterError("settings", event, "a round with noise")
+        return event
 
     def setup(self, number: int) -> RoundSetup:
         """The round that clients really take part in.
@@ -179,10 +188,10 @@ class WholePath:
     def _announced(self, number: int) -> RoundSetup:
         """Make the setup, with the mistake of the clients in it."""
         settings, parameters = self.settings, self.settings.parameters(self.seed)
-        if self.mistake is Mistake.HALF_COINS:
-            parameters = replace(parameters, coins=parameters.coins // 2)
+        if self.mistake is Mistake.HALF_NOISE:
+            parameters = replace(parameters, mechanism=_thinned(parameters.mechanism, 2))
         elif self.mistake is Mistake.TENTH:
-            parameters = replace(parameters, coins=max(1, parameters.coins // 100))
+            parameters = replace(parameters, mechanism=_thinned(parameters.mechanism, 100))
         elif self.mistake is Mistake.NO_CLIP:
             parameters = _unclipped(parameters)
         elif self.mistake is Mistake.NO_MARGIN:
@@ -229,7 +238,7 @@ class WholePath:
         if self.real:
             outcome = RealAggregator(
                 self.identities,
-                ClientPolicy(minimum_noise_multiplier=0.0),
+                ClientPolicy(minimum_noise_multiplier=0.0, mechanisms=(self.settings.mechanism,)),
                 noise=lambda index: self.noise(number, index),
                 rand_of=lambda index: repeatable(self.seed, "client", number, index),
             ).run(setup, table.__getitem__, dropouts)
@@ -265,7 +274,7 @@ class WholePath:
         """Run one round of zero updates; return its noise, less that of colluders, and survivors.
 
         Zero is an integer after any rotation and scale, so rounding adds nothing: what is
-        released is the coins that stayed, less their mean.
+        released is the noise that stayed, less its mean.
 
         Args:
             number: of the round.
@@ -282,16 +291,24 @@ class WholePath:
     def _known_noise(self, number: int, index: int, survivors: int) -> Floats:
         """What a colluder's noise left in the sum, from its seeds."""
         setup = self.setup(number)
-        length, coins = setup.parameters.length, setup.parameters.coins
+        length, mechanism = setup.parameters.length, setup.parameters.mechanism
         first = self.noise(number, index)
         if setup.schedule is None:
-            drawn = sample_binomial(first, coins, length) - coins // 2
-            return np.asarray(drawn - residual_offset(coins), np.float64)
+            nothing = Quantized(np.zeros(length, np.int64), 1.0, 1)
+            drawn = mechanism.add_noise(nothing, first).values
+            return np.asarray(drawn - mechanism.residual_offset, np.float64)
         schedule, lost = setup.schedule, setup.context.size - survivors
         seeds = [first, *self.removable(number, index, setup.context.seeds)]
         given = {batch: seeds[batch] for batch in schedule.removed(lost)}
         kept = batch_noise(seeds, schedule, length) - removed_noise(given, schedule, lost, length)
         return np.asarray(kept - schedule.residual_offset(lost), np.float64)
+
+
+def _thinned(mechanism: DistributedMechanism, factor: int) -> DistributedMechanism:
+    """Return a mechanism with so many times less variance."""
+    if isinstance(mechanism, BinomialMechanism):
+        return BinomialMechanism(max(1, mechanism.coins // factor))
+    return mechanism_of(mechanism.name, mechanism.amount / factor)
 
 
 def _unclipped(parameters: RoundParameters) -> RoundParameters:

@@ -1,8 +1,8 @@
 """The noise of released sums against the law that they are accounted with.
 
-Updates of zero go through the whole path: clip, sketch, rotation, rounding, coins, field, masks,
+Updates of zero go through the whole path: clip, sketch, rotation, rounding, noise, field, masks,
 opening, removal of surplus batches, decoding. What comes out is noise alone. Its law is known
-exactly: the coins that the round's event counts, for whoever looks.
+exactly: that of the round's event, for whoever looks.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from dp.mechanisms import MechanismName
 from protocol import Dropouts, PrivacyGoal
 from simulations.audits.base import ALPHA, Check, Figures, Floats
-from simulations.audits.distribution import binomial_noise_test, independence_test
+from simulations.audits.distribution import independence_test, noise_test
 from simulations.audits.paths import LOST_EARLY_AND_LATE, Mistake, PathSettings, WholePath
 from sketch import SketchSpec
 
@@ -24,9 +25,12 @@ NOBODY: Final[Dropouts] = {}
 COLLUDER: Final = (0,)
 
 
-def noise_settings(length: int, exact_noise: bool = True) -> PathSettings:
+def noise_settings(
+    length: int, exact_noise: bool | None = None, mechanism: MechanismName = "binomial"
+) -> PathSettings:
     """Return rounds of eight clients, two tolerated dropouts and one tolerated colluder."""
-    return PathSettings(SketchSpec.identity(length), GOAL, exact_noise=exact_noise)
+    sketch = SketchSpec.identity(length)
+    return PathSettings(sketch, GOAL, exact_noise=exact_noise, mechanism=mechanism)
 
 
 def noise_figures(
@@ -51,8 +55,8 @@ def noise_figures(
     for number in range(rounds):
         one, survivors = path.noise_of(number, dropouts, colluders)
         noise.append(one)
-    coins = path.claimed_coins(survivors, bool(colluders))
-    return binomial_noise_test(np.concatenate(noise), coins, alpha).figures()
+    claimed = path.claimed_release(survivors, bool(colluders))
+    return noise_test(np.concatenate(noise), claimed, alpha).figures()
 
 
 def _law(
@@ -77,14 +81,19 @@ def check_law(length: int, rounds: int, seed: int) -> Check:
     """The sum has the noise of all survivors, dropouts or not."""
     path = WholePath(noise_settings(length), seed)
     title = "After dropouts the sum has the noise accounted for"
-    return _law("law", title, path, Mistake.HALF_COINS, rounds, LOST_EARLY_AND_LATE)
+    return _law("law", title, path, Mistake.HALF_NOISE, rounds, LOST_EARLY_AND_LATE)
 
 
-def check_law_of_real_rounds(length: int, rounds: int, seed: int) -> Check:
+def check_law_of_real_rounds(
+    length: int, rounds: int, seed: int, mechanism: MechanismName = "binomial"
+) -> Check:
     """The same through the whole protocol: a client lost early, another after its update."""
-    path = WholePath(noise_settings(length), seed, real=True)
-    title = "With real cryptography and dropouts the sum has the noise accounted for"
-    return _law("law-real", title, path, Mistake.HALF_COINS, rounds, LOST_EARLY_AND_LATE)
+    path = WholePath(noise_settings(length, mechanism=mechanism), seed, real=True)
+    name, title = "law-real", "With real cryptography and dropouts the sum has the"
+    if mechanism != "binomial":
+        name, title = f"{mechanism}-real", f"{title} {mechanism}"
+    title = f"{title} noise accounted for"
+    return _law(name, title, path, Mistake.HALF_NOISE, rounds, LOST_EARLY_AND_LATE)
 
 
 def check_removal(length: int, rounds: int, seed: int) -> Check:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp import BinomialRelease, Event
 from dp.coins import sample_binomial
+from dp.mechanisms import MechanismName
 from protocol import PrivacyGoal
 from simulations.audits.base import ALPHA, Check, Claim, Floats, noise_seed
 from simulations.audits.paths import FAR_BEYOND, Mistake, PathSettings, WholePath
@@ -93,7 +94,13 @@ def check_coins(runs: int, seed: int, alpha: float = ALPHA) -> Check:
     )
 
 
-def check_path(runs: int, seed: int, mistake: Mistake, alpha: float = ALPHA) -> Check:
+def check_path(
+    runs: int,
+    seed: int,
+    mistake: Mistake,
+    alpha: float = ALPHA,
+    mechanism: MechanismName = "binomial",
+) -> Check:
     """Whole rounds in two worlds, the client's update far beyond the clip."""
     settings = PathSettings(
         SketchSpec.identity(_PATH_LENGTH),
@@ -101,15 +108,19 @@ def check_path(runs: int, seed: int, mistake: Mistake, alpha: float = ALPHA) -> 
         cohort=SMALL_COHORT,
         tolerated_dropouts=0,
         tolerated_colluders=0,
+        mechanism=mechanism,
     )
     update = np.zeros(_PATH_LENGTH)
     update[0] = FAR_BEYOND * settings.clip_l2
     real = PathRelease(settings, update, path_seed=seed)
     claim = Claim.of_event(real.event(), _DELTA)
     twin = replace(real, mistake=mistake)
+    name, of_what = mistake.name.lower().replace("_", "-"), "whole rounds"
+    if mechanism != "binomial":
+        name, of_what = f"{name}-{mechanism}", f"{of_what} with {mechanism} noise"
     return Check.of(
-        f"privacy-two-worlds-path-{mistake.name.lower().replace('_', '-')}",
-        f"Two worlds of whole rounds: no bound above the accounted epsilon (twin: {mistake.value})",
+        f"privacy-two-worlds-path-{name}",
+        f"Two worlds of {of_what}: no bound above the accounted epsilon (twin: {mistake.value})",
         two_worlds_figures(real, runs, seed, claim, alpha),
         two_worlds_figures(twin, runs, seed, claim, alpha),
     )

@@ -27,9 +27,9 @@ _SIZE: Final = 120
 def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = ALPHA) -> Figures:
     """Measure the projection of sums on the direction of a client that sends far too much.
 
-    With R rounds of noise variance N/4, and at most 1/4 from the rounding of the one vector that
+    With R rounds of noise variance V, and at most 1/4 from the rounding of the one vector that
     is not zero, the mean projection passes the stated length by more than
-    zq(alpha) sqrt((N + 1)/(4 R)) with probability alpha at most (central limit).
+    zq(alpha) sqrt((V + 1/4)/R) with probability alpha at most (central limit).
 
     Args:
         path: with or without a mistake.
@@ -49,8 +49,8 @@ def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = 
     table = np.zeros((settings.cohort, settings.sketch.dimension))
     table[0] = update
     shifts = [float(path.released(number, table)[0] @ direction) for number in range(rounds)]
-    coins = path.claimed_coins(settings.cohort, colluders=False)
-    tolerance = float(stats.norm.isf(alpha)) * math.sqrt((coins + 1.0) / (4.0 * rounds))
+    variance = path.claimed_release(settings.cohort, colluders=False).noise_variance
+    tolerance = float(stats.norm.isf(alpha)) * math.sqrt((variance + 0.25) / rounds)
     mean = float(np.mean(shifts))
     return {
         "rounds": rounds,

@@ -43,6 +43,14 @@ def audits(effort: Effort, seed: int) -> list[tuple[str, Callable[[], Check]]]:
         ("privacy-exact-randomiser", check_randomiser),
         ("privacy-noise-law", lambda: check_law(length, rounds, own("law"))),
         ("privacy-noise-law-real", lambda: check_law_of_real_rounds(length, rounds, own("real"))),
+        (
+            "privacy-noise-skellam-real",
+            lambda: check_law_of_real_rounds(length, rounds, own("skellam"), "skellam"),
+        ),
+        (
+            "privacy-noise-discrete-gaussian-real",
+            lambda: check_law_of_real_rounds(length, rounds, own("gaussian"), "discrete-gaussian"),
+        ),
         ("privacy-noise-removal", lambda: check_removal(length, rounds, own("removal"))),
         ("privacy-noise-colluders", lambda: check_colluders(length, rounds, own("colluders"))),
         (
@@ -60,6 +68,16 @@ def audits(effort: Effort, seed: int) -> list[tuple[str, Callable[[], Check]]]:
         (
             "privacy-two-worlds-path-no-clip",
             lambda: check_path(path_runs, own("clip"), Mistake.NO_CLIP),
+        ),
+        (
+            "privacy-two-worlds-path-tenth-skellam",
+            lambda: check_path(path_runs, own("thin skellam"), Mistake.TENTH, mechanism="skellam"),
+        ),
+        (
+            "privacy-two-worlds-path-tenth-discrete-gaussian",
+            lambda: check_path(
+                path_runs, own("thin gaussian"), Mistake.TENTH, mechanism="discrete-gaussian"
+            ),
         ),
         (
             "privacy-one-run-identity",

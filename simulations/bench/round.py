@@ -7,6 +7,7 @@ import statistics
 
 import numpy as np
 
+from dp import BinomialMechanism
 from protocol.exchange.in_memory import MemoryRound, Peer
 from protocol.exchange.stages import SERVER_PARTY, Stage
 from protocol.planning.graph import COMPLETE_UP_TO, GraphPlan, plan_graph
@@ -118,7 +119,7 @@ def _setup(
         public_seed=PublicSeed(bytes(32)),
         scale=1.0,
         linf_bound=largest,
-        coins=0,
+        mechanism=BinomialMechanism(0),
         tolerated_dropouts=len(cohort) - survivors,
     )
     context = SessionContext(

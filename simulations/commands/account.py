@@ -79,7 +79,8 @@ def account_command(
         account = account_ledger(ledger, delta, about)
     else:
         question = Question(
-            mechanism=mechanism,
+            # As it is named everywhere else, too.
+            mechanism=mechanism.replace("-", "_"),
             coins=coins,
             variance=variance,
             clients=clients,

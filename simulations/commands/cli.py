@@ -64,7 +64,7 @@ class Commands(LazyGroup):
         ),
         "reproduce": Verb(
             f"{_HERE}.reproduce",
-            "reproduce_app",
+            "reproduce_command",
             "Reproduce published results and compare them with this project's own.",
         ),
     }

@@ -61,9 +61,16 @@ def plan_command(
     compression: Annotated[
         float, typer.Option(help="Length of an update divided by what is sent.", min=1.0)
     ] = 1.0,
+    mechanism: Annotated[
+        str, typer.Option(help="Noise of each client: binomial, skellam or discrete-gaussian.")
+    ] = "binomial",
     exact_noise: Annotated[
-        bool, typer.Option(help="Remove the noise that was added for dropouts that did not happen.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            help="Remove the noise that was added for dropouts that did not happen. Default: if it "
+            "is binomial, as no other can be removed."
+        ),
+    ] = None,
     error_share: Annotated[
         float, typer.Option(help="Extra variance allowed, relative to the Gaussian mechanism.")
     ] = 0.01,
@@ -95,7 +102,7 @@ def plan_command(
     """What a deployment needs: graph, threshold and bytes; with a goal, also noise and error."""
     wish = Wish(
         clients, corrupt, dropout, adversary, graph, dim, bits, delta, rounds, clip, compression,
-        exact_noise, error_share, wrap_probability, security_bits, lifetime,
+        mechanism, exact_noise, error_share, wrap_probability, security_bits, lifetime,
     )  # fmt: skip
     if epsilon is None:
         figures = graph_figures(wish)
@@ -126,7 +133,8 @@ class Wish:
     rounds: int
     clip: float
     compression: float
-    exact_noise: bool
+    mechanism: str
+    exact_noise: bool | None
     error_share: float
     wrap_probability: float
     security_bits: int | None
@@ -199,7 +207,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     """
     from dp.accounting.report import json_number
     from protocol.goal import PrivacyGoal
-    from protocol.planning.deployment import plan_deployment
+    from protocol.planning.deployment import noise_figures, plan_deployment
     from sketch import SketchSpec, spec_for_size
 
     goal, begun, before = PrivacyGoal(epsilon, wish.delta, wish.rounds), False, {}
@@ -228,7 +236,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
         "length": parameters.length,
         "scale": parameters.scale,
         "linf_bound": parameters.linf_bound,
-        "coins_per_client": parameters.coins,
+        **noise_figures(parameters.mechanism),
         "removable_seeds": plan.seeds,
         "bits": plan.bits,
         "bits_exact": plan.bits_exact,
@@ -302,7 +310,7 @@ def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
 
     mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     sparse, bits = wish.sparse("auto"), wish.security_bits
-    chosen = {}
+    chosen: dict[str, Any] = {"mechanism": wish.mechanism}
     if sparse is not None:
         if bits is None and sparse:
             bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
@@ -314,7 +322,7 @@ def training_plan(wish: Wish, goal: PrivacyGoal) -> Any:
             sparse=sparse,
             security_bits=SECURITY_BITS if bits is None else bits,
         )
-        chosen = {"degree": graph.degree, "threshold": graph.threshold}
+        chosen |= {"degree": graph.degree, "threshold": graph.threshold}
     return TrainingPlan(
         goal=goal,
         cohort=wish.clients,

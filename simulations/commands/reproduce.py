@@ -1,31 +1,155 @@
-"""The commands of `veilsum reproduce`, one package of `simulations.reproduce` each."""
+"""`veilsum reproduce`: one command for all campaigns of `simulations.reproduce`."""
 
 from __future__ import annotations
 
+import json
+import shlex
+from dataclasses import asdict
+from inspect import cleandoc
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from simulations.reproduce.adaptive_mean.command import adaptive_mean_command
-from simulations.reproduce.autotune.command import autotune_command
-from simulations.reproduce.compression.command import compression_command
-from simulations.reproduce.cpsgd.command import cpsgd_command
-from simulations.reproduce.cpsgd_training.command import cpsgd_mnist_command
-from simulations.reproduce.equal_error.command import equal_error_command
-from simulations.reproduce.fedsel.command import fedsel_command
-from simulations.reproduce.secure_compression.command import secure_compression_command
-from simulations.reproduce.sqsgd.command import sqsgd_command
-from simulations.reproduce.trust_models.command import trust_models_command
+from simulations.common.tables import JsonFlag, show
+from simulations.reproduce.catalog import CAMPAIGNS
 
-reproduce_app = typer.Typer(
-    help="Reproduce published results and compare them with this project's own.",
-    no_args_is_help=True,
-)
-reproduce_app.command("compression")(compression_command)
-reproduce_app.command("equal-error")(equal_error_command)
-reproduce_app.command("fedsel")(fedsel_command)
-reproduce_app.command("secure-compression")(secure_compression_command)
-reproduce_app.command("sqsgd")(sqsgd_command)
-reproduce_app.command("trust-models")(trust_models_command)
-reproduce_app.command("cpsgd")(cpsgd_command)
-reproduce_app.command("cpsgd-mnist")(cpsgd_mnist_command)
-reproduce_app.command("adaptive-mean")(adaptive_mean_command)
-reproduce_app.command("autotune")(autotune_command)
+if TYPE_CHECKING:
+    from simulations.reproduce.engine.campaign import Campaign, Options
+    from simulations.reproduce.engine.render import Part
+
+LISTED = "\n\n".join(f"{name}: {about}" for name, about in CAMPAIGNS.items())
+
+
+def reproduce_command(
+    name: Annotated[str | None, typer.Argument(help="Of a campaign; see the list below.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small plan: seconds to minutes, and no files.")
+    ] = False,
+    preset: Annotated[
+        str | None, typer.Option(help="Which of the campaign's plans; an error lists them.")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="field=value,value,... of the plan; may be repeated."),
+    ] = None,
+    show_plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Print the plan, whose fields --set changes; run nothing."),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="The first of them.", min=0)] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(help="Runs of everything that has several.", min=1)
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of data sets; VEILSUM_DATA_DIR if left out.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for figures, page, plots and results; veilsum-NAME if left out."),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Reproduce published results and compare them with this project's own.
+
+    Every result is kept in the folder as soon as it is there, with its configuration and a digest
+    of the code that made it; the same command resumes a campaign. Campaigns by name:
+    """
+    if name is None:
+        typer.echo("\n".join(f"{each:20}{about}" for each, about in CAMPAIGNS.items()))
+        return
+    from simulations.learning.run.overrides import read_choices
+    from simulations.reproduce.catalog import campaign
+    from simulations.reproduce.engine.campaign import QUICK, Options
+
+    options = Options(
+        preset=QUICK if quick else preset,
+        changes=dict(map(read_choices, change or [])),
+        seed=seed,
+        seeds=seeds,
+    )
+    found = campaign(name)
+    if show_plan:
+        show(f"the plan of {name}", asdict(found.plan(options)), as_json)
+    else:
+        carry_out(found, options, out or Path(f"veilsum-{name}"), data_dir, workers, as_json)
+
+
+reproduce_command.__doc__ = f"{cleandoc(reproduce_command.__doc__ or '')}\n\n{LISTED}"
+
+
+def carry_out(
+    campaign: Campaign[Any],
+    options: Options,
+    out: Path,
+    data_dir: Path | None = None,
+    workers: int = 1,
+    as_json: bool = False,
+) -> None:
+    """Run what is missing of a campaign, print its figures, then write them into a folder.
+
+    In this order, so that a folder that cannot be written to does not cost the figures.
+
+    Args:
+        campaign: which.
+        options: its plan.
+        out: the folder, made if need be.
+        data_dir: folder of data sets.
+        workers: processes.
+        as_json: print the figures as JSON in place of a summary.
+
+    Raises:
+        ConfigurationError: the plan cannot be run.
+        DataError: a file is missing, of another version or broken.
+    """
+    plan, told, console = campaign.plan(options), Console(stderr=True), Console()
+    study = campaign.study(
+        plan,
+        out,
+        options.seed,
+        data_dir=data_dir,
+        workers=workers,
+        tell=lambda text: told.print(escape(text), soft_wrap=True),
+    )
+    figures = campaign.run(study, _words(campaign.name, options))
+    left = f"{study.made} made now" if study.made else "nothing was left to run"
+    told.print(f"{study.found} results were there, {left}", soft_wrap=True)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        for part in campaign.all_parts(figures):
+            if part.brief:
+                console.print(_printed(part))
+    paths = campaign.write(figures, out)
+    if not as_json:
+        for name, path in paths.items():
+            console.print(f"{name}: {escape(str(path))}", soft_wrap=True)
+
+
+def _printed(part: Part) -> str | Table:
+    """Return a part of the page for the terminal."""
+    from simulations.reproduce.engine.render import Grid
+
+    if not isinstance(part, Grid):
+        return escape(part.text)
+    head, *rows = part.rows
+    table = Table(*map(escape, head), title=escape(part.title) or None)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def _words(name: str, options: Options) -> str:
+    """Return the command that makes the same figures."""
+    words = [name]
+    if options.preset is not None:
+        words += ["--quick"] if options.preset == "quick" else ["--preset", options.preset]
+    for key, values in options.changes.items():
+        words += ["--set", shlex.quote(f"{key}={','.join(map(str, values))}")]
+    if options.seeds is not None:
+        words += ["--seeds", str(options.seeds)]
+    return " ".join([*words, "--seed", str(options.seed)])

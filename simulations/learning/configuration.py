@@ -238,6 +238,12 @@ class RunConfig(Section):
                 )
         if self.powersgd is not None and self.clipping is not None:
             raise ConfigurationError("clipping", "given together with powersgd", "one of the two")
+        if self.privacy.mechanism != "binomial" and aggregator not in ("real", "ideal"):
+            raise ConfigurationError(
+                "privacy.mechanism",
+                f"given for {aggregator}",
+                "left out: clients add none",
+            )
         if self.denoise is not None and aggregator == "plain":
             raise ConfigurationError(
                 "denoise", "given for plain", "left out: plain averaging has no noise"

@@ -9,6 +9,7 @@ import math
 from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 from dp import FourEpsilons
+from dp.mechanisms import DistributedMechanism
 
 
 class Pair(TypedDict):
@@ -42,7 +43,8 @@ class Facts(TypedDict):
     """What a source of means tells of the round that it has just run.
 
     `lost` are clients that went away before their update was in the sum, by stage, `lost_later`
-    those after that. `error` is there where it was measured.
+    those after that. `error` is there where it was measured. The noise of one client is in `coins`,
+    or the parameter of its law in `variance` if it is of another kind; a list for several sums.
     """
 
     lost: dict[str, int]
@@ -57,6 +59,7 @@ class Facts(TypedDict):
     epsilons: Epsilons
     refused: NotRequired[int]
     coins: NotRequired[int | list[int]]
+    variance: NotRequired[float | list[float]]
     scale: NotRequired[float | list[float]]
     clip_l2: NotRequired[float]
     noise_variance: NotRequired[float | list[float]]
@@ -105,6 +108,13 @@ class RunSummary(TypedDict):
     seconds_training_and_encoding: float
     resumed_after: int
     folder: str
+
+
+def with_noise(facts: Facts, *mechanisms: DistributedMechanism) -> Facts:
+    """Facts of a round, and the noise of one client in each of its sums, all of one kind."""
+    amounts = [mechanism.amount for mechanism in mechanisms]
+    noise = {mechanisms[0].unit: amounts if len(amounts) > 1 else amounts[0]}
+    return cast(Facts, {**facts, **noise})
 
 
 def epsilons_of(found: FourEpsilons) -> Epsilons:

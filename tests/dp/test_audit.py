@@ -44,6 +44,8 @@ DELTA = 1e-5
 FIRST = BinomialRelease(14272, 16.0, 16, 1000)
 SECOND = Composition((BinomialRelease(3001, 8.5, 4, 500), SkellamRelease(400.0, 5.0, 3, 7)))
 THIRD = DiscreteGaussianRelease(2.5, 80, 4.0, 4, 9)
+FOURTH = SkellamRelease(400.0, 5.0, 3, 7)
+NOBODY = replace(THIRD, contributors=0)
 EVENTS: list[Event] = [FIRST, SECOND, FIRST, THIRD, GaussianRelease(30.0, 2.0)]
 
 
@@ -220,7 +222,7 @@ def test_deep_nesting_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "metadata", "coins"),
+    ("event", "metadata", "alone"),
     [
         (FIRST, {"coins_own": 120}, 120),
         (FIRST, {"coins_own": 10**9}, FIRST.coins),
@@ -233,16 +235,26 @@ def test_deep_nesting_is_refused() -> None:
         (SECOND, {"coins_own": 120}, None),
         (THIRD, {"coins_own": 120}, None),
         (NonPrivateRelease(), {"coins_own": 120}, None),
+        (FIRST, {"variance_own": 30.0}, None),
+        (FOURTH, {"variance_own": 30.0}, replace(FOURTH, variance=30.0)),
+        (FOURTH, {"variance_own": 1e9}, FOURTH),
+        (FOURTH, {"variance_own": 30}, None),
+        (FOURTH, {"variance_each": 30.0}, None),
+        (THIRD, {"variance_own": 2.5}, replace(THIRD, contributors=1)),
+        (THIRD, {"variance_own": 2.0}, replace(THIRD, contributors=1, local_variance=2.0)),
+        (THIRD, {"variance_own": 1e9}, replace(THIRD, contributors=1)),
+        (NOBODY, {"variance_own": 2.5}, NOBODY),
+        (THIRD, {"variance_own": -2.5}, None),
     ],
 )
 def test_made_up_peers_leave_what_the_entry_calls_the_clients_own(
-    tmp_path: Path, event: Event, metadata: dict[str, Any], coins: int | None
+    tmp_path: Path, event: Event, metadata: dict[str, Any], alone: Event | int | None
 ) -> None:
     """Where an entry does not say, they leave nothing; the running books are of one mind."""
     with Ledger.open(tmp_path / "one.jsonl") as ledger:
         entry = ledger.append(event, metadata)
         (read,) = read_ledger(ledger.path)
-    left = NonPrivateRelease() if coins is None else replace(FIRST, coins=coins)
+    left = replace(FIRST, coins=alone) if isinstance(alone, int) else alone or NonPrivateRelease()
     assert without_peers(read) == [encode_event(left)]
     assert replayed_events(entry).sybil == left
 

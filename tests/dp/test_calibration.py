@@ -8,20 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from dp import calibration
+from dp import BinomialMechanism, DiscreteGaussianMechanism, Sensitivities, calibration
 from dp.accounting import (
     DominationAccountant,
     FailureReserve,
     MomentsAccountant,
     gaussian_epsilon,
+    reserved_accountant,
 )
 from dp.calibration import (
+    NARROWEST_SUMMAND,
     coins_for_epsilon,
+    mechanism_for_epsilon,
     noise_multiplier_for_epsilon,
     variance_for_epsilon,
 )
 from dp.event_kinds import Event
 from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
+from dp.mechanisms import MECHANISMS, DistributedMechanism, mechanism_of
 
 
 def _epsilon(coins: int, l2: float, linf: int, rounds: int, delta: float) -> float:
@@ -151,6 +155,46 @@ def test_smallest_variance(contributors: int | None, epsilon: float, rounds: int
 def test_bad_variance_targets(arguments: tuple[float, ...], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         variance_for_epsilon(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", [None, 12.0])
+@pytest.mark.parametrize("contributors", [1, 7, 300])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_least_noise_of_one_client(name: str, contributors: int, order: float | None) -> None:
+    """What is charged meets the target to the last digit; a little less would not."""
+    reserve = FailureReserve.from_delta(1e-5, 3, moment_order=order)
+    sensitivities = Sensitivities(40.0, 12)
+    mechanism = mechanism_for_epsilon(name, 4.0, 1e-5, sensitivities, contributors, 3, reserve)
+    assert mechanism.name == name
+
+    def spent(each: DistributedMechanism) -> float:
+        accountant = reserved_accountant(reserve)
+        accountant.compose(each.event(sensitivities, contributors, 1000), 3)
+        return accountant.epsilon(1e-5)
+
+    less = mechanism.amount - 1 if name == "binomial" else mechanism.amount * (1.0 - 2e-6)
+    assert spent(mechanism) <= 4.0 < spent(mechanism_of(name, less))
+
+
+def test_narrow_summands_are_widened() -> None:
+    """Both readers of a ledger have a theorem for what is met a target with."""
+    few = Sensitivities(3.0, 2)
+    found = mechanism_for_epsilon("discrete-gaussian", 8.0, 1e-5, few, 1000)
+    assert found == DiscreteGaussianMechanism(NARROWEST_SUMMAND)
+    assert mechanism_for_epsilon("binomial", 8.0, 1e-5, few, 1000) == BinomialMechanism(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "contributors", "match"),
+    [
+        ("laplace", 3, "binomial, skellam, discrete-gaussian"),
+        ("skellam", 0, "contributors"),
+        ("binomial", 1, "coins of each of 1 clients"),
+    ],
+)
+def test_no_mechanism_meets_a_target(name: str, contributors: int, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        mechanism_for_epsilon(name, 0.01, 1e-5, Sensitivities(40.0, 12), contributors)
 
 
 def test_weak_noise_is_calibrated_by_the_better_bound() -> None:

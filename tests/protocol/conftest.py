@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp import Ledger, NoiseSeed
+from dp import BinomialMechanism, DiscreteGaussianMechanism, Ledger, NoiseSeed, SkellamMechanism
+from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
@@ -66,6 +67,7 @@ def make_setup(identities: list[Identity]) -> SetupMaker:
         minimum_survivors: int | None = None,
         round_number: int = 3,
         removable: bool = False,
+        coins: int | None = None,
         **overrides: Any,
     ) -> RoundSetup:
         spec = SketchSpec.identity(DIMENSION) if size is None else spec_for_size(DIMENSION, size, 5)
@@ -77,13 +79,18 @@ def make_setup(identities: list[Identity]) -> SetupMaker:
             "public_seed": PublicSeed(bytes(range(32))),
             "scale": 64.0,
             "linf_bound": 100,
-            "coins": 101,
+            "mechanism": BinomialMechanism(101),
             "tolerated_dropouts": 2,
         }
-        parameters = RoundParameters(**{**values, **overrides})
+        if coins is not None:
+            values["mechanism"] = BinomialMechanism(coins)
+        values |= overrides
+        if isinstance(values["mechanism"], SkellamMechanism | DiscreteGaussianMechanism):
+            values.setdefault("wrap_probability", 1e-9)
+        parameters = RoundParameters(**values)
         threshold = lowest_threshold(COHORT, 0, mode)
         least = minimum_survivors or max(threshold, COHORT - 2)
-        schedule = coin_schedule(parameters.coins, COHORT, least, 0) if removable else None
+        schedule = coin_schedule(parameters.mechanism, COHORT, least, 0) if removable else None
         removal = removal_table(schedule)
         context = SessionContext(
             session_id=bytes(16),
@@ -101,6 +108,15 @@ def make_setup(identities: list[Identity]) -> SetupMaker:
         return RoundSetup(context, parameters)
 
     return make
+
+
+@pytest.fixture(
+    params=[BinomialMechanism(101), SkellamMechanism(25.25), DiscreteGaussianMechanism(25.25)],
+    ids=lambda mechanism: mechanism.name,
+)
+def mechanism(request: pytest.FixtureRequest) -> DistributedMechanism:
+    """Every kind of noise, all of one variance: that of `make_setup` is the first."""
+    return request.param
 
 
 @pytest.fixture

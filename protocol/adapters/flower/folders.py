@@ -31,6 +31,7 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         rounds=plan.goal.rounds,
         moment_order=plan.goal.moment_order,
         clip_l2=plan.clip_l2,
+        mechanism=plan.mechanism,
         minimum_survivors=plan.minimum_survivors,
         tolerated_colluders=plan.tolerated_colluders,
         security_bits=plan.ring_bits,

@@ -26,6 +26,7 @@ from typing import Any
 from flwr.app import Context
 from pydantic import Field
 
+from dp.mechanisms import MechanismName
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import values_of
 from protocol.adapters.private_files import read_private
@@ -71,6 +72,7 @@ class ClientRules(Section):
     lifetime_seconds: int | None = Field(
         default=None, ge=1, description="longest that a round may live; if left out, even for ever"
     )
+    mechanism: MechanismName = Field(default="binomial", description="the noise that it adds")
     allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
     moment_order: float | None = Field(
         default=None, gt=1, allow_inf_nan=False, description="as in a run's configuration"
@@ -97,6 +99,7 @@ class ClientRules(Section):
             minimum_own_noise_multiplier=self.own_noise_multiplier,
             largest_clip_l2=self.clip_l2,
             dimension=self.dimension,
+            mechanisms=(self.mechanism,),
             minimum_security_bits=self.security_bits,
             largest_lifetime_seconds=self.lifetime_seconds,
             allow_semi_honest=self.allow_semi_honest,

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dp import BinomialMechanism
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import RoundParameters
@@ -212,7 +213,7 @@ def _setup(dimension: int, clients: int) -> RoundSetup:
         public_seed=PublicSeed(bytes(32)),
         scale=math.sqrt(dimension) / _CLIP,
         linf_bound=_LINF_BOUND,
-        coins=COINS,
+        mechanism=BinomialMechanism(COINS),
         tolerated_dropouts=0,
     )
     context = SessionContext(

@@ -9,7 +9,7 @@ import numpy as np
 
 from dp import NoiseSeed
 from protocol.planning.configuration import build_plan
-from protocol.planning.deployment import DeploymentPlan, plan_deployment
+from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import Pipeline
 from protocol.training.power import SUMS
@@ -77,7 +77,7 @@ def _sums(config: RunConfig, layout: ParameterLayout) -> list[tuple[str, Trainin
 def _sum_figures(deployment: DeploymentPlan) -> dict[str, object]:
     return {
         "first_sketch": deployment.parameters.length,
-        "coins_per_client": deployment.parameters.coins,
+        **noise_figures(deployment.parameters.mechanism),
         "bits": deployment.bits,
         "megabytes_per_client_and_round": deployment.bytes_per_client / 1e6,
         "noise_of_the_mean_l2": deployment.error.noise**0.5,

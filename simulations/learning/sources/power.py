@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from protocol.training.power import PowerResult, PowerState, PowerTraining
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
-from simulations.learning.records import ErrorParts, Facts, epsilons_of
+from simulations.learning.records import ErrorParts, Facts, epsilons_of, with_noise
 from simulations.learning.sources.base import Arrays, Floats, PrivateRate, lost_clients
 from simulations.learning.sources.error_budget import ErrorMeter, rounding_variance
 from sketch.factors import Factors
@@ -76,14 +76,13 @@ class PowerMean(PrivateRate):
         survivors = parts[1].outcome.total.survivors
         size, dimension = sum(part.setup.parameters.length for part in parts), result.update.size
         lost, lost_later = lost_clients(invitation, survivors)
-        return {
+        facts: Facts = {
             "survivors": len(survivors),
             "sketch_size": size,
             "dimension": dimension,
             "compression": dimension / size,
             "bits": max(part.setup.context.bits for part in parts),
             "bytes_per_client": result.bytes_per_survivor(),
-            "coins": [part.setup.parameters.coins for part in parts],
             "scale": [part.setup.parameters.scale for part in parts],
             "noise_variance": [part.release.noise_variance for part in parts],
             "epsilons": epsilons_of(result.epsilons),
@@ -92,6 +91,7 @@ class PowerMean(PrivateRate):
             "refused": len(parts[1].outcome.refused),
             "error": self._error,
         }
+        return with_noise(facts, *(part.setup.parameters.mechanism for part in parts))
 
 
 class _Kept:

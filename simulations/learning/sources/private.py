@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from protocol.training.private import PrivateTraining, RoundResult, TrainingState
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
-from simulations.learning.records import ErrorParts, Facts, epsilons_of
+from simulations.learning.records import ErrorParts, Facts, epsilons_of, with_noise
 from simulations.learning.sources.base import (
     NOTHING,
     Arrays,
@@ -72,14 +72,13 @@ class PrivateMean(PrivateRate):
             raise RuntimeError("no round was run")
         parameters, survivors = result.setup.parameters, result.outcome.total.survivors
         lost, lost_later = lost_clients(invitation, survivors)
-        return {
+        facts: Facts = {
             "survivors": len(survivors),
             "sketch_size": parameters.length,
             "dimension": parameters.sketch.dimension,
             "compression": parameters.sketch.rate,
             "bits": result.setup.context.bits,
             "bytes_per_client": result.outcome.bytes_per_survivor(),
-            "coins": parameters.coins,
             "scale": parameters.scale,
             "clip_l2": parameters.clip_l2,
             "noise_variance": result.release.noise_variance,
@@ -91,3 +90,4 @@ class PrivateMean(PrivateRate):
             "refused": len(result.outcome.refused),
             "error": self._error,
         }
+        return with_noise(facts, parameters.mechanism)

@@ -64,7 +64,7 @@ PROMISES: Final = (
     Promise(
         "P4",
         "The stated noise is in the sum",
-        "Released sums carry exactly the coins that the accountant counts, after dropouts, after "
+        "Released sums carry exactly the noise that the accountant counts, after dropouts, after "
         "the removal of surplus noise, and after colluders remove their own.",
         ("A14", "A15", "A16"),
         ("privacy-noise-",),

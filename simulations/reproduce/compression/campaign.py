@@ -1,266 +1,232 @@
 """Compression under example-level privacy: `veilsum reproduce compression`.
 
-Every network is a run of its own, in a file of its own. At one seed all arms see the same first
-parameters, batches and noise, so that their accuracies differ by what is done with the gradient.
-
 Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep Learning",
 a thesis, chapters 2 and 3.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, replace
-from multiprocessing import get_context
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
+from matplotlib.figure import Figure
 
-from dp.accounting.report import json_number
-from simulations.common.threads import one_thread
-from simulations.learning.example_level.breakdown import break_down, noise_error, share_kept
-from simulations.learning.example_level.clipped import gradients_of
-from simulations.learning.example_level.training import Examples, Setting, train
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.reproduce.compression.claims import claims
-from simulations.reproduce.compression.plan import (
-    MOMENTUM,
-    RESIDUAL_DECAY,
-    Arm,
-    Plan,
-    Point,
-    load,
-)
-from simulations.reproduce.kept import Kept
-from sketch import LayerShapes
+from simulations.reproduce.compression.plan import ARMS, PRESETS, Arm, Plan, load
+from simulations.reproduce.compression.training import epsilons, gradient_error, trained
+from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.plots import MARKERS, Legend, Style, curve, dress, panels
+from simulations.reproduce.engine.render import Column, Figures, Part, Row, pivot, table
+from simulations.reproduce.engine.store import Cell, plain
+from simulations.reproduce.engine.study import Study
 
-Advance = Callable[[int], None]
-"""Told how many epochs, or gradient errors, are done now."""
+TITLES = {arm.name: arm.title for arm in ARMS}
 
-PUBLISHED_EPOCHS = 100
+COLOURS = {"none": "black", "dgc": BLUE, "powersgd": ORANGE, "denoise": GREEN, "slow": GREY}
+
+SMALLEST_ERROR = 1e-4
+"""Errors below are drawn here: some are exactly zero, and the axis is logarithmic."""
+
+NO_FIGURE = 1e-12
+"""A part of the error below this share of it is rounding of floats."""
 
 
-def reproduce(
-    plan: Plan,
-    data_dir: Path | None,
-    folder: Path,
-    workers: int = 1,
-    advance: Advance = lambda _: None,
-) -> dict[str, Any]:
-    """Train what is not yet in the folder; return all figures.
-
-    Args:
-        data_dir: folder of data sets; None for what the environment says.
-        folder: made if need be; holds one file for every finished run.
-        workers: processes, at least 1.
-        advance: told of `progress_steps` steps in all.
-
-    Raises:
-        DataError: a file is missing, of another version or broken.
-    """
-    campaign = Campaign(plan, data_dir)
-    kept = Kept(folder / "runs")
-    with one_thread():
-        runs = list(_runs(campaign, kept, workers, advance))
-        errors = campaign.errors(kept, advance)
-    figures = {**campaign.facts(kept), "runs": runs, "results": summarise(plan, runs, errors)}
+def figures_of(study: Study[Plan]) -> dict[str, Any]:
+    """Train all arms at every noise and seed, and measure gradient errors at the first seed."""
+    plan = study.plan
+    task, data = load(plan.task)
+    points = list(plan.points())
+    settings = {point: plan.setting(*point, task.dimension) for point in points}
+    names = {(noise, arm): f"{plan.task} {noise:g} {arm.name}" for noise, arm in points}
+    runs = study.results(
+        Cell(f"{names[p]} {s}", trained, (plan.task, settings[p], p[1], plan.averaged, s))
+        for s in study.seeds
+        for p in points
+    )
+    errors = study.results(
+        Cell(
+            f"error {names[p]}",
+            gradient_error,
+            (plan.task, settings[p], p[1], plan.repeats, study.seed),
+        )
+        for p in points
+    )
+    costs = study.results(
+        Cell(
+            f"epsilon {plan.task} {noise:g}",
+            epsilons,
+            (plan.setting(noise, Arm("none"), task.dimension), len(data.train), plan.delta),
+        )
+        for noise in plan.noise
+    )
+    predicted = [_predicted(plan, *point, task.dimension) for point in points]
+    rows = [error | more for error, more in zip(errors, predicted, strict=True)]
+    figures = {
+        "task": plan.task,
+        "plan": {**plain(plan), "seeds": list(study.seeds)},
+        "parameters": task.dimension,
+        "examples": len(data.train),
+        "tested": len(data.test),
+        "adjacency": "one example more or less; against whoever sees every message",
+        "sampling": "Poisson",
+        "epsilon": {f"{z:g}": each for z, each in zip(plan.noise, costs, strict=True)},
+        "runs": runs,
+        "results": summarise(points, runs, rows),
+    }
     return {**figures, "claims": claims(figures)}
 
 
-def progress_steps(plan: Plan) -> int:
-    """Return how many steps `reproduce` reports."""
-    points = list(plan.points())
-    return len(points) * plan.epochs + sum(point.seed == plan.seeds[0] for point in points)
-
-
-class Campaign:
-    """A plan with its model and data.
-
-    Args:
-        plan: what is trained.
-        data_dir: folder of data sets.
-    """
-
-    def __init__(self, plan: Plan, data_dir: Path | None) -> None:
-        self.plan, self.data_dir = plan, data_dir
-        self.task, self.data = load(plan.task, data_dir)
-        self.shapes = LayerShapes(self.task.layout.shapes)
-
-    def facts(self, kept: Kept) -> dict[str, Any]:
-        """Return what is true before anything runs."""
-        plan, examples = self.plan, len(self.data.train)
-        return {
-            "task": plan.task,
-            "plan": asdict(plan),
-            "parameters": self.task.dimension,
-            "examples": examples,
-            "tested": len(self.data.test),
-            "adjacency": "one example more or less; against whoever sees every message",
-            "sampling": "Poisson",
-            "epsilon": {f"{noise:g}": self._epsilons(noise, kept) for noise in plan.noise},
-        }
-
-    def _epsilons(self, noise: float, kept: Kept) -> dict[str, Any]:
-        """Return epsilon of these runs and of the published length, ours and the thesis's."""
-        key = {**self.key(Point(noise, Arm("none"), 0)), "delta": self.plan.delta}
-        name = f"epsilon-{noise:g}"
-        found: dict[str, Any] = kept.get(name, key, lambda: self._new_epsilons(noise))
-        return found
-
-    def _new_epsilons(self, noise: float) -> dict[str, Any]:
-        setting = self.setting(Point(noise, Arm("none"), 0))
-        examples, delta = len(self.data.train), self.plan.delta
-        ours = setting.account(examples, delta)
-        whole = replace(setting, epochs=PUBLISHED_EPOCHS).account(examples, delta)
-        return {
-            "ours": json_number(ours.epsilon()),
-            "published": json_number(ours.published_epsilon()),
-            "ours_100_epochs": json_number(whole.epsilon()),
-            "published_100_epochs": json_number(whole.published_epsilon()),
-        }
-
-    def setting(self, point: Point) -> Setting:
-        """Return how a network is trained."""
-        return self.plan.setting(point, self.task.dimension)
-
-    def key(self, point: Point) -> dict[str, Any]:
-        """Return all that the result of a run depends on."""
-        setting = asdict(self.setting(point))
-        setting["sampling"] = self.setting(point).sampling.value
-        return {
-            "task": self.plan.task,
-            "parameters": self.task.dimension,
-            "examples": len(self.data.train),
-            "shape": self.data.shape,
-            "setting": setting,
-            "arm": asdict(point.arm),
-            "denoise": (MOMENTUM, RESIDUAL_DECAY),
-            "seed": point.seed,
-        }
-
-    def run(self, point: Point, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Train one network."""
-        opening, start = self.plan.opening(point.arm, self.shapes), time.process_time()
-        records = train(self.task, self.data, self.setting(point), opening, point.seed, advance)
-        last = records[-self.plan.averaged :]
-        return {
-            "noise_multiplier": point.noise,
-            "arm": point.arm.name,
-            "seed": point.seed,
-            "accuracy": float(np.mean([record.accuracy for record in last])),
-            "best": max(record.accuracy for record in records),
-            "bytes": records[-1].bytes_per_worker,
-            "seconds": time.process_time() - start,
-            "curve": [asdict(record) for record in records],
-        }
-
-    def errors(self, kept: Kept, advance: Advance) -> dict[tuple[float, str], Any]:
-        """Measure the gradient errors of every arm at the first parameters of the first seed."""
-        seed, examples = self.plan.seeds[0], Examples(self.data)
-        gradients = gradients_of(self.task)
-        model = self.task.initial(torch.Generator().manual_seed(seed))
-        order = np.random.default_rng([seed, 3]).permutation(len(examples))
-        places, found = order[: self.plan.batch], {}
-        for point in self.plan.points():
-            if point.seed != seed:
-                continue
-            key = {**self.key(point), "repeats": self.plan.repeats}
-            name = f"error-{point.name}"
-            row = kept.find(name, key)
-            if row is None:
-                measured = break_down(
-                    gradients,
-                    model,
-                    examples,
-                    places,
-                    clip=self.plan.clip,
-                    noise_multiplier=point.noise,
-                    opening=self.plan.opening(point.arm, self.shapes),
-                    seed=seed,
-                    repeats=self.plan.repeats,
-                )
-                row = kept.keep(name, key, asdict(measured))
-            found[point.noise, point.arm.name] = row | self._predicted(point)
-            advance(1)
-        return found
-
-    def _predicted(self, point: Point) -> dict[str, float]:
-        """Return closed forms: what noise adds, and what of it top-k keeps."""
-        plan = self.plan
-        noise = noise_error(self.task.dimension, plan.clip, point.noise, plan.batch)
-        sparse = point.arm.kind == "dgc"
-        kept = {"predicted_kept": noise * share_kept(point.arm.value)} if sparse else {}
-        return {"predicted_noise": noise, **kept}
-
-
-def _runs(
-    campaign: Campaign, kept: Kept, workers: int, advance: Advance
-) -> Iterator[dict[str, Any]]:
-    """Yield the results of all points in order, training those that are not kept."""
-    points = list(campaign.plan.points())
-    found: dict[Point, dict[str, Any]] = {}
-    for point in points:
-        result = kept.find(point.name, campaign.key(point))
-        if result is not None:
-            found[point] = result
-    missing = [point for point in points if point not in found]
-    advance(campaign.plan.epochs * len(found))
-    for point, result in _train(campaign, missing, workers, advance):
-        found[point] = kept.keep(point.name, campaign.key(point), result)
-    for point in points:
-        yield found[point]
-
-
-def _train(
-    campaign: Campaign, points: Sequence[Point], workers: int, advance: Advance
-) -> Iterator[tuple[Point, dict[str, Any]]]:
-    """Train networks, here or in processes of their own, and yield them as they are ready."""
-    if workers == 1 or len(points) < 2:
-        for point in points:
-            yield point, campaign.run(point, lambda: advance(1))
-        return
-    # Torch's threads do not survive a fork.
-    context, start = get_context("spawn"), (campaign.plan, campaign.data_dir)
-    with ProcessPoolExecutor(workers, context, _begin, start) as pool:
-        futures = {pool.submit(_run_there, point): point for point in points}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-            advance(campaign.plan.epochs)
-
-
-_THERE: dict[str, Campaign] = {}
-"""The campaign of a process that trains, loaded once."""
-
-
-def _begin(plan: Plan, data_dir: Path | None) -> None:
-    torch.set_num_threads(1)
-    _THERE["campaign"] = Campaign(plan, data_dir)
-
-
-def _run_there(point: Point) -> dict[str, Any]:
-    return _THERE["campaign"].run(point)
+def _predicted(plan: Plan, noise: float, arm: Arm, dimension: int) -> dict[str, float]:
+    """Return closed forms: what noise adds, and what of it top-k keeps."""
+    added = noise_error(dimension, plan.clip, noise, plan.batch)
+    kept = {"predicted_kept": added * share_kept(arm.value)} if arm.kind == "dgc" else {}
+    return {"predicted_noise": added, **kept}
 
 
 def summarise(
-    plan: Plan, runs: Sequence[Mapping[str, Any]], errors: Mapping[tuple[float, str], Any]
+    points: Sequence[tuple[float, Arm]], runs: Sequence[Row], errors: Sequence[Row]
 ) -> list[dict[str, Any]]:
     """Return one row for every noise and arm: its runs over all seeds, and its gradient error."""
     rows = []
-    for (noise, name), error in errors.items():
-        mine = [r for r in runs if r["noise_multiplier"] == noise and r["arm"] == name]
-        accuracies = [run["accuracy"] for run in mine]
+    for (noise, arm), error in zip(points, errors, strict=True):
+        mine = [r for r in runs if (r["noise_multiplier"], r["arm"]) == (noise, arm.name)]
+        means = {name: float(np.mean([r[name] for r in mine])) for name in ("accuracy", "best")}
         rows.append(
             {
                 "noise_multiplier": noise,
-                "arm": name,
-                "accuracy": float(np.mean(accuracies)),
-                "accuracies": accuracies,
-                "best": float(np.mean([run["best"] for run in mine])),
+                "arm": arm.name,
+                **means,
+                "accuracies": [run["accuracy"] for run in mine],
                 "bytes": float(np.mean([run["bytes"] for run in mine])),
                 "error": error,
             }
         )
     return rows
+
+
+PRIVACY = (
+    Column("noise", "noise"),
+    Column("epsilon of these runs", "ours", ".2f"),
+    Column("by the thesis's way", "published", ".2f"),
+    Column("100 epochs", "ours_100_epochs", ".2f"),
+    Column("its way", "published_100_epochs", ".2f"),
+)
+
+WAY = Column("way", lambda row: TITLES[row["arm"]])
+
+BY_NOISE = {
+    "accuracy, %, mean of the last epochs (best epoch)": Column(
+        "", lambda row: f"{100 * row['accuracy']:.1f} ({100 * row['best']:.1f})"
+    ),
+    "sent by a worker in the whole run": Column("", lambda row: f"{row['bytes'] / 1e6:,.1f} MB"),
+}
+
+ERRORS = (
+    Column("noise", "noise_multiplier", "g"),
+    WAY,
+    Column("after the clip", lambda row: _stage(row["error"]["clipping"])),
+    Column("after the noise", lambda row: _stage(row["error"]["noise"])),
+    Column("as used", lambda row: _stage(row["error"]["channel"])),
+)
+
+
+def _stage(error: Mapping[str, float]) -> str:
+    total = error["total"]
+    # What is left of a difference of equal sums is no figure.
+    floor, names = NO_FIGURE * total, ("bias", "variance")
+    bias, variance = (0.0 if abs(error[name]) < floor else error[name] for name in names)
+    return f"{total:.4g} = {bias:.3g} + {variance:.4g}"
+
+
+def _parts(figures: Figures) -> Iterator[Part]:
+    costs = [{"noise": noise, **each} for noise, each in figures["epsilon"].items()]
+    yield table("Privacy", PRIVACY, costs)
+    for title, cell in BY_NOISE.items():
+        yield pivot(
+            title.capitalize(),
+            (WAY,),
+            "noise_multiplier",
+            cell,
+            figures["results"],
+            head="noise {:g}".format,
+            brief=title.startswith("accuracy"),
+        )
+    title = "Squared error of the mean gradient: total = bias + variance"
+    yield table(title, ERRORS, figures["results"])
+
+
+def _style(name: str, place: int, line: str = "-") -> Style:
+    """Return the look of an arm; those that forget are hollow."""
+    colour, marker = COLOURS[name.split("-")[0]], MARKERS[place % len(MARKERS)]
+    return Style(TITLES[name], colour, marker, line, hollow=name.endswith("forgetful"))
+
+
+def plot_accuracy(figures: Figures) -> Figure:
+    """Plot accuracy by noise and by bytes, side by side."""
+    figure, [[left, right]] = panels(1, 2, 14, 6)
+    for place, name in enumerate(dict.fromkeys(row["arm"] for row in figures["results"])):
+        rows = [row for row in figures["results"] if row["arm"] == name]
+        curve(left, rows, "noise_multiplier", "accuracy", _style(name, place))
+        curve(right, rows, "bytes", "accuracy", _style(name, place, ":"))
+    levels = figures["plan"]["noise"]
+    costs = [PRIVACY[1].cell(figures["epsilon"][f"{z:g}"]) for z in levels]
+    dress(left, "noise", "test accuracy", "by privacy", percents=True, legend=None)
+    labels = [f"z = {z:g}\nepsilon {cost}" for z, cost in zip(levels, costs, strict=True)]
+    left.set_xticks(levels, labels)
+    title = "by traffic; the lower a point of an arm, the more noise"
+    bytes_sent = "bytes sent by a worker in the whole run"
+    dress(right, bytes_sent, "", title, log="x", percents=True, legend="right")
+    return figure
+
+
+def plot_convergence(figures: Figures) -> Figure:
+    """Plot test accuracy by epoch, a panel for each noise; the first seed."""
+    levels, seed = figures["plan"]["noise"], figures["plan"]["seeds"][0]
+    figure, [axes] = panels(1, len(levels), 6 * len(levels), 6)
+    for place, (panel, noise) in enumerate(zip(axes, levels, strict=True)):
+        runs = [r for r in figures["runs"] if (r["noise_multiplier"], r["seed"]) == (noise, seed)]
+        for number, run in enumerate(runs):
+            curve(panel, run["curve"], "epoch", "accuracy", _style(run["arm"], number))
+        # The last panel has every arm.
+        legend: Legend = "right" if place + 1 == len(levels) else None
+        title = f"noise multiplier {noise:g}"
+        dress(panel, "epoch", "test accuracy", title, percents=True, legend=legend)
+    return figure
+
+
+def plot_errors(figures: Figures) -> Figure:
+    """Plot the error by stage, bias and variance, and accuracy against the error."""
+    figure, [[left, right]] = panels(1, 2, 14, 6)
+    loudest = max(figures["plan"]["noise"])
+    rows = [row for row in figures["results"] if row["noise_multiplier"] == loudest]
+    bars = [("after the clip", rows[0]["error"]["clipping"])]
+    bars += [("after the noise", rows[0]["error"]["noise"])]
+    bars += [(TITLES[row["arm"]], row["error"]["channel"]) for row in rows]
+    for place, (part, colour) in enumerate((("bias", ORANGE), ("variance", BLUE))):
+        sizes = [max(error[part], SMALLEST_ERROR) for _, error in bars]
+        at = np.arange(len(bars)) + 0.4 * place
+        left.barh(at, sizes, 0.4, color=colour, label=part, align="edge")
+    left.set_yticks(np.arange(len(bars)) + 0.4, [name for name, _ in bars], fontsize=8)
+    left.invert_yaxis()
+    dress(left, f"squared error of the mean gradient at noise {loudest:g}", log="x")
+    for row in figures["results"]:
+        point = {"error": max(row["error"]["channel"]["total"], SMALLEST_ERROR), **{"a": row}}
+        place = figures["plan"]["noise"].index(row["noise_multiplier"])
+        curve(right, [point], "error", "a.accuracy", _style(row["arm"], place))
+    x = "squared error at the first parameters; marks tell the noise"
+    dress(right, x, "test accuracy", log="x", percents=True, legend=None)
+    return figure
+
+
+CAMPAIGN = Campaign(
+    name="compression",
+    title="Gradient compression under example-level privacy",
+    presets=PRESETS,
+    figures=figures_of,
+    parts=_parts,
+    plots={"accuracy": plot_accuracy, "convergence": plot_convergence, "error": plot_errors},
+    stem="compression-{task}",
+)

@@ -7,16 +7,16 @@ a thesis, chapter 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from simulations.learning.data import Dataset, load_dataset
-from simulations.learning.example_level.channel import Channel, Compressed, Denoised, Opening
+from simulations.learning.data import Dataset
+from simulations.learning.example_level.channel import Compressed, Denoised, Opening
 from simulations.learning.example_level.training import Setting
 from simulations.learning.models import BlockCnnTask, LstmClassifierTask, MlpTask, Task
 from simulations.learning.models.convolutional import image_sides
+from simulations.reproduce.engine.study import dataset
 from sketch import LayerShapes
 from sketch.compressors import (
     Compressor,
@@ -69,7 +69,7 @@ class Arm:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """What people call it."""
         titles = {
             "none": "no compression",
             "slow": "no compression, steps as short as Denoise's",
@@ -98,20 +98,6 @@ ARMS = (
 """DGC at rate 1 is "none"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One network to train."""
-
-    noise: float
-    arm: Arm
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """Of its file."""
-        return f"{self.noise:g}-{self.arm.name}-{self.seed}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A task, and what is varied.
@@ -121,9 +107,9 @@ class Plan:
         learning_rate, batch, clip, delta: as in the thesis; "digits" is ours.
         epochs: the thesis has 100.
         noise: noise multipliers.
-        arms: ways to send a gradient.
-        seeds: of first parameters, batches and noise.
+        seeds: runs of everything, each with first parameters, batches and noise of its own.
         repeats: of each gradient error.
+        arms: ways to send a gradient.
     """
 
     task: str
@@ -132,42 +118,25 @@ class Plan:
     clip: float
     delta: float
     epochs: int
-    noise: Sequence[float] = (0.0, 0.4, 0.8)
-    arms: Sequence[Arm] = ARMS
-    seeds: Sequence[int] = (1,)
+    noise: tuple[float, ...] = (0.0, 0.4, 0.8)
+    arms: tuple[Arm, ...] = ARMS
+    seeds: int = 1
     repeats: int = 100
-
-    @classmethod
-    def of(cls, task: str) -> Plan:
-        """Return the plan of a task.
-
-        Raises:
-            ValueError: there is no such task.
-        """
-        if task not in PLANS:
-            raise ValueError(f"task must be one of {', '.join(PLANS)}, got {task!r}")
-        return PLANS[task]
-
-    def changed(self, epochs: int | None, seeds: int, first_seed: int) -> Plan:
-        """Return the plan with another length, and with so many seeds from the first on."""
-        chosen = tuple(range(first_seed, first_seed + seeds))
-        return replace(self, epochs=epochs or self.epochs, seeds=chosen)
 
     @property
     def averaged(self) -> int:
         """Return the number of epochs whose accuracies are averaged."""
         return min(LAST, max(1, self.epochs // 2))
 
-    def points(self) -> Iterator[Point]:
-        """All networks; those of the first seed come first."""
-        for seed in self.seeds:
-            for noise in self.noise:
-                for arm in self.arms:
-                    # Without noise Denoise's second clip shortens nothing.
-                    if not (arm.kind == "slow" and noise == 0.0):
-                        yield Point(noise, arm, seed)
+    def points(self) -> Iterator[tuple[float, Arm]]:
+        """Yield noise and arm of all networks of a seed."""
+        for noise in self.noise:
+            for arm in self.arms:
+                # Without noise Denoise's second clip shortens nothing.
+                if not (arm.kind == "slow" and noise == 0.0):
+                    yield noise, arm
 
-    def setting(self, point: Point, dimension: int) -> Setting:
+    def setting(self, noise: float, arm: Arm, dimension: int) -> Setting:
         """Return how a network of so many parameters is trained.
 
         Noise makes the mean gradient sqrt(d) z C / B long, which Denoise's second clip brings back
@@ -175,30 +144,25 @@ class Plan:
         not due to shorter steps.
         """
         rate = self.learning_rate
-        if point.arm.kind == "slow":
-            rate *= min(1.0, self.batch / (point.noise * math.sqrt(dimension)))
+        if arm.kind == "slow":
+            rate *= min(1.0, self.batch / (noise * math.sqrt(dimension)))
         return Setting(
             learning_rate=rate,
             batch=self.batch,
             clip=self.clip,
-            noise_multiplier=point.noise,
+            noise_multiplier=noise,
             epochs=self.epochs,
         )
 
-    def opening(self, arm: Arm, shapes: LayerShapes) -> Opening:
-        """Return what makes the channels of an arm."""
-        if arm.kind == "denoise":
-            inner: Compressor[Any] = _sparse(LayerShapes.flat(shapes.dimension), arm.value)
-            denoise = Denoise(
-                inner, momentum=MOMENTUM, residual_decay=RESIDUAL_DECAY, clip_l2=self.clip
-            )
-            return lambda: Denoised(denoise)
-        compressor = _compressor(arm, shapes)
 
-        def opened() -> Channel:
-            return Compressed(compressor)
-
-        return opened
+def opening_of(arm: Arm, shapes: LayerShapes, clip: float) -> Opening:
+    """Return what makes the channels of an arm."""
+    if arm.kind == "denoise":
+        inner: Compressor[Any] = _sparse(LayerShapes.flat(shapes.dimension), arm.value)
+        denoise = Denoise(inner, momentum=MOMENTUM, residual_decay=RESIDUAL_DECAY, clip_l2=clip)
+        return lambda: Denoised(denoise)
+    compressor = _compressor(arm, shapes)
+    return lambda: Compressed(compressor)
 
 
 def _compressor(arm: Arm, shapes: LayerShapes) -> Compressor[Any]:
@@ -216,13 +180,13 @@ def _sparse(shapes: LayerShapes, rate: int) -> Compressor[Any]:
     return TopK(shapes, rate) if rate > 1 else NoCompression(shapes.dimension)
 
 
-PLANS = {
+PRESETS = {
     "names": Plan(task="names", learning_rate=2.0, batch=32, clip=3.0, delta=8e-5, epochs=15),
     "fashion-mnist": Plan(
         task="fashion-mnist", learning_rate=0.1, batch=128, clip=5.0, delta=1e-5, epochs=4
     ),
     "cifar10": Plan(task="cifar10", learning_rate=0.1, batch=128, clip=5.0, delta=1e-5, epochs=10),
-    "digits": Plan(
+    "quick": Plan(
         task="digits",
         learning_rate=1.0,
         batch=64,
@@ -235,7 +199,7 @@ PLANS = {
 }
 
 
-def load(task: str, data_dir: Path | None) -> tuple[Task, Dataset]:
+def load(task: str) -> tuple[Task, Dataset]:
     """Return the model and the data of a task.
 
     Raises:
@@ -243,9 +207,9 @@ def load(task: str, data_dir: Path | None) -> tuple[Task, Dataset]:
     """
     if task == "names":
         # With the repetitions of the files, as the thesis's traffic and epsilon tell.
-        data = load_dataset("names", data_dir, length=NAME_LENGTH, distinct=False)
+        data = dataset("names", length=NAME_LENGTH, distinct=False)
         return LstmClassifierTask(), data
-    data = load_dataset(task, data_dir)
+    data = dataset(task)
     if task == "digits":
         return MlpTask(features=data.features), data
     channels, height, width = image_sides(data.shape)

@@ -1,27 +1,28 @@
 """cpSGD's theory run again: `veilsum reproduce cpsgd`.
 
 Three parts: the errors of Theorems 3 and 4 against simulation; Figure 1 with two accountants side
-by side; the private mean on k levels, at equal epsilon and at equal error. All figures are plain
-values; `report` and `plot` make tables and plots of them.
+by side; the private mean on k levels, at equal epsilon and at equal error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import product
 from typing import Any
 
-import numpy as np
-
-from simulations.reproduce.cpsgd import conditional, mean_estimation, scales, theorems
+from simulations.reproduce.cpsgd import mean_estimation, scales, theorems
+from simulations.reproduce.cpsgd.conditional import measure_conditional
+from simulations.reproduce.cpsgd.plot import plot_bits, plot_figure1
 from simulations.reproduce.cpsgd.refutation import FlatShift, lemma1_limit
+from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import Claim, every, fact
+from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, table
+from simulations.reproduce.engine.store import Cell
+from simulations.reproduce.engine.study import Study
 
-Row = dict[str, Any]
-
-CURVE_EPSILONS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
-"""Below the epsilon at which Lemma 1, and Theorem 1 with it, stops being true: 9.6 at 1e-9."""
+SMALL = mean_estimation.Setting(clients=20, dimension=4096)
+"""At which our own mechanism is run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,81 +30,166 @@ class Plan:
     """What is computed.
 
     Attributes:
-        epsilons: of all curves.
+        epsilons: of all curves; below the one at which Lemma 1, and Theorem 1 with it, stops being
+            true: 9.6 at 1e-9.
         inverse_scales: 1/s of Figure 1.
         levels: k of the mean.
         quick: few and small simulations.
     """
 
-    epsilons: tuple[float, ...] = CURVE_EPSILONS
+    epsilons: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
     inverse_scales: tuple[int, ...] = (1, 4, 16, 64, 256)
     levels: tuple[int, ...] = (2, 4, 16, 64)
     quick: bool = False
 
-    @classmethod
-    def chosen(cls, quick: bool) -> Plan:
-        """The full plan, or a few seconds' worth of it."""
-        if not quick:
-            return cls()
-        return cls(epsilons=(1.0, 4.0), inverse_scales=(1, 16), levels=(2, 16), quick=True)
 
-    @property
-    def simulations(self) -> list[tuple[theorems.Case, int]]:
-        """Cases of the theorems, and how often each is run."""
-        return theorems.cases(self.quick)
-
-    @property
-    def conditional_repeats(self) -> int:
-        """How often our own mechanism is run."""
-        return 20 if self.quick else 200
-
-    @property
-    def steps(self) -> int:
-        """How often progress is reported."""
-        points = len(self.epsilons) * (len(self.inverse_scales) + len(self.levels))
-        repeats = sum(repeats for _, repeats in self.simulations)
-        return points + repeats + self.conditional_repeats
-
-
-def reproduce(plan: Plan, seed: int, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Compute everything.
-
-    Args:
-        plan: what.
-        seed: fixes vectors, rotations and noise of all simulations.
-        advance: called ``plan.steps`` times.
-    """
+def figures_of(study: Study[Plan]) -> dict[str, Any]:
+    """Compute everything; the seed fixes vectors, rotations and noise of all simulations."""
+    plan, seed = study.plan, study.seed
     query, setting = scales.Query(), mean_estimation.Setting()
-    small = mean_estimation.Setting(clients=20, dimension=4096)
-    streams = iter(np.random.default_rng(seed).spawn(len(plan.simulations) + 1))
-    measured = [
-        theorems.measure(case, repeats, next(streams), advance)
-        for case, repeats in plan.simulations
+    cases = theorems.cases(plan.quick)
+    cells = [
+        Cell(f"{case.name} {number}", theorems.measured, (case, repeats, seed, number))
+        for number, (case, repeats) in enumerate(cases)
     ]
-
-    def curves(point: Callable[[int, float], Row], values: Iterable[int]) -> Iterator[Row]:
-        """Yield the points of one curve for each value, from epsilon to epsilon."""
-        for value, epsilon in product(values, plan.epsilons):
-            yield point(value, epsilon)
-            advance()
-
-    return {
-        "seed": seed,
+    given = (SMALL, 20 if plan.quick else 200, seed, len(cases))
+    ours = Cell("our own mechanism", measure_conditional, given)
+    curves = [
+        Cell(f"s = 1/{inverse}, epsilon {epsilon:g}", scales.point, (query, inverse, epsilon))
+        for inverse, epsilon in product(plan.inverse_scales, plan.epsilons)
+    ]
+    means = [
+        Cell(f"k = {k}, epsilon {epsilon:g}", mean_estimation.point, (setting, k, epsilon))
+        for k, epsilon in product(plan.levels, plan.epsilons)
+    ]
+    found = iter(study.results([*cells, ours, *curves, *means]))
+    figures = {
         "quick": plan.quick,
         "adjacency": "one client's vector replaced by another, as in the paper",
-        "theorems": [measurement.figures() for measurement in measured],
-        "conditional": conditional.measure_conditional(
-            small, plan.conditional_repeats, next(streams), advance
-        ),
-        "figure1": {
-            **asdict(query),
-            "points": list(curves(partial(scales.point, query), plan.inverse_scales)),
-        },
+        "theorems": [next(found) for _ in cells],
+        "conditional": next(found),
+        "figure1": {**asdict(query), "points": [next(found) for _ in curves]},
         "mean_estimation": {
             **asdict(setting),
             "clip": setting.levels(2, 0).clip,
-            "points": list(curves(partial(mean_estimation.point, setting), plan.levels)),
+            "points": [next(found) for _ in means],
         },
         "theorem1_refuted": FlatShift().figures(),
         "lemma1_holds_below_epsilon": {f"{delta:g}": lemma1_limit(delta) for delta in (1e-9, 1e-5)},
     }
+    return {**figures, "claims": [claim.figures() for claim in claims(figures)]}
+
+
+ROUNDING = 1e-9
+"""A bound is reached exactly by vectors halfway between two levels: floats are not."""
+
+
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield what the paper claims of its errors and of its epsilon."""
+    for name in dict.fromkeys(row["theorem"] for row in figures["theorems"]):
+        rows = [row for row in figures["theorems"] if row["theorem"] == name]
+        ratios = [row["printed_bound"] / row["exact"] for row in rows]
+        yield Claim(
+            statement=f"{name}: the error is no more than the bound",
+            source=name,
+            measured=min(ratios),
+            tolerance=ROUNDING,
+            verdict=every(fact(ratio >= 1.0 - ROUNDING) for ratio in ratios),
+            seen=f"bound over exact error, {min(ratios):.4g} to {max(ratios):.4g}",
+        )
+    refuted = figures["theorem1_refuted"]
+    yield Claim(
+        statement="Theorem 1: epsilon of binomial noise, as printed",
+        source="Theorem 1",
+        published=refuted["delta"],
+        measured=refuted["true_delta_at_least"],
+        verdict=fact(not refuted["false"]),
+        seen=f"false for large epsilon: with |x - x'|/sigma = {refuted['l2_over_sigma']:.3f} it "
+        f"says epsilon = {refuted['theorem1_epsilon']:.2f} at delta = {refuted['delta']:g}; the "
+        f"true delta there is at least {refuted['true_delta_at_least']:.2g}",
+    )
+
+
+def _over_gaussian(row: Row) -> float | None:
+    paper = row["ways"]["paper"]
+    return None if paper is None else paper["error"] / row["gaussian_error"]
+
+
+THEOREMS = (
+    Column("theorem", "theorem"),
+    Column("n", "clients"),
+    Column("d", "dimension"),
+    Column("k", "levels"),
+    Column("m", "coins"),
+    Column("p", "probability", "g"),
+    Column("vectors", "inputs"),
+    Column("measured (95 %)", "measured", ".5g", 1, "confidence_half_width", ".2g"),
+    Column("exact", "exact", ".5g"),
+    Column("printed bound", "printed_bound", ".5g"),
+    Column("bound / measured", "bound_over_measured", ".3f"),
+)
+
+EPSILON = Column("epsilon", "epsilon", "g")
+
+SCALES = (
+    Column("s", lambda row: "1" if row["inverse_scale"] == 1 else f"1/{row['inverse_scale']}"),
+    EPSILON,
+    Column("N, Theorem 1", "coins.theorem1", ","),
+    Column("N, domination", "coins.domination", ","),
+    Column("error ratio", "error_ratio", ".2f"),
+    Column("bits saved", "bits_saved", ".2f"),
+    Column("domination / exact Gaussian", "excess_over_gaussian", ".4f"),
+)
+
+LEVELS = Column("k", "levels")
+
+MEANS = (
+    LEVELS,
+    EPSILON,
+    Column("bits, paper", "ways.paper.bits", ".2f"),
+    Column("error, paper", "ways.paper.error", ".4g"),
+    Column("its error over that of the accountant alone", "error_ratio.domination", ".2f"),
+    Column("and sensitivities", "error_ratio.coupled", ".2f"),
+    Column("ours at the same bits", "error_ratio.conditional", ".2f"),
+    Column("exact Gaussian", _over_gaussian, ".2f"),
+)
+
+BITS = (
+    LEVELS,
+    EPSILON,
+    Column("paper", "ways.paper.bits", ".2f"),
+    Column("its mechanism, our accountant", "at_equal_error.coupled.bits", ".2f"),
+    Column("saved", "bits_saved.coupled", ".2f"),
+    Column("ours", "at_equal_error.conditional.bits", ".2f"),
+    Column("saved", "bits_saved.conditional", ".2f"),
+)
+
+
+def _parts(figures: Figures) -> Iterator[Part]:
+    points: Sequence[Row] = figures["mean_estimation"]["points"]
+    title = "Theorems 3 and 4: measured, exact and printed error"
+    yield table(title, THEOREMS, figures["theorems"], brief=True)
+    scaled = figures["figure1"]["points"]
+    yield table("Figure 1: error at equal epsilon", SCALES, scaled)
+    ratios = [p["error_ratio"] for p in scaled if p["error_ratio"]]
+    yield Text(
+        f"Figure 1: at equal epsilon Theorem 1 allows {min(ratios):.2f} to {max(ratios):.1f} times "
+        "the error of domination, more the larger the scale s.",
+        brief=True,
+    )
+    yield table("The mean on k levels at equal epsilon", MEANS, points, brief=True)
+    title = "The mean on k levels at equal error: bits per coordinate"
+    yield table(title, BITS, points, brief=True)
+
+
+CAMPAIGN = Campaign(
+    name="cpsgd",
+    title="cpSGD: its theorems, Figure 1, and its mean on k levels",
+    presets={
+        "usual": Plan(),
+        "quick": Plan(epsilons=(1.0, 4.0), inverse_scales=(1, 16), levels=(2, 16), quick=True),
+    },
+    figures=figures_of,
+    parts=_parts,
+    plots={"figure1": plot_figure1, "bits": plot_bits},
+)

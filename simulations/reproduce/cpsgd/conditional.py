@@ -7,38 +7,29 @@ closed form leaves out is the bias of rounding again; a simulation has it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dp import BinomialMechanism, NoiseSeed, clip_l2, quantize
 from simulations.reproduce.cpsgd.mean_estimation import NORM, Conditional, Setting
+from simulations.reproduce.engine.seeds import spawned
 from sketch import PublicSeed, Rotation
 
 SCALE = 24.0
 COINS = 64
 
 
-def measure_conditional(
-    setting: Setting,
-    repeats: int,
-    rng: np.random.Generator,
-    advance: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
+def measure_conditional(setting: Setting, repeats: int, seed: int, number: int) -> dict[str, Any]:
     """Measure the error of a mean of random directions of norm D.
 
     Args:
         setting: who takes part; delta plays no part.
         repeats: at least two.
-        rng: makes vectors and seeds.
-        advance: called after each repetition.
+        seed, number: of the stream that makes vectors and seeds.
     """
-    ours = Conditional(setting, SCALE)
-    errors = np.empty(repeats)
-    for turn in range(repeats):
-        errors[turn] = _run_once(ours, rng)
-        advance()
+    ours, rng = Conditional(setting, SCALE), spawned(seed, number)
+    errors = np.array([_run_once(ours, rng) for _ in range(repeats)])
     bound = ours.error(COINS)
     return {
         "clients": setting.clients,

@@ -40,7 +40,7 @@ from dp.clipping import NORM_SLACK
 from dp.coins import MAX_COINS
 from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
 from dp.rounding import rounded_l2_bound
-from simulations.reproduce.search import smallest
+from dp.search import smallest
 from sketch import flat_bound
 
 NORM: Final = 1.0

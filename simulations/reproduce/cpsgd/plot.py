@@ -2,118 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE, PINK
-from simulations.reproduce.plots import COLOURS, MARKERS, plain_ticks, quiet, sheet
-
-Points = Sequence[Mapping[str, Any]]
+from simulations.reproduce.engine.plots import Style, curve, dress, level, panels, style
+from simulations.reproduce.engine.render import Figures, Row
 
 WAYS = {
-    "paper": ("paper's accountant", ORANGE, "o", "--"),
-    "domination": ("domination, paper's sensitivities", PINK, "v", "-."),
-    "coupled": ("domination, coupled sensitivities", BLUE, "s", "-"),
-    "conditional": ("ours: conditional rounding, same bits", GREEN, "^", "-"),
+    "paper": Style("paper's accountant", ORANGE, "o", "--"),
+    "domination": Style("domination, paper's sensitivities", PINK, "v", "-."),
+    "coupled": Style("domination, coupled sensitivities", BLUE, "s", "-"),
+    "conditional": Style("ours: conditional rounding, same bits", GREEN, "^", "-"),
 }
 
-ACCOUNTANTS = (
-    ("theorem1", "Theorem 1", "--", "none"),
-    ("domination", "domination", "-", "full"),
-)
+ERROR = "mean squared error, lower is better"
 
 
-def plot_figure1(figures: Mapping[str, Any]) -> Figure:
+def plot_figure1(figures: Figures) -> Figure:
     """Plot error against epsilon: at several scales, and of a mean on k levels."""
-    figure, (left, right) = _panels()
-    _draw_scales(left, figures["figure1"])
-    _draw_mean(right, figures["mean_estimation"])
-    for axes in (left, right):
-        axes.set_xlabel("epsilon")
-        axes.set_ylabel("mean squared error, lower is better")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        plain_ticks(axes, [0.5, 1.0, 2.0, 4.0])
-    return figure
-
-
-def plot_bits(figures: Mapping[str, Any]) -> Figure:
-    """Plot error against bits of a coordinate of a message, at two values of epsilon."""
-    figure, panels = _panels()
-    part = figures["mean_estimation"]
-    available = _values(part["points"], "epsilon")
-    chosen = (min(available, key=lambda e: abs(e - 1.0)), max(available))
-    for axes, epsilon in zip(panels, chosen, strict=True):
-        points = [point for point in part["points"] if point["epsilon"] == epsilon]
-        axes.axhline(points[0]["gaussian_error"], color=GREY, label="Gaussian, exact condition")
-        for way, (label, colour, marker, line) in WAYS.items():
-            found = [p["ways"][way] for p in points if p["ways"].get(way) is not None]
-            bits = [way_figures["bits"] for way_figures in found]
-            errors = [way_figures["error"] for way_figures in found]
-            axes.plot(bits, errors, line, color=colour, marker=marker, label=label)
-        axes.set_yscale("log")
-        axes.set_xlabel("bits per coordinate and client, log2 of the alphabet")
-        axes.set_ylabel("mean squared error, lower is better")
-        levels = ", ".join(str(k) for k in _values(points, "levels"))
-        axes.set_title(f"epsilon = {epsilon:g}; k = {levels}")
-        axes.legend(fontsize=9)
-    return figure
-
-
-def _draw_scales(axes: Axes, part: Mapping[str, Any]) -> None:
-    """Draw Figure 1: two accountants at each scale, beside Gaussian noise."""
-    points = part["points"]
-    for place, inverse in enumerate(_values(points, "inverse_scale")):
-        colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+    figure, [[left, right]] = panels(1, 2, 14, 6)
+    part = figures["figure1"]
+    for place, inverse in enumerate(_values(part["points"], "inverse_scale")):
+        rows = [point for point in part["points"] if point["inverse_scale"] == inverse]
         scale = "1" if inverse == 1 else f"1/{inverse}"
-        rows = [point for point in points if point["inverse_scale"] == inverse]
-        for who, name, line, fill in ACCOUNTANTS:
-            found = [p for p in rows if p["error"][who] is not None]
-            epsilons = [p["epsilon"] for p in found]
-            errors = [p["error"][who] for p in found]
-            (curve,) = axes.plot(epsilons, errors, line, color=colour, marker=marker)
-            curve.set(fillstyle=fill, markersize=5.0, label=f"{name}, s = {scale}")
-    rows = [point for point in points if point["inverse_scale"] == points[0]["inverse_scale"]]
-    _draw_gaussians(axes, rows, [(p["error"]["lemma1"], p["error"]["gaussian"]) for p in rows])
-    axes.set_title(f"binomial mechanism, d = {part['dimension']:,}, D2 = Dinf = {part['l2']:g}")
-    axes.legend(fontsize=8, ncols=2)
-
-
-def _draw_mean(axes: Axes, part: Mapping[str, Any]) -> None:
-    """Draw the mean on k levels at the second largest k, or the largest of two."""
+        for who, name, line in (("theorem1", "Theorem 1", "--"), ("domination", "domination", "-")):
+            of = style(place, f"{name}, s = {scale}")
+            look = Style(of.label, of.colour, of.marker, line, hollow=who == "theorem1")
+            curve(left, rows, "epsilon", f"error.{who}", look)
+    _gaussians(left, part["points"], "error.lemma1", "error.gaussian")
+    title = f"binomial mechanism, d = {part['dimension']:,}, D2 = Dinf = {part['l2']:g}"
+    ticks = (0.5, 1.0, 2.0, 4.0)
+    dress(left, "epsilon", ERROR, title, log="xy", ticks=ticks)
+    part = figures["mean_estimation"]
     levels = _values(part["points"], "levels")
+    # The second largest k, or the larger of two.
     k = levels[-2] if len(levels) > 2 else levels[-1]
     rows = [point for point in part["points"] if point["levels"] == k]
-    for way, (label, colour, marker, line) in WAYS.items():
-        found = [p for p in rows if p["ways"].get(way) is not None]
-        errors = [p["ways"][way]["error"] for p in found]
-        axes.plot(
-            [p["epsilon"] for p in found], errors, line, color=colour, marker=marker, label=label
-        )
-    _draw_gaussians(axes, rows, [(p["theorem2_error"], p["gaussian_error"]) for p in rows])
-    axes.set_title(f"mean of {part['clients']:,} vectors, k = {k}, d = {part['dimension']:,}")
-    axes.legend(fontsize=9)
+    for way, look in WAYS.items():
+        curve(right, rows, "epsilon", f"ways.{way}.error", look)
+    _gaussians(right, rows, "theorem2_error", "gaussian_error")
+    title = f"mean of {part['clients']:,} vectors, k = {k}, d = {part['dimension']:,}"
+    dress(right, "epsilon", ERROR, title, log="xy", ticks=ticks)
+    return figure
 
 
-def _draw_gaussians(axes: Axes, rows: Points, errors: Sequence[tuple[float, float]]) -> None:
+def plot_bits(figures: Figures) -> Figure:
+    """Plot error against bits of a coordinate of a message, at two values of epsilon."""
+    figure, [axes] = panels(1, 2, 14, 6)
+    points = figures["mean_estimation"]["points"]
+    available = _values(points, "epsilon")
+    chosen = (min(available, key=lambda e: abs(e - 1.0)), max(available))
+    for panel, epsilon in zip(axes, chosen, strict=True):
+        rows = [point for point in points if point["epsilon"] == epsilon]
+        level(panel, rows[0]["gaussian_error"], Style("Gaussian, exact condition", GREY))
+        for way, look in WAYS.items():
+            curve(panel, rows, f"ways.{way}.bits", f"ways.{way}.error", look)
+        title = f"epsilon = {epsilon:g}; k = {', '.join(map(str, _values(rows, 'levels')))}"
+        dress(panel, "bits per coordinate and client, log2 of the alphabet", ERROR, title, log="y")
+    return figure
+
+
+def _gaussians(axes: Axes, rows: Sequence[Row], paper: str, exact: str) -> None:
     """Draw the Gaussian mechanism by the paper's formula and by the exact condition."""
-    epsilons = [row["epsilon"] for row in rows]
-    axes.plot(epsilons, [e for e, _ in errors], ":", color="black", label="Gaussian, paper")
-    axes.plot(epsilons, [e for _, e in errors], "-", color=GREY, label="Gaussian, exact")
+    once = list({row["epsilon"]: row for row in rows}.values())
+    curve(axes, once, "epsilon", paper, Style("Gaussian, paper", "black", "", ":"))
+    curve(axes, once, "epsilon", exact, Style("Gaussian, exact", GREY, "", "-"))
 
 
-def _panels() -> tuple[Figure, tuple[Axes, Axes]]:
-    """Return a figure with two panels side by side."""
-    figure = sheet(14, 6)
-    panels = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
-    for axes in panels:
-        quiet(axes)
-    return figure, panels
-
-
-def _values(points: Points, name: str) -> list[Any]:
+def _values(points: Sequence[Row], name: str) -> list[Any]:
     """Return the different values of a figure, in order of appearance."""
     return list(dict.fromkeys(point[name] for point in points))

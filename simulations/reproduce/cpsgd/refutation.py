@@ -64,7 +64,7 @@ class FlatShift:
         return float(np.max(np.exp(near) - np.exp(epsilon + far)))
 
     def figures(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return all of it as plain values."""
         promised = self.theorem1_epsilon
         at_least = self.true_delta_at_least(promised)
         sigma = math.sqrt(self.coins) / 2.0

@@ -28,7 +28,7 @@ from dp import (
     noise_multiplier_for_epsilon,
 )
 from dp.accounting.laws import MAX_TOTAL_COINS
-from simulations.reproduce.search import smallest
+from dp.search import smallest
 
 MOST_COINS = 1 << 62
 """Theorem 1 is a formula: it needs no table, so that many coins can be asked about."""

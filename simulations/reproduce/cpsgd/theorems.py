@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +25,8 @@ from numpy.typing import NDArray
 
 from dp import Bounded, NoiseSeed, clip_l2
 from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
-from simulations.reproduce.intervals import half_width
+from simulations.reproduce.engine.claims import half_width
+from simulations.reproduce.engine.seeds import spawned
 from sketch import PublicSeed, Rotation
 
 NORM = 1.0
@@ -73,7 +73,7 @@ class Case:
 
     @property
     def clip(self) -> float:
-        """X."""
+        """X, at which coordinates are clipped."""
         if not self.rotated:
             return NORM
         wider = math.sqrt(2.0) if self.printed_clip else 1.0
@@ -133,51 +133,30 @@ class Measurement:
     measured: FloatArray
     exact: FloatArray
 
-    @property
-    def mean(self) -> float:
-        """The measured mean squared error."""
-        return float(self.measured.mean())
 
-    def figures(self) -> dict[str, Any]:
-        """Plain values."""
-        case = self.case
-        exact = float(self.exact.mean())
-        return {
-            "theorem": case.name,
-            "clients": case.clients,
-            "dimension": case.dimension,
-            "levels": case.levels,
-            "coins": case.coins,
-            "probability": case.probability,
-            "inputs": case.inputs.value,
-            "clip": case.clip,
-            "repeats": int(self.measured.size),
-            "measured": self.mean,
-            "confidence_half_width": half_width(self.measured),
-            "exact": exact,
-            "worst": case.worst,
-            "printed_bound": case.printed_bound,
-            "bound_over_measured": case.printed_bound / self.mean,
-            "measured_over_exact": self.mean / exact,
-        }
-
-
-def measure(
-    case: Case, repeats: int, rng: np.random.Generator, advance: Callable[[], None] = lambda: None
-) -> Measurement:
-    """Run a case.
-
-    Args:
-        case: what to run.
-        repeats: how often, at least two, each with fresh vectors, rotation and noise.
-        rng: makes vectors and seeds, so that a run can be repeated.
-        advance: called after each repetition.
-    """
-    results = np.empty((repeats, 2))
-    for row in results:
-        row[:] = _run_once(case, rng)
-        advance()
+def measure(case: Case, repeats: int, rng: np.random.Generator) -> Measurement:
+    """Run a case, at least twice, each time with fresh vectors, rotation and noise."""
+    results = np.array([_run_once(case, rng) for _ in range(repeats)])
     return Measurement(case=case, measured=results[:, 0], exact=results[:, 1])
+
+
+def measured(case: Case, repeats: int, seed: int, number: int) -> dict[str, Any]:
+    """Run a case with one of the streams of a seed; return plain values."""
+    found = measure(case, repeats, spawned(seed, number))
+    mean, exact = float(found.measured.mean()), float(found.exact.mean())
+    names = ("clients", "dimension", "levels", "coins", "probability", "inputs", "clip")
+    return {
+        "theorem": case.name,
+        **{name: getattr(case, name) for name in names},
+        "repeats": repeats,
+        "measured": mean,
+        "confidence_half_width": half_width(found.measured),
+        "exact": exact,
+        "worst": case.worst,
+        "printed_bound": case.printed_bound,
+        "bound_over_measured": case.printed_bound / mean,
+        "measured_over_exact": mean / exact,
+    }
 
 
 def _run_once(case: Case, rng: np.random.Generator) -> tuple[float, float]:

@@ -42,7 +42,7 @@ class Examples:
     labels: Tensor
 
     def __len__(self) -> int:
-        """Return n."""
+        """Return n, the number of clients."""
         return len(self.labels)
 
 

@@ -36,13 +36,10 @@ IntArray = NDArray[np.int64]
 
 
 class Estimator(Protocol):
-    """Estimates a mean of vectors of norms up to D."""
+    """Estimates a mean of vectors of norms up to D from their sum; `Rounded` from each, too."""
 
     def summed(self, total: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Estimate from the sum of all clients' vectors, float64[d]."""
-
-    def each(self, vectors: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray:
-        """Estimate from the vectors, float64[d] each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +56,6 @@ class Plain:
         """Divide by the number of clients."""
         del rng
         return total / self.clients
-
-    def each(self, vectors: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray:
-        """Add up first."""
-        return self.summed(_sum(vectors), rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +79,6 @@ class Gaussian:
         """Add noise to the sum."""
         noise = self.sigma * rng.standard_normal(total.size)
         return np.asarray((total + noise) / self.setting.clients, np.float64)
-
-    def each(self, vectors: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray:
-        """Add up first."""
-        return self.summed(_sum(vectors), rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +133,7 @@ class Rounded(ABC):
         return self.integers(rotated, NoiseSeed(rng.bytes(32)))
 
     def round_sum(self, rotated: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Draw such a sum from the rotated float sum: see the module for what is approximate."""
+        """Draw such a sum from the rotated float sum; only its rounding is approximate."""
         clients = self.setting.clients
         spread = 0.5 * math.sqrt(clients) * rng.standard_normal(rotated.size)
         place = rotated / self.width + clients * self.offset + spread
@@ -238,12 +227,3 @@ class ByScale(Rounded):
     def integers(self, rotated: Bounded, seed: NoiseSeed) -> IntArray:
         """Round at random until the norm is within its bound."""
         return quantize(rotated, self.scale, self.linf, seed).values
-
-
-def _sum(vectors: Iterable[FloatArray]) -> FloatArray:
-    """Add vectors up."""
-    rows = iter(vectors)
-    total = next(rows).copy()
-    for row in rows:
-        total += row
-    return total

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from simulations.reproduce.cpsgd import mean_estimation
 from simulations.reproduce.cpsgd.mean_estimation import Setting
 from simulations.reproduce.cpsgd_training.estimators import (
     ByScale,
@@ -14,6 +13,7 @@ from simulations.reproduce.cpsgd_training.estimators import (
     Gaussian,
     OnLevels,
     Plain,
+    Rounded,
 )
 
 WAYS: Final = ("paper", "coupled", "conditional")
@@ -25,6 +25,7 @@ class Plan:
     """What is trained.
 
     Attributes:
+        data: pictures, by name.
         setting: clients of a step, padded dimension, delta of a step.
         levels: k.
         epsilons: of a step.
@@ -36,6 +37,7 @@ class Plan:
             client by client, and compared.
     """
 
+    data: str = "mnist"
     setting: Setting = field(default_factory=Setting)
     levels: tuple[int, ...] = (2, 4, 16, 64)
     epsilons: tuple[float, ...] = (2.0, 4.0)
@@ -45,26 +47,18 @@ class Plan:
     plain_rate: float = 0.05
     checked: bool = True
 
-    @classmethod
-    def quick(cls) -> Plan:
-        """For the embedded digits: 1,000 clients a step."""
-        return cls(setting=Setting(clients=1000, dimension=8192), levels=(4,), steps=40)
-
-    def changed(
-        self, steps: int | None, levels: Sequence[int] | None, epsilons: Sequence[float] | None
-    ) -> Plan:
-        """Return the plan with what is given in place of its own."""
-        return replace(
-            self,
-            steps=steps or self.steps,
-            levels=tuple(levels or self.levels),
-            epsilons=tuple(epsilons or self.epsilons),
-        )
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for what has no noise."""
+        if self.steps < 1 or min(self.levels) < 2:
+            raise ValueError(f"steps >= 1, levels >= 2: got {self.steps}, {self.levels}")
+        if not all(0.01 <= epsilon <= 8.0 for epsilon in self.epsilons):
+            raise ValueError(f"epsilons must be in 0.01 .. 8, got {self.epsilons}")
 
     @property
-    def points(self) -> int:
-        """How many pairs of k and epsilon there are."""
-        return len(self.levels) * len(self.epsilons)
+    def of_a_run(self) -> Plan:
+        """Return what a run depends on, beside its estimator and seed; the rest as usual."""
+        usual = Plan()
+        return replace(self, levels=usual.levels, epsilons=usual.epsilons, checked=usual.checked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ class Run:
     """One network to train.
 
     Attributes:
-        name: also that of its file.
+        name: of its row and of its noise.
         estimator: of the mean gradient.
         figures: what is known before: k, epsilon, m, bits, predicted error.
     """
@@ -86,34 +80,38 @@ class Run:
         """Whether gradients are clipped."""
         return self.name != "plain"
 
+    @property
+    def rounds(self) -> bool:
+        """Whether clients round to integers."""
+        return isinstance(self.estimator, Rounded)
 
-def runs(plan: Plan, advance: Callable[[], None] = lambda: None) -> list[Run]:
-    """Solve for the noise of every run; combinations that have none are left out."""
+
+def runs(plan: Plan, points: Sequence[Mapping[str, Any]]) -> list[Run]:
+    """Return all runs; combinations that have no noise are left out.
+
+    Args:
+        points: of `mean_estimation.point`, for every epsilon and each of its levels.
+    """
     setting = plan.setting
     plain = {"way": "plain", "levels": None, "epsilon": None, "bits": 32.0, "error": 0.0}
     mean = Plain(setting.clients)
     found = [Run("plain", mean, plain), Run("clipped", mean, {**plain, "way": "clipped"})]
     for epsilon in plan.epsilons:
-        gaussian = {"way": "gaussian", "levels": None, "epsilon": epsilon, "bits": 32.0}
         # Of as many coordinates as the others have: all errors are of the padded vector.
-        gaussian["error"] = setting.gaussian_error(epsilon)
-        found.append(Run(f"gaussian-{epsilon:g}", Gaussian(setting, epsilon), gaussian))
-        for levels in plan.levels:
-            point = mean_estimation.point(setting, levels, epsilon)
-            found += [_run(setting, point, way) for way in WAYS if point["ways"].get(way)]
-            advance()
+        error = setting.gaussian_error(epsilon)
+        known = {**plain, "way": "gaussian", "epsilon": epsilon, "error": error}
+        found.append(Run(f"gaussian-{epsilon:g}", Gaussian(setting, epsilon), known))
+        mine = [point for point in points if point["epsilon"] == epsilon]
+        found += [_run(setting, p, way) for p in mine for way in WAYS if p["ways"].get(way)]
     return found
 
 
 def _run(setting: Setting, point: Mapping[str, Any], way: str) -> Run:
     """Make the run of one way of one point."""
-    figures = point["ways"][way]
-    coins, levels = figures["coins"], point["levels"]
-    estimator: Estimator
+    figures, levels = point["ways"][way], point["levels"]
+    coins, epsilon = figures["coins"], point["epsilon"]
+    estimator: Estimator = OnLevels(setting, coins, levels)
     if way == "conditional":
         estimator = ByScale(setting, coins, figures["scale"])
-    else:
-        estimator = OnLevels(setting, coins, levels)
-    known = {"way": way, "levels": levels, "epsilon": point["epsilon"], **figures}
-    known["levels"] = levels
-    return Run(f"{way}-k{levels}-{point['epsilon']:g}", estimator, known)
+    known = {"way": way, **figures, "levels": levels, "epsilon": epsilon}
+    return Run(f"{way}-k{levels}-{epsilon:g}", estimator, known)

@@ -39,6 +39,7 @@ from dp.accounting.report import EpsilonReport, json_number
 from dp.local import CrossPolytope, best_priv_quant, sampled_piecewise
 from dp.mechanisms.levels import rotated_clip
 from dp.rounding import rounded_l2_bound
+from dp.search import bracketed
 
 FLOAT_BITS = 32
 
@@ -144,7 +145,7 @@ def _sums(task: Task) -> Iterator[_Row]:
 
 
 def _cpsgd(task: Task) -> _Row:
-    """cpSGD with the fewest levels that have next to the least epsilon."""
+    """CpSGD with the fewest levels that have next to the least epsilon."""
     n, clip = task.clients, rotated_clip(1.0, task.dimension, task.clients, task.delta / 3.0)
     ways = []
     for levels in LEVELS:
@@ -193,8 +194,6 @@ def _local(task: Task) -> Iterator[_Row]:
 
 def _least(way: Callable[[float], tuple[float, float]], error: float) -> float:
     """Return the epsilon, to one in a thousand, from which on a report's error is small enough."""
-    low, high = 1.0, LARGEST_EPSILON
-    while high / low > 1.001:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if way(middle)[0] <= error else (middle, high)
-    return high
+    nearly = 1.0 - 1.0 / 1.001
+    enough = bracketed(lambda x: way(x)[0] <= error, 1.0, LARGEST_EPSILON, nearly, geometric=True)
+    return enough[1]

@@ -15,10 +15,9 @@ Source: Liu et al. 2020 (arXiv 2003.10637), Algorithm 1 and Section 5.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +26,10 @@ from scipy import special
 from dp.local.sampled import sampled_count
 from dp.local.scalars import DUCHI_BELOW
 from dp.local.selection import NOTHING, RankLaw, indices_at
+from simulations.reproduce.engine.seeds import rng_of, seed_of
+from simulations.reproduce.engine.study import data_dir_here
 from simulations.reproduce.fedsel.arms import Arm, Values
-from simulations.reproduce.fedsel.data import Examples
+from simulations.reproduce.fedsel.tables import Examples, load
 
 Floats = NDArray[np.float64]
 Model = Literal["logistic", "SVM"]
@@ -124,7 +125,7 @@ class Run:
     ) -> None:
         self._task, self._arm, self._table, self._users = task, arm, table, users
         self._order = np.random.default_rng([*seed, 0])
-        self._rng = np.random.default_rng([*seed, 1, zlib.crc32(arm.name.encode())])
+        self._rng = rng_of(seed[0], *seed[1:], 1, arm.name)
         self._dimension = table.inputs.shape[1]
         self._selector = arm.selector(self._dimension)
         keeps = self._selector is not None and task.accumulate and task.epochs > 1
@@ -137,7 +138,7 @@ class Run:
 
     @property
     def batch(self) -> int:
-        """m, users of a step."""
+        """Return m, the users of a step."""
         return max(1, round(BATCH_SHARE * len(self._users)))
 
     def trained(self) -> Floats:
@@ -224,3 +225,40 @@ def score(weights: Floats, table: Examples, users: NDArray[np.int64]) -> Score:
     right = (margins > 0.0) == positive
     parts = [float(right[mask].mean()) for mask in (positive, ~positive) if mask.any()]
     return Score(float(right.mean()), float(np.mean(parts)))
+
+
+def cross_validated(
+    table: str, task: Task, arm: Arm, repeats: tuple[int, ...], folds: int, seed: int
+) -> dict[str, Any]:
+    """Train and test in some repetitions of a cross-validation; a cell of the campaign.
+
+    Arms of one repetition have the same folds and the same order of users.
+
+    Args:
+        table: its name.
+        task: what is trained.
+        arm: how users report.
+        repeats: numbers of the repetitions.
+        folds: of each.
+        seed: fixes everything.
+
+    Returns:
+        "accuracy" and "balanced", each a list by repetition of lists by fold.
+    """
+    examples = load(table, data_dir_here())
+    scores = [_folds(examples, task, arm, folds, seed_of(seed, table, each)) for each in repeats]
+    return {
+        name: [[getattr(fold, name) for fold in repeat] for repeat in scores]
+        for name in ("accuracy", "balanced")
+    }
+
+
+def _folds(table: Examples, task: Task, arm: Arm, folds: int, seed: tuple[int, ...]) -> list[Score]:
+    """Train on all folds but one and test on that, for each of them."""
+    order = np.random.default_rng(seed).permutation(len(table.labels))
+    parts = np.array_split(order, folds)
+    found = []
+    for fold, tested in enumerate(parts):
+        users = np.concatenate([part for place, part in enumerate(parts) if place != fold])
+        found.append(score(Run(task, arm, table, users, (*seed, fold)).trained(), table, tested))
+    return found

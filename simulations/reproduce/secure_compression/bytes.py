@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
+from dp.search import smallest
 from protocol.planning.configuration import Cohort, Privacy, build_plan
 from protocol.planning.deployment import DeploymentPlan, plan_deployment
 from protocol.training.power import SUMS
 from simulations.learning.configuration import RunConfig
-from simulations.reproduce.search import smallest
 from simulations.reproduce.secure_compression.plan import Arm, Family, Plan, Point
 from sketch import SketchSpec, spec_for_size
 from sketch.factors import FactorShapes

@@ -1,71 +1,93 @@
-"""All runs of a plan: learning rates are sought with seeds of their own, the best is evaluated.
+"""Do secure PowerSGD, clips that follow norms, and Denoise help, at equal epsilon?
 
-Every run is one of the federated engine with the ideal sum, which adds the integers of the real
-protocol. Finished runs are kept with their configurations, so that an interrupted campaign goes on
-where it stopped.
+`veilsum reproduce secure-compression`. Learning rates are sought with seeds of their own, and the
+best is evaluated.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
-from simulations.common.failures import DivergedError
-from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.models import DataShape, ModelOptions, build_task
-from simulations.learning.run.experiment import Record, run_experiment
-from simulations.learning.run.folder import RunFolder
-from simulations.reproduce import origin
-from simulations.reproduce.autotune.campaign import final_accuracy
-from simulations.reproduce.kept import Kept
+from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import half_width
+from simulations.reproduce.engine.federated import data_of
+from simulations.reproduce.engine.render import (
+    Column,
+    Figures,
+    Grid,
+    Part,
+    Row,
+    percent,
+    pivot,
+    points,
+    table,
+)
+from simulations.reproduce.engine.seeds import tried
+from simulations.reproduce.engine.store import Cell
+from simulations.reproduce.engine.study import Study
+from simulations.reproduce.engine.tuning import Outcome, Way, climb, tune_then_evaluate
 from simulations.reproduce.secure_compression.bytes import matched_sketches, round_bytes
-from simulations.reproduce.secure_compression.claims import conclusions
+from simulations.reproduce.secure_compression.claims import (
+    alone,
+    by_arm,
+    claims,
+    comparisons,
+    verdicts,
+)
 from simulations.reproduce.secure_compression.plan import (
     ALONE,
+    PRESETS,
     UNCOMPRESSED,
-    Arm,
     Family,
     Plan,
     Point,
 )
+from simulations.reproduce.secure_compression.plot import plot
+from simulations.reproduce.secure_compression.training import run
 from sketch.layers import LayerShapes
 
-Row = dict[str, Any]
-
-DENOISED_STEP = 1
+DENOISED_STEP: Final = 1
 """Powers of two by which Denoise's first rate is above that of the release alone: its second clip
 shortens means that are mostly noise."""
 
 
-def reproduce(
-    campaign: Campaign, progress: Callable[[str], None] = lambda _: None
-) -> dict[str, Any]:
-    """Run what is not yet kept; return all figures as plain JSON values.
-
-    Args:
-        campaign: what to run.
-        progress: told the name of every step when it is done, `campaign.steps` times.
-
-    Raises:
-        ConfigurationError: a run cannot be, before any is.
-    """
-    for point in campaign.points:
-        campaign.plan.config(point, 1.0, campaign.seed).check()
-    rows = []
-    for point in campaign.points:
-        rows.append(campaign.row(point))
-        progress(point.name)
-    common = campaign.at_common_rate()
-    progress("one learning rate for all clips")
-    figures = campaign.facts() | {"rows": rows, "common": common}
-    return figures | {"conclusions": conclusions(figures), "seconds": campaign.seconds}
+def figures_of(study: Study[Plan]) -> dict[str, Any]:
+    """Seek a learning rate for every way, evaluate all of them, and compare."""
+    plan = study.plan
+    data = data_of(plan.config(Point(UNCOMPRESSED), 1.0, study.seed))
+    layers = layers_of(plan, data)
+    matched = matched_sketches(plan, layers, study.seed)
+    listed = list(plan.points(matched))
+    for point in listed:
+        plan.config(point, 1.0, study.seed).check()
+    releases = [point for point in listed if point.average == ALONE]
+    starts = {point: plan.first_exponent(point.arm) for point in releases}
+    found = _tuned(study, starts)
+    # What follows a release begins at its best rate.
+    starts |= {
+        point: found[Point(point.arm)].chosen + DENOISED_STEP * (point.average.kind == "denoise")
+        for point in listed
+        if point.average != ALONE
+    }
+    found |= _tuned(study, {point: start for point, start in starts.items() if point not in found})
+    rows = [_row(plan, layers, point, starts[point], found[point]) for point in listed]
+    figures = {
+        "parameters": layers.dimension,
+        "layers": [[name, list(shape)] for name, shape in layers.shapes],
+        "tested": len(data.test),
+        "matched": {arm.role: arm.name for arm in matched},
+        "rows": rows,
+        "common": _common(study, layers, found[Point(UNCOMPRESSED)].chosen),
+    }
+    facts = {**study.facts(), **figures}
+    compared = comparisons(facts)
+    concluded = {"comparisons": [asdict(each) for each in compared], "verdicts": verdicts(compared)}
+    return facts | {"conclusions": concluded, "claims": claims(compared)}
 
 
 def layers_of(plan: Plan, data: Dataset) -> LayerShapes:
@@ -75,146 +97,165 @@ def layers_of(plan: Plan, data: Dataset) -> LayerShapes:
     return LayerShapes(build_task(task.model, DataShape.of(data), options).layout.shapes)
 
 
-class Campaign:
-    """A plan with its data and the runs that are finished.
-
-    Args:
-        plan: what is run.
-        data: that the plan names.
-        seed: the first of those evaluated; trials have seeds of their own.
-        out: folder, made if need be, of finished runs.
-    """
-
-    def __init__(self, plan: Plan, data: Dataset, seed: int, out: Path) -> None:
-        self.plan, self.data, self.seed = plan, data, seed
-        self.layers = layers_of(plan, data)
-        self.matched = matched_sketches(plan, self.layers, seed)
-        self.points = list(plan.points(self.matched))
-        self._out, self._kept = out, Kept(out / "runs")
-        self._used: dict[str, float] = {}
-        self._best: dict[Arm, int] = {}
-
-    @property
-    def steps(self) -> int:
-        """Return how often `reproduce` tells its progress."""
-        return len(self.points) + 1
-
-    @property
-    def seconds(self) -> float:
-        """Return the processor time of all runs that were asked for, whenever they ran."""
-        return sum(self._used.values())
-
-    def facts(self) -> dict[str, Any]:
-        """Return what is true before anything runs."""
-        return {
-            "plan": json.loads(json.dumps(asdict(self.plan))),
-            "seed": self.seed,
-            **origin.facts(),
-            "parameters": self.layers.dimension,
-            "layers": [[name, list(shape)] for name, shape in self.layers.shapes],
-            "tested": len(self.data.test),
-            "matched": {arm.role: arm.name for arm in self.matched},
-        }
-
-    def row(self, point: Point) -> Row:
-        """Return what a point comes to, at the learning rate that was best in the trials."""
-        start = self._start(point)
-        tried = climb(lambda k: self._tried(point, k), start, self.plan.climb)
-        # Ties go to the smaller rate, so that the choice does not depend on the order of trials.
-        best = max(sorted(tried), key=lambda exponent: tried[exponent])
-        if point.average == ALONE:
-            self._best[point.arm] = best
-        trials = [[2.0**k, tried[k]] for k in sorted(tried)]
-        edge = abs(best - start) == self.plan.climb
-        return {**self._evaluated(point, best), "tried": trials, "at_edge": edge}
-
-    def at_common_rate(self) -> list[Row]:
-        """Return all clips at the learning rate of the right one: nobody sought theirs."""
-        step = self._best[UNCOMPRESSED]
-        clips = [a for a in self.plan.arms() if a.family in (Family.CLIP, Family.FOLLOWING)]
-        return [self._evaluated(Point(arm), step) for arm in clips]
-
-    def _start(self, point: Point) -> int:
-        """Return the exponent that is tried first; what follows a release begins at its best."""
-        if point.average == ALONE:
-            return self.plan.first_exponent(point.arm)
-        more = DENOISED_STEP if point.average.kind == "denoise" else 0
-        return self._best[point.arm] + more
-
-    def _tried(self, point: Point, exponent: int) -> float:
-        seeds = self.plan.tried_seeds(self.seed)
-        return fmean(self.run(point, exponent, seed)["accuracy"] for seed in seeds)
-
-    def _evaluated(self, point: Point, exponent: int) -> Row:
-        seeds = range(self.seed, self.seed + self.plan.seeds)
-        runs = [self.run(point, exponent, seed) for seed in seeds]
-        config = self.plan.config(point, 1.0, self.seed)
-        accuracies = [run["accuracy"] for run in runs]
-        return {
-            "name": point.name,
-            "arm": point.arm.name,
-            "title": point.arm.title,
-            "family": point.arm.family.value,
-            "value": point.arm.value,
-            "average": point.average.kind,
-            "momentum": point.average.momentum,
-            "rate": 2.0**exponent,
-            "accuracy": fmean(accuracies),
-            "accuracies": accuracies,
-            "diverged": sum(run["diverged"] for run in runs),
-            "bytes": round_bytes(config, self.layers).figures(),
-            "recorded_bytes": runs[0]["bytes"],
-            "epsilon": runs[0]["epsilon"],
-            "last_clips": [run["last_clip"] for run in runs],
-        }
-
-    def run(self, point: Point, exponent: int, seed: int) -> Mapping[str, Any]:
-        """Return the result of one run, which is made if it is not kept."""
-        config = self.plan.config(point, 2.0**exponent, seed)
-        name = f"{point.name}-{exponent}-{seed}"
-        key = config.model_dump(exclude_none=True)
-        result: Mapping[str, Any] = self._kept.get(name, key, lambda: self._made(config))
-        self._used[name] = result["seconds"]
-        return result
-
-    def _made(self, config: RunConfig) -> dict[str, Any]:
-        start, records, diverged = time.process_time(), list[Record](), False
-        with (
-            TemporaryDirectory(dir=self._out, prefix="run-") as folder,
-            RunFolder(Path(folder) / "run", config) as opened,
-        ):
-            try:
-                run_experiment(config, self.data, opened, records.append)
-            except DivergedError:
-                diverged = True
-        last: Mapping[str, Any] = records[-1] if records else {}
-        spent = last.get("epsilons", {})
-        return {
-            # A model that is lost answers nothing.
-            "accuracy": 0.0 if diverged else final_accuracy(records),
-            "diverged": diverged,
-            "bytes": last.get("bytes_per_client"),
-            # Where a run ends depends on what it released, if only by diverging: its goal, then.
-            "epsilon": spent.get("guaranteed", spent.get("server")),
-            "last_clip": last.get("clip_of_an_update"),
-            "seconds": time.process_time() - start,
-        }
+def _cells(study: Study[Plan], point: Point, exponent: int, seeds: Sequence[int]) -> list[Cell]:
+    """Return the runs of a point at a learning rate of two to a power."""
+    return [
+        Cell(
+            f"{point.name} {exponent} {seed}", run, (study.plan.config(point, 2.0**exponent, seed),)
+        )
+        for seed in seeds
+    ]
 
 
-def climb(height: Callable[[int], float], start: int, most: int) -> dict[int, float]:
-    """Return heights at a start and beside it, and on as long as they get higher.
+def _tuned(study: Study[Plan], starts: dict[Point, int]) -> dict[Point, Outcome[int]]:
+    """Seek the learning rates of points, each from its start, and evaluate the best."""
+    trials = tried(study.seed, study.plan.tuning_seeds)
 
-    Args:
-        height: of an integer.
-        start: tried first.
-        most: steps from the start in either direction.
-    """
-    found = {start: height(start)}
-    for direction in (1, -1):
-        for place in range(start + direction, start + direction * (most + 1), direction):
-            found[place] = height(place)
-            if found[place] <= found[place - direction]:
-                break
-        if found[start] < max(found.values()):
-            break  # The top is on this side.
-    return found
+    def way(point: Point, start: int) -> Way[int]:
+        return Way(
+            climb(start, study.plan.climb),
+            lambda exponent: _cells(study, point, exponent, trials),
+            lambda exponent: _cells(study, point, exponent, study.seeds),
+            # Ties go to the smaller rate, so that the order of trials decides nothing.
+            lambda means: max(sorted(means), key=lambda exponent: means[exponent]),
+        )
+
+    ways = [way(point, start) for point, start in starts.items()]
+    return dict(zip(starts, tune_then_evaluate(study, ways), strict=True))
+
+
+def _row(
+    plan: Plan, layers: LayerShapes, point: Point, start: int, outcome: Outcome[int]
+) -> dict[str, Any]:
+    best = outcome.chosen
+    return {
+        **_evaluated(plan, layers, point, best, outcome.runs),
+        "tried": [[2.0**k, outcome.tried[k]] for k in sorted(outcome.tried)],
+        "at_edge": abs(best - start) == plan.climb,
+    }
+
+
+def _common(study: Study[Plan], layers: LayerShapes, exponent: int) -> list[dict[str, Any]]:
+    """Return all clips at the learning rate of the right one: nobody sought theirs."""
+    clips = [
+        Point(arm) for arm in study.plan.arms() if arm.family in (Family.CLIP, Family.FOLLOWING)
+    ]
+    cells = [_cells(study, point, exponent, study.seeds) for point in clips]
+    results = iter(study.results(cell for group in cells for cell in group))
+    return [
+        _evaluated(study.plan, layers, point, exponent, [next(results) for _ in group])
+        for point, group in zip(clips, cells, strict=True)
+    ]
+
+
+def _evaluated(
+    plan: Plan, layers: LayerShapes, point: Point, exponent: int, runs: Sequence[Row]
+) -> dict[str, Any]:
+    """Return what the runs of a point come to."""
+    accuracies = [result["accuracy"] for result in runs]
+    return {
+        "name": point.name,
+        "arm": point.arm.name,
+        "title": point.arm.title,
+        "family": point.arm.family.value,
+        "value": point.arm.value,
+        "average": point.average.kind,
+        "momentum": point.average.momentum,
+        "rate": 2.0**exponent,
+        "accuracy": fmean(accuracies),
+        "accuracies": accuracies,
+        "diverged": sum(result["diverged"] for result in runs),
+        "bytes": round_bytes(plan.config(point, 1.0, 0), layers).figures(),
+        "recorded_bytes": runs[0]["bytes"],
+        "epsilon": runs[0]["epsilon"],
+        "last_clips": [result["last_clip"] for result in runs],
+    }
+
+
+def _accuracy(row: Row) -> str:
+    lost = f", {row['diverged']} lost" if row["diverged"] else ""
+    return points(row["accuracy"], half_width(row["accuracies"])) + lost
+
+
+def _clips(row: Row) -> str | None:
+    """Return the range of the clips at which runs ended, of those that follow."""
+    clips = [clip for clip in row["last_clips"] if clip is not None]
+    return f"{min(clips):.3g} to {max(clips):.3g}" if clips else None
+
+
+def _average(row: Row) -> str:
+    kind = row["average"]
+    return "no average" if kind == "none" else f"{kind} {row['momentum']:g}"
+
+
+def _trials(row: Row) -> str:
+    return ", ".join(f"{rate:g}: {100 * mean:.1f}" for rate, mean in row["tried"])
+
+
+WAY = Column("way", "title")
+ACCURACY = Column("accuracy, %", _accuracy)
+CLIPS = Column("last clip", _clips)
+
+COMPARED = (
+    Column("question", "question"),
+    Column("what", "what"),
+    Column("against", "against"),
+    percent("points", "mean", "half_width", "+.1f"),
+    Column("verdict", "verdict"),
+)
+
+RELEASED = (
+    WAY,
+    Column("numbers", "bytes.numbers", ","),
+    Column("vectors", "bytes.vectors", ","),
+    Column("all messages", "bytes.total", ","),
+    Column("bases", "bytes.bases", ","),
+    ACCURACY,
+    CLIPS,
+)
+
+RATED = (
+    WAY,
+    Column("average", _average),
+    Column("chosen", lambda row: f"{row['rate']:g}" + " (at the edge)" * row["at_edge"]),
+    Column("tried", _trials),
+)
+
+
+def _parts(figures: Figures) -> Iterator[Part]:
+    yield table("Comparisons", COMPARED, figures["conclusions"]["comparisons"])
+    released = alone(figures)
+    title = "Ways to release a mean, nothing behind"
+    yield table(title, RELEASED, released.values(), brief=True)
+    clips = (WAY, Column("rate", "rate", "g"), ACCURACY, CLIPS)
+    same_rate = [released["sketch-1"], *figures["common"]]
+    yield table("Clips at the right clip's learning rate", clips, same_rate)
+    yield _by_average(figures["rows"])
+    for other, name in (("none", "no average"), ("momentum", "momentum")):
+        one_by_one = [asdict(each) for each in by_arm(figures, "denoise", other)]
+        yield table(f"Denoise against {name}, way by way", COMPARED, one_by_one)
+    yield table("Learning rates: chosen, and accuracy in the trials, %", RATED, figures["rows"])
+
+
+def _by_average(rows: Sequence[Row]) -> Grid:
+    """Return accuracies of the ways that are followed by every average."""
+    followed = {row["arm"] for row in rows if row["average"] != "none"}
+    return pivot(
+        "Accuracy behind every average, %",
+        (WAY,),
+        _average,
+        Column("", _accuracy),
+        [row for row in rows if row["arm"] in followed],
+        head=str,
+        brief=True,
+    )
+
+
+CAMPAIGN = Campaign(
+    name="secure-compression",
+    title="Secure PowerSGD, clips that follow, Denoise: do they help?",
+    presets=PRESETS,
+    figures=figures_of,
+    parts=_parts,
+    plots={"accuracy by bytes, by clip, and what averages gain": plot},
+)

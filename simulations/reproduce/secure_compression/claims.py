@@ -1,24 +1,21 @@
 """Whether anything helps: differences seed by seed, and verdicts that follow from their intervals.
 
 Runs of one seed share clients, data, first model, cohorts and batches, so ways are compared in
-pairs. An interval is Student's, over seeds, and misses one time in twenty. *Better*: all of it is
-above zero. *Not better*: all of it is below what anybody would care for. Else *not decided*.
+pairs. That a way is better is *reproduced* if the whole interval of its gain is above zero, *not
+reproduced* if all of it is below what anybody would care for, and else *not decided*.
 
-Figures in, words out: must not know models, data or protocols.
+Figures in, claims out: must not know models, data or protocols.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
-from simulations.reproduce.intervals import half_width
-
-BETTER: Final = "better"
-NOT_BETTER: Final = "not better"
-UNDECIDED: Final = "not decided"
+from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, agreed, gains
+from simulations.reproduce.engine.render import points
 
 NEGLIGIBLE: Final = 0.005
 """A gain in accuracy that is surely below half a point is none."""
@@ -39,10 +36,11 @@ class Comparison:
 
     Attributes:
         question: that it helps to decide.
-        what, against: in words.
+        what: the one.
+        against: the other.
         mean: of the differences in accuracy.
         half_width: of their interval; None with one seed.
-        verdict: one of the three.
+        verdict: on "it is better".
     """
 
     question: str
@@ -53,38 +51,39 @@ class Comparison:
     verdict: str
 
 
-def compared(question: str, what: str, against: str, gains: Sequence[float]) -> Comparison:
+def compared(question: str, what: str, against: str, found: Sequence[float]) -> Comparison:
     """Return the comparison that differences, one for each seed, come to."""
-    mean, width = fmean(gains), half_width(gains)
-    return Comparison(question, what, against, mean, width, verdict(mean, width))
+    seen = Interval.of(found)
+    width = None if len(found) < 2 else seen.half()
+    return Comparison(question, what, against, seen.mean, width, above(seen, 0.0, NEGLIGIBLE))
 
 
-def verdict(mean: float, width: float | None) -> str:
-    """Return the word for an interval."""
-    if width is None:
-        return UNDECIDED
-    if mean - width > 0.0:
-        return BETTER
-    return NOT_BETTER if mean + width < NEGLIGIBLE else UNDECIDED
+def comparisons(figures: Figures) -> list[Comparison]:
+    """Return every comparison that decides a question."""
+    return [*power(figures), *sketches(figures), *following(figures), *averages(figures)]
 
 
-def together(verdicts: Iterable[str]) -> str:
-    """Return what several comparisons say of "better, in every case"."""
-    found = set(verdicts)
-    return found.pop() if len(found) == 1 else UNDECIDED
-
-
-def conclusions(figures: Figures) -> dict[str, Any]:
-    """Return all comparisons, and a verdict for each question."""
-    found = [*power(figures), *sketches(figures), *following(figures), *averages(figures)]
+def verdicts(found: Sequence[Comparison]) -> dict[str, str]:
+    """Return the verdict on every question; its comparisons have to agree."""
     questions = dict.fromkeys(each.question for each in found)
-    return {
-        "comparisons": [asdict(each) for each in found],
-        "verdicts": {
-            question: together(each.verdict for each in found if each.question == question)
-            for question in questions
-        },
-    }
+    return {q: agreed(each.verdict for each in found if each.question == q) for q in questions}
+
+
+def claims(found: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """Return a claim for every question."""
+    rows = []
+    for question, verdict in verdicts(found).items():
+        mine = [each for each in found if each.question == question]
+        seen = ", ".join(points(each.mean, each.half_width, "+.1f") for each in mine)
+        claim = Claim(
+            statement=f"better: {question}",
+            source=OURS,
+            tolerance=NEGLIGIBLE,
+            verdict=verdict,
+            seen=f"{seen} points",
+        )
+        rows.append(claim.figures())
+    return rows
 
 
 def power(figures: Figures) -> list[Comparison]:
@@ -94,7 +93,7 @@ def power(figures: Figures) -> list[Comparison]:
         measure, rank = role.rsplit(", rank ", 1)
         one, other = rows[f"powersgd-{rank}"], rows[sketch]
         question = f"secure PowerSGD, against sketches of as many bytes in {measure}"
-        found.append(compared(question, one["title"], other["title"], gains(one, other)))
+        found.append(compared(question, one["title"], other["title"], _gains(one, other)))
     return found
 
 
@@ -105,7 +104,7 @@ def sketches(figures: Figures) -> list[Comparison]:
         if rate > 1.0:
             one, other = rows[f"sketch-{rate:.6g}"], rows["sketch-1"]
             question = "sketches, against no compression"
-            found.append(compared(question, one["title"], other["title"], gains(one, other)))
+            found.append(compared(question, one["title"], other["title"], _gains(one, other)))
     return found
 
 
@@ -118,11 +117,11 @@ def following(figures: Figures) -> list[Comparison]:
         for start in figures["plan"]["starts"]:
             one, right = rows[f"following-{start:.6g}"], rows["sketch-1"]
             question = f"a following clip at {rates}, against the right one"
-            found.append(compared(question, one["title"], right["title"], gains(one, right)))
+            found.append(compared(question, one["title"], right["title"], _gains(one, right)))
             first = rows.get(f"clip-{start:.6g}")
             if first is not None:
                 question = f"a following clip at {rates}, against staying at a wrong one"
-                found.append(compared(question, one["title"], first["title"], gains(one, first)))
+                found.append(compared(question, one["title"], first["title"], _gains(one, first)))
     return found
 
 
@@ -136,7 +135,7 @@ def averages(figures: Figures) -> list[Comparison]:
     for momentum in figures["plan"]["momenta"]:
         for one, other in (("denoise", "none"), ("denoise", "momentum"), ("momentum", "none")):
             pairs = _pairs(figures, momentum, one, other)
-            by_seed = zip(*(gains(*pair) for pair in pairs), strict=True)
+            by_seed = zip(*(_gains(*pair) for pair in pairs), strict=True)
             question = f"{NAMES[one]}, against {NAMES[other]}"
             found.append(
                 compared(
@@ -155,13 +154,13 @@ def by_arm(figures: Figures, one: str, other: str) -> list[Comparison]:
     for momentum in figures["plan"]["momenta"]:
         for first, second in _pairs(figures, momentum, one, other):
             what = f"{NAMES[one]}, {momentum:g}"
-            found.append(compared(first["title"], what, NAMES[other], gains(first, second)))
+            found.append(compared(first["title"], what, NAMES[other], _gains(first, second)))
     return found
 
 
-def gains(one: Row, other: Row) -> list[float]:
+def _gains(one: Row, other: Row) -> list[float]:
     """Return the differences in accuracy, seed by seed."""
-    return [a - b for a, b in zip(one["accuracies"], other["accuracies"], strict=True)]
+    return gains(one["accuracies"], other["accuracies"])
 
 
 def _pairs(figures: Figures, momentum: float, one: str, other: str) -> list[tuple[Row, Row]]:

@@ -16,9 +16,6 @@ from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 from simulations.learning.run.overrides import changed
 
-TUNING_OFFSET = 1000
-"""From the first seed of what is evaluated to the first seed of what is tried."""
-
 TESTED_EVERY = 2
 """Rounds between tests; accuracy is the mean of those in the last fifth of a run."""
 
@@ -50,12 +47,12 @@ class Arm:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Return what tells it apart."""
         return f"{self.family.value}-{self.value:.6g}"
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Return what people are told."""
         titles = {
             Family.SKETCH: f"sketch, rate {self.value:.3g}",
             Family.POWER: f"PowerSGD, rank {self.value:g}",
@@ -90,7 +87,7 @@ class Average:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Return what tells it apart."""
         return self.kind if self.kind == "none" else f"{self.kind}-{self.momentum:g}"
 
     def changes(self, step: float) -> Changes:
@@ -119,7 +116,7 @@ class Point:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Return what tells it apart."""
         return f"{self.arm.name}-{self.average.name}"
 
 
@@ -162,25 +159,6 @@ class Plan:
     tuning_seeds: int = 2
     climb: int = 6
 
-    @classmethod
-    def quick(cls) -> Plan:
-        """Embedded digits, few clients, few values: says nothing, and says it within seconds."""
-        return cls(
-            data="digits",
-            rounds=5,
-            cohort=16,
-            least=3,
-            epsilon=4.0,
-            rates=(1.0, 4.0),
-            ranks=(1,),
-            clips=(1 / 16,),
-            starts=(1 / 16,),
-            momenta=(0.5,),
-            seeds=2,
-            tuning_seeds=1,
-            climb=1,
-        )
-
     @property
     def averages(self) -> tuple[Average, ...]:
         """Return all that may follow a release; nothing comes first."""
@@ -216,10 +194,6 @@ class Plan:
             depth = -math.log2(arm.value)
             return 1 + round(depth if depth > 0 else depth / 2.0)
         return 4 if arm.family is Family.FOLLOWING else 1
-
-    def tried_seeds(self, seed: int) -> list[int]:
-        """Return the seeds that choose learning rates, and count for nothing else."""
-        return [seed + TUNING_OFFSET + number for number in range(self.tuning_seeds)]
 
     def config(self, point: Point, step: float, seed: int) -> RunConfig:
         """Return the configuration of one run.
@@ -272,3 +246,24 @@ class Plan:
             ("clipping.first", arm.value * self.clip),
             ("clipping.smallest", least * self.clip),
         )
+
+
+PRESETS = {
+    "mnist": Plan(),
+    "quick": Plan(
+        data="digits",
+        rounds=5,
+        cohort=16,
+        least=3,
+        epsilon=4.0,
+        rates=(1.0, 4.0),
+        ranks=(1,),
+        clips=(1 / 16,),
+        starts=(1 / 16,),
+        momenta=(0.5,),
+        seeds=2,
+        tuning_seeds=1,
+        climb=1,
+    ),
+}
+"""The quick one says nothing, and says it within seconds."""

@@ -2,68 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
-from simulations.reproduce.intervals import half_width
-from simulations.reproduce.plots import sheet
-from simulations.reproduce.secure_compression.claims import by_arm
-
-Row = Mapping[str, Any]
-Figures = Mapping[str, Any]
+from simulations.reproduce.engine.claims import half_width
+from simulations.reproduce.engine.plots import Style, curve, dress, panels
+from simulations.reproduce.engine.render import Figures, Row
+from simulations.reproduce.secure_compression.claims import alone, by_arm
+from simulations.reproduce.secure_compression.plan import times
 
 
 def plot(figures: Figures) -> Figure:
     """Draw the three panels."""
-    figure = sheet(17, 7)
-    left, middle, right = figure.subplots(1, 3)
-    rows = [row for row in figures["rows"] if row["average"] == "none"]
+    figure, [[left, middle, right]] = panels(1, 3, 17, 7)
+    rows = list(alone(figures).values())
     _by_bytes(left, rows)
     _by_clip(middle, rows, figures)
     _by_average(right, figures)
-    for axes in (left, middle):
-        axes.set_ylabel("test accuracy")
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    for axes in (left, middle, right):
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
-        axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def _by_bytes(axes: Axes, rows: list[Row]) -> None:
+def _half(row: Row) -> float:
+    return half_width(row["accuracies"]) or 0.0
+
+
+def _by_bytes(axes: Axes, rows: Sequence[Row]) -> None:
     """Filled marks count all messages, open ones the masked vectors alone."""
-    styles = {"sketch": ("sketches", GREY, "o-"), "powersgd": ("secure PowerSGD", ORANGE, "s-")}
-    for family, (label, colour, style) in styles.items():
+    for family, label, colour, marker in (
+        ("sketch", "sketches", GREY, "o"),
+        ("powersgd", "secure PowerSGD", ORANGE, "s"),
+    ):
         found = [row for row in rows if row["family"] == family]
-        for measure, face, name in (
-            ("total", colour, f"{label}, all messages"),
-            ("vectors", "none", f"{label}, vectors alone"),
-        ):
-            ordered = sorted(found, key=lambda row: float(row["bytes"][measure]))
-            axes.errorbar(
-                [row["bytes"][measure] for row in ordered],
-                [row["accuracy"] for row in ordered],
-                yerr=_widths(ordered),
-                fmt=style,
-                color=colour,
-                markerfacecolor=face,
-                linewidth=1.0,
-                capsize=2.0,
-                label=name,
-            )
-    axes.set_xscale("log")
-    axes.set_xlabel("bytes of a client in a round, both directions")
-    axes.set_title("at equal epsilon, by bytes")
+        for measure, name in (("total", "all messages"), ("vectors", "vectors alone")):
+            hollow = measure == "vectors"
+            look = Style(f"{label}, {name}", colour, marker, hollow=hollow)
+            curve(axes, found, f"bytes.{measure}", "accuracy", look, _half)
+    x = "bytes of a client in a round, both directions"
+    title = "at equal epsilon, by bytes"
+    dress(axes, x, "test accuracy", title, log="x", percents=True, legend="below")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _by_clip(axes: Axes, rows: list[Row], figures: Figures) -> None:
+def _by_clip(axes: Axes, rows: Sequence[Row], figures: Figures) -> None:
     """Full lines have learning rates of their own, dotted ones that of the right clip."""
     right = next(row for row in rows if row["arm"] == "sketch-1")
     clips = [row for row in rows if row["family"] in ("clip", "following") or row is right]
@@ -73,26 +57,16 @@ def _by_clip(axes: Axes, rows: list[Row], figures: Figures) -> None:
     ):
         # The right clip is the sketch of rate 1, whose value is 1 as well.
         beside = [right] if family == "clip" else []
-        for found, line, rates in (
-            ([row for row in rows if row["family"] == family] + beside, "-", "own rate"),
-            ([r for r in figures["common"] if r["family"] == family] + beside, ":", "one rate"),
-        ):
-            ordered = sorted(found, key=lambda row: float(row["value"]))
-            axes.errorbar(
-                [row["value"] for row in ordered],
-                [row["accuracy"] for row in ordered],
-                yerr=_widths(ordered),
-                color=colour,
-                marker=marker,
-                linestyle=line,
-                capsize=2.0,
-                label=f"{label}, {rates}",
-            )
-    axes.set_xscale("log")
+        for source, line, rates in ((rows, "-", "own rate"), (figures["common"], ":", "one rate")):
+            found = [row for row in source if row["family"] == family] + beside
+            look = Style(f"{label}, {rates}", colour, marker, line)
+            curve(axes, found, "value", "accuracy", look, _half)
+    title = "fixed clips and those that follow"
+    x = "clip over the right one"
+    dress(axes, x, "test accuracy", title, log="x", percents=True, legend="below")
     axes.xaxis.set_major_locator(FixedLocator(sorted({row["value"] for row in clips})))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _ratio(value)))
-    axes.set_xlabel("clip over the right one")
-    axes.set_title("fixed clips and those that follow")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: times(value).split(" ")[0]))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _by_average(axes: Axes, figures: Figures) -> None:
@@ -113,13 +87,5 @@ def _by_average(axes: Axes, figures: Figures) -> None:
         axes.set_yticks(range(len(found)), names, fontsize=7)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.invert_yaxis()
-    axes.set_xlabel("points of accuracy that Denoise gains, 95 %")
-    axes.set_title("Denoise behind every way, by momentum")
-
-
-def _ratio(value: float) -> str:
-    return f"{value:g}" if value >= 1.0 else f"1/{1.0 / value:g}"
-
-
-def _widths(rows: list[Row]) -> list[float]:
-    return [half_width(row["accuracies"]) or 0.0 for row in rows]
+    title = "Denoise behind every way, by momentum"
+    dress(axes, "points of accuracy that Denoise gains, 95 %", "", title, legend="below")

@@ -15,8 +15,8 @@ Section 4.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,7 @@ from dp.local import (
 from dp.local.base import shared_epsilon
 from dp.local.calibration import printed_priv_quant
 from dp.local.sampled import EPSILON_EACH, sampled_count
+from protocol.errors import ConfigurationError
 from simulations.learning.local_dp import LocalAlgorithm
 from simulations.learning.local_dp.sqsgd import SqSgd, kept_count
 from simulations.learning.local_dp.vectors import RandomizedVectors, clip_coordinates, clip_rows
@@ -46,6 +47,27 @@ NARROWER: Final = 0.1
 BEST_LEVELS: Final = 8
 MOST_REPEATS: Final = 64
 """Of vqSGD where they are paid for: beyond it each has too little to say which vertex it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a run depends on beside its algorithm and its seed; see `Plan`."""
+
+    data: str
+    model: str
+    clients: int
+    batch: int
+    rate: float
+    epochs: int
+
+    @property
+    def task(self) -> Task:
+        """Return the network."""
+        return build_model(self.model)
+
+    def rounds_of_epoch(self, examples: int) -> int:
+        """Return in how many rounds as many examples are drawn as there are: 188 for 60,000."""
+        return math.ceil(examples / (self.clients * self.batch))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +88,8 @@ class Plan:
         middle: K of Figure 2.
         compared: epsilons of Figure 3.
         compared_levels: K of Figure 3.
-        seeds: of first parameters, batches and noise.
+        seeds: runs of everything, each with first parameters, batches and noise of its own.
+        force: whether to train ResNet-110 without a GPU, which takes weeks.
     """
 
     data: str = "mnist"
@@ -82,60 +105,42 @@ class Plan:
     middle: int = 16
     compared: tuple[float, ...] = (200.0, 400.0)
     compared_levels: int = 16
-    seeds: tuple[int, ...] = (1, 2, 3)
-
-    @classmethod
-    def quick(cls) -> Plan:
-        """The embedded digits: seconds."""
-        return cls(
-            data="digits",
-            model="tiny",
-            rate=0.2,
-            bound=3.0,
-            ratio=0.1,
-            epochs=10,
-            levels=(2, 8),
-            epsilons=(20.0, 60.0),
-            compared=(60.0,),
-            seeds=(1, 2),
-        )
-
-    @classmethod
-    def residual(cls) -> Plan:
-        """ResNet-110 on Fashion-MNIST."""
-        return cls(
-            data="fashion-mnist",
-            model="resnet110",
-            epsilons=(1000.0, 2000.0, 3000.0),
-            compared=(1000.0, 3000.0),
-            compared_levels=128,
-        )
-
-    def changed(
-        self, data: str | None, epochs: int | None, seeds: int | None, first_seed: int
-    ) -> Plan:
-        """Return the plan with what is given in place of its own."""
-        count = len(self.seeds) if seeds is None else seeds
-        return replace(
-            self,
-            data=data or self.data,
-            epochs=epochs or self.epochs,
-            seeds=tuple(range(first_seed, first_seed + count)),
-        )
+    seeds: int = 3
+    force: bool = False
 
     @property
     def figure1_epsilon(self) -> float:
-        """Epsilon of Figure 1: 400 for LeNet-5, 2,000 for ResNet-110."""
+        """Return epsilon of Figure 1: 400 for LeNet-5, 2,000 for ResNet-110."""
         return 2000.0 if self.model == "resnet110" else max(self.epsilons)
 
-    def rounds_of_epoch(self, examples: int) -> int:
-        """Rounds in which as many examples are drawn as there are: 188 for 60,000."""
-        return math.ceil(examples / (self.clients * self.batch))
+    @property
+    def setting(self) -> Setting:
+        """Return what all runs have in common."""
+        return Setting(self.data, self.model, self.clients, self.batch, self.rate, self.epochs)
 
-    def training_key(self) -> Mapping[str, Any]:
-        """What a single run depends on, beside its algorithm and seed."""
-        names = ("data", "model", "clients", "batch", "rate", "epochs")
-        return {name: asdict(self)[name] for name in names}
+
+PRESETS = {
+    "lenet5": Plan(),
+    "resnet110": Plan(
+        data="fashion-mnist",
+        model="resnet110",
+        epsilons=(1000.0, 2000.0, 3000.0),
+        compared=(1000.0, 3000.0),
+        compared_levels=128,
+    ),
+    "quick": Plan(
+        data="digits",
+        model="tiny",
+        rate=0.2,
+        bound=3.0,
+        ratio=0.1,
+        epochs=10,
+        levels=(2, 8),
+        epsilons=(20.0, 60.0),
+        compared=(60.0,),
+        seeds=2,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +160,22 @@ class Run:
     facts: Mapping[str, Any]
 
 
-def build_model(plan: Plan) -> Task:
-    """Return the network of a plan."""
-    if plan.model == "resnet110":
-        return ResidualTask()
-    return TinyCnnTask() if plan.model == "tiny" else Lenet5Task()
+MODELS: Final[Mapping[str, Callable[[], Task]]] = {
+    "lenet5": Lenet5Task,
+    "resnet110": ResidualTask,
+    "tiny": TinyCnnTask,
+}
+
+
+def build_model(name: str) -> Task:
+    """Return a network.
+
+    Raises:
+        ConfigurationError: there is none of this name.
+    """
+    if name not in MODELS:
+        raise ConfigurationError("model", f"value {name!r}", ", ".join(MODELS))
+    return MODELS[name]()
 
 
 def runs(plan: Plan, dimension: int) -> list[Run]:

@@ -1,211 +1,240 @@
-"""All runs of a plan: candidates are tried, the best is evaluated with other seeds.
+"""Local, distributed and central privacy on one task: `veilsum reproduce trust-models`.
 
-Every run is one of the federated engine, kept in a file with its configuration, so that an
-interrupted campaign goes on where it stopped. The distributed sum is the ideal one: the integers of
-the real protocol without its messages, whose bytes are added from the deployment's plan.
+For every setting candidates are tried, and the best is evaluated with other seeds.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
 
 import numpy as np
 
-from protocol.planning.configuration import build_plan
-from protocol.planning.deployment import plan_deployment
-from secagg import PrimeField
-from simulations.learning.configuration import RunConfig
-from simulations.learning.data import Dataset, Split
-from simulations.learning.run.experiment import run_experiment
-from simulations.learning.run.folder import RunFolder
-from simulations.reproduce import origin
-from simulations.reproduce.intervals import half_width
-from simulations.reproduce.kept import Kept
-from simulations.reproduce.trust_models.findings import findings
-from simulations.reproduce.trust_models.methods import Candidate, Trust
-from simulations.reproduce.trust_models.plan import Plan, Setting
+from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import half_width
+from simulations.reproduce.engine.render import (
+    Column,
+    Figures,
+    Grid,
+    Part,
+    Row,
+    Text,
+    percent,
+    pivot,
+    points,
+    table,
+)
+from simulations.reproduce.engine.store import Cell
+from simulations.reproduce.engine.study import Study, dataset
+from simulations.reproduce.engine.tuning import Outcome, Way, grid, tune_then_evaluate
+from simulations.reproduce.trust_models.findings import claims, findings
+from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Candidate, Trust
+from simulations.reproduce.trust_models.plan import PRESETS, Plan, Setting
+from simulations.reproduce.trust_models.plot import plot
+from simulations.reproduce.trust_models.training import overhead_bytes, run
 
-_STREAM = 7
-"""Tells the choice of records apart from the engine's own streams of a seed."""
 
-Row = dict[str, Any]
-
-
-def reproduce(
-    plan: Plan,
-    data: Dataset,
-    seed: int,
-    out: Path,
-    progress: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Run what is not yet in the folder; return all figures as plain JSON values.
-
-    Args:
-        data: that the plan names.
-        seed: the first of those evaluated; trials have seeds of their own.
-        out: folder, made if need be, of finished runs.
-        progress: told the name of every setting when it is done.
-
-    Raises:
-        ConfigurationError: a setting cannot be run, before any is.
-    """
-    campaign = Campaign(plan, data, seed, out)
-    for setting in plan.settings():
+def figures_of(study: Study[Plan]) -> dict[str, Any]:
+    """Tune and evaluate every setting; all are checked before the first is run."""
+    plan, data = study.plan, dataset(study.plan.data)
+    settings = plan.settings()
+    for setting in settings:
         for candidate in plan.candidates(setting):
-            plan.config(setting, candidate, seed).check()
-    rows = []
-    for setting in plan.settings():
-        rows.append(campaign.row(setting))
-        progress(setting.name)
-    figures = campaign.facts() | {"rows": rows}
-    return figures | {"findings": findings(figures), "seconds": campaign.seconds}
+            plan.config(setting, candidate, study.seed).check()
+    found = tune_then_evaluate(study, [_way(study, setting) for setting in settings])
+    outcomes = dict(zip(settings, found, strict=True))
+    labels = data.test.labels
+    figures = {
+        "clients": plan.rounds * plan.cohort,
+        "records": len(data.train),
+        "tested": len(labels),
+        "majority": float(np.bincount(labels).max() / len(labels)),
+        "rows": [_row(study, setting, outcome) for setting, outcome in outcomes.items()],
+    }
+    facts = {**study.facts(), **figures}
+    return facts | {"findings": findings(facts), "claims": claims(facts)}
 
 
-class Campaign:
-    """A plan with its data and the runs that are finished.
+def _way(study: Study[Plan], setting: Setting) -> Way[Candidate]:
+    plan, seed = study.plan, study.seed
 
-    Args:
-        plan: what is run.
-        data: of the task.
-        seed: the first of those evaluated.
-        out: folder of finished runs.
-    """
+    def cells(setting: Setting, candidate: Candidate, seeds: Sequence[int]) -> list[Cell]:
+        """Return the runs of one candidate."""
+        name = f"{setting.name} {candidate.bound:g} {candidate.reach:g}"
+        return [Cell(f"{name} {s}", run, (plan.config(setting, candidate, s),)) for s in seeds]
 
-    def __init__(self, plan: Plan, data: Dataset, seed: int, out: Path) -> None:
-        self.plan, self.data, self.seed = plan, data, seed
-        self._kept = Kept(out / "runs")
-        self._used: dict[str, float] = {}
-        self._parts = {
-            "by_epsilon": set(plan.by_epsilon()),
-            "by_bytes": set(plan.by_bytes()),
-            "by_clients": set(plan.by_clients()),
-        }
-
-    @property
-    def seconds(self) -> float:
-        """Return the processor time of all runs that were asked for, whenever they ran."""
-        return sum(self._used.values())
-
-    def facts(self) -> dict[str, Any]:
-        """Return what is true before anything runs."""
-        labels = self.data.test.labels
-        return {
-            "plan": asdict(self.plan),
-            "seed": self.seed,
-            **origin.facts(),
-            "clients": self.plan.rounds * self.plan.cohort,
-            "records": len(self.data.train),
-            "tested": len(labels),
-            "majority": float(np.bincount(labels).max() / len(labels)),
-        }
-
-    def row(self, setting: Setting) -> Row:
-        """Return what a setting comes to: its runs, and the candidate that was chosen for it."""
-        tried = self._tried(setting)
-        # Ties go to the first, so that the choice does not depend on anything else.
-        chosen = max(tried, key=lambda candidate: tried[candidate])
-        seeds = self.plan.evaluation_seeds(setting, self.seed)
-        runs = [self.run(setting, chosen, seed) for seed in seeds]
-        accuracies = [run["accuracy"] for run in runs]
-        config = self.plan.config(setting, chosen, self.seed)
-        overhead = self._overhead(setting, config, runs[0])
-        return {
-            **asdict(setting),
-            **{name: setting in part for name, part in self._parts.items()},
-            "title": setting.of.title,
-            "trust": setting.of.trust.value,
-            "clients": config.task.population,
-            "cohort": config.cohort.size,
-            "reports": config.participations,
-            "parameters": runs[0]["parameters"],
-            "accuracy": float(np.mean(accuracies)),
-            "half_width": half_width(accuracies),
-            "accuracies": accuracies,
-            "recorded_bytes": runs[0]["bytes"],
-            "overhead_bytes": overhead,
-            "bytes": config.participations * (runs[0]["bytes"] + overhead),
-            "epsilon_server": runs[0]["epsilon_server"],
-            "epsilon_outsider": runs[0]["epsilon_outsider"],
-            "bound": chosen.bound,
-            "reach": chosen.reach,
-            "tried": [[c.bound, c.reach, accuracy] for c, accuracy in tried.items()],
-        }
-
-    def _tried(self, setting: Setting) -> dict[Candidate, float]:
-        """Return the mean accuracy of every candidate."""
-        other, seeds = self.plan.tuned(setting), self.plan.trial_seeds(setting, self.seed)
-        return {
-            candidate: float(np.mean([self.run(other, candidate, s)["accuracy"] for s in seeds]))
-            for candidate in self.plan.candidates(setting)
-        }
-
-    def _overhead(self, setting: Setting, config: RunConfig, run: Mapping[str, Any]) -> int:
-        """Return the bytes of a round that its record does not have; a plan takes a while."""
-        if setting.of.trust is not Trust.COHORT:
-            return 0
-        name, key = f"bytes-{setting.name}", config.model_dump(exclude_none=True)
-        found = self._kept.get(
-            name, key, lambda: {"bytes": overhead_bytes(config, run["parameters"])}
-        )
-        return int(found["bytes"])
-
-    def run(self, setting: Setting, candidate: Candidate, seed: int) -> Mapping[str, Any]:
-        """Return the result of one run, which is made if it is not kept."""
-        config = self.plan.config(setting, candidate, seed)
-        name = f"{setting.name}-{candidate.bound:g}-{candidate.reach:g}-{seed}"
-        key = config.model_dump(exclude_none=True)
-        result: Mapping[str, Any] = self._kept.get(name, key, lambda: self._made(config))
-        self._used[name] = result["seconds"]
-        return result
-
-    def _made(self, config: RunConfig) -> dict[str, Any]:
-        start = time.process_time()
-        data = one_each(self.data, config.task.population, config.seed)
-        with (
-            TemporaryDirectory() as folder,
-            RunFolder(Path(folder) / "run", config) as opened,
-        ):
-            last = run_experiment(config, data, opened).records[-1]
-        return {
-            "accuracy": last["accuracy"],
-            "loss": last["loss"],
-            "parameters": last["dimension"],
-            "sketch_size": last["sketch_size"],
-            "bytes": last["bytes_per_client"],
-            "epsilon_server": last["epsilons"]["server"],
-            "epsilon_outsider": last["epsilons"].get("outsider", "inf"),
-            "seconds": time.process_time() - start,
-        }
+    other = plan.tuned(setting)
+    return Way(
+        grid(plan.candidates(setting)),
+        lambda candidate: cells(other, candidate, plan.trial_seeds(setting, seed)),
+        lambda candidate: cells(setting, candidate, plan.evaluation_seeds(setting, seed)),
+    )
 
 
-def one_each(data: Dataset, clients: int, seed: int) -> Dataset:
-    """Return the data with as many training records as there are clients, chosen by the seed.
+def _row(study: Study[Plan], setting: Setting, outcome: Outcome[Candidate]) -> dict[str, Any]:
+    """Return what a setting comes to: its runs, and the candidate that was chosen for it."""
+    plan, chosen, first = study.plan, outcome.chosen, outcome.runs[0]
+    config = plan.config(setting, chosen, study.seed)
+    accuracies = [result["accuracy"] for result in outcome.runs]
+    overhead = 0
+    if setting.of.trust is Trust.COHORT:
+        given = (config, first["parameters"])
+        overhead = study.result(Cell(f"bytes {setting.name}", overhead_bytes, given))
+    parts = {
+        "by_epsilon": plan.by_epsilon,
+        "by_bytes": plan.by_bytes,
+        "by_clients": plan.by_clients,
+    }
+    return {
+        **asdict(setting),
+        **{name: setting in getattr(plan, name)() for name in parts},
+        "title": setting.of.title,
+        "trust": setting.of.trust.value,
+        "clients": config.task.population,
+        "cohort": config.cohort.size,
+        "reports": config.participations,
+        "parameters": first["parameters"],
+        "accuracy": float(np.mean(accuracies)),
+        "half_width": half_width(accuracies),
+        "accuracies": accuracies,
+        "recorded_bytes": first["bytes"],
+        "overhead_bytes": overhead,
+        "bytes": config.participations * (first["bytes"] + overhead),
+        "epsilon_server": first["epsilon_server"],
+        "epsilon_outsider": first["epsilon_outsider"],
+        "bound": chosen.bound,
+        "reach": chosen.reach,
+        "tried": [[c.bound, c.reach, accuracy] for c, accuracy in outcome.tried.items()],
+    }
 
-    Raises:
-        ValueError: there are fewer records than clients.
-    """
-    train = data.train
-    if clients > len(train):
-        raise ValueError(f"{clients} clients with one record each, but {len(train)} records")
-    chosen = np.random.default_rng([seed, _STREAM]).permutation(len(train))[:clients]
-    return replace(data, train=Split(train.inputs[chosen], train.labels[chosen]))
+
+def _with_spent(row: Row) -> str:
+    """Return the accuracy, and what was spent where that is clearly less than allowed."""
+    spent = row["epsilon_outsider" if row["trust"] == Trust.SERVER.value else "epsilon_server"]
+    less = isinstance(spent, float) and spent < 0.9 * row["epsilon"]
+    accuracy = points(row["accuracy"], row["half_width"])
+    return accuracy + (f" (spent {spent:.2g})" if less else "")
 
 
-def overhead_bytes(config: RunConfig, dimension: int) -> int:
-    """Return what a client of the real protocol sends and receives in a round beside its vector.
+def _knob(row: Row) -> str:
+    return f"{BY_NAME[row['method']].knob.label} {row['knob']:g}"
 
-    The packed vector alone is what the ideal sum records.
 
-    Args:
-        dimension: of an update.
-    """
-    plan = build_plan(config.privacy, config.cohort, config.participations)
-    sketch = config.sketch.build(config.rounds).initial(dimension).spec
-    deployment = plan_deployment(plan, sketch, 0)
-    vector = PrimeField(deployment.bits).packed_bytes(deployment.parameters.length)
-    return deployment.bytes_per_client - vector
+def _named(row: Row) -> str:
+    usual = BY_NAME[row["method"]].knob.usual
+    return str(row["title"]) if row["knob"] == usual else f"{row['title']}, {_knob(row)}"
+
+
+def _edge(row: Row) -> str | None:
+    """Return which of the two figures is the smallest or the largest that was tried."""
+    names = []
+    for place, (name, key) in enumerate((("clip", "bound"), ("rate", "reach"))):
+        values = {each[place] for each in row["tried"]}
+        # Of two values both are at an edge, and of one no other was tried: that says nothing.
+        if len(values) > 2 and row[key] in (min(values), max(values)):
+            names.append(name)
+    return ", ".join(names) or None
+
+
+def _factor(name: str) -> Column:
+    """Return the column of a factor that is known, or bounded from one side."""
+    words = {"=": "", ">": "more than ", ">=": "at least ", "<": "fewer than ", "<=": "at most "}
+
+    def shown(row: Row) -> str:
+        """Return it in words."""
+        factor: Mapping[str, Any] = row[name]
+        return f"{words[factor['relation']]}{factor['value']:.3g}"
+
+    heads = {
+        "epsilon_factor": "times the epsilon that local needs to be as good",
+        "clients_factor": "clients of local in the place of one",
+    }
+    return Column(heads[name], shown)
+
+
+ACCURACY: Final = percent("accuracy, %", "accuracy", "half_width")
+FOUND: Final = (
+    Column("epsilon", "epsilon", "g"),
+    percent("central", "central"),
+    percent("distributed", "distributed"),
+    percent("best local", "local"),
+    Column("which", lambda row: BY_NAME[row["best_local"]].title),
+    percent("ahead of local", "ahead", "ahead_half_width", "+.1f"),
+    percent("below central", "below_central"),
+    _factor("epsilon_factor"),
+    _factor("clients_factor"),
+)
+BYTES: Final = (
+    Column("method", "title"),
+    Column("knob", _knob),
+    Column("bytes of a client", "bytes", ",.0f"),
+    Column("of them recorded in a round", "recorded_bytes", ",.0f"),
+    Column("accuracy, %", _with_spent),
+)
+CHOSEN: Final = (
+    Column("method", "title"),
+    Column("epsilon", "epsilon", "g"),
+    Column("knob", "knob", "g"),
+    Column("clients", "clients", ","),
+    Column("clip", "bound", "g"),
+    Column("rate", lambda row: row["reach"] / row["bound"], ".3g"),
+    Column("at an edge of the grid", _edge),
+)
+
+
+def _parts(figures: Figures) -> Iterator[Part]:
+    rows, found = figures["rows"], figures["findings"]
+    yield table("The best of each kind, %", FOUND, found["by_epsilon"], brief=True)
+    yield Text(_on_bytes(found["by_bytes"]), brief=True)
+    yield _by_epsilon(rows)
+    order = {method.name: place for place, method in enumerate(METHODS)}
+    varied = [row for row in rows if row["by_bytes"]]
+    varied.sort(key=lambda row: (order[row["method"]], row["knob"]))
+    title = f"Accuracy by bytes, epsilon = {figures['plan']['byte_epsilon']:g}"
+    yield table(title, BYTES, varied, brief=True)
+    fewer = sorted((row for row in rows if row["by_clients"]), key=lambda row: -row["clients"])
+    yield pivot(
+        "The distributed sum with fewer clients, %",
+        (Column("epsilon", "epsilon", "g"),),
+        "clients",
+        ACCURACY,
+        fewer,
+        head="{:,} clients".format,
+    )
+    yield table("What was chosen by trial", CHOSEN, rows)
+
+
+def _by_epsilon(rows: Sequence[Row]) -> Grid:
+    """Return a line for every method, a column for every epsilon."""
+    labels = (Column("method", _named), Column("trusts", "trust"))
+    found = [row for row in rows if row["by_epsilon"]]
+    title, cell = "Accuracy at equal epsilon, %", Column("", _with_spent)
+    head = "epsilon {:g}".format
+    return pivot(title, labels, "epsilon", cell, found, head=head, brief=True)
+
+
+def _on_bytes(found: Mapping[str, Any]) -> str:
+    local, sums = found["local"], found["distributed"]
+
+    def span(part: Mapping[str, Any]) -> str:
+        """Return the fewest and the most bytes."""
+        return f"{part['fewest_bytes']:,.0f} to {part['most_bytes']:,.0f}"
+
+    apart = "overlap" if found["overlap"] else "do not overlap: below, only local privacy can speak"
+    return (
+        f"At epsilon = {found['epsilon']:g} a local client sends {span(local)} bytes, a client of "
+        f"the real protocol sends and receives {span(sums)}; they {apart}. The cheapest "
+        f"distributed sum takes {found['bytes_factor']:,.0f} times the bytes of the best local "
+        "method."
+    )
+
+
+CAMPAIGN = Campaign(
+    name="trust-models",
+    title="Local, distributed and central privacy on one task",
+    presets=PRESETS,
+    figures=figures_of,
+    parts=_parts,
+    plots={"accuracy": plot},
+)

@@ -7,9 +7,10 @@ which has the most methods to choose from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
-from simulations.reproduce.intervals import half_width
+from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, half_width
 from simulations.reproduce.trust_models.methods import Trust
 
 Row = Mapping[str, Any]
@@ -35,45 +36,52 @@ def best(rows: Sequence[Row]) -> Row:
     return max(rows, key=lambda row: float(row["accuracy"]))
 
 
-def at_epsilon(figures: Figures, epsilon: float) -> dict[str, Any]:
-    """Return the verdict at one epsilon."""
-    models = (Trust.SERVER, Trust.COHORT, Trust.NOBODY)
+def best_at(figures: Figures, epsilon: float) -> tuple[Row, Row, Row]:
+    """Return the best rows at one epsilon: central, distributed and local."""
     central, distributed, local = (
         best([row for row in by_epsilon(figures, trust) if row["epsilon"] == epsilon])
-        for trust in models
+        for trust in (Trust.SERVER, Trust.COHORT, Trust.NOBODY)
     )
-    ahead, width = difference(distributed, local)
+    return central, distributed, local
+
+
+def at_epsilon(figures: Figures, epsilon: float) -> dict[str, Any]:
+    """Return the verdict at one epsilon."""
+    central, distributed, local = best_at(figures, epsilon)
+    ahead = paired(distributed, local)
     return {
         "epsilon": epsilon,
         "central": central["accuracy"],
         "distributed": distributed["accuracy"],
         "local": local["accuracy"],
         "best_local": local["method"],
-        "ahead": ahead,
-        "ahead_half_width": width,
-        "winner": winner(ahead, width),
-        "below_central": difference(central, distributed)[0],
+        "ahead": fmean(ahead),
+        "ahead_half_width": half_width(ahead),
+        "below_central": fmean(paired(central, distributed)),
         "epsilon_factor": _epsilon_factor(figures, epsilon, distributed["accuracy"]),
         "clients_factor": _clients_factor(figures, epsilon, local["accuracy"]),
     }
 
 
-def difference(one: Row, other: Row) -> tuple[float, float | None]:
-    """Return the mean of one accuracy less the other, and the half-width of its interval.
+def paired(one: Row, other: Row) -> list[float]:
+    """Return one accuracy less the other, seed by seed, as many as both rows have.
 
-    Runs of one seed have the same clients in the same order, so that they are compared in pairs,
-    as many as both rows have.
+    Runs of one seed have the same clients in the same order.
     """
-    pairs = zip(one["accuracies"], other["accuracies"], strict=False)
-    gaps = [first - second for first, second in pairs]
-    return sum(gaps) / len(gaps), half_width(gaps)
+    return [a - b for a, b in zip(one["accuracies"], other["accuracies"], strict=False)]
 
 
-def winner(ahead: float, width: float | None) -> str:
-    """Name the better of distributed and local, or nobody where the interval holds zero."""
-    if width is None or abs(ahead) <= width:
-        return "undecided"
-    return "distributed" if ahead > 0.0 else "local"
+def claims(figures: Figures) -> list[dict[str, Any]]:
+    """Return, for every epsilon, whether the distributed sum beats the best local method."""
+    found = []
+    for epsilon in figures["plan"]["epsilons"]:
+        _, distributed, local = best_at(figures, epsilon)
+        ahead = Interval.of(paired(distributed, local))
+        said = f"at epsilon = {epsilon:g} the distributed sum beats the best local method"
+        seen = f"{100 * distributed['accuracy']:.1f} % against {100 * local['accuracy']:.1f} %"
+        claim = Claim.about(said, OURS, ahead, above(ahead, 0.0), seen=f"{seen}, {local['method']}")
+        found.append(claim.figures())
+    return found
 
 
 def crossing(xs: Sequence[float], ys: Sequence[float], target: float) -> dict[str, Any]:

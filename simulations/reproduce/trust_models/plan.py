@@ -13,6 +13,7 @@ from typing import Any
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 from simulations.learning.run.overrides import changed
+from simulations.reproduce.engine.seeds import evaluated, tried
 from simulations.reproduce.trust_models.methods import (
     BY_NAME,
     METHODS,
@@ -21,9 +22,6 @@ from simulations.reproduce.trust_models.methods import (
     Method,
     Trust,
 )
-
-TUNING_OFFSET = 1000
-"""From the first seed of what is evaluated to the first seed of what is tried."""
 
 DECAY = 0.1
 """The server's last learning rate over its first, in all runs."""
@@ -95,23 +93,6 @@ class Plan:
     slow_tuning_seeds: int = 1
     thrifty: bool = False
 
-    @classmethod
-    def quick(cls) -> Plan:
-        """Embedded digits, few clients, few values: says nothing, and says it within seconds."""
-        return cls(
-            data="digits",
-            rounds=10,
-            cohort=48,
-            epsilons=(2.0, 8.0),
-            more_epsilons=(32.0,),
-            byte_epsilon=8.0,
-            shares=(1 / 4,),
-            seeds=2,
-            slow_seeds=2,
-            tuning_seeds=1,
-            thrifty=True,
-        )
-
     def settings(self) -> list[Setting]:
         """Return all settings, each once: by epsilon, by bytes, by clients."""
         return list(dict.fromkeys([*self.by_epsilon(), *self.by_bytes(), *self.by_clients()]))
@@ -152,14 +133,14 @@ class Plan:
         other = setting.of.tuned_as
         return setting if other is None else replace(setting, method=other)
 
-    def evaluation_seeds(self, setting: Setting, first: int) -> list[int]:
+    def evaluation_seeds(self, setting: Setting, first: int) -> tuple[int, ...]:
         """Return the seeds of its runs."""
-        return list(range(first, first + (self.slow_seeds if setting.of.slow else self.seeds)))
+        return evaluated(first, self.slow_seeds if setting.of.slow else self.seeds)
 
-    def trial_seeds(self, setting: Setting, first: int) -> list[int]:
+    def trial_seeds(self, setting: Setting, first: int) -> tuple[int, ...]:
         """Return the seeds with which its candidates are tried; no run is evaluated with them."""
         count = self.slow_tuning_seeds if self.tuned(setting).of.slow else self.tuning_seeds
-        return list(range(first + TUNING_OFFSET, first + TUNING_OFFSET + count))
+        return tried(first, count)
 
     def cohort_of(self, share: float) -> int:
         """Return the clients of a round where only a share of all clients exist."""
@@ -202,3 +183,22 @@ class Plan:
         changes = [*method.changes, *method.knob.changes(setting.knob, self.rounds)]
         config = changed(parse(base, RunConfig), changes)
         return changed(config, [("engine.evaluate_every", config.rounds)])
+
+
+PRESETS = {
+    "usual": Plan(),
+    # Embedded digits, few clients, few values: says nothing, and says it within seconds.
+    "quick": Plan(
+        data="digits",
+        rounds=10,
+        cohort=48,
+        epsilons=(2.0, 8.0),
+        more_epsilons=(32.0,),
+        byte_epsilon=8.0,
+        shares=(1 / 4,),
+        seeds=2,
+        slow_seeds=2,
+        tuning_seeds=1,
+        thrifty=True,
+    ),
+}

@@ -1,20 +1,13 @@
-"""One plot of two panels: accuracy at equal epsilon, and accuracy by bytes."""
+"""The plot of the comparison: accuracy by epsilon and by bytes, from the plain figures alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
-from simulations.reproduce.plots import plain_ticks, quiet, sheet
-from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Trust
-
-Row = Mapping[str, Any]
-Figures = Mapping[str, Any]
+from simulations.reproduce.engine.plots import Style, curve, dress, level, panels
+from simulations.reproduce.engine.render import Figures
+from simulations.reproduce.trust_models.methods import METHODS, Trust
 
 STYLES = {
     "central": ("black", "s"),
@@ -35,62 +28,33 @@ LINES = {Trust.SERVER: "--", Trust.COHORT: "-", Trust.NOBODY: ":"}
 
 def plot(figures: Figures) -> Figure:
     """Draw both panels."""
-    figure = sheet(14, 5.6)
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure, [[left, right]] = panels(1, 2, 14, 5.6)
+    all_rows = figures["rows"]
     for method in METHODS:
         if method.trust is Trust.EVERYBODY:
             continue
-        rows = [row for row in figures["rows"] if row["method"] == method.name]
-        usual = [r for r in rows if r["by_epsilon"] and r["knob"] == method.knob.usual]
-        _curve(left, usual, "epsilon", method.title)
-        if method.trust is Trust.COHORT:
-            sketched = [r for r in rows if r["by_epsilon"] and r["knob"] != method.knob.usual]
-            _curve(left, sketched, "epsilon", f"{method.title}, sketch", hollow=True)
-        varied = [row for row in rows if row["by_bytes"]]
-        _curve(right, varied, "bytes", f"{method.title}: {method.knob.label}")
-    _finish(figures, left, right)
-    return figure
-
-
-def _curve(
-    axes: Axes, rows: Sequence[Row], across: str, label: str, *, hollow: bool = False
-) -> None:
-    """Draw one method, with intervals."""
-    rows = sorted(rows, key=lambda row: float(row[across]))
-    method = BY_NAME[rows[0]["method"]]
-    colour, marker = STYLES[method.name]
-    axes.errorbar(
-        [row[across] for row in rows],
-        [row["accuracy"] for row in rows],
-        yerr=[row["half_width"] or 0.0 for row in rows],
-        color=colour,
-        marker=marker,
-        markerfacecolor="none" if hollow else colour,
-        linestyle=LINES[method.trust],
-        capsize=2.0,
-        label=label,
-    )
-
-
-def _finish(figures: Figures, left: Axes, right: Axes) -> None:
-    """Draw what is the same for all methods, scales, titles and legends."""
-    plain = next(r for r in figures["rows"] if r["trust"] == Trust.EVERYBODY.value)
+        rows = [row for row in all_rows if row["method"] == method.name]
+        (colour, marker), line = STYLES[method.name], LINES[method.trust]
+        for hollow, ending in ((False, ""), (True, ", sketch")):
+            found = [r for r in rows if (r["knob"] != method.knob.usual) is hollow]
+            found = [row for row in found if row["by_epsilon"]]
+            look = Style(f"{method.title}{ending}", colour, marker, line, hollow)
+            if found:
+                curve(left, found, "epsilon", "accuracy", look, "half_width")
+        look = Style(f"{method.title}: {method.knob.label}", colour, marker, line)
+        curve(right, [r for r in rows if r["by_bytes"]], "bytes", "accuracy", look, "half_width")
+    plain = next(row for row in all_rows if row["trust"] == Trust.EVERYBODY.value)
     for axes in (left, right):
-        axes.axhline(plain["accuracy"], color="black", linewidth=0.8, label="no privacy")
-        axes.axhline(
-            figures["majority"], color=GREY, linewidth=0.8, linestyle="-.", label="one answer"
-        )
-        axes.set_xscale("log")
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        quiet(axes)
-        axes.legend(fontsize=8)
-    # By the means: with few seeds an interval may be longer than all there is.
-    heights = [figures["majority"], *(row["accuracy"] for row in figures["rows"])]
-    left.set_ylim(max(0.0, min(heights) - MARGIN), min(1.0, max(heights) + MARGIN))
+        level(axes, plain["accuracy"], Style("no privacy", "black"))
+        level(axes, figures["majority"], Style("one answer", GREY, line="-."))
     plan = figures["plan"]
-    plain_ticks(left, [*plan["epsilons"], *plan["more_epsilons"]])
-    left.set_title("equal epsilon, one report of each client")
-    left.set_xlabel("epsilon of a client, whole run")
-    left.set_ylabel("test accuracy")
-    right.set_title(f"by bytes, epsilon = {plan['byte_epsilon']:g}")
-    right.set_xlabel("bytes of a client, whole run")
+    ticks, x = [*plan["epsilons"], *plan["more_epsilons"]], "epsilon of a client, whole run"
+    title = "equal epsilon, one report of each client"
+    dress(left, x, "test accuracy", title, log="x", percents=True, ticks=ticks)
+    title, x = f"by bytes, epsilon = {plan['byte_epsilon']:g}", "bytes of a client, whole run"
+    dress(right, x, "test accuracy", title, log="x", percents=True)
+    # By the means: with few seeds an interval may be longer than all there is.
+    heights = [figures["majority"], *(row["accuracy"] for row in all_rows)]
+    for axes in (left, right):
+        axes.set_ylim(max(0.0, min(heights) - MARGIN), min(1.0, max(heights) + MARGIN))
+    return figure

@@ -95,7 +95,7 @@ class _NoiseLeft:
     seed: int
 
     def _found(self, event: BinomialRelease) -> Figures:
-        return noise_left_figures(self.noise, event.coins, self.seed)
+        return noise_left_figures(self.noise, event, self.seed)
 
     def exceeds(self, event: BinomialRelease) -> bool:
         """Whether the Sybils tell more than this event allows."""
@@ -117,7 +117,7 @@ def _noise_left(effort: Effort, seed: int) -> _NoiseLeft:
     event = round_.setup.events(survivors).sybil
     if not isinstance(event, BinomialRelease):
         raise TypeError(f"a round without coins is accounted as {event}")
-    all_coins = replace(event, coins=round_.setup.coins_left(survivors))
+    all_coins = replace(event, coins=int(round_.setup.noise_left(survivors).amount))
     return _NoiseLeft(noise, event, all_coins, derived_seed(seed, "worlds"))
 
 

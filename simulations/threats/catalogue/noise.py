@@ -53,8 +53,8 @@ def known_noise(effort: Effort, seed: int) -> Findings:
 def _less_colluders(path: WholePath, seed: int) -> Figures:
     """Subtract the noise of all colluders, and look at what is left."""
     noise, survivors = path.noise_of(0, EARLY, COLLUDERS)
-    coins = path.claimed_coins(survivors, colluders=True)
-    figures = noise_left_figures(noise, coins, derived_seed(seed, "worlds"))
+    claimed = path.claimed_release(survivors, colluders=True)
+    figures = noise_left_figures(noise, claimed, derived_seed(seed, "worlds"))
     return against_goal(figures, path.claimed.events(survivors).server)
 
 
@@ -110,13 +110,13 @@ ATTACKS: Final = (
     Attack(
         id="A15",
         title="Clients that add no noise, and clients that vanish, leave the noise as accounted",
-        stopped_by="each client's coins are made for the fewest honest survivors",
+        stopped_by="each client's noise is made for the fewest honest survivors",
         run=missing_noise,
     ),
     Attack(
         id="A16",
         title="Less the noise of its colluders, the server's sum is as noisy as accounted",
-        stopped_by="the margin for tolerated colluders in every client's coins",
+        stopped_by="the margin for tolerated colluders in every client's noise",
         run=known_noise,
     ),
     Attack(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import NoiseSeed, clip_l2, quantize
+from dp import BinomialMechanism, NoiseSeed, clip_l2, quantize
 from dp.coins import residual_offset, sample_binomial
 from protocol import Pipeline, RoundParameters, RoundSetup
 from protocol.round.field_size import bits_for
@@ -72,7 +72,7 @@ def _random_setup(rng: np.random.Generator, number: int) -> RoundSetup:
     lost = int(rng.integers(MOST_LOST + 1))
     lost = lost if degree else min(size - threshold, lost)
     parameters = _random_parameters(rng, lost)
-    schedule = coin_schedule(parameters.coins, size, size - lost, colluders)
+    schedule = coin_schedule(parameters.mechanism, size, size - lost, colluders)
     removal = removal_table(schedule) if rng.random() < 0.7 else ()
     context = SessionContext(
         session_id=number.to_bytes(16, "little"),
@@ -103,7 +103,7 @@ def _random_parameters(rng: np.random.Generator, lost: int) -> RoundParameters:
         public_seed=PublicSeed(rng.bytes(32)),
         scale=float(rng.choice([1.0, 37.5, 1000.0])),
         linf_bound=int(rng.integers(1, 2000)),
-        coins=int(rng.choice([0, 1, 7, 64, 65, 300])),
+        mechanism=BinomialMechanism(int(rng.choice([0, 1, 7, 64, 65, 300]))),
         tolerated_dropouts=lost,
     )
 
@@ -145,7 +145,7 @@ def _wrong_decoding(setup: RoundSetup, clients: Sequence[_Client], total: FieldS
     survivors, parameters = total.survivors, setup.parameters
     lost = setup.context.size - len(survivors)
     schedule = setup.schedule
-    batches = (parameters.coins,) if schedule is None else schedule.batches
+    batches = (_coins(setup),) if schedule is None else schedule.batches
     kept = _kept(batches, setup, lost)
     if setup.context.removal and sum(batches[i] for i in kept) != _coins_meant(setup, lost):
         return f"another number of coins stays than {lost} lost clients need"
@@ -171,8 +171,13 @@ def _kept(batches: Sequence[int], setup: RoundSetup, lost: int) -> tuple[int, ..
 def _coins_meant(setup: RoundSetup, lost: int) -> int:
     """The share of one survivor in what the fewest honest survivors would hold together."""
     context = setup.context
-    target = setup.parameters.coins * (context.minimum_survivors - context.tolerated_colluders)
+    target = _coins(setup) * (context.minimum_survivors - context.tolerated_colluders)
     return -(-target // (context.size - lost - context.tolerated_colluders))
+
+
+def _coins(setup: RoundSetup) -> int:
+    """Of one client; the rounds here have no other noise."""
+    return int(setup.parameters.mechanism.amount)
 
 
 def _rotation(setup: RoundSetup) -> Rotation:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dp import BinomialMechanism
 from protocol import IdealAggregator, Pipeline, PrivacyGoal, RoundParameters, RoundSetup
 from simulations.audits.base import Floats, derived_bytes, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings
@@ -109,9 +110,9 @@ def announced(
 
 
 def _without_noise(parameters: RoundParameters) -> RoundParameters:
-    """The same round without coins, in integers so fine that rounding does not matter."""
-    scale = EXACT_UNITS / CLIP_L2
-    return replace(parameters, coins=0, scale=scale, linf_bound=EXACT_UNITS + 1)
+    """The same round without noise, in integers so fine that rounding does not matter."""
+    none, scale = BinomialMechanism(0), EXACT_UNITS / CLIP_L2
+    return replace(parameters, mechanism=none, scale=scale, linf_bound=EXACT_UNITS + 1)
 
 
 def named(task: Task, gradient: Floats) -> dict[str, torch.Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dp import BinomialMechanism
 from protocol import RoundParameters, RoundSetup
 from secagg import Identity, Mode, SessionContext
 from simulations.audits.base import derived_bytes, public_keys
@@ -44,7 +45,7 @@ def announced_round(
         public_seed=PublicSeed(derived_bytes(seed, "public", number)),
         scale=SCALE,
         linf_bound=LINF_BOUND,
-        coins=coins,
+        mechanism=BinomialMechanism(coins),
         tolerated_dropouts=COHORT - SURVIVORS,
     )
     context = SessionContext(

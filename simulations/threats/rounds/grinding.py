@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dp import BinomialMechanism
 from protocol import ClientPolicy, RoundClient, RoundParameters, RoundSetup
 from protocol.exchange.stages import PEER_ERRORS
 from protocol.round.rings import UnixClock
@@ -69,7 +70,7 @@ def scaled_round(seed: int, number: int, bits: int = SCALED_BITS) -> RoundSetup:
         public_seed=PublicSeed(derived_bytes(seed, "public", number)),
         scale=64.0,
         linf_bound=64,
-        coins=0,
+        mechanism=BinomialMechanism(0),
         tolerated_dropouts=0,
     )
     threshold = lowest_threshold(CLIENTS, COLLUDERS, Mode.ACTIVE, DEGREE, security_bits=SCALED_BITS)

@@ -8,8 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from dp import SkellamMechanism
 from protocol import ClientPolicy, RoundSetup
 from protocol.round.client import noise_multiplier
+from protocol.round.field_size import MAX_WRAP_PROBABILITY
 from secagg import Identity, Mode
 from simulations.audits.base import (
     Floats,
@@ -33,6 +35,12 @@ from simulations.threats.rounds.parties import Participant, UnboundClient, edite
 from sketch import spec_for_size
 
 COINS: Final = 60
+OTHER_MECHANISM: Final = {
+    "noise": (SkellamMechanism.name, COINS / 4.0),
+    "wrap_probability": MAX_WRAP_PROBABILITY,
+}
+"""Noise of the same variance; a field with room for all of it there is not."""
+
 DIGITS: Final = 20
 """The target's scale is larger by this power of two: its update stands above all others' digits."""
 
@@ -46,7 +54,8 @@ def lies(seed: int) -> dict[str, dict[str, object]]:
         "linf_bound": {"linf_bound": 4 * LINF_BOUND},
         "sketch": {"sketch": spec_for_size(DIMENSION, DIMENSION - 4, 5).encode_bytes()},
         "public_seed": {"public_seed": derived_bytes(seed, "another public seed")},
-        "coins": {"coins": 0},
+        "coins": {"noise": 0},
+        "mechanism": OTHER_MECHANISM,
         "removable": {"removable": True},
         "tolerated_dropouts": {"tolerated_dropouts": COHORT - SURVIVORS + 1},
         "wrap_probability": {"wrap_probability": 1e-9},
@@ -128,7 +137,8 @@ def worse_rounds(seed: int) -> dict[str, dict[str, object]]:
         "scale": {"scale": 2.0 * SCALE},
         "linf_bound": told_to_one["linf_bound"],
         "coins": told_to_one["coins"],
-        "fewer coins": {"coins": COINS // 2},
+        "fewer coins": {"noise": COINS // 2},
+        "mechanism": OTHER_MECHANISM,
         "minimum_survivors": fewer,
         "mode": told_to_one["mode"],
         "bits": told_to_one["bits"],

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp import NoiseSeed
+from dp.mechanisms import MECHANISMS
 from dp.rounding import MAX_LINF_BOUND
 from protocol import (
     ClientHistory,
@@ -50,7 +51,10 @@ from simulations.threats.game.knowledge import Knowledge
 from simulations.threats.game.weak_clients import unbound
 
 TRUSTING: Final = ClientPolicy(
-    minimum_noise_multiplier=0.0, allow_semi_honest=True, largest_linf_bound=MAX_LINF_BOUND
+    minimum_noise_multiplier=0.0,
+    allow_semi_honest=True,
+    largest_linf_bound=MAX_LINF_BOUND,
+    mechanisms=tuple(MECHANISMS),
 )
 """Takes part in anything: what stops an attack on such a client is not its policy."""
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from dp import BinomialMechanism
 from protocol import PrivacyGoal, RoundParameters, RoundSetup
 from simulations.audits.base import Figures, Floats, Integers, public_keys
 from simulations.audits.paths import PathSettings, WholePath
@@ -30,7 +31,7 @@ class BareRounds(WholePath):
 
     @cached_property
     def _bare(self) -> RoundSetup:
-        parameters = replace(self.settings.parameters(self.seed), coins=0)
+        parameters = replace(self.settings.parameters(self.seed), mechanism=BinomialMechanism(0))
         return self.settings.plan.setup(parameters, public_keys(self.identities), bytes(16), 0)
 
     def setup(self, number: int) -> RoundSetup:

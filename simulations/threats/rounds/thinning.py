@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from dp import BinomialRelease, Event, NoiseSeed
+from dp import Event, NoiseSeed
 from dp.dropouts import removed_noise
 from protocol import Dropouts, RoundParameters, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
@@ -22,7 +22,7 @@ from simulations.audits.base import (
     noise_seed,
     public_keys,
 )
-from simulations.audits.distribution import binomial_noise_test
+from simulations.audits.distribution import ClaimedRelease, claimed_figures, noise_test
 from simulations.audits.paths import PathSettings, repeatable
 from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
 from simulations.threats.rounds.parties import OwnClient, opened_sum, trusting_participant
@@ -51,31 +51,32 @@ def thinning_settings(length: int, exact_noise: bool) -> PathSettings:
     )
 
 
-def noise_left_figures(noise: Floats, coins: int, seed: int) -> Figures:
+def noise_left_figures(noise: Floats, claimed: ClaimedRelease, seed: int) -> Figures:
     """Whether the noise that is left hides as much as it is accounted with.
 
     Every coordinate is a game of its own: in world 1 it is moved by `SHIFT` deviations. How often
-    that may be noticed follows from the coins that are accounted for; and the law of the noise is
-    held against theirs.
+    that may be noticed follows from the noise that is accounted for; and the law of what is left is
+    held against its law.
 
     Args:
         noise: float64[N], centred, integer units; what the server has not taken off.
-        coins: that the round's event for the server counts.
+        claimed: the round's event for the server.
         seed: of the worlds.
 
     Returns:
         The rate of right guesses, and the figures of the law test; ``succeeded`` if either finds
         less noise than accounted.
     """
-    shift = round(SHIFT * math.sqrt(coins / 4.0))
+    shift = round(SHIFT * math.sqrt(claimed.noise_variance))
     worlds = np.random.default_rng(seed).integers(0, 2, noise.size)
-    allowed = allowed_accuracy(BinomialRelease(coins, float(shift), shift, 1))
-    law = binomial_noise_test(noise, coins)
+    one = replace(claimed, l2_sensitivity=float(shift), linf_sensitivity=shift, dimension=1)
+    allowed = allowed_accuracy(one)
+    law = noise_test(noise, claimed)
     guessed = guessing_rate(noise + worlds * float(shift), worlds, shift / 2.0, allowed)
     return {
         **guessed,
         "shift": shift,
-        "claimed_coins": coins,
+        **claimed_figures(claimed),
         "variance_ratio": law.variance_ratio,
         "variance_tolerance": law.tolerance,
         "chi_square_p_value": law.p_value,
@@ -152,7 +153,8 @@ def _honest_noise(setup: RoundSetup, total: FieldSum, honest: list[int]) -> Floa
     left, lost = centre(total.vector), setup.context.size - len(total.survivors)
     schedule = setup.schedule
     if schedule is None:
-        return np.asarray(left - len(honest) * (setup.parameters.coins % 2) / 2.0, np.float64)
+        offset = len(honest) * setup.parameters.mechanism.residual_offset
+        return np.asarray(left - offset, np.float64)
     for survivor in honest:
         seeds = map(NoiseSeed, total.removed.get(survivor, ()))
         given = dict(zip(schedule.removed(lost), seeds, strict=True))
@@ -177,7 +179,7 @@ def cheated_figures(setup: RoundSetup, claimed: RoundSetup, seed: int) -> Figure
     """
     noise, survivors = CheatedRound(setup, seed, EARLY_AND_LATE).noise()
     event = claimed.events(survivors).server
-    if not isinstance(event, BinomialRelease):
-        raise TypeError(f"a round without coins is accounted as {event}")
-    figures = noise_left_figures(noise, event.coins, derived_seed(seed, "worlds"))
+    if not isinstance(event, ClaimedRelease):
+        raise TypeError(f"a round without noise is accounted as {event}")
+    figures = noise_left_figures(noise, event, derived_seed(seed, "worlds"))
     return against_goal(figures, event)

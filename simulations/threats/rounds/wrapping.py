@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from dp import BinomialMechanism
 from protocol import Pipeline, RoundParameters, RoundSetup
 from secagg import FieldVector, PrimeField, centre, lift
 from secagg.field import add_into
@@ -63,7 +64,7 @@ class ExtremeRounds:
             public_seed=PublicSeed(derived_bytes(self.seed, "public")),
             scale=2.0 * LINF_BOUND,
             linf_bound=LINF_BOUND,
-            coins=COINS,
+            mechanism=BinomialMechanism(COINS),
             tolerated_dropouts=0,
         )
         plan = replace(SETTINGS.plan, wrap_probability=0.0)

@@ -19,14 +19,13 @@ from dp import (
     Mechanism,
     Noised,
     NoiseSeed,
-    NoNoise,
-    NonPrivateRelease,
     Quantized,
     Sensitivities,
     SensitivityExceededError,
     SkellamMechanism,
     SkellamRelease,
 )
+from dp.mechanisms import DistributedMechanism, mechanism_of
 from dp.mechanisms.limits import skellam_limit, sub_gaussian_limit
 
 MECHANISMS: list[Mechanism] = [
@@ -36,7 +35,6 @@ MECHANISMS: list[Mechanism] = [
     DiscreteGaussianMechanism(20.0),
     DiscreteGaussianMechanism(0.3),
     SkellamMechanism(17.5),
-    NoNoise(),
 ]
 UNBOUNDED = [DiscreteGaussianMechanism(20.0), SkellamMechanism(0.5), SkellamMechanism(17.5)]
 SAMPLES = 100_000
@@ -91,7 +89,6 @@ class TestEveryMechanism:
                 DiscreteGaussianMechanism(20.0): DiscreteGaussianRelease(20.0, 10, 16.0, 4, 100),
                 DiscreteGaussianMechanism(0.3): DiscreteGaussianRelease(0.3, 10, 16.0, 4, 100),
                 SkellamMechanism(17.5): SkellamRelease(175.0, 16.0, 4, 100),
-                NoNoise(): NonPrivateRelease(),
             }[mechanism]
         )
 
@@ -101,7 +98,7 @@ class TestEveryMechanism:
             ((0, 1, 0.1), ValueError, "clients"),
             ((1.0, 1, 0.1), TypeError, "clients"),
             ((1, 0, 0.1), ValueError, "dimension"),
-            ((1, 1, 0.0), ValueError, "wrap_probability"),
+            ((1, 1, -0.1), ValueError, "wrap_probability"),
             ((1, 1, 1.0), ValueError, "wrap_probability"),
             ((1, 1, float("nan")), ValueError, "wrap_probability"),
             ((1, 1, 1), TypeError, "wrap_probability"),
@@ -124,9 +121,38 @@ def test_contributors_are_counted(mechanism: Mechanism) -> None:
         mechanism.event(SENSITIVITIES, -1, 10)
 
 
-def test_binomial_limits_are_sure() -> None:
-    assert BinomialMechanism(33).total_limit(10, 1, 0.5) == 170
-    assert NoNoise().total_limit(10, 1, 0.5) == 0
+def test_bounded_noise_has_a_sure_limit() -> None:
+    assert BinomialMechanism(33).total_limit(10, 1, 0.0) == 170
+    # Two odd batches, each centred for itself, reach a unit further.
+    assert BinomialMechanism(34).total_limit(10, 1, 0.0, batches=2) == 180
+    assert BinomialMechanism(33).total_limit(10, 1, 0.5) == 21
+
+
+@pytest.mark.parametrize("mechanism", UNBOUNDED, **ids)
+def test_unbounded_noise_has_none(mechanism: Mechanism) -> None:
+    with pytest.raises(ValueError, match="wrap_probability"):
+        mechanism.total_limit(10, 1, 0.0)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[:6], **ids)
+def test_a_mechanism_is_its_name_and_its_amount(mechanism: DistributedMechanism) -> None:
+    assert mechanism_of(mechanism.name, mechanism.amount) == mechanism
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "error", "match"),
+    [
+        ("laplace", 1.0, ValueError, "one of binomial, skellam, discrete-gaussian"),
+        ("binomial", 1.0, TypeError, "coins"),
+        ("skellam", 1, TypeError, "variance"),
+        ("discrete-gaussian", math.nan, ValueError, "sigma_squared"),
+    ],
+)
+def test_there_is_no_such_mechanism(
+    name: str, amount: object, error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        mechanism_of(name, amount)
 
 
 @pytest.mark.parametrize("probability", [1e-3, 1e-9, 1e-30])

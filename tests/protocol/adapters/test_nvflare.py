@@ -47,6 +47,7 @@ from nvflare.private.fed.app.fl_conf import create_privacy_manager
 
 from dp import LedgerError, NonFiniteUpdateError
 from dp.clipping import Bounded, l2_norm
+from dp.mechanisms import MechanismName
 from protocol import RoundResult
 from protocol.adapters.nvflare import (
     MaskedTraining,
@@ -189,7 +190,7 @@ class Persistor(ModelPersistor):
 class Federation:
     """A server and six sites: NVFlare's scheduler, and our parts, with bytes between them."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root: Path, agreement: str = AGREEMENT, **options: Any) -> None:
         self.root = root
         shared = root / "shared"
         shared.mkdir(parents=True)
@@ -198,7 +199,7 @@ class Federation:
             self.folder(name).mkdir(parents=True, exist_ok=True)
             (root / name / "startup").mkdir()
             write_registry(self.folder(name), registry)
-            (self.folder(name) / "agreement.toml").write_text(AGREEMENT)
+            (self.folder(name) / "agreement.toml").write_text(agreement)
         self.registry = registry
         self.persistor = Persistor()
         self.server = Engine(self.workspace("server"), "server", {"persistor": self.persistor})
@@ -355,6 +356,24 @@ class TestRounds:
         assert facts["survivors"] == 6
         assert facts["epsilon"] == result.epsilons.guaranteed >= result.epsilons.server
         assert facts["epsilon_spent"] == result.epsilons.server
+
+    @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+    def test_noise_is_what_the_agreement_says(
+        self, tmp_path: Path, rounds: dict[str, list[Any]], mechanism: MechanismName
+    ) -> None:
+        agreement = AGREEMENT.replace("[privacy]\n", f'[privacy]\nmechanism = "{mechanism}"\n')
+        federation = Federation(tmp_path, agreement)
+        assert federation.run() == []
+        (total,), (result,) = rounds["totals"], rounds["results"]
+        assert result.setup.parameters.mechanism.name == mechanism
+        assert np.array_equal(total.vector.elements, added_up(rounds["encoded"]))
+        assert largest_error(result, mean_of(range(1, 7))) < BOUND
+
+    def test_a_site_with_another_agreement_adds_no_such_noise(self, tmp_path: Path) -> None:
+        federation = Federation(tmp_path)
+        other = AGREEMENT.replace("[privacy]\n", '[privacy]\nmechanism = "skellam"\n')
+        (federation.folder("server") / "agreement.toml").write_text(other)
+        assert federation.run() != []
 
     def test_the_bounds_would_notice_another_sum(
         self, federation: Federation, rounds: dict[str, list[Any]]

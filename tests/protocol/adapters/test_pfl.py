@@ -38,6 +38,7 @@ from pfl.privacy import CentrallyAppliedPrivacyMechanism, GaussianMechanism
 from pfl.stats import ElementWeightedMappedVectorStatistics, MappedVectorStatistics
 
 from dp import BudgetExceededError, Ledger, NoiseSeed
+from dp.mechanisms import MECHANISMS
 from protocol import IdealAggregator, Pipeline, PrivacyGoal, PrivateTraining, Stage, TrainingPlan
 from protocol.adapters.pfl import FieldStatistics, PrivateMean
 from protocol.adapters.pfl.cohort import CollectedSums, seats
@@ -351,9 +352,12 @@ def private_run(
     return results, means, updates, metrics
 
 
-def test_the_mean_is_that_of_the_ideal_functionality(ledger: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_mean_is_that_of_the_ideal_functionality(
+    ledger: Ledger, tmp_path: Path, mechanism: str
+) -> None:
     """For full cohorts, for lost users, and with sketches whose size changes."""
-    plan = make_plan()
+    plan = make_plan(mechanism=mechanism)
     results, means, updates, metrics = private_run(plan, (COHORT, COHORT - 2, 9), ledger)
     with Ledger.open(tmp_path / "other.jsonl") as other:
         expected = ideal_run(plan, AdaptNorm(first_rate=4.0, rows=5), updates, other)
@@ -486,7 +490,9 @@ def test_surplus_noise_is_taken_off(tmp_path: Path) -> None:
                 parameters, noise = mean.last.setup.parameters, mean.last.release.mean_sketch
                 squares.append(np.mean((noise * COHORT * parameters.scale) ** 2))
         # In units of the coins that the fewest honest survivors hold.
-        excess[exact] = np.mean(squares) / ((COHORT - DROPOUTS - 1) * parameters.coins / 4)
+        excess[exact] = np.mean(squares) / (
+            (COHORT - DROPOUTS - 1) * parameters.mechanism.coins / 4
+        )
     # Expected are 12/11 and 12/8, colluders' coins included. The mean square of 6000 Gaussian
     # values is off by more than 4.9 * sqrt(2 / 6000) = 9 % one time in a million.
     assert excess[True] < 12 / 11 * 1.09

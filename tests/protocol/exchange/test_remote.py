@@ -15,6 +15,7 @@ from training_doubles import MODEL, keys, plan_of
 
 from dp import Ledger, LedgerError, NoiseSeed, NonFiniteUpdateError, PrivacyError
 from dp.events import BinomialRelease
+from dp.mechanisms import MECHANISMS, DistributedMechanism
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.aggregators import IdealAggregator, NoiseSource, UpdateSource, own_updates
 from protocol.exchange.remote import (
@@ -48,7 +49,9 @@ from secagg.storage import TokenFolder
 from secagg.transitions import ClientPhase
 from sketch.controllers import FixedRate
 
-OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+OPEN_POLICY = ClientPolicy(
+    minimum_noise_multiplier=0.0, allow_semi_honest=True, mechanisms=tuple(MECHANISMS)
+)
 
 
 class Elsewhere:
@@ -151,8 +154,9 @@ def test_a_client_may_vanish_at_any_stage(
     tmp_path: Path,
     mode: Mode,
     stage: Stage,
+    mechanism: DistributedMechanism,
 ) -> None:
-    setup, lost = make_setup(mode=mode), {1: stage, 4: stage}
+    setup, lost = make_setup(mode=mode, mechanism=mechanism), {1: stage, 4: stage}
     transport = Elsewhere(identities, updates, tmp_path, lost=lost, noise=noise)
     outcome = RemoteAggregator(transport.exchange).run(setup)
     total = exact(setup, updates, noise, lost)

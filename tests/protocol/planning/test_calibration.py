@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dp import BinomialRelease, DominationAccountant, MomentsAccountant
+from dp import BinomialRelease, DominationAccountant, MomentsAccountant, Sensitivities
+from dp.mechanisms import MECHANISMS
 from protocol import RoundParameters
 from protocol.goal import PrivacyGoal, goal_entry
 from protocol.planning.calibration import calibrate, sharpest
@@ -59,15 +60,18 @@ def calibrated(
 
 @pytest.mark.parametrize("share", [0.005, 0.01, 0.1, 1.0])
 @pytest.mark.parametrize(("size", "fewest_honest"), [(15, 1000), (1500, 2), (20_000, 8)])
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_noise_is_within_its_share_of_the_gaussian(
-    size: int, fewest_honest: int, share: float
+    size: int, fewest_honest: int, share: float, name: str
 ) -> None:
     """By the closed form of the Gaussian mechanism, and not by much less: bits cost."""
     sketch = spec_for_size(20_000, size)
     goal = PrivacyGoal(8.0, 1e-5, 5)
-    parameters = calibrated(sketch, fewest_honest, 8.0, error_share=share)
+    options = {"error_share": share, "mechanism": name, "wrap_probability": 1e-9}
+    parameters = calibrated(sketch, fewest_honest, 8.0, **options)
+    assert parameters.mechanism.name == name
     sigma = goal.noise_multiplier * parameters.sketch_clip_l2 * parameters.scale
-    variance = fewest_honest * (parameters.coins / 4 + 1 / 6)
+    variance = fewest_honest * (parameters.mechanism.variance + 1 / 6)
     excess = variance / sigma**2 - 1
     assert 0.0 < excess <= share
     # One sixteenth of an octave less would have been too little, or nearly.
@@ -75,11 +79,13 @@ def test_noise_is_within_its_share_of_the_gaussian(
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 50.0])
-def test_the_goal_is_met_with_the_fewest_survivors(epsilon: float) -> None:
-    parameters = calibrated(SketchSpec.identity(100), epsilon=epsilon)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_goal_is_met_with_the_fewest_survivors(epsilon: float, name: str) -> None:
+    options = {"mechanism": name, "wrap_probability": 1e-9}
+    parameters = calibrated(SketchSpec.identity(100), epsilon=epsilon, **options)
     accountant = DominationAccountant(PrivacyGoal(epsilon, 1e-5, 5).reserve)
-    event = BinomialRelease(8 * parameters.coins, parameters.l2_bound, parameters.linf_bound, 100)
-    accountant.compose(event, 5)
+    bounds = Sensitivities(parameters.l2_bound, parameters.linf_bound)
+    accountant.compose(parameters.mechanism.event(bounds, 8, 100), 5)
     assert 0.98 * epsilon < accountant.epsilon(1e-5) <= epsilon
 
 
@@ -90,8 +96,15 @@ def test_shares_out_of_range_are_refused(share: float) -> None:
 
 
 def test_too_many_coins_say_what_to_change() -> None:
-    with pytest.raises(ParameterError, match=r"coins = \d+: .*raise epsilon"):
+    with pytest.raises(
+        ParameterError, match=r"epsilon = 0.5: .*coins of each.*raise epsilon.*compress more"
+    ):
         calibrated(SketchSpec.identity(20_000), 1, epsilon=0.5)
+
+
+def test_a_field_that_is_to_hold_every_sum_needs_coins() -> None:
+    with pytest.raises(ParameterError, match=r"wrap_probability.*skellam"):
+        calibrated(SketchSpec.identity(100), mechanism="skellam")
 
 
 def test_nobody_honest_is_infeasible() -> None:
@@ -130,7 +143,7 @@ def test_weak_noise_gets_the_better_bound() -> None:
     plain, sharp = rounds_of(WEAK), rounds_of(chosen)
     assert sharp.scale < 0.85 * plain.scale
     accountant = MomentsAccountant(chosen.reserve)
-    event = BinomialRelease(3 * sharp.coins, sharp.l2_bound, sharp.linf_bound, 4)
+    event = BinomialRelease(3 * sharp.mechanism.coins, sharp.l2_bound, sharp.linf_bound, 4)
     accountant.compose(event, 10)
     assert accountant.epsilon(1e-5) <= 20.0
     # What the moments allow, domination would not.

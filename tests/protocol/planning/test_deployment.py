@@ -14,6 +14,7 @@ from scipy import stats
 from training_doubles import keys, plan_of
 
 from dp import Ledger, epsilons
+from dp.mechanisms import MECHANISMS, MechanismName
 from protocol import TrainingPlan
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
@@ -79,11 +80,12 @@ def errors(
 
 
 @pytest.mark.parametrize("lost", [0, LOST])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_predicted_noise_is_the_noise(
-    cohort: list[Identity], tmp_path: Path, lost: int
+    cohort: list[Identity], tmp_path: Path, lost: int, mechanism: MechanismName
 ) -> None:
     """The sum of squares of D Gaussians, twelve times: chi-square with 12 D degrees."""
-    chosen = plan()
+    chosen = plan(mechanism=mechanism)
     predicted = plan_deployment(chosen, SketchSpec.identity(D), lost).error
     assert predicted.compression == 0.0
     found, _ = errors(cohort, tmp_path, chosen, 1.0, lost)
@@ -110,12 +112,15 @@ def test_the_predicted_compression_error_is_the_one(cohort: list[Identity], tmp_
     assert abs(found.mean() - expected) < spread
 
 
-@pytest.mark.parametrize("exact_noise", [False, True])
+@pytest.mark.parametrize(
+    ("mechanism", "exact_noise"),
+    [("binomial", False), ("binomial", True), ("skellam", None), ("discrete-gaussian", None)],
+)
 def test_the_planned_epsilons_are_those_of_the_books(
-    cohort: list[Identity], ledger: Ledger, exact_noise: bool
+    cohort: list[Identity], ledger: Ledger, mechanism: MechanismName, exact_noise: bool | None
 ) -> None:
     """With every round at its fewest survivors, the part of delta for failures and all."""
-    chosen = plan(exact_noise=exact_noise)
+    chosen = plan(mechanism=mechanism, exact_noise=exact_noise)
     planned = plan_deployment(chosen, SketchSpec.identity(D)).epsilons
     run = PrivateTraining(chosen, D, FixedRate(1.0), IdealAggregator(), ledger)
     gone = dict.fromkeys(range(LOST), Stage.INPUT)

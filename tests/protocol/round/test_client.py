@@ -14,12 +14,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp import BinomialRelease, DominationAccountant, MomentsAccountant, NonFiniteUpdateError
+from dp import (
+    BinomialRelease,
+    DiscreteGaussianMechanism,
+    DominationAccountant,
+    MomentsAccountant,
+    NonFiniteUpdateError,
+    SkellamMechanism,
+)
 from dp.keystream import NoiseSeed
+from dp.mechanisms import MECHANISMS, DistributedMechanism, mechanism_of
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.client import ClientPolicy, RoundClient, noise_multiplier
+from protocol.round.client import ClientPolicy, RoundClient, noise_multiplier, own_noise_multiplier
 from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
@@ -96,6 +104,7 @@ class TestClient:
             ({"largest_bits": 9}, "bits"),
             ({"largest_length": 199}, "length"),
             ({"largest_coins": 100}, "coins"),
+            ({"largest_variance": 25.0}, "variance"),
             ({"largest_linf_bound": 99}, "linf_bound"),
             ({"dimension": 201}, "dimension"),
             ({"goal": PrivacyGoal(10.0, 1e-5, 1)}, "epsilon"),
@@ -112,6 +121,29 @@ class TestClient:
         with pytest.raises(PolicyError) as caught:
             self.client(identities, registry, **policy).join(make_setup().announce(), bytes(32))
         assert caught.value.parameter == parameter
+
+    @pytest.mark.parametrize("noise", [SkellamMechanism(1e4), DiscreteGaussianMechanism(1e4)])
+    def test_policy_refuses_other_noise_than_it_names(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        identities: list[Identity],
+        registry: frozenset[bytes],
+        noise: SkellamMechanism | DiscreteGaussianMechanism,
+    ) -> None:
+        """However much there is of it: whoever accepts a law has to say so."""
+        announcement = make_setup(mechanism=noise).announce()
+        others = tuple(name for name in MECHANISMS if name != noise.name)
+        for policy in ({}, {"mechanisms": others}):
+            with pytest.raises(PolicyError, match=f"mechanism = {noise.name}") as caught:
+                self.client(identities, registry, **policy).join(announcement, bytes(32))
+            assert caught.value.parameter == "mechanism"
+        client = self.client(identities, registry, mechanisms=(noise.name,))
+        assert client.join(announcement, bytes(32))
+
+    @pytest.mark.parametrize("names", [(), "skellam", ("laplace",), ("binomial", "none")])
+    def test_a_policy_names_mechanisms_that_there_are(self, names: tuple[str, ...]) -> None:
+        with pytest.raises(ParameterError, match="mechanisms"):
+            ClientPolicy(minimum_noise_multiplier=0.0, mechanisms=names)
 
     def test_policy_refuses_rounds_without_the_consistency_check(
         self,
@@ -263,6 +295,55 @@ class TestPolicy:
         history.answer(setup)
         history.charge(setup)
         assert 0.0 < history.epsilon < accountant.epsilon(1e-5)
+
+    def test_noise_of_every_kind_is_measured_with_the_fewest_honest(
+        self, make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
+    ) -> None:
+        setup = colluding(make_setup(mechanism=mechanism))
+        l2 = setup.parameters.l2_bound
+        assert noise_multiplier(setup) == pytest.approx(math.sqrt(3 * mechanism.variance) / l2)
+        assert own_noise_multiplier(setup) == pytest.approx(math.sqrt(mechanism.variance) / l2)
+
+    @pytest.mark.parametrize("name", MECHANISMS)
+    def test_every_kind_is_held_against_the_goal_and_counted(
+        self, make_setup: Callable[..., RoundSetup], name: str
+    ) -> None:
+        """By the very event that a round with the fewest survivors is charged as."""
+
+        def rounds(amount: float) -> RoundSetup:
+            mechanism = mechanism_of(name, int(amount) if name == "binomial" else amount)
+            return colluding(make_setup(mechanism=mechanism))
+
+        setup = rounds(20_000.0)
+        four = epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, 4))
+        goal = PrivacyGoal(four, 1e-5, 4)
+        policy = ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, mechanisms=(name,))
+        policy.check(setup)
+        with pytest.raises(PolicyError, match="epsilon"):
+            policy.check(rounds(19_900.0))
+        accountant = DominationAccountant(goal.reserve)
+        accountant.compose(setup.events(4).server)
+        history = ClientHistory(goal)
+        history.answer(setup)
+        history.charge(setup)
+        assert history.epsilon == accountant.epsilon(1e-5)
+
+    def test_narrow_summands_pass_the_multiplier_and_fail_the_goal(
+        self, make_setup: Callable[..., RoundSetup]
+    ) -> None:
+        """A sum of very narrow discrete Gaussians has the variance of a wide one, not its law."""
+        coarse = {"scale": 0.5, "linf_bound": 4}
+        narrow, wide = (
+            make_setup(mechanism=kind(0.1), **coarse)
+            for kind in (DiscreteGaussianMechanism, SkellamMechanism)
+        )
+        goal = PrivacyGoal(60.0, 1e-5, 1)
+        multiplier = 0.5 * noise_multiplier(narrow)
+        for setup in (narrow, wide):
+            policy = ClientPolicy(minimum_noise_multiplier=multiplier, mechanisms=MECHANISMS)
+            policy.check(setup)
+            with pytest.raises(PolicyError, match="epsilon"):
+                dataclasses.replace(policy, goal=goal).check(setup)
 
     def test_coarse_noise_passes_the_multiplier_and_fails_the_goal(
         self, make_setup: Callable[..., RoundSetup]
@@ -605,7 +686,7 @@ class TestPolicyClauses:
             policy = dataclasses.replace(
                 policy, minimum_own_noise_multiplier=multiplier * (1 + 1e-9)
             )
-            with pytest.raises(PolicyError, match="more coins for each client") as caught:
+            with pytest.raises(PolicyError, match="more noise of each client") as caught:
                 policy.check(setup)
             assert caught.value.parameter == "own_noise_multiplier"
 

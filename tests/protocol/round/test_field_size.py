@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp.coins import noise_limit
+from dp import BinomialMechanism, DiscreteGaussianMechanism, SkellamMechanism
+from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, bits_for, largest_sum
 from protocol.round.setup import RoundSetup
 from secagg import PrimeField
@@ -25,8 +26,8 @@ class Vector:
     wrap_probability: float = 0.0
 
     @property
-    def largest_coordinate(self) -> int:
-        return self.linf_bound + noise_limit(self.coins)
+    def mechanism(self) -> BinomialMechanism:
+        return BinomialMechanism(self.coins)
 
 
 COARSE = Vector(linf_bound=3, coins=400, length=1000)
@@ -62,6 +63,19 @@ def test_a_likely_field_is_smaller_and_never_larger() -> None:
     for coins in (0, 1, 2, 7):
         few = replace(likely, coins=coins)
         assert largest_sum(few, 50) <= largest_sum(replace(few, wrap_probability=0.0), 50)
+
+
+@pytest.mark.parametrize("mechanism", [SkellamMechanism(100.0), DiscreteGaussianMechanism(100.0)])
+def test_unbounded_noise_has_likely_fields_only(
+    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
+) -> None:
+    """The tail of a normal law of the same variance, which theirs is near here, is within it."""
+    parameters = make_setup(mechanism=mechanism, wrap_probability=1e-9).parameters
+    reach = largest_sum(parameters, 20) - 20 * parameters.linf_bound
+    tail = 2 * parameters.length * stats.norm.sf(reach / np.sqrt(20 * 100.0))
+    assert 1e-12 < tail <= 1e-9
+    # Drawn in parts it is the same noise.
+    assert largest_sum(parameters, 20, 3) == largest_sum(parameters, 20)
 
 
 def test_sums_wrap_as_often_as_a_field_of_the_likely_size_lets_them() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp import DominationAccountant, ExactAccountant
+from dp import BinomialMechanism, DominationAccountant, ExactAccountant
 from dp.accounting.base import EventCounter
 from dp.events import Event
 from protocol.round.setup import RoundSetup, coin_schedule
@@ -74,7 +74,7 @@ def setup(make_setup: Callable[..., RoundSetup]) -> RoundSetup:
 
 
 def test_the_epsilon_against_made_up_peers_is_that_of_the_whole_view(setup: RoundSetup) -> None:
-    own, kept = setup.own_coins, setup.coins_left(6 - LOST)
+    own, kept = setup.own_noise.coins, setup.noise_left(6 - LOST).coins
     assert (own, kept) == (267, 400)
     event = setup.events(6 - LOST).sybil
     assert event.linf_sensitivity == SHIFT == int(event.l2_sensitivity)
@@ -97,13 +97,13 @@ def test_without_shares_of_seeds_all_coins_are_a_clients_own(
     whole = [pair(kept, 0, shift)[:, 0] for shift in (SHIFT, 0)]
     assert np.allclose(sums, whole, rtol=0.0, atol=1e-14)
     assert epsilon_of(*sums) == pytest.approx(epsilon_of(*whole), abs=1e-6)
-    assert make_setup(coins=kept).own_coins == kept
+    assert make_setup(coins=kept).own_noise.coins == kept
 
 
 @pytest.mark.parametrize(("cohort", "lost", "colluders"), [(6, 2, 0), (24, 4, 2), (64, 7, 2)])
 def test_batch_0_is_the_least_that_any_round_leaves(cohort: int, lost: int, colluders: int) -> None:
     """However few vanish: the seed that was never shared is the same."""
-    schedule = coin_schedule(400, cohort, cohort - lost, colluders)
+    schedule = coin_schedule(BinomialMechanism(400), cohort, cohort - lost, colluders)
     assert [schedule.kept_coins(d) >= schedule.batches[0] for d in range(lost + 1)]
     assert schedule.kept(0) == (0,)
     assert schedule.kept_coins(lost) == 400 > schedule.batches[0]

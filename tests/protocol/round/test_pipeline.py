@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,26 @@ import pytest
 from scipy import stats
 
 from dp import (
+    BinomialMechanism,
     Bounded,
     CoinSchedule,
+    DiscreteGaussianMechanism,
+    Noised,
     NoiseSeed,
     NonFiniteUpdateError,
+    Quantized,
     SensitivityExceededError,
+    SkellamMechanism,
     clip_l2,
 )
 from dp.clipping import l2_norm
 from dp.coins import sample_binomial
 from dp.dropouts import batch_noise
+from dp.mechanisms import DistributedMechanism
 from protocol.round import pipeline as pipeline_module
-from protocol.round.pipeline import AddCoins, Clip, Compress, Pipeline, Quantize
+from protocol.round.pipeline import AddNoise, Clip, Compress, Pipeline, Quantize
 from protocol.round.setup import RoundSetup
-from secagg import FieldSum, FieldVector, ParameterError
+from secagg import FieldSum, FieldVector, ParameterError, centre
 from secagg.field import add_into
 
 ALPHA = 1e-6
@@ -86,7 +93,7 @@ def test_stages_in_the_wrong_order_raise_when_forced() -> None:
     bounded = clip_l2(np.ones(8), 1.0)
     seed = NoiseSeed.fresh()
     with pytest.raises((AttributeError, TypeError)):
-        AddCoins(4, None).client(bounded, seed)  # type: ignore[arg-type]
+        AddNoise(BinomialMechanism(4), None).client(bounded, seed)  # type: ignore[arg-type]
     with pytest.raises((AttributeError, TypeError)):
         Quantize(8.0, 10).client(np.ones(8), seed)  # type: ignore[arg-type]
     with pytest.raises((ParameterError, TypeError)):
@@ -212,8 +219,8 @@ class TestCharged:
     @pytest.mark.parametrize(
         ("stage", "broken"),
         [
-            ("_coins", AddCoins(100, None)),
-            ("_coins", AddCoins(0, None)),
+            ("_noise", AddNoise(BinomialMechanism(100), None)),
+            ("_noise", AddNoise(SkellamMechanism(25.25), None)),
             ("_quantize", Quantize(64.0, 99)),
             ("_quantize", Quantize(64.1, 100)),
         ],
@@ -223,12 +230,68 @@ class TestCharged:
         make_setup: Callable[..., RoundSetup],
         updates: Callable[[int], np.ndarray],
         stage: str,
-        broken: AddCoins | Quantize,
+        broken: AddNoise | Quantize,
     ) -> None:
         pipeline = Pipeline(make_setup())
         setattr(pipeline, stage, broken)
         with pytest.raises(SensitivityExceededError):
             pipeline.encode(updates(0), NoiseSeed.fresh())
+
+
+def test_noise_beyond_the_field_wraps_around(
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An error in its place would depend on the update; the sum of such vectors wraps as well."""
+    setup = make_setup(mechanism=SkellamMechanism(25.25))
+    pipeline, field, half = (
+        Pipeline(setup),
+        setup.context.field,
+        setup.context.field.largest_centred,
+    )
+    seeds = [NoiseSeed(bytes([i]) * 32) for i in range(2)]
+    plain = [centre(pipeline.encode(updates(i), seeds[i])) for i in range(2)]
+    add_noise = SkellamMechanism.add_noise
+
+    def far(mechanism: DistributedMechanism, quantized: Quantized, seed: NoiseSeed) -> Noised:
+        noised = add_noise(mechanism, quantized, seed)
+        return replace(noised, values=noised.values + (half if seed is seeds[0] else -half))
+
+    monkeypatch.setattr(SkellamMechanism, "add_noise", far)
+    moved = [pipeline.encode(updates(i), seeds[i]) for i in range(2)]
+    assert not np.array_equal(centre(moved[0]), plain[0])
+    total = field.zeros(setup.context.length)
+    for vector in moved:
+        add_into(total, vector)
+    assert np.array_equal(centre(FieldVector(field, total)), plain[0] + plain[1])
+
+
+def test_a_mechanism_other_than_the_charged_one_is_refused(
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    mechanism: DistributedMechanism,
+) -> None:
+    """Of the same variance, even: an event has one law."""
+    others = (BinomialMechanism(101), SkellamMechanism(25.25), DiscreteGaussianMechanism(25.25))
+    for other in others:
+        pipeline = Pipeline(make_setup(mechanism=mechanism))
+        pipeline._noise = AddNoise(other, None)
+        if other == mechanism:
+            pipeline.encode(updates(0), NoiseSeed.fresh())
+            continue
+        with pytest.raises(SensitivityExceededError, match="is accounted with"):
+            pipeline.encode(updates(0), NoiseSeed.fresh())
+
+
+def test_the_noise_of_a_mean_is_that_of_its_mechanism(
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    mechanism: DistributedMechanism,
+) -> None:
+    pipeline = Pipeline(make_setup(mechanism=mechanism))
+    expected = (mechanism.variance + 1 / 6) / (5 * 64.0**2)
+    assert pipeline.noise_variance(5) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("survivors", [1, 3, 6])
@@ -266,4 +329,6 @@ def test_surplus_noise_is_taken_off_by_any_number_of_threads(
         axis=0,
     )
     expected = stays - len(seeds) * schedule.residual_offset(lost)
-    np.testing.assert_array_equal(AddCoins(0, schedule).server(total, given_up, lost), expected)
+    np.testing.assert_array_equal(
+        AddNoise(BinomialMechanism(0), schedule).server(total, given_up, lost), expected
+    )

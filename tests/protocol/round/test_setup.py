@@ -13,17 +13,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp import BinomialRelease, NonPrivateRelease
+from dp import (
+    BinomialMechanism,
+    BinomialRelease,
+    DiscreteGaussianMechanism,
+    NonPrivateRelease,
+    Sensitivities,
+    SkellamMechanism,
+)
+from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import bits_for
-from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
+from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
 from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, RemoteProtocolError
 from sketch import PublicSeed, SketchKind, SketchSpec
 
 
-def test_announcement_round_trips(make_setup: Callable[..., RoundSetup]) -> None:
+def test_announcement_round_trips(
+    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
+) -> None:
     removable = make_setup(removable=True)
     assert removable.context.removal
-    for setup in (make_setup(), make_setup(size=50), make_setup(coins=0), removable):
+    setups = [make_setup(), make_setup(size=50), make_setup(coins=0), removable]
+    for setup in (*setups, make_setup(mechanism=mechanism)):
         again = RoundSetup.from_announcement(setup.announce(), setup.parameters.model_digest)
         assert again == setup
         assert again.context.hash == setup.context.hash
@@ -45,7 +56,7 @@ def test_another_model_gives_another_context(make_setup: Callable[..., RoundSetu
         ("public_seed", PublicSeed(b"\x07" * 32)),
         ("scale", 65.0),
         ("linf_bound", 99),
-        ("coins", 102),
+        ("mechanism", BinomialMechanism(102)),
         ("tolerated_dropouts", 1),
         ("wrap_probability", 1e-9),
     ],
@@ -55,6 +66,100 @@ def test_every_parameter_changes_the_digest(
 ) -> None:
     parameters = make_setup().parameters
     assert dataclasses.replace(parameters, **{name: value}).digest() != parameters.digest()
+
+
+COINS_DIGEST = "097689ac8bff29a14cd24799835cb14d01ea5eee9e6a9dab3120763da98e23ab"
+"""Of the fixture's parameters, by a version that knew coins only."""
+
+
+def test_rounds_with_coins_are_digested_and_announced_as_ever(
+    make_setup: Callable[..., RoundSetup],
+) -> None:
+    setup = make_setup()
+    assert setup.parameters.digest().hex() == COINS_DIGEST
+    fields = msgspec.msgpack.decode(setup.announce()[1:])
+    assert fields[Announcement.__struct_fields__.index("noise")] == 101
+
+
+def test_the_context_binds_the_mechanism(
+    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
+) -> None:
+    """Its name and its amount, with all other parameters alike."""
+    ours = make_setup(mechanism=mechanism, wrap_probability=1e-9, bits=20)
+    others = [BinomialMechanism(25), SkellamMechanism(25.25), DiscreteGaussianMechanism(25.25)]
+    others += [BinomialMechanism(101), SkellamMechanism(25.0), DiscreteGaussianMechanism(25.5)]
+    others = [each for each in others if each != mechanism]
+    assert len(others) == 5
+    for other in others:
+        theirs = make_setup(mechanism=other, wrap_probability=1e-9, bits=20)
+        assert dataclasses.replace(theirs.parameters, mechanism=mechanism) == ours.parameters
+        heard = RoundSetup.from_announcement(theirs.announce(), bytes(32))
+        assert heard.context.hash != ours.context.hash
+        # Nobody joins the one under the digest of the other.
+        with pytest.raises(ParameterError, match="digest"):
+            RoundSetup(ours.context, theirs.parameters)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        True,
+        -1,
+        25.25,
+        "skellam",
+        ("laplace", 25.25),
+        ("binomial", 101.0),
+        ("skellam", -1.0),
+        ("skellam", math.nan),
+        ("skellam", 0.0),
+        ("discrete-gaussian", 1e300),
+        ("skellam", 25.25, 1.0),
+        ("skellam",),
+    ],
+)
+def test_announced_noise_that_is_none_is_malformed(
+    make_setup: Callable[..., RoundSetup], noise: object
+) -> None:
+    setup = make_setup(wrap_probability=1e-9)
+    fields = msgspec.msgpack.decode(setup.announce()[1:])
+    fields[Announcement.__struct_fields__.index("noise")] = noise
+    with pytest.raises(RemoteProtocolError):
+        RoundSetup.from_announcement(
+            bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(fields), bytes(32)
+        )
+
+
+@pytest.mark.parametrize("noise", [SkellamMechanism(25.0), DiscreteGaussianMechanism(25.0)])
+def test_unbounded_noise_fits_no_field_for_sure(
+    make_setup: Callable[..., RoundSetup], noise: object
+) -> None:
+    with pytest.raises(ParameterError, match=r"wrap_probability.*no largest value"):
+        make_setup(mechanism=noise, wrap_probability=0.0)
+
+
+@pytest.mark.parametrize("noise", [SkellamMechanism(25.0), DiscreteGaussianMechanism(25.0)])
+def test_noise_that_comes_as_a_whole_is_not_taken_off(
+    make_setup: Callable[..., RoundSetup], noise: object
+) -> None:
+    """A table of what to give up belongs to coins; a client would send seeds for nothing."""
+    assert make_setup(mechanism=noise, removable=True).context.removal == ()
+    table = make_setup(removable=True).context.removal
+    whole = make_setup(mechanism=noise)
+    with pytest.raises(ParameterError, match="removal"):
+        RoundSetup(dataclasses.replace(whole.context, removal=table), whole.parameters)
+
+
+def test_events_count_honest_noise_only(
+    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
+) -> None:
+    setup = make_setup(mechanism=mechanism)
+    context = dataclasses.replace(setup.context, tolerated_colluders=1, minimum_survivors=5)
+    setup = RoundSetup(dataclasses.replace(context, threshold=5), setup.parameters)
+    events = setup.events(6)
+    bounds = Sensitivities(setup.parameters.l2_bound, setup.parameters.linf_bound)
+    assert events.server == mechanism.event(bounds, 5, 200)
+    assert events.outsider == mechanism.event(bounds, 6, 200)
+    assert events.sybil == mechanism.event(bounds, 1, 200)
 
 
 def test_no_parameter_was_forgotten(make_setup: Callable[..., RoundSetup]) -> None:
@@ -71,7 +176,8 @@ def test_no_parameter_was_forgotten(make_setup: Callable[..., RoundSetup]) -> No
         ("sketch_clip_l2", math.inf),
         ("scale", -1.0),
         ("linf_bound", 0),
-        ("coins", -1),
+        ("mechanism", 101),
+        ("mechanism", "binomial"),
         ("tolerated_dropouts", -1),
         ("tolerated_dropouts", 6),
         ("tolerated_dropouts", 1 << 64),
@@ -110,7 +216,7 @@ def test_capacity_is_exact(make_setup: Callable[..., RoundSetup]) -> None:
     """The largest possible sum fits, and would not fit one bit less."""
     parameters = make_setup().parameters
     bits = bits_for(parameters, 6)
-    largest = 6 * parameters.largest_coordinate
+    largest = 6 * (parameters.linf_bound + 51)
     assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
 
 
@@ -135,12 +241,14 @@ def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(
     """They hold shares of every other seed, also of those that stay in the sum."""
     setup = make_setup(removable=True)
     batches = setup.schedule.batches
-    assert setup.own_coins == batches[0] < setup.coins_left(6 - 1) < sum(batches) == 101
+    assert setup.own_noise.coins == batches[0] < setup.noise_left(6 - 1).coins < sum(batches) == 101
     for survivors in (4, 5, 6):
         assert setup.events(survivors).sybil.coins == batches[0]
-        assert setup.events(survivors).outsider.coins == survivors * setup.coins_left(survivors)
+        assert (
+            setup.events(survivors).outsider.coins == survivors * setup.noise_left(survivors).coins
+        )
     plain = make_setup()
-    assert plain.own_coins == plain.events(4).sybil.coins == 101
+    assert plain.own_noise.coins == plain.events(4).sybil.coins == 101
 
 
 def test_rounds_without_coins_are_not_private(make_setup: Callable[..., RoundSetup]) -> None:
@@ -221,7 +329,7 @@ class TestSurvivors:
         )
         assert setup.fewest_honest == 4
         fewest = setup.events(setup.context.minimum_survivors).server
-        assert fewest.coins == setup.fewest_honest * setup.parameters.coins
+        assert fewest.coins == setup.fewest_honest * setup.parameters.mechanism.coins
 
     def test_somebody_honest_must_be_left(self, make_setup: Callable[..., RoundSetup]) -> None:
         setup = make_setup(mode=Mode.SEMI_HONEST)

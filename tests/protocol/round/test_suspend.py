@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dp import NoiseSeed
+from dp.mechanisms import MECHANISMS, DistributedMechanism
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.stages import Stage
@@ -27,7 +28,9 @@ from secagg.storage import StoredStateError, TokenFolder
 from secagg.transitions import ClientPhase
 from sketch import SketchSpec
 
-OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+OPEN_POLICY = ClientPolicy(
+    minimum_noise_multiplier=0.0, allow_semi_honest=True, mechanisms=tuple(MECHANISMS)
+)
 MODEL = bytes(32)
 
 
@@ -104,7 +107,6 @@ def run_restarted(
     return run
 
 
-@pytest.mark.parametrize("removable", [False, True])
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_round_with_restarts_gives_the_same_sum(
     make_setup: Callable[..., RoundSetup],
@@ -112,9 +114,30 @@ def test_a_round_with_restarts_gives_the_same_sum(
     noise: Callable[[int], NoiseSeed],
     run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
     mode: Mode,
-    removable: bool,
+    mechanism: DistributedMechanism,
 ) -> None:
-    setup = make_setup(mode=mode, removable=removable, coins=20_000 if removable else 101)
+    _same_sum(make_setup(mode=mode, mechanism=mechanism), updates, noise, run_restarted)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_so_does_one_with_noise_to_be_taken_off(
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
+    mode: Mode,
+) -> None:
+    setup = make_setup(mode=mode, removable=True, coins=20_000)
+    _same_sum(setup, updates, noise, run_restarted)
+
+
+def _same_sum(
+    setup: RoundSetup,
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
+) -> None:
+    mode, removable = setup.context.mode, bool(setup.context.removal)
     lost = {3: Stage.UNMASK, 5: Stage.INPUT}
     total, stored = run_restarted(setup, lost)
     assert total.survivors == (0, 1, 2, 3, 4)
@@ -267,7 +290,7 @@ def changed_announcements(announcement: bytes) -> Iterator[bytes]:
         "public_seed": bytes(32),
         "scale": whole.scale * 0.5,
         "linf_bound": whole.linf_bound - 1,
-        "coins": whole.coins - 1,
+        "noise": whole.noise - 1,
         "tolerated_dropouts": whole.tolerated_dropouts + 1,
         "wrap_probability": 1e-9,
         "removable": not whole.removable,

@@ -17,8 +17,10 @@ from dp import (
     DominationAccountant,
     Ledger,
     LedgerError,
+    Sensitivities,
     replay,
 )
+from dp.mechanisms import MECHANISMS, MechanismName, mechanism_of
 from protocol import RoundOutcome, TrainingPlan
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator, UpdateSource
@@ -102,8 +104,11 @@ class Watched:
         return self.inner.run(setup, updates, dropouts, before_release=before_release)
 
 
-def test_epsilon_adds_up_and_meets_the_goal(cohort: list[Identity], ledger: Ledger) -> None:
-    run = training(ledger)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_epsilon_adds_up_and_meets_the_goal(
+    cohort: list[Identity], ledger: Ledger, mechanism: MechanismName
+) -> None:
+    run = training(ledger, mechanism=mechanism)
     results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(3)]
     spent = [result.epsilons.server for result in results]
     assert spent == sorted(spent)
@@ -114,10 +119,11 @@ def test_epsilon_adds_up_and_meets_the_goal(cohort: list[Identity], ledger: Ledg
     assert replayed.epsilon(1e-5) == spent[-1]
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_with_the_most_dropouts_the_goal_is_still_met(
-    cohort: list[Identity], ledger: Ledger
+    cohort: list[Identity], ledger: Ledger, mechanism: MechanismName
 ) -> None:
-    run = training(ledger)
+    run = training(ledger, mechanism=mechanism)
     lost = dict.fromkeys(range(3), Stage.INPUT)
     result = [run.run_round(keys(cohort), MODEL, constant, lost) for _ in range(3)][-1]
     assert result.epsilons.server <= 8.0
@@ -125,10 +131,11 @@ def test_with_the_most_dropouts_the_goal_is_still_met(
     assert result.epsilons.server > 7.9
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_budget_stops_a_round_before_any_client_is_asked(
-    cohort: list[Identity], ledger: Ledger
+    cohort: list[Identity], ledger: Ledger, mechanism: MechanismName
 ) -> None:
-    run = training(ledger)
+    run = training(ledger, mechanism=mechanism)
     for _ in range(3):
         run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(3), Stage.INPUT))
     asked = []
@@ -327,28 +334,40 @@ class TestClientPolicy:
     def weaker(self, setup: RoundSetup, **changes: float) -> RoundSetup:
         parameters = replace(setup.parameters, **changes)
         context = setup.context
-        schedule = coin_schedule(parameters.coins, N, context.minimum_survivors, 1)
+        schedule = coin_schedule(parameters.mechanism, N, context.minimum_survivors, 1)
         removal = removal_table(schedule) if context.removal else ()
         digest = parameters.digest()
         return RoundSetup(replace(context, application_digest=digest, removal=removal), parameters)
 
     @pytest.mark.parametrize("rate", [1.0, 3.0, 20.0])
     @pytest.mark.parametrize("mode", list(Mode))
+    @pytest.mark.parametrize("mechanism", MECHANISMS)
     def test_it_accepts_the_plans_rounds(
-        self, cohort: list[Identity], tmp_path: Path, rate: float, mode: Mode
+        self,
+        cohort: list[Identity],
+        tmp_path: Path,
+        rate: float,
+        mode: Mode,
+        mechanism: MechanismName,
     ) -> None:
+        chosen = {"mode": mode, "mechanism": mechanism}
         with Ledger.open(tmp_path / "l.jsonl") as ledger:
-            setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), mode=mode)
-        plan(mode=mode).client_policy(D).check(setup)
+            setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), **chosen)
+        plan(**chosen).client_policy(D).check(setup)
+        for other in set(MECHANISMS) - {mechanism}:
+            with pytest.raises(PolicyError, match="mechanism"):
+                plan(mode=mode, mechanism=other).client_policy(D).check(setup)
 
     @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.97])
-    def test_it_refuses_fewer_coins(
-        self, cohort: list[Identity], ledger: Ledger, share: float
+    @pytest.mark.parametrize("name", MECHANISMS)
+    def test_it_refuses_less_noise(
+        self, cohort: list[Identity], ledger: Ledger, share: float, name: str
     ) -> None:
-        setup = self.setup_of(cohort, ledger)
-        coins = int(setup.parameters.coins * share)
+        setup = self.setup_of(cohort, ledger, mechanism=name)
+        amount = max(setup.parameters.mechanism.amount * share, 0.001)
+        less = mechanism_of(name, int(amount) if name == "binomial" else amount)
         with pytest.raises(PolicyError, match=r"noise_multiplier|epsilon"):
-            plan().client_policy(D).check(self.weaker(setup, coins=coins))
+            plan(mechanism=name).client_policy(D).check(self.weaker(setup, mechanism=less))
 
     def test_it_refuses_what_else_the_plan_does_not_say(
         self, cohort: list[Identity], ledger: Ledger
@@ -407,7 +426,7 @@ def test_the_event_on_record_has_the_coins_that_remained(
     # each keeps what is needed when one is lost: less than with three lost.
     kept = result.setup.schedule.kept_coins(1)
     assert event.coins == 10 * kept
-    assert kept < result.setup.parameters.coins
+    assert kept < result.setup.parameters.mechanism.coins
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
@@ -433,12 +452,61 @@ def test_noise_is_exact_however_many_are_lost(
             assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+def test_noise_that_comes_as_a_whole_stays_as_a_whole(
+    cohort: list[Identity], tmp_path: Path, kind: str, mechanism: MechanismName
+) -> None:
+    """However many are lost: what is charged is that of all honest survivors, and it is there."""
+    chosen = plan(mechanism=mechanism)
+    for lost in range(4):
+        with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
+            real = RealAggregator(cohort, chosen.client_policy(D))
+            aggregator = IdealAggregator() if kind == "ideal" else real
+            run = training(ledger, aggregator, FixedRate(1.0), mechanism=mechanism)
+            gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
+            result = run.run_round(keys(cohort), MODEL, constant, gone)
+            parameters = result.setup.parameters
+            bounds = Sensitivities(parameters.l2_bound, parameters.linf_bound)
+            event = parameters.mechanism.event(bounds, N - lost - 1, D)
+            assert ledger.entries()[-1].event == event
+            error = result.release.update - constant(0)
+            # As in the test of coins above.
+            expected = (parameters.mechanism.variance + 1 / 6) * D
+            expected /= (N - lost) * parameters.scale**2
+            assert 0.5 * expected < float(error @ error) < 1.5 * expected
+            assert result.outcome.total.removed == {}
+
+
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"exact_noise": True}, "exact_noise.*comes as a whole"),
+        ({"wrap_probability": 0.0}, "wrap_probability.*no largest value"),
+    ],
+)
+def test_what_coins_alone_can_do(
+    mechanism: MechanismName, wrong: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(ParameterError, match=match):
+        plan(mechanism=mechanism, **wrong)
+    plan(mechanism="binomial", **wrong)
+    plan(mechanism=mechanism, exact_noise=False)
+
+
+def test_a_plan_names_a_mechanism_that_there_is() -> None:
+    with pytest.raises(ParameterError, match="binomial, skellam, discrete-gaussian"):
+        plan(mechanism="laplace")
+
+
 def test_without_exact_noise_the_surplus_stays(cohort: list[Identity], ledger: Ledger) -> None:
     run = training(ledger, exact_noise=False)
     result = run.run_round(keys(cohort), MODEL, constant, {})
     assert result.setup.schedule is None
     assert result.outcome.total.removed == {}
-    assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.coins
+    assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.mechanism.coins
 
 
 def test_the_mean_is_unbiased_and_as_noisy_as_promised(

@@ -16,29 +16,37 @@ import pytest
 from dp import (
     BinomialRelease,
     BudgetExceededError,
+    DiscreteGaussianRelease,
     DominationAccountant,
     Ledger,
     LedgerError,
+    Sensitivities,
+    SkellamRelease,
     UnsupportedEventError,
 )
+from dp.audit import composed_epsilon, read_ledger, without_peers
 from dp.events import Event
 from dp.ledger import MAX_LINE_BYTES, Entry
+from dp.mechanisms import MECHANISMS, mechanism_of
+from dp.records import encode_event
 from protocol.goal import PrivacyGoal
 from protocol.round.setup import RoundSetup
 from protocol.training.records import (
     LISTED_COHORT,
     MAX_NOTES_BYTES,
-    OWN_COINS,
     Records,
     checked_notes,
     cohort_entry,
     goal_entry,
     listed_cohort,
+    replayed_events,
 )
 from secagg import Identity, LocalProtocolError, ParameterError
 
 GOAL = PrivacyGoal(8.0, 1e-5, 2)
 EVENT = BinomialRelease(40_000, 20.0, 8, 100)
+SKELLAM = SkellamRelease(10_000.0, 20.0, 8, 100)
+GAUSSIANS = DiscreteGaussianRelease(2_500.0, 4, 20.0, 8, 100)
 
 
 def epsilon_of(goal: PrivacyGoal, *events: Event) -> float:
@@ -291,13 +299,43 @@ class TestCharge:
         charge(range(6))
 
     @pytest.mark.parametrize("removable", [False, True])
+    @pytest.mark.parametrize("name", MECHANISMS)
     def test_a_replay_knows_what_every_adversary_met(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], removable: bool
+        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], removable: bool, name: str
     ) -> None:
+        """The running books, those of who goes on with the ledger, and the second reader."""
         records = Records(ledger, GOAL)
-        setup = make_setup(coins=40_000, removable=removable)
+        amount = 40_000 if name == "binomial" else 10_000.0
+        setup = make_setup(mechanism=mechanism_of(name, amount), removable=removable)
+        if not removable:
+            honest = {"tolerated_colluders": 1, "minimum_survivors": 5, "threshold": 5}
+            setup = RoundSetup(replace(setup.context, **honest), setup.parameters)
         records.prepare(setup, 0, None)(range(5))
-        assert Records(ledger, GOAL).epsilons(1) == records.epsilons(1)
+        known = records.epsilons(1)
+        assert (known.outsider < known.server) is not removable
+        assert known.server < known.sybil < math.inf
+        assert Records(ledger, GOAL).epsilons(1) == known
+        (entry,) = read_ledger(ledger.path)
+        aside = GOAL.delta, GOAL.reserve.delta0, GOAL.rounds, GOAL.reserve.aggregation
+        assert composed_epsilon([entry.event], *aside) == pytest.approx(known.server, rel=1e-5)
+        alone = composed_epsilon(without_peers(entry), *aside)
+        assert alone == pytest.approx(known.sybil, rel=1e-5)
+
+    @pytest.mark.parametrize("name", MECHANISMS)
+    def test_an_entry_says_whose_noise_is_how_much(
+        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], name: str
+    ) -> None:
+        """Of coins in coins, as ever; of other noise the parameter of its law."""
+        amount, unit = (40_000, "coins") if name == "binomial" else (10_000.0, "variance")
+        setup = make_setup(mechanism=mechanism_of(name, amount))
+        Records(ledger, GOAL).prepare(setup, 0, None)(range(5))
+        (entry,) = ledger.entries()
+        said = {key for key in entry.metadata if key.endswith(("_each", "_own"))}
+        assert said == {f"{unit}_each", f"{unit}_own"}
+        assert entry.metadata[f"{unit}_each"] == entry.metadata[f"{unit}_own"] == amount
+        assert type(entry.metadata[f"{unit}_own"]) is type(amount)
+        bounds = Sensitivities(setup.parameters.l2_bound, setup.parameters.linf_bound)
+        assert entry.event == mechanism_of(name, amount).event(bounds, 5, 200)
 
     def test_made_up_peers_open_every_batch_but_one(
         self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
@@ -307,8 +345,8 @@ class TestCharge:
         records = Records(ledger, GOAL)
         records.prepare(setup, 0, None)(range(5))
         own = setup.schedule.batches[0]
-        assert own < setup.coins_left(5)
-        assert ledger.entries()[-1].metadata[OWN_COINS] == own
+        assert own < setup.noise_left(5).coins
+        assert ledger.entries()[-1].metadata["coins_own"] == own
         assert records.epsilons(1).server < records.epsilons(1).guaranteed == GOAL.epsilon
         alone = replace(setup.events(5).server, coins=own)
         assert records.epsilons(1).sybil == epsilon_of(GOAL, alone)
@@ -318,7 +356,7 @@ class TestCharge:
         self, ledger: Ledger, own: float | str | None
     ) -> None:
         """As all entries of earlier versions: their coins of each may have had shared seeds."""
-        said = {"survivors": 6, "coins_each": 7, OWN_COINS: own}
+        said = {"survivors": 6, "coins_each": 7, "coins_own": own}
         ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
         assert epsilons.sybil == math.inf
@@ -327,10 +365,34 @@ class TestCharge:
     def test_an_entry_cannot_claim_more_noise_of_ones_own_than_there_was(
         self, ledger: Ledger
     ) -> None:
-        said = {"survivors": 1, "coins_each": 10**9, OWN_COINS: 10**9}
+        said = {"survivors": 1, "coins_each": 10**9, "coins_own": 10**9}
         ledger.append(EVENT, {"goal": goal_entry(GOAL), **said})
         epsilons = Records(ledger, GOAL).epsilons(1)
         assert epsilons.sybil == epsilons.outsider == epsilons.server
+
+    @pytest.mark.parametrize("event", [SKELLAM, GAUSSIANS])
+    @pytest.mark.parametrize("own", [None, 0.0, -3.0, "7", 7, True])
+    def test_other_noise_that_an_entry_does_not_speak_of_is_none(
+        self, ledger: Ledger, event: SkellamRelease | DiscreteGaussianRelease, own: object
+    ) -> None:
+        """Nor does it have coins: what an entry says in another unit is not about it."""
+        said = {"survivors": 6, "variance_own": own, "coins_each": 7, "coins_own": 7}
+        ledger.append(event, {"goal": goal_entry(GOAL), **said})
+        epsilons = Records(ledger, GOAL).epsilons(1)
+        assert epsilons.sybil == math.inf
+        assert epsilons.outsider == epsilons.server < math.inf
+
+    @pytest.mark.parametrize("event", [SKELLAM, GAUSSIANS])
+    def test_nor_can_an_entry_claim_more_of_it_than_there_was(
+        self, ledger: Ledger, event: SkellamRelease | DiscreteGaussianRelease
+    ) -> None:
+        said = {"survivors": 1, "variance_each": 1e300, "variance_own": 1e300}
+        ledger.append(event, {"goal": goal_entry(GOAL), **said})
+        epsilons = Records(ledger, GOAL).epsilons(1)
+        assert epsilons.outsider == epsilons.server <= epsilons.sybil
+        (entry,), (read,) = ledger.entries(), read_ledger(ledger.path)
+        assert without_peers(read) == [encode_event(replayed_events(entry).sybil)]
+        assert epsilons.sybil == epsilon_of(GOAL, replayed_events(entry).sybil)
 
     def test_the_sum_must_be_the_one_paid_for(self, ledger: Ledger, setup: RoundSetup) -> None:
         charge = Records(ledger, GOAL).prepare(setup, 0, None)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp import LedgerError, NonFiniteUpdateError
+from dp import BinomialMechanism, LedgerError, NonFiniteUpdateError
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.goal import PrivacyGoal
@@ -280,7 +280,9 @@ class TestSharedReading:
         first = RoundSetup.from_announcement(data, bytes(32))
         assert RoundSetup.from_announcement(bytearray(data), bytes(32)) is first
         with pytest.raises(ParameterError, match="digest"):
-            RoundSetup(first.context, dataclasses.replace(first.parameters, coins=7))
+            RoundSetup(
+                first.context, dataclasses.replace(first.parameters, mechanism=BinomialMechanism(7))
+            )
         other = RoundSetup.from_announcement(data, bytes([1]) * 32)
         assert other.parameters.model_digest != first.parameters.model_digest
 

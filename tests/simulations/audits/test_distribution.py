@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from dp import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 from secagg import ParameterError
 from simulations.audits.base import ALPHA
-from simulations.audits.distribution import binomial_noise_test, chi_square, independence_test
+from simulations.audits.distribution import (
+    binomial_noise_test,
+    chi_square,
+    independence_test,
+    noise_test,
+)
 
 pytestmark = pytest.mark.statistical
 
@@ -21,6 +29,57 @@ def coins(count: int, size: int, seed: int = 0) -> np.ndarray:
 def test_coins_pass(count: int) -> None:
     test = binomial_noise_test(coins(count, 20_000), count)
     assert not test.rejected, test
+
+
+def _other(claimed: SkellamRelease | DiscreteGaussianRelease, seed: int) -> np.ndarray:
+    """20,000 sums of the claimed law, by NumPy's Poisson and by rejection."""
+    rng, size = np.random.default_rng(seed), 20_000
+    if isinstance(claimed, SkellamRelease):
+        drawn = rng.poisson(claimed.variance / 2, (2, size))
+        return (drawn[0] - drawn[1]).astype(float)
+    points = np.arange(-200, 201)
+    masses = np.exp(-(points**2) / (2.0 * claimed.local_variance))
+    shape = (claimed.contributors, size)
+    return rng.choice(points, shape, p=masses / masses.sum()).sum(axis=0).astype(float)
+
+
+OTHERS = [
+    SkellamRelease(2.0, 1.0, 1, 1),
+    SkellamRelease(500.0, 1.0, 1, 1),
+    DiscreteGaussianRelease(1.6, 7, 1.0, 1, 1),
+    DiscreteGaussianRelease(300.0, 3, 1.0, 1, 1),
+]
+
+
+@pytest.mark.parametrize("claimed", OTHERS, ids=repr)
+def test_other_noise_passes_and_thinner_is_found(
+    claimed: SkellamRelease | DiscreteGaussianRelease,
+) -> None:
+    assert not noise_test(_other(claimed, 1), claimed).rejected
+    thinner = (
+        replace(claimed, variance=0.8 * claimed.variance)
+        if isinstance(claimed, SkellamRelease)
+        else replace(claimed, local_variance=0.8 * claimed.local_variance)
+    )
+    found = noise_test(_other(thinner, 1), claimed)
+    assert found.rejected and found.variance_ratio == pytest.approx(0.8, rel=0.08)
+
+
+def test_laws_of_one_variance_are_told_apart() -> None:
+    """Where they differ: narrow Skellam noise has heavier tails than a discrete Gaussian."""
+    skellam, gaussian = SkellamRelease(2.0, 1.0, 1, 1), DiscreteGaussianRelease(2.0, 1, 1.0, 1, 1)
+    assert noise_test(_other(skellam, 2), gaussian).p_value < ALPHA / 2
+    assert noise_test(_other(gaussian, 2), skellam).p_value < ALPHA / 2
+
+
+@pytest.mark.parametrize(
+    "claimed", [SkellamRelease(1.0, 1.0, 1, 1), DiscreteGaussianRelease(1.0, 9, 1.0, 1, 1)]
+)
+def test_noise_too_narrow_for_the_test_is_refused(
+    claimed: SkellamRelease | DiscreteGaussianRelease,
+) -> None:
+    with pytest.raises(ParameterError, match="a variance of at least"):
+        noise_test(np.zeros(300), claimed)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +140,10 @@ def test_the_stated_power_is_there(side: str) -> None:
 
 
 def test_impossible_values_have_p_value_zero() -> None:
-    assert chi_square(np.array([0.0, 11.0]), 10) == 0.0
-    assert chi_square(np.array([-1.0, 5.0]), 10) == 0.0
-    assert chi_square(np.array([5.0, 5.1]), 10) == 0.0
+    ten = BinomialRelease(10, 0.0, 1, 1)
+    assert chi_square(np.array([-5.0, 6.0]), ten) == 0.0
+    assert chi_square(np.array([-6.0, 0.0]), ten) == 0.0
+    assert chi_square(np.array([0.0, 0.1]), ten) == 0.0
 
 
 def test_independence() -> None:

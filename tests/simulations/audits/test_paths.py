@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dp import BinomialMechanism
+from dp.mechanisms import MECHANISMS, MechanismName
 from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.audits.base import Check, Claim, derived_seed, noise_seed
@@ -37,10 +39,12 @@ SKETCHED = PathSettings(spec_for_size(300, 90, 5), PrivacyGoal(4.4, 1e-5, 1), ex
 
 
 @pytest.mark.parametrize("dropouts", [{}, LOST_EARLY_AND_LATE])
-def test_real_rounds_release_what_ideal_ones_do(dropouts: dict) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_real_rounds_release_what_ideal_ones_do(dropouts: dict, mechanism: MechanismName) -> None:
     """Without removable noise all noise comes from the audit's own seeds."""
     updates = np.random.default_rng(3).normal(size=(8, 300))
-    real, ideal = (WholePath(SKETCHED, 7, real=real) for real in (True, False))
+    settings = replace(SKETCHED, mechanism=mechanism)
+    real, ideal = (WholePath(settings, 7, real=real) for real in (True, False))
     assert real.released(0, updates, dropouts)[1] == 8 - bool(dropouts)
     # The public seed is the same, so the rotation is; the session's masks are not in the sum.
     assert np.array_equal(
@@ -86,6 +90,25 @@ def test_the_law_of_released_noise(check: object) -> None:
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+@pytest.mark.parametrize("colluders", [(), (0,)])
+@pytest.mark.parametrize("real", [False, True])
+def test_the_law_of_other_noise(
+    mechanism: MechanismName, colluders: tuple[int, ...], real: bool
+) -> None:
+    """With dropouts, and less what a colluder knows; its twins are noticed as with coins."""
+    path = WholePath(noise_settings(20_000, mechanism=mechanism), 3, real=real)
+    found = noise_figures(path, 1, LOST_EARLY_AND_LATE, colluders)
+    assert not found["rejected"], found
+    assert found["claimed_variance"] > 100.0
+    # A colluder whose seed is shared takes off its own noise only.
+    shared = () if colluders else (Mistake.SHARED_SEED,)
+    for mistake in (Mistake.HALF_NOISE, *shared):
+        twin = replace(path, mistake=mistake)
+        assert noise_figures(twin, 1, LOST_EARLY_AND_LATE, colluders)["rejected"]
+
+
+@pytest.mark.statistical
 def test_rounds_are_independent() -> None:
     assert check_rounds(5000, 1).held
 
@@ -106,7 +129,7 @@ def test_noise_behind_a_count_mean_sketch_has_the_same_law() -> None:
     settings = replace(noise_settings(1), sketch=spec_for_size(12_000, 4000, 5))
     path = WholePath(settings, 3)
     assert not noise_figures(path, 2, {}, (0,))["rejected"]
-    assert noise_figures(replace(path, mistake=Mistake.HALF_COINS), 2, {}, (0,))["rejected"]
+    assert noise_figures(replace(path, mistake=Mistake.HALF_NOISE), 2, {}, (0,))["rejected"]
 
 
 @pytest.mark.statistical
@@ -116,8 +139,8 @@ def test_noise_of_a_colluder_left_in_is_too_much() -> None:
     noise, survivors = path.noise_of(0)
     kept, _ = path.noise_of(0, colluders=(0,))
     known = noise - kept
-    coins = path.claimed.coins_left(survivors)
-    assert known.var() == pytest.approx(coins / 4, rel=0.1)
+    left = path.claimed.noise_left(survivors)
+    assert known.var() == pytest.approx(left.variance, rel=0.1)
     assert abs(np.corrcoef(known, kept)[0, 1]) < 5 / np.sqrt(20_000)
 
 
@@ -131,20 +154,20 @@ def test_the_twins_differ_from_the_real_path_in_one_thing() -> None:
         return {name for name in names if getattr(other, name) != getattr(honest, name)}
 
     assert changed(Mistake.NONE) == set()
-    assert changed(Mistake.HALF_COINS) == {"coins"}
-    assert changed(Mistake.TENTH) == {"coins"}
+    assert changed(Mistake.HALF_NOISE) == {"mechanism"}
+    assert changed(Mistake.TENTH) == {"mechanism"}
     assert changed(Mistake.NO_CLIP) == {"clip_l2", "sketch_clip_l2", "linf_bound"}
     assert changed(Mistake.SHARED_SEED) == changed(Mistake.SEED_AGAIN) == set()
-    assert "coins" in changed(Mistake.NO_MARGIN)
+    assert "mechanism" in changed(Mistake.NO_MARGIN)
     assert replace(path, mistake=Mistake.NO_MARGIN).setup(0).context.tolerated_colluders == 0
 
 
-def test_a_round_without_coins_has_no_law() -> None:
+def test_a_round_without_noise_has_no_law() -> None:
     path = WholePath(noise_settings(50), 5)
-    silent = replace(path.claimed.parameters, coins=0)
+    silent = replace(path.claimed.parameters, mechanism=BinomialMechanism(0))
     path.__dict__["claimed"] = path._setup(path.settings, silent, 0)
-    with pytest.raises(ParameterError, match="a round with coins"):
-        path.claimed_coins(8, colluders=False)
+    with pytest.raises(ParameterError, match="a round with noise"):
+        path.claimed_release(8, colluders=False)
 
 
 def test_derived_randomness_repeats_and_differs() -> None:

@@ -10,6 +10,7 @@ from scipy import stats
 
 from dp.accounting import BinomialNoise, gaussian_epsilon
 from dp.accounting.losses import shift_losses
+from dp.mechanisms import MECHANISMS, MechanismName
 from secagg import ParameterError
 from simulations.audits.base import ALPHA, Claim
 from simulations.audits.exact import randomised_response
@@ -134,8 +135,11 @@ def test_whole_rounds_and_their_event() -> None:
 
 
 @pytest.mark.parametrize("mistake", [Mistake.TENTH, Mistake.NO_CLIP])
-def test_whole_rounds_hold_and_their_twins_do_not(mistake: Mistake) -> None:
-    check = check_path(150, 1, mistake)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_whole_rounds_hold_and_their_twins_do_not(
+    mistake: Mistake, mechanism: MechanismName
+) -> None:
+    check = check_path(150, 1, mistake, mechanism=mechanism)
     assert check.held, check
 
 

@@ -33,7 +33,7 @@ def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
     [
         (
             "privacy.epsilom",
-            "clip_l2, delta, epsilon, error_share, moment_order, noise_multiplier, "
+            "clip_l2, delta, epsilon, error_share, mechanism, moment_order, noise_multiplier, "
             "wrap_probability",
         ),
         (
@@ -99,6 +99,34 @@ def test_a_cohort_that_cannot_lose_so_many_is_refused() -> None:
     config = parse(changed("cohort.tolerated_dropouts", 40), RunConfig)
     with pytest.raises(ConfigurationError, match=r"cohort\.tolerated_dropouts"):
         build_plan(config.privacy, config.cohort, config.participations)
+
+
+@pytest.mark.parametrize("aggregator", ["central", "plain"])
+def test_noise_that_no_client_adds_is_refused(aggregator: str) -> None:
+    config = parse(changed("privacy.mechanism", "skellam"), RunConfig)
+    config.check()
+    other = config.model_copy(
+        update={"engine": config.engine.model_copy(update={"aggregator": aggregator})}
+    )
+    with pytest.raises(ConfigurationError, match=r"privacy\.mechanism"):
+        other.check()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("privacy.wrap_probability", 0.0), ("cohort.exact_noise", True)]
+)
+def test_what_coins_alone_can_do_is_named_by_its_key(key: str, value: object) -> None:
+    config = parse(changed(key, value), RunConfig)
+    build_plan(config.privacy, config.cohort, config.participations)
+    privacy = config.privacy.model_copy(update={"mechanism": "discrete-gaussian"})
+    with pytest.raises(ConfigurationError) as caught:
+        build_plan(privacy, config.cohort, config.participations)
+    assert caught.value.key == key
+
+
+def test_no_such_mechanism() -> None:
+    with pytest.raises(ConfigurationError, match="'binomial', 'skellam' or 'discrete-gaussian'"):
+        parse(changed("privacy.mechanism", "laplace"), RunConfig)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"rounds = ", b"[[[]"])

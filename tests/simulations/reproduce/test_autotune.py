@@ -1,110 +1,121 @@
-"""The campaign of autotuned sketches: its points and sums, and that it goes on after a stop."""
+"""The campaign of autotuned sketches: its points and sums, and the command."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from protocol.errors import ConfigurationError
 from simulations.learning.configuration import RunConfig, demo_config, write_config
-from simulations.learning.federated import load_data
-from simulations.learning.run.overrides import changed
-from simulations.reproduce.autotune import campaign as autotune
-from simulations.reproduce.autotune.campaign import Cell, Plan, harmonic, point_config
-from simulations.reproduce.autotune.report import rows_of
+from simulations.reproduce.autotune.campaign import CAMPAIGN, harmonic, summarise
+from simulations.reproduce.autotune.plan import (
+    EMBEDDED,
+    Plan,
+    average_rate,
+    base_of,
+    point_config,
+)
+from simulations.reproduce.engine.campaign import Options
+from simulations.reproduce.engine.federated import final_accuracy
 
-PLAN = Plan(noise=(1.0,), rates=(4.0,), gammas=(0.2, 0.1), others=("two_stage",), seeds=(1, 2))
-
-
-@pytest.fixture(scope="module")
-def base() -> RunConfig:
-    changes = [("rounds", 3), ("engine.aggregator", "central"), ("cohort.size", 16)]
-    return changed(demo_config(), [*changes, ("engine.test_examples", 60)])
-
-
-def figures_of(accuracies: dict[str, list[float]], rates: dict[str, float], noise: float = 1.0):
-    """Figures of made-up runs."""
-    cells = {
-        (noise, name): Cell(values, [rates[name]] * len(values), [rates[name]] * len(values), 1.0)
-        for name, values in accuracies.items()
-    }
-    return autotune.summarise(demo_config(), PLAN, cells)
-
+PLAN = Plan(config=EMBEDDED, noise=(1.0,), rates=(4.0,), gammas=(0.2, 0.1), others=("two_stage",))
 
 MADE_UP = {"genie 1": 1.0, "genie 4": 4.0, "adapt_norm 0.2": 20.0, "adapt_norm 0.1": 10.0}
 MADE_UP["two_stage"] = 2.0
 
 
-class TestPoints:
-    def test_every_combination_comes_once(self):
-        points = list(PLAN.points())
-        names = {arm.name for _, arm, _ in points}
-        assert names == set(MADE_UP)
-        assert len(points) == len({(noise, arm.name, seed) for noise, arm, seed in points}) == 10
-
-    def test_no_compression_is_always_there(self):
-        assert Plan(rates=()).arms()[0].name == "genie 1"
-
-    def test_a_point_changes_sketch_noise_and_seed_only(self, base):
-        for noise, arm, seed in PLAN.points():
-            config = point_config(base, PLAN, noise, arm, seed)
-            assert (config.seed, config.privacy.noise_multiplier) == (seed, noise)
-            assert config.privacy.epsilon is None
-            same = {"seed": base.seed, "sketch": base.sketch, "privacy": base.privacy}
-            assert config.model_copy(update=same) == base
-            config.sketch.build(config.rounds)
-
-    def test_an_unknown_controller_is_refused_before_anything_runs(self, base, tmp_path):
-        plan = Plan(others=("clever",))
-        with pytest.raises(ConfigurationError, match=r"sketch\.controller"):
-            autotune.reproduce(base, plan, load_data(base), tmp_path)
-        assert not list(tmp_path.iterdir())
+@pytest.fixture(scope="module")
+def base() -> RunConfig:
+    """A task that takes a second."""
+    return base_of(PLAN)
 
 
-class TestSums:
-    def test_the_genie_takes_the_largest_rate_within_the_slack(self):
-        rates = MADE_UP
-        for lost, choice in ((0.009, 4.0), (0.011, 1.0)):
-            accuracies = {name: [0.9] for name in rates} | {"genie 4": [0.9 - lost]}
-            assert figures_of(accuracies, rates)["results"][0]["genie"] == choice
-
-    def test_the_law_of_gamma(self):
-        accuracies = {name: [0.9] for name in MADE_UP}
-        assert figures_of(accuracies, MADE_UP)["results"][0]["gamma_slope"] == pytest.approx(1.0)
-        flat = MADE_UP | {"adapt_norm 0.2": 1.0}
-        assert figures_of(accuracies, flat)["results"][0]["gamma_slope"] is None
-
-    def test_rates_are_averaged_by_what_is_sent(self):
-        assert harmonic([1.0, 4.0]) == pytest.approx(1.6)
-        records = [{"dimension": 100, "sketch_size": size} for size in (100, 25)]
-        assert autotune.average_rate(records) == pytest.approx(1.6)
-
-    def test_only_the_last_tests_count(self):
-        records = [{"round": n, "accuracy": float(n) if n % 2 else None} for n in range(1, 11)]
-        assert autotune.final_accuracy(records) == 9.0
-
-
-def test_a_campaign_goes_on_where_it_stopped(base, tmp_path, monkeypatch):
-    data, told = load_data(base), []
-    first = autotune.reproduce(base, PLAN, data, tmp_path, told.append)
-    assert len(told) == 10
-    accuracies = first["results"][0]["arms"]["genie 4"]["accuracies"]
-    assert len(accuracies) == 2
-    monkeypatch.setattr("simulations.learning.federated.Federation.round", None)
-    assert autotune.reproduce(base, PLAN, data, tmp_path) == first
-
-
-def test_the_command_writes_figures_table_and_plot(base, tmp_path, reproduced):
-    path = write_config(base, tmp_path / "task.toml")
-    arguments = ["autotune", path, "--noise", "2", "--rate", "8", "--gamma", "0.1"]
-    arguments += ["--budget-gamma", "0.05", "--rounds", "2", "--out", tmp_path / "out"]
-    figures = reproduced(*arguments)
-    assert set(figures["results"][0]["arms"]) == {
-        "genie 1",
-        "genie 8",
-        "adapt_norm 0.1",
-        "adapt_budget 0.05",
+def result_of(accuracies: dict[str, float], rates: dict[str, float]) -> dict[str, Any]:
+    """Figures of made-up runs at the one noise."""
+    runs = {
+        (1.0, name): [{"accuracy": accuracy, "rate": 1, "late_rate": rates[name], "seconds": 1}]
+        for name, accuracy in accuracies.items()
     }
-    table = (tmp_path / "out" / "autotune-table.md").read_text()
-    assert "adapt_budget 0.05" in table
+    found: dict[str, Any] = summarise(demo_config(), PLAN, runs)["results"][0]
+    return found
+
+
+def test_no_compression_is_always_there() -> None:
+    assert Plan(rates=()).arms()[0].name == "genie 1"
+    assert {arm.name for arm in PLAN.arms()} == set(MADE_UP)
+
+
+def test_a_point_changes_sketch_noise_and_seed_only(base: RunConfig) -> None:
+    for arm in PLAN.arms():
+        config = point_config(base, 0, 0.7, arm, 3)
+        assert (config.seed, config.privacy.noise_multiplier) == (3, 0.7)
+        assert config.privacy.epsilon is None
+        same = {"seed": base.seed, "sketch": base.sketch, "privacy": base.privacy}
+        assert config.model_copy(update=same) == base
+        config.sketch.build(config.rounds)
+    assert point_config(base, 2, 0.7, PLAN.arms()[0], 3).rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [(replace(PLAN, others=("clever",)), r"sketch\.controller"), (Plan(), "config: no file")],
+)
+def test_what_cannot_run_is_refused_before_anything_runs(
+    tmp_path: Path, plan: Plan, told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        CAMPAIGN.run(CAMPAIGN.study(plan, tmp_path))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_rates_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="rates must be 1 at least"):
+        CAMPAIGN.plan(Options("quick", {"rates": [0.5]}))
+
+
+@pytest.mark.parametrize(("lost", "choice"), [(0.009, 4.0), (0.011, 1.0)])
+def test_the_genie_takes_the_largest_rate_within_the_slack(lost: float, choice: float) -> None:
+    accuracies = dict.fromkeys(MADE_UP, 0.9) | {"genie 4": 0.9 - lost}
+    assert result_of(accuracies, MADE_UP)["genie"] == choice
+
+
+def test_the_law_of_gamma() -> None:
+    accuracies = dict.fromkeys(MADE_UP, 0.9)
+    assert result_of(accuracies, MADE_UP)["gamma_slope"] == pytest.approx(1.0)
+    assert result_of(accuracies, MADE_UP | {"adapt_norm 0.2": 1.0})["gamma_slope"] is None
+
+
+def test_rates_are_averaged_by_what_is_sent() -> None:
+    assert harmonic([1.0, 4.0]) == pytest.approx(1.6)
+    records = [{"dimension": 100, "sketch_size": size} for size in (100, 25)]
+    assert average_rate(records) == pytest.approx(1.6)
+
+
+def test_only_the_last_tests_count() -> None:
+    records = [{"round": n, "accuracy": float(n) if n % 2 else None} for n in range(1, 11)]
+    assert final_accuracy(records) == 9.0
+
+
+def test_the_command_keeps_runs_and_goes_on(
+    base: RunConfig,
+    tmp_path: Path,
+    reproduced: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = write_config(base, tmp_path / "task.toml")
+    changes = [f"config={path}", "noise=2", "rates=8", "gammas=0.1", "budgets=0.05", "rounds=2"]
+    options = [word for change in changes for word in ("--set", change)]
+    arguments = ["autotune", *options, "--seeds", 2, "--out", tmp_path / "out"]
+    figures = reproduced(*arguments)
+    arms = figures["results"][0]["arms"]
+    assert set(arms) == {"genie 1", "genie 8", "adapt_norm 0.1", "adapt_budget 0.05"}
+    assert figures["seeds"] == [1, 2] and len(arms["genie 1"]["accuracies"]) == 2
+    assert "adapt_budget 0.05" in (tmp_path / "out" / "autotune.md").read_text()
     assert (tmp_path / "out" / "autotune.png").read_bytes().startswith(b"\x89PNG")
-    assert {len(row) for row in rows_of(figures)} == {2}
+    assert len(list((tmp_path / "out" / "runs").glob("*/summary.json"))) == 8
+    monkeypatch.setattr("simulations.learning.federated.Federation.round", None)
+    assert reproduced(*arguments)["results"] == figures["results"]

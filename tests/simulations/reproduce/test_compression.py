@@ -3,57 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from rich.console import Console
-from typer.testing import CliRunner
 
 from protocol.errors import ConfigurationError
-from simulations.commands import cli
 from simulations.learning.data import DataError
-from simulations.reproduce.compression import campaign as compression
-from simulations.reproduce.compression import report
-from simulations.reproduce.compression.campaign import Campaign, progress_steps, reproduce
-from simulations.reproduce.compression.claims import (
-    NOT_REPRODUCED,
-    REPRODUCED,
-    UNDECIDED,
-    claims,
-)
-from simulations.reproduce.compression.plan import ARMS, Arm, Plan, Point, load
+from simulations.reproduce.compression.campaign import CAMPAIGN
+from simulations.reproduce.compression.claims import claims
+from simulations.reproduce.compression.plan import ARMS, PRESETS, Arm, load, opening_of
+from simulations.reproduce.engine.campaign import Options
+from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from simulations.reproduce.engine.study import enter
 from sketch import LayerShapes
 
-SMALL = replace(Plan.of("digits"), epochs=1, repeats=3, noise=(0.0, 2.0))
-
-
-def arguments(folder: Path) -> list[str]:
-    """A quick campaign of two epochs."""
-    return ["compression", "--quick", "--epochs", "2", "--out", str(folder)]
-
-
-@pytest.fixture(scope="module")
-def quick(
-    tmp_path_factory: pytest.TempPathFactory, reproduced: Callable[..., dict[str, Any]]
-) -> tuple[dict[str, Any], Path]:
-    """Figures on standard output, and the folder."""
-    folder = tmp_path_factory.mktemp("compression")
-    return reproduced(*arguments(folder)), folder / "digits"
+SMALL = replace(PRESETS["quick"], epochs=1, repeats=3, noise=(0.0, 2.0))
 
 
 @pytest.mark.slow
-def test_a_quick_campaign_writes_everything(quick: tuple[dict[str, Any], Path]) -> None:
-    figures, folder = quick
-    assert json.loads((folder / "compression-digits.json").read_text()) == figures
-    tables = (folder / "compression-digits-tables.md").read_text()
-    assert tables == report.tables(figures)
-    for arm in ARMS:
-        assert arm.title in tables
+def test_a_quick_campaign_writes_everything(
+    tmp_path: Path, reproduced: Callable[..., dict[str, Any]]
+) -> None:
+    figures = reproduced("compression", "--quick", "--set", "epochs=2", "--out", tmp_path)
+    assert json.loads((tmp_path / "compression-digits.json").read_text()) == figures
+    page = (tmp_path / "compression-digits.md").read_text()
+    for words in (*(arm.title for arm in ARMS), "CIFAR-10: epsilon"):
+        assert words in page
     for name in ("accuracy", "convergence", "error"):
-        assert (folder / f"compression-digits-{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / f"compression-digits-{name}.png").read_bytes().startswith(b"\x89PNG")
     # "slow" has no run without noise. Chance would be a tenth.
     assert len(figures["runs"]) == 2 * len(ARMS) - 1
     free = next(row for row in figures["results"] if row["arm"] == "none")
@@ -63,73 +44,32 @@ def test_a_quick_campaign_writes_everything(quick: tuple[dict[str, Any], Path]) 
     assert len(figures["claims"]) == 7
 
 
-@pytest.mark.slow
-def test_a_finished_campaign_is_not_run_again(
-    quick: tuple[dict[str, Any], Path],
-    monkeypatch: pytest.MonkeyPatch,
-    reproduced: Callable[..., dict[str, Any]],
-) -> None:
-    figures, folder = quick
-
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(compression, "train", refuse)
-    monkeypatch.setattr(compression, "break_down", refuse)
-    assert reproduced(*arguments(folder.parent)) == figures
-    other = CliRunner().invoke(cli.app, ["reproduce", *arguments(folder.parent), "--seed", "2"])
-    assert "trained again" in str(other.exception)
-
-
-@pytest.mark.slow
-def test_a_summary_names_claims_and_files(
-    quick: tuple[dict[str, Any], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    figures, _ = quick
-    report.REPORT.show(figures, Console(width=300))
-    printed = capsys.readouterr().out
-    assert "PowerSGD, rank 1" in printed and "CIFAR-10: epsilon" in printed
-
-
-def test_progress_is_counted_and_a_process_trains_alike(tmp_path: Path) -> None:
-    plan = replace(SMALL, arms=(Arm("none"), Arm("slow"), Arm("denoise", 16)))
-    steps: list[int] = []
-    figures = reproduce(plan, None, tmp_path, advance=steps.append)
-    assert sum(steps) == progress_steps(plan) == 5 + 5
-    assert [run["arm"] for run in figures["runs"]] == ["none", "denoise-16"] + [
-        arm.name for arm in plan.arms
-    ]
-    compression._begin(plan, None)
-    there = compression._run_there(Point(2.0, plan.arms[2], 1))
-    assert {**there, "seconds": 0} == {**figures["runs"][-1], "seconds": 0}
-
-
-def test_what_a_run_depends_on_is_in_its_key() -> None:
-    campaign = Campaign(SMALL, None)
-    keys = [campaign.key(point) for point in SMALL.points()]
-    assert len({json.dumps(key) for key in keys}) == len(keys)
-    longer = Campaign(replace(SMALL, epochs=2), None)
-    assert longer.key(Point(2.0, ARMS[0], 1)) != campaign.key(Point(2.0, ARMS[0], 1))
+def test_several_seeds_are_averaged(tmp_path: Path) -> None:
+    plan = replace(SMALL, arms=(Arm("none"), Arm("slow")), seeds=2)
+    figures = CAMPAIGN.run(CAMPAIGN.study(plan, tmp_path, 3))
+    assert figures["plan"]["seeds"] == [3, 4]
+    runs = [(run["noise_multiplier"], run["arm"], run["seed"]) for run in figures["runs"]]
+    points = [(0.0, "none"), (2.0, "none"), (2.0, "slow")]
+    assert runs == [(*point, seed) for seed in (3, 4) for point in points]
+    for row in figures["results"]:
+        assert row["accuracy"] == pytest.approx(sum(row["accuracies"]) / 2)
 
 
 def test_short_steps_are_as_short_as_the_second_clip_makes_them() -> None:
-    plan = Plan.of("names")
-    slow = plan.setting(Point(0.4, Arm("slow"), 1), 117_522)
+    plan = PRESETS["names"]
+    slow = plan.setting(0.4, Arm("slow"), 117_522)
     noise = 0.4 * plan.clip / plan.batch * 117_522**0.5
     assert slow.learning_rate / plan.learning_rate == pytest.approx(plan.clip / noise)
-    assert plan.setting(Point(0.4, Arm("none"), 1), 117_522).learning_rate == 2.0
-    assert not any(point.noise == 0.0 and point.arm.kind == "slow" for point in plan.points())
+    assert plan.setting(0.4, Arm("none"), 117_522).learning_rate == 2.0
+    assert not any(noise == 0.0 and arm.kind == "slow" for noise, arm in plan.points())
 
 
 def test_rates_are_those_of_the_arms() -> None:
-    import numpy as np
-
-    campaign = Campaign(SMALL, None)
-    shapes = LayerShapes(campaign.task.layout.shapes)
+    shapes = LayerShapes(load("digits")[0].layout.shapes)
     vector = np.random.default_rng(1).standard_normal(shapes.dimension, dtype=np.float32)
     sent = {}
     for arm in ARMS:
-        channel = SMALL.opening(arm, shapes)()
+        channel = opening_of(arm, shapes, SMALL.clip)()
         used, sent[arm.name] = channel.send(vector)
         again, _ = channel.send(vector)
         remembers = arm.kind in ("dgc", "powersgd") and arm.feedback
@@ -143,21 +83,29 @@ def test_rates_are_those_of_the_arms() -> None:
 
 
 def test_tasks_are_named() -> None:
-    with pytest.raises(ValueError, match="task must be one of names"):
-        Plan.of("snli")
-    result = CliRunner().invoke(cli.app, ["reproduce", "compression", "--task", "snli"])
-    assert isinstance(result.exception, ConfigurationError)
-    assert "names, fashion-mnist, cifar10" in str(result.exception)
+    with pytest.raises(ConfigurationError, match="names, fashion-mnist, cifar10, quick"):
+        CAMPAIGN.plan(Options("snli"))
 
 
-def test_absent_files_are_refused(tmp_path: Path) -> None:
+@pytest.fixture
+def data_at() -> Iterator[Callable[[Path], None]]:
+    """Tell where the data are, for one test."""
+    yield lambda folder: enter(folder, None)
+    enter(None, None)
+
+
+def test_absent_files_are_refused(tmp_path: Path, data_at: Callable[[Path], None]) -> None:
+    data_at(tmp_path)
     for task in ("names", "fashion-mnist", "cifar10"):
         with pytest.raises(DataError, match="no such file"):
-            load(task, tmp_path)
+            load(task)
 
 
-def test_the_models_are_those_of_the_thesis(data_dir: Path) -> None:
-    task, data = load("names", data_dir)
+def test_the_models_are_those_of_the_thesis(
+    data_dir: Path, data_at: Callable[[Path], None]
+) -> None:
+    data_at(data_dir)
+    task, data = load("names")
     assert task.dimension == 117_522 and len(data.train) == 16_040 and len(data.test) == 4_010
 
 
@@ -185,7 +133,7 @@ def figures_of(
         }
         for (noise, arm), values in accuracies.items()
     ]
-    plan = asdict(Plan.of("names")) | {"seeds": list(range(1, seeds + 1))}
+    plan = asdict(PRESETS["names"]) | {"seeds": list(range(1, seeds + 1))}
     return {
         "task": "names",
         "plan": plan,
@@ -197,7 +145,7 @@ def figures_of(
 
 def verdicts(figures: dict[str, Any]) -> dict[str, str]:
     """Verdict by claim."""
-    return {claim["claim"]: claim["verdict"] for claim in claims(figures)}
+    return {claim["statement"]: claim["verdict"] for claim in claims(figures)}
 
 
 def campaign_of(
@@ -226,6 +174,12 @@ def test_gains_are_decided_by_their_intervals() -> None:
     assert verdicts(campaign_of(0.02, 0.2))[DGC] == UNDECIDED
     # 10.4 points were claimed, and half of them are surely not there.
     assert verdicts(campaign_of(0.10, 0.2))[POWER] == NOT_REPRODUCED
+
+
+def test_without_its_noise_a_plan_says_what_needs_no_training() -> None:
+    figures = campaign_of(0.10, 0.2)
+    figures["plan"]["noise"] = [0.4]
+    assert len(claims(figures)) == 7
 
 
 def test_seeds_that_disagree_decide_nothing() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,23 +15,26 @@ import pytest
 from dp import NoiseSeed
 from dp.accounting import gaussian_epsilon
 from dp.local import best_priv_quant
+from protocol.errors import ConfigurationError
+from simulations.reproduce.engine.campaign import Options
+from simulations.reproduce.equal_error.campaign import CAMPAIGN
 from simulations.reproduce.equal_error.systems import Task, compared
 
 SMALL = Task(clients=20, dimension=256, noise=2.0, rounds=(1, 10))
 
 
 @pytest.fixture(scope="module")
-def rows():
+def rows() -> dict[str, Any]:
     """The comparison at a small size, by system."""
     return {row["system"]: row for row in compared(SMALL)}
 
 
-def test_a_trusted_server_has_the_epsilon_of_gaussian_noise(rows):
+def test_a_trusted_server_has_the_epsilon_of_gaussian_noise(rows: dict[str, Any]) -> None:
     expected = [gaussian_epsilon(math.sqrt(k) / SMALL.noise, SMALL.delta) for k in SMALL.rounds]
     assert rows["Gaussian noise of the server"]["epsilon"] == pytest.approx(expected, rel=1e-6)
 
 
-def test_ours_is_between_the_trusted_server_and_all_other_sums(rows):
+def test_ours_is_between_the_trusted_server_and_all_other_sums(rows: dict[str, Any]) -> None:
     central = rows["Gaussian noise of the server"]["epsilon"]
     ours = rows["veilsum: binomial, domination"]["epsilon"]
     assert all(a < b < 1.1 * a for a, b in zip(central, ours, strict=True))
@@ -41,7 +47,7 @@ def test_ours_is_between_the_trusted_server_and_all_other_sums(rows):
         assert all(a < float(b) for a, b in zip(ours, rows[name]["epsilon"], strict=True))
 
 
-def test_local_reports_have_the_error_that_is_left_to_each(rows):
+def test_local_reports_have_the_error_that_is_left_to_each(rows: dict[str, Any]) -> None:
     """The sum of n reports of zero has n times the error of one, measured."""
     epsilon = rows["sqSGD's PrivQuant, 2 levels"]["epsilon"][0]
     way = best_priv_quant(SMALL.dimension, 2, SMALL.coordinate_clip, epsilon)
@@ -55,22 +61,30 @@ def test_local_reports_have_the_error_that_is_left_to_each(rows):
     assert SMALL.noise**2 / 1.01 < total <= SMALL.noise**2 * (1 + 1e-9)
 
 
-def test_an_error_that_no_report_can_have_is_infinite():
+def test_an_error_that_no_report_can_have_is_infinite() -> None:
     """Two levels of a report alone are further apart than that."""
     tiny = {row["system"]: row for row in compared(replace(SMALL, noise=0.1))}
     assert tiny["sqSGD's PrivQuant, 2 levels"]["epsilon"] == ["inf", "inf"]
 
 
-def test_more_error_is_less_epsilon_everywhere(rows):
+def test_more_error_is_less_epsilon_everywhere(rows: dict[str, Any]) -> None:
     louder = {row["system"]: row for row in compared(replace(SMALL, noise=4.0))}
     for name, row in rows.items():
         assert float(louder[name]["epsilon"][0]) < float(row["epsilon"][0]), name
 
 
-def test_the_command_writes_figures_page_and_plot(tmp_path, reproduced):
-    figures = reproduced("equal-error", "--quick", "--noise", 1, "--noise", 4, "--out", tmp_path)
+def test_the_command_writes_figures_page_and_plot(
+    tmp_path: Path, reproduced: Callable[..., dict[str, Any]]
+) -> None:
+    figures = reproduced("equal-error", "--quick", "--set", "noises=4,1", "--out", tmp_path)
     assert [point["noise"] for point in figures["points"]] == [1.0, 4.0]
     assert json.loads((tmp_path / "equal-error.json").read_text()) == figures
     page = (tmp_path / "equal-error.md").read_text()
     assert all(row["system"] in page for row in figures["points"][0]["systems"])
     assert (tmp_path / "equal-error.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("changes", [{"noises": [0.01]}, {"clients": [1]}])
+def test_a_plan_that_no_system_can_meet_is_refused(changes: dict[str, list[Any]]) -> None:
+    with pytest.raises(ConfigurationError, match="must be in"):
+        CAMPAIGN.plan(Options(changes=changes))

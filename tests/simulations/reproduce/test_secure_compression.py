@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import math
 from collections.abc import Callable
@@ -12,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from protocol.planning.configuration import build_plan
 from protocol.planning.deployment import plan_deployment
 from simulations.common.failures import DivergedError
-from simulations.learning.data import load_dataset
-from simulations.reproduce.secure_compression import campaign as campaigns
+from simulations.reproduce.engine import federated
+from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from simulations.reproduce.engine.seeds import TUNING_OFFSET
+from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.secure_compression import claims
 from simulations.reproduce.secure_compression.bytes import (
     EQUAL,
@@ -26,9 +26,9 @@ from simulations.reproduce.secure_compression.bytes import (
     matched_sketches,
     round_bytes,
 )
-from simulations.reproduce.secure_compression.campaign import Campaign, climb, reproduce
+from simulations.reproduce.secure_compression.campaign import CAMPAIGN
 from simulations.reproduce.secure_compression.plan import (
-    TUNING_OFFSET,
+    PRESETS,
     UNCOMPRESSED,
     Arm,
     Average,
@@ -36,7 +36,7 @@ from simulations.reproduce.secure_compression.plan import (
     Plan,
     Point,
 )
-from simulations.reproduce.secure_compression.report import REPORT, comparison_rows, page, verdicts
+from simulations.reproduce.secure_compression.training import run
 from sketch import SketchSpec
 from sketch.layers import LayerShapes
 
@@ -63,7 +63,7 @@ POWER = Arm(Family.POWER, 1.0)
 class TestPlan:
     def test_every_point_comes_once_and_averages_come_last(self) -> None:
         matched = [Arm(Family.SKETCH, 1.0, "a"), Arm(Family.SKETCH, 7.5, "b")]
-        points = list(Plan().points(matched))
+        points = list(PRESETS["mnist"].points(matched))
         names = [point.name for point in points]
         assert len(set(names)) == len(names) == 14 + 13 * 4
         # What an average begins with is known by then.
@@ -93,7 +93,7 @@ class TestPlan:
         assert (denoise.denoise.momentum, denoise.denoise.rate) == (0.9, 1.0)
 
     def test_a_following_clip_can_reach_every_fixed_one(self) -> None:
-        plan = Plan()
+        plan = PRESETS["mnist"]
         for start in plan.starts:
             config = plan.config(Point(Arm(Family.FOLLOWING, start)), 1.0, 1)
             assert config.clipping is not None
@@ -146,129 +146,88 @@ class TestBytes:
         assert cost(larger).vectors > power.vectors
 
 
-class TestClimb:
-    @pytest.mark.parametrize("top", range(-3, 4))
-    def test_it_finds_the_top_and_both_neighbours(self, top: int) -> None:
-        found = climb(lambda place: -abs(place - top), 0, 6)
-        assert max(found, key=lambda place: found[place]) == top
-        assert {top - 1, top, top + 1} <= set(found)
-        # Where it goes up, nothing below the start is tried.
-        assert len(found) == (2 + top if top > 0 else 3 - top)
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The figures of a tiny campaign."""
+    return CAMPAIGN.run(CAMPAIGN.study(TINY, tmp_path_factory.mktemp("secure")))
 
-    def test_it_ends(self) -> None:
-        assert sorted(climb(float, 0, 2)) == [0, 1, 2]
-        assert sorted(climb(lambda place: -float(place), 0, 2)) == [-2, -1, 0, 1]
-        assert climb(float, 5, 0) == {5: 5.0}
 
-    def test_level_ground_is_no_way_up(self) -> None:
-        assert sorted(climb(lambda _: 1.0, 0, 6)) == [-1, 0, 1]
+class TestCampaign:
+    def test_what_is_recorded(self, ended: dict[str, Any]) -> None:
+        for row in (*ended["rows"], *ended["common"]):
+            assert len(row["accuracies"]) == 2
+            assert row["epsilon"] <= TINY.epsilon
+            # The ideal sum records the vectors; a planned message has some bytes around them.
+            assert 0 <= row["bytes"]["vectors"] - row["recorded_bytes"] < 200 * row["bytes"]["sums"]
+        # Of the right clip, for all clips.
+        right = next(row for row in ended["rows"] if row["name"] == "sketch-1-none")
+        assert {row["rate"] for row in ended["common"]} == {right["rate"]}
+        assert {row["arm"] for row in ended["common"]} == {"clip-0.25", "following-0.25"}
+
+    def test_the_best_rate_of_the_trials_is_evaluated(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = CAMPAIGN.study(replace(TINY, climb=4), tmp_path, 5)
+        asked: dict[str, list[tuple[int, int]]] = {}
+
+        def results(cells: Any) -> list[dict[str, Any]]:
+            return [found(cell) for cell in cells]
+
+        def found(cell: Cell) -> dict[str, Any]:
+            name, exponent, seed = cell.name.split(" ")
+            asked.setdefault(name, []).append((int(exponent), int(seed)))
+            # The best is at three; seeds that are evaluated disagree.
+            height = -abs(int(exponent) - 3) if int(seed) > TUNING_OFFSET else int(exponent)
+            return {"accuracy": height, "diverged": 0, "bytes": 0, "epsilon": 0, "last_clip": 0}
+
+        monkeypatch.setattr(study, "results", results)
+        figures = CAMPAIGN.figures(study)
+        rows = {row["name"]: row for row in figures["rows"]}
+        row = rows["sketch-1-none"]
+        assert (row["rate"], row["accuracies"], row["at_edge"]) == (8.0, [3, 3], False)
+        assert row["tried"] == [[2.0, -2], [4.0, -1], [8.0, 0], [16.0, -1]]
+        seen = asked["sketch-1-none"]
+        assert {seed for exponent, seed in seen if exponent != 3} == {1005}
+        assert {seed for exponent, seed in seen if exponent == 3} == {1005, 5, 6}
+        # What follows begins where that was best, Denoise with a larger step.
+        for kind, first in (("momentum", 3), ("denoise", 4)):
+            assert asked[f"sketch-1-{kind}-0.5"][0][0] == first
+        assert {row["rate"] for row in figures["common"]} == {8.0}
+
+    def test_a_model_that_is_lost_answers_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def diverge(*_: Any) -> None:
+            raise DivergedError(1, math.inf)
+
+        monkeypatch.setattr(federated, "run_experiment", diverge)
+        result = run(TINY.config(Point(UNCOMPRESSED), 8.0, 1))
+        assert (result["accuracy"], result["diverged"], result["epsilon"]) == (0.0, True, None)
+
+
+def verdicts(
+    figures: dict[str, Any], which: Callable[[dict[str, Any]], bool], accuracies: list[float]
+) -> dict[str, str]:
+    """Verdicts by question where some rows were as good as stated, and all others nothing."""
+    other = copy.deepcopy(figures)
+    for row in (*other["rows"], *other["common"]):
+        row["accuracies"] = accuracies if which(row) else [0.0, 0.0]
+    found = claims.claims(claims.comparisons(other))
+    return {each["statement"].removeprefix("better: "): each["verdict"] for each in found}
 
 
 class TestClaims:
     def test_words(self) -> None:
         cases = (
-            ([0.02, 0.021, 0.019], claims.BETTER),
-            ([-0.02, -0.021, -0.019], claims.NOT_BETTER),
+            ([0.02, 0.021, 0.019], REPRODUCED),
+            ([-0.02, -0.021, -0.019], NOT_REPRODUCED),
             # Surely above zero counts, even if it is little; surely little does not.
-            ([0.0020, 0.0021, 0.0019], claims.BETTER),
-            ([0.0002, 0.0001, -0.0003], claims.NOT_BETTER),
-            ([0.05, -0.05, 0.0], claims.UNDECIDED),
-            ([0.3], claims.UNDECIDED),
+            ([0.0020, 0.0021, 0.0019], REPRODUCED),
+            ([0.0002, 0.0001, -0.0003], NOT_REPRODUCED),
+            ([0.05, -0.05, 0.0], UNDECIDED),
+            ([0.3], UNDECIDED),
         )
         for gains, word in cases:
             assert claims.compared("q", "a", "b", gains).verdict == word
 
-    def test_a_question_is_decided_if_all_agree(self) -> None:
-        assert claims.together(["better", "better"]) == "better"
-        assert claims.together(["not better", "not better"]) == "not better"
-        assert claims.together(["better", "not better"]) == "not decided"
-
-
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, list[str]]:
-    """A tiny campaign with its folder and what it told."""
-    out, told = tmp_path_factory.mktemp("secure"), list[str]()
-    campaign = Campaign(TINY, load_dataset("digits"), 1, out)
-    figures = reproduce(campaign, told.append)
-    assert len(told) == campaign.steps
-    return figures, out, told
-
-
-Ended = tuple[dict[str, Any], Path, list[str]]
-
-
-class TestCampaign:
-    def test_what_is_recorded(self, ended: Ended) -> None:
-        figures, _, told = ended
-        assert len(told) == len(set(told)) == len(figures["rows"]) + 1
-        for row in (*figures["rows"], *figures["common"]):
-            assert len(row["accuracies"]) == 2
-            assert row["epsilon"] <= TINY.epsilon
-            # The ideal sum records the vectors; a planned message has some bytes around them.
-            assert 0 <= row["bytes"]["vectors"] - row["recorded_bytes"] < 200 * row["bytes"]["sums"]
-        assert figures["seconds"] > 0.0
-        # Of the right clip, for all clips.
-        right = next(row for row in figures["rows"] if row["name"] == "sketch-1-none")
-        assert {row["rate"] for row in figures["common"]} == {right["rate"]}
-        assert {row["arm"] for row in figures["common"]} == {"clip-0.25", "following-0.25"}
-
-    def test_the_best_rate_of_the_trials_is_evaluated(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asked = []
-
-        def run(_: Campaign, point: Point, exponent: int, seed: int) -> dict[str, Any]:
-            asked.append((point, exponent, seed))
-            # The best is two steps above the first rate; seeds that are evaluated disagree.
-            height = -abs(exponent - 3) if seed > TUNING_OFFSET else exponent
-            return {"accuracy": height, "diverged": 0, "bytes": 0, "epsilon": 0, "last_clip": 0}
-
-        monkeypatch.setattr(Campaign, "run", run)
-        campaign = Campaign(replace(TINY, climb=4), load_dataset("digits"), 5, tmp_path)
-        row = campaign.row(Point(UNCOMPRESSED))
-        assert (row["rate"], row["accuracies"], row["at_edge"]) == (8.0, [3, 3], False)
-        assert row["tried"] == [[2.0, -2], [4.0, -1], [8.0, 0], [16.0, -1]]
-        assert {seed for _, exponent, seed in asked if exponent != 3} == {1005}
-        assert {seed for _, exponent, seed in asked if exponent == 3} == {1005, 5, 6}
-        # What follows begins where that was best, Denoise with a larger step.
-        for kind, first in (("momentum", 3), ("denoise", 4)):
-            asked.clear()
-            campaign.row(Point(UNCOMPRESSED, Average(kind, 0.5)))
-            assert asked[0][1] == first
-        assert {row["rate"] for row in campaign.at_common_rate()} == {8.0}
-
-    def test_it_goes_on_where_it_stopped(
-        self, ended: Ended, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        figures, out, _ = ended
-        monkeypatch.setattr(campaigns, "run_experiment", None)
-        assert reproduce(Campaign(TINY, load_dataset("digits"), 1, out)) == figures
-        # No folder of a run is left.
-        assert not list(out.glob("run-*"))
-
-    def test_a_model_that_is_lost_answers_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def diverge(*_: Any) -> None:
-            raise DivergedError(1, math.inf)
-
-        monkeypatch.setattr(campaigns, "run_experiment", diverge)
-        campaign = Campaign(TINY, load_dataset("digits"), 1, tmp_path)
-        result = campaign.run(Point(UNCOMPRESSED), 3, 1)
-        assert (result["accuracy"], result["diverged"], result["epsilon"]) == (0.0, True, None)
-
-
-def changed(
-    figures: dict[str, Any], which: Callable[[dict[str, Any]], bool], accuracies: list[float]
-) -> dict[str, Any]:
-    """The same figures where some rows were as good as stated, and all others nothing."""
-    other = copy.deepcopy(figures)
-    for row in (*other["rows"], *other["common"]):
-        row["accuracies"] = accuracies if which(row) else [0.0, 0.0]
-    return other
-
-
-class TestReport:
     @pytest.mark.parametrize(
         ("family", "question"),
         [
@@ -282,55 +241,33 @@ class TestReport:
         ],
     )
     def test_verdicts_follow_from_the_figures(
-        self, ended: Ended, family: str, question: str
+        self, ended: dict[str, Any], family: str, question: str
     ) -> None:
-        figures = ended[0]
-        for accuracies, word in (([0.9, 0.9], "better"), ([-0.9, -0.9], "not better")):
-            other = changed(figures, lambda row: row["family"] == family, accuracies)
-            assert claims.conclusions(other)["verdicts"][question] == word
-        mixed = changed(figures, lambda row: row["family"] == family, [0.9, -0.9])
-        assert claims.conclusions(mixed)["verdicts"][question] == "not decided"
+        for accuracies, word in (
+            ([0.9, 0.9], REPRODUCED),
+            ([-0.9, -0.9], NOT_REPRODUCED),
+            ([0.9, -0.9], UNDECIDED),
+        ):
+            found = verdicts(ended, lambda row: bool(row["family"] == family), accuracies)
+            assert found[question] == word
 
-    def test_verdicts_on_averages(self, ended: Ended) -> None:
-        other = changed(ended[0], lambda row: row["average"] == "denoise", [0.5, 0.5])
-        found = claims.conclusions(other)["verdicts"]
-        assert found["Denoise, against no average"] == "better"
-        assert found["Denoise, against the server's momentum"] == "better"
-        assert found["the server's momentum, against no average"] == "not better"
-        by_arm = claims.by_arm(other, "denoise", "momentum")
-        assert len(by_arm) == len(TINY.arms())
-        assert {each.verdict for each in by_arm} == {"better"}
-
-    def test_the_page_has_every_verdict_and_table(self, ended: Ended) -> None:
-        figures = ended[0]
-        text = page(figures)
-        for line in verdicts(figures):
-            assert line in text
-        for question, word in figures["conclusions"]["verdicts"].items():
-            assert f"{question[1:]}: **{word}**" in text
-        for row in figures["rows"]:
-            assert row["title"] in text
-        assert "secure-compression.png" in text
-        rows = comparison_rows(figures["conclusions"]["comparisons"])
-        assert {len(row) for row in rows} == {5}
+    def test_verdicts_on_averages(self, ended: dict[str, Any]) -> None:
+        found = verdicts(ended, lambda row: bool(row["average"] == "denoise"), [0.5, 0.5])
+        assert found["Denoise, against no average"] == REPRODUCED
+        assert found["Denoise, against the server's momentum"] == REPRODUCED
+        assert found["the server's momentum, against no average"] == NOT_REPRODUCED
+        assert len(claims.by_arm(ended, "denoise", "momentum")) == len(TINY.arms())
 
 
 def test_the_command_writes_everything(
-    ended: Ended, monkeypatch: pytest.MonkeyPatch, reproduced: Callable[..., dict[str, Any]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproduced: Callable[..., dict[str, Any]]
 ) -> None:
-    """With the runs of the tiny campaign, so that nothing runs twice."""
-    monkeypatch.setattr(Plan, "quick", classmethod(lambda _: TINY))
-    monkeypatch.setattr(campaigns, "run_experiment", None)
-    figures, out, _ = ended
-    assert reproduced("secure-compression", "--quick", "--out", out) == figures
-    assert json.loads((out / "secure-compression.json").read_text()) == figures
-    assert (out / "secure-compression.png").read_bytes().startswith(b"\x89PNG")
-    assert (out / "secure-compression.md").read_text() == page(figures)
-
-
-def test_the_summary(ended: Ended) -> None:
-    console = Console(file=io.StringIO(), width=300)
-    REPORT.show(ended[0], console)
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    for question, word in ended[0]["conclusions"]["verdicts"].items():
-        assert f"{question[1:]}: **{word}**" in shown
+    monkeypatch.setitem(PRESETS, "quick", TINY)
+    figures = reproduced("secure-compression", "--quick", "--out", tmp_path)
+    assert json.loads((tmp_path / "secure-compression.json").read_text()) == figures
+    assert (tmp_path / "secure-compression.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "secure-compression.md").read_text()
+    for claim in figures["claims"]:
+        assert f"| {claim['statement']} |" in page and claim["verdict"] in page
+    for row in figures["rows"]:
+        assert row["title"] in page

@@ -1,32 +1,30 @@
-"""`veilsum reproduce trust-models`: settings, runs that are kept, verdicts, and the page."""
+"""`veilsum reproduce trust-models`: settings, runs, what is read off them, and the page."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from protocol.planning.configuration import build_plan
 from protocol.planning.deployment import plan_deployment
+from simulations.learning.data import Dataset
 from simulations.learning.local_dp.registry import build_algorithm
-from simulations.reproduce.trust_models import campaign as campaign_module
-from simulations.reproduce.trust_models.campaign import (
-    Campaign,
-    one_each,
-    reproduce,
-)
-from simulations.reproduce.trust_models.findings import crossing, difference, findings, winner
+from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from simulations.reproduce.trust_models.campaign import CAMPAIGN, CHOSEN
+from simulations.reproduce.trust_models.findings import claims, crossing, findings, paired
 from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Candidate, Trust
-from simulations.reproduce.trust_models.plan import Plan, Setting
-from simulations.reproduce.trust_models.report import chosen_rows, conclusions, page
+from simulations.reproduce.trust_models.plan import PRESETS, Plan, Setting
+from simulations.reproduce.trust_models.training import one_each
 
 ADULT_DIMENSION = 109
 """Weights and bias of logistic regression on the encoded table."""
 
 TINY = replace(
-    Plan.quick(),
+    PRESETS["quick"],
     rounds=2,
     cohort=16,
     epsilons=(8.0,),
@@ -38,28 +36,28 @@ TINY = replace(
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory, reproduced):
-    """One tiny run: (figures on standard output, folder)."""
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """One tiny campaign: its figures, and the folder."""
     folder = tmp_path_factory.mktemp("trust")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Plan, "quick", classmethod(lambda _: TINY))
-        return reproduced("trust-models", "--quick", "--out", folder), folder
+    figures = CAMPAIGN.run(CAMPAIGN.study(TINY, folder))
+    CAMPAIGN.write(figures, folder)
+    return figures, folder
 
 
 class TestPlan:
-    def test_every_private_method_is_at_every_epsilon(self):
+    def test_every_private_method_is_at_every_epsilon(self) -> None:
         plan = Plan()
         found = {(s.method, s.epsilon) for s in plan.by_epsilon()}
         private = [method for method in METHODS if method.trust is not Trust.EVERYBODY]
         assert found >= {(m.name, e) for m in private for e in plan.epsilons}
         assert ("plain", None) in found
 
-    def test_settings_come_once_and_their_files_too(self):
+    def test_settings_come_once_and_their_files_too(self) -> None:
         settings = Plan().settings()
         assert len({s.name for s in settings}) == len(set(settings)) == len(settings)
 
-    @pytest.mark.parametrize("plan", [Plan(), Plan.quick()], ids=["full", "quick"])
-    def test_all_configurations_fit_together(self, plan):
+    @pytest.mark.parametrize("plan", list(PRESETS.values()), ids=list(PRESETS))
+    def test_all_configurations_fit_together(self, plan: Plan) -> None:
         for setting in plan.settings():
             for candidate in plan.candidates(setting):
                 config = plan.config(setting, candidate, 1)
@@ -68,7 +66,7 @@ class TestPlan:
                 assert config.participations == reports
                 assert config.engine.evaluate_every == config.rounds
 
-    def test_all_mechanisms_of_the_full_plan_exist(self):
+    def test_all_mechanisms_of_the_full_plan_exist(self) -> None:
         plan, candidate, cohorts = Plan(), Candidate(1.0, 1.0), set()
         for setting in plan.settings():
             config = plan.config(setting, candidate, 1)
@@ -84,34 +82,34 @@ class TestPlan:
                 assert deployment.epsilons.server <= setting.epsilon
         assert len(cohorts) == 4
 
-    def test_cohorts_are_the_same_for_all_methods(self):
+    def test_cohorts_are_the_same_for_all_methods(self) -> None:
         plan = Plan()
         configs = [plan.config(s, Candidate(1.0, 1.0), 3) for s in plan.by_epsilon()]
         assert len({(c.cohort.size, c.task.population, c.rounds, c.seed) for c in configs}) == 1
 
-    def test_nothing_is_evaluated_with_a_seed_of_a_trial(self):
+    def test_nothing_is_evaluated_with_a_seed_of_a_trial(self) -> None:
         plan = Plan()
         for setting in plan.settings():
             assert not set(plan.trial_seeds(setting, 1)) & set(plan.evaluation_seeds(setting, 1))
 
-    def test_trials_are_taken_over_at_the_same_knob_and_clients(self):
+    def test_trials_are_taken_over_at_the_same_knob_and_clients(self) -> None:
         setting = Setting("distributed", 2.0, 4.0, 0.25)
         assert Plan().tuned(setting) == Setting("central", 2.0, 4.0, 0.25)
         assert Plan().tuned(Setting("sqsgd", 2.0, 0.5)) == Setting("sqsgd", 2.0, 0.5)
 
-    def test_the_reach_is_the_bound_times_the_rate(self):
+    def test_the_reach_is_the_bound_times_the_rate(self) -> None:
         config = Plan().config(Setting("piecewise", 2.0, 1.0), Candidate(0.25, 1.0), 1)
         assert config.privacy.clip_l2 * config.server.learning_rate == pytest.approx(1.0)
         assert config.server.final_learning_rate == pytest.approx(0.4)
 
-    def test_knobs_that_count_are_whole_numbers(self):
+    def test_knobs_that_count_are_whole_numbers(self) -> None:
         assert BY_NAME["cross_polytope"].knob.changes(4.0, 100) == (("local_dp.repeats", 4),)
         assert BY_NAME["piecewise"].knob.changes(4.0, 100) == (("rounds", 400),)
         assert BY_NAME["sqsgd"].knob.changes(0.5, 100) == (("local_dp.sample_share", 0.5),)
 
 
 class TestRecords:
-    def test_every_client_has_one_of_its_own(self, digits):
+    def test_every_client_has_one_of_its_own(self, digits: Dataset) -> None:
         numbered = np.arange(len(digits.train), dtype=np.int64) % 10
         marked = replace(digits, train=replace(digits.train, labels=numbered))
         chosen = one_each(marked, 300, 1)
@@ -119,31 +117,20 @@ class TestRecords:
         assert len(np.unique(chosen.train.inputs, axis=0)) == 300
         assert chosen.test is marked.test
 
-    def test_the_seed_decides(self, digits):
+    def test_the_seed_decides(self, digits: Dataset) -> None:
         first, again, other = (one_each(digits, 50, seed).train.inputs for seed in (1, 1, 2))
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, other)
 
-    def test_more_clients_than_records_are_refused(self, digits):
+    def test_more_clients_than_records_are_refused(self, digits: Dataset) -> None:
         with pytest.raises(ValueError, match="9999 clients with one record each, but 1"):
             one_each(digits, 9999, 1)
 
 
 class TestRuns:
-    def test_a_campaign_goes_on_where_it_stopped(self, tiny, digits, monkeypatch):
-        figures, folder = tiny
-        monkeypatch.setattr(campaign_module, "run_experiment", None)
-        assert json.loads(json.dumps(reproduce(TINY, digits, 1, folder))) == figures
-
-    def test_a_run_of_another_configuration_is_made_again(self, tiny, digits, monkeypatch):
-        _, folder = tiny
-        plan = replace(TINY, delta=1e-6)
-        campaign = Campaign(plan, digits, 1, folder)
-        monkeypatch.setattr(campaign_module, "run_experiment", None)
-        with pytest.raises(TypeError, match="not callable"):
-            campaign.run(Setting("central", 8.0, 1.0), Candidate(0.3, 0.1), 1001)
-
-    def test_bytes_of_the_distributed_sum_are_what_its_deployment_plans(self, tiny):
+    def test_bytes_of_the_distributed_sum_are_what_its_deployment_plans(
+        self, tiny: tuple[dict[str, Any], Path]
+    ) -> None:
         rows = [row for row in tiny[0]["rows"] if row["trust"] == Trust.COHORT.value]
         row = rows[0]
         setting = Setting(row["method"], row["epsilon"], row["knob"], row["share"])
@@ -156,13 +143,15 @@ class TestRuns:
         assert len({each["overhead_bytes"] for each in at_full}) == 1
         assert len({each["recorded_bytes"] for each in at_full}) > 1
 
-    def test_bytes_of_others_are_those_of_their_reports(self, tiny):
+    def test_bytes_of_others_are_those_of_their_reports(
+        self, tiny: tuple[dict[str, Any], Path]
+    ) -> None:
         for row in tiny[0]["rows"]:
             if row["trust"] != Trust.COHORT.value:
                 assert row["overhead_bytes"] == 0
                 assert row["bytes"] == row["reports"] * row["recorded_bytes"]
 
-    def test_nobody_spends_more_than_epsilon(self, tiny):
+    def test_nobody_spends_more_than_epsilon(self, tiny: tuple[dict[str, Any], Path]) -> None:
         for row in tiny[0]["rows"]:
             if row["trust"] == Trust.EVERYBODY.value:
                 assert row["epsilon_server"] == "inf"
@@ -171,14 +160,14 @@ class TestRuns:
             spent = row["epsilon_outsider" if central else "epsilon_server"]
             assert 0.0 < spent <= row["epsilon"] * (1.0 + 1e-9)
 
-    def test_the_best_candidate_is_chosen(self, tiny):
+    def test_the_best_candidate_is_chosen(self, tiny: tuple[dict[str, Any], Path]) -> None:
         for row in tiny[0]["rows"]:
             tried = {(bound, reach): accuracy for bound, reach, accuracy in row["tried"]}
             assert tried[row["bound"], row["reach"]] == max(tried.values())
             assert len(row["accuracies"]) == (1 if BY_NAME[row["method"]].slow else 2)
 
 
-def made_up(method, epsilon, accuracies, **other):
+def made_up(method: str, epsilon: float, accuracies: list[float], **other: Any) -> dict[str, Any]:
     """A row that no run made."""
     return {
         "method": method,
@@ -198,33 +187,46 @@ def made_up(method, epsilon, accuracies, **other):
 
 
 class TestFindings:
-    def test_a_crossing_is_read_by_the_logarithm(self):
+    def test_a_crossing_is_read_by_the_logarithm(self) -> None:
         found = crossing([1.0, 4.0, 16.0], [0.5, 0.6, 0.8], 0.7)
         assert found == {"value": pytest.approx(8.0), "relation": "="}
 
-    def test_a_dip_does_not_count(self):
+    def test_a_dip_does_not_count(self) -> None:
         # Whoever may spend 4 can spend 1: the curve from there is that of 0.6 and 0.8.
         found = crossing([1.0, 4.0, 16.0], [0.6, 0.5, 0.8], 0.7)
         assert found == {"value": pytest.approx(8.0), "relation": "="}
 
     @pytest.mark.parametrize(("target", "value", "relation"), [(0.4, 1.0, "<="), (0.9, 16.0, ">")])
-    def test_beyond_the_ends(self, target, value, relation):
+    def test_beyond_the_ends(self, target: float, value: float, relation: str) -> None:
         found = crossing([1.0, 4.0, 16.0], [0.5, 0.6, 0.8], target)
         assert found == {"value": value, "relation": relation}
 
-    def test_differences_are_of_pairs(self):
-        one = {"accuracies": [0.9, 0.8, 0.7]}
-        other = {"accuracies": [0.8, 0.7, 0.6, 0.1, 0.1]}
-        gap, width = difference(one, other)
-        assert (gap, width) == (pytest.approx(0.1), pytest.approx(0.0, abs=1e-12))
+    def test_differences_are_of_pairs(self) -> None:
+        one, other = made_up("hybrid", 1.0, [0.9, 0.8]), made_up("sqsgd", 1.0, [0.8, 0.7, 0.1])
+        assert paired(one, other) == pytest.approx([0.1, 0.1])
 
-    def test_an_interval_that_holds_zero_decides_nothing(self):
-        assert winner(0.1, 0.05) == "distributed"
-        assert winner(-0.1, 0.05) == "local"
-        assert winner(0.1, 0.2) == winner(0.1, None) == "undecided"
+    @pytest.mark.parametrize(
+        ("accuracies", "verdict"),
+        [
+            ([0.9, 0.91], REPRODUCED),
+            ([0.5, 0.51], NOT_REPRODUCED),
+            ([0.9, 0.6], UNDECIDED),
+            ([0.9], UNDECIDED),
+        ],
+    )
+    def test_an_interval_that_holds_zero_decides_nothing(
+        self, accuracies: list[float], verdict: str
+    ) -> None:
+        rows = [
+            made_up("central", 1.0, [0.9, 0.9]),
+            made_up("distributed", 1.0, accuracies),
+            made_up("hybrid", 1.0, [0.7, 0.7]),
+        ]
+        [claim] = claims({"plan": {"epsilons": [1.0]}, "rows": rows})
+        assert claim["verdict"] == verdict
 
-    def test_factors(self):
-        figures = {
+    def test_factors(self) -> None:
+        figures: dict[str, Any] = {
             "plan": {"epsilons": [1.0, 4.0], "byte_epsilon": 4.0},
             "rows": [
                 made_up("central", 1.0, [0.9, 0.9]),
@@ -254,30 +256,16 @@ class TestFindings:
         assert found["by_bytes"]["bytes_factor"] == pytest.approx(50.0)
 
 
-class TestReport:
-    def test_everything_is_written(self, tiny):
-        figures, folder = tiny
-        assert json.loads((folder / "trust-models.json").read_text()) == figures
-        assert (folder / "trust-models.png").read_bytes().startswith(b"\x89PNG")
-        assert (folder / "trust-models.md").read_text() == page(figures)
+def test_the_page_has_every_method(tiny: tuple[dict[str, Any], Path]) -> None:
+    figures, folder = tiny
+    assert (folder / "trust-models.png").read_bytes().startswith(b"\x89PNG")
+    text = (folder / "trust-models.md").read_text()
+    for method in METHODS:
+        assert method.title in text
+    assert "they do not overlap" in text and len(figures["claims"]) == len(TINY.epsilons)
 
-    def test_the_page_says_what_ran_and_where(self, tiny):
-        figures, _ = tiny
-        text = page(figures)
-        assert f"--seed {figures['seed']}" in text
-        assert figures["source"] in text and figures["machine"]["processor"] in text
-        assert "is not the same promise" in text
-        for method in METHODS:
-            assert method.title in text
 
-    def test_a_conclusion_for_every_epsilon_and_one_on_bytes(self, tiny):
-        figures, _ = tiny
-        said = conclusions(figures)
-        assert len(said) == len(figures["plan"]["epsilons"]) + 1
-        assert "they do not overlap" in said[-1]
-
-    def test_an_edge_of_the_grid_is_told(self):
-        tried = [[b, r, 0.5] for b in (1.0, 2.0) for r in (1.0, 2.0, 4.0)]
-        row = made_up("sqsgd", 1.0, [0.5], title="sqSGD", clients=10, tried=tried)
-        table = chosen_rows({"rows": [row | {"bound": 1.0, "reach": r} for r in (2.0, 4.0)]})
-        assert [line[-1] for line in table[1:]] == ["-", "rate"]
+def test_an_edge_of_the_grid_is_told() -> None:
+    tried = [[b, r, 0.5] for b in (1.0, 2.0) for r in (1.0, 2.0, 4.0)]
+    row = made_up("sqsgd", 1.0, [0.5], title="sqSGD", clients=10, tried=tried, bound=1.0)
+    assert [CHOSEN[-1].cell(row | {"reach": reach}) for reach in (2.0, 4.0)] == ["-", "rate"]

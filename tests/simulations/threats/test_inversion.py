@@ -150,7 +150,7 @@ def test_the_noise_is_what_the_round_is_accounted_with(setting: InversionSetting
     total = played.gradient(ServerView.SUM, GOAL, 1)
     parameters = announced(5, total.size, GOAL, 1, True).parameters
     # Coins of five clients, and rounding with a variance between 0 and 1/4 for each of them.
-    coins = 5 * parameters.coins / 4 / (5 * parameters.scale) ** 2
+    coins = 5 * parameters.mechanism.variance / (5 * parameters.scale) ** 2
     rounding = 5 / 4 / (5 * parameters.scale) ** 2
     tolerance = norm.isf(ALPHA / 2) * math.sqrt(2.0 / total.size)
 

@@ -241,7 +241,7 @@ class TestGrid:
     def test_extreme_rounds_are_on_the_bound(self) -> None:
         extreme = ExtremeRounds(1)
         rows = extreme.integers(3)
-        coins = extreme.setup.parameters.coins
+        coins = extreme.setup.parameters.mechanism.coins
         assert np.all(rows[:, 3] >= LINF_BOUND - coins // 2)
         assert np.all(np.delete(np.abs(rows), 3, axis=1) <= coins // 2)
         assert np.all(extreme.integers(3 + LENGTH)[:, 3] < 0)

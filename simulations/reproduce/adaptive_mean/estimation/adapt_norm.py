@@ -63,7 +63,7 @@ class AdaptNormMean:
             raise ParameterError("sampling_constant", self.sampling_constant, "finite, at least 0")
 
     def releases(self, task: MeanTask) -> int:
-        """2."""
+        """Two: the norm, then the mean."""
         return 2
 
     @property

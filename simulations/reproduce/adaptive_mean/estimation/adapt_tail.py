@@ -103,7 +103,7 @@ class AdaptTailMean:
         return True
 
     def median_copies(self, task: MeanTask) -> int:
-        """M."""
+        """M, the number of sketches whose median is taken."""
         if self.copies is not None:
             return self.copies
         return 2 * (math.ceil(math.log(task.dimension * _most(task) / self.failure)) // 2) + 1
@@ -164,7 +164,7 @@ class AdaptTailMean:
         return trial, step(trial.released, words, numbers)
 
     def _height(self, task: MeanTask, spec: SketchSpec, variance: float, top: int | None) -> float:
-        """constant (sqrt(d) sigma + c G sqrt(ln(8 d / beta) / n)), sigma that of a decoded entry.
+        """Constant (sqrt(d) sigma + c G sqrt(ln(8 d / beta) / n)), sigma that of a decoded entry.
 
         With a tail, sqrt(d) sigma becomes tail G + sqrt(2 k ln(2 d / beta)) sigma: the largest of d
         noisy entries are picked.

@@ -121,7 +121,7 @@ class NoisyMeans(Protocol):
 
     @property
     def task(self) -> MeanTask:
-        """Whose mean."""
+        """The task whose mean is wanted."""
 
     @property
     def epsilon(self) -> float:
@@ -129,12 +129,13 @@ class NoisyMeans(Protocol):
 
     @property
     def spent(self) -> float:
-        """Epsilon of what was released so far, by our accountant: a reading, as results decide how
-        much that is; zero-out adjacency."""
+        """Epsilon of what was released so far, by our accountant; zero-out adjacency.
+
+        A reading, as results decide how much it is.
+        """
 
     def share_left(self, spent: float) -> float:
-        """The share for means, of which a gauge (a norm) took `spent` if it draws on the same
-        budget."""
+        """The share for means, less what a gauge (a norm) took of the same budget."""
 
     def noise_variance(self, spec: SketchSpec, share: float) -> float:
         """What `Released.noise_variance` will be, of a trial if there is a probe; known before."""
@@ -151,7 +152,7 @@ class NoisyMeans(Protocol):
         """
 
     def mean(self, spec: SketchSpec, share: float) -> Released:
-        """One round."""
+        """Release one noisy mean in one round."""
 
     def norm(self, size: int, share: float, failure: float) -> NormReading:
         """One round with a second sketch only, of `size` coordinates and one row."""

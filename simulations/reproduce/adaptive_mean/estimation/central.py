@@ -124,12 +124,12 @@ class CentralMeans:
 
     @property
     def form(self) -> str:
-        """`central`."""
+        """The name of this form: `central`."""
         return "central"
 
     @property
     def task(self) -> MeanTask:
-        """Whose mean."""
+        """The task whose mean is wanted."""
         return self._task
 
     @property
@@ -221,7 +221,7 @@ class CentralMeans:
         self._account.compose(event)
 
     def _multiplier(self, share: float) -> float:
-        """sigma over sensitivity of a release with this share of the Gaussian part."""
+        """Sigma over sensitivity of a release with this share of the Gaussian part."""
         epsilon, delta = self._mean_epsilon, self._delta
         if self._rule is GaussianRule.ANALYTIC:
             return noise_multiplier_for_epsilon(epsilon, delta) / math.sqrt(share)

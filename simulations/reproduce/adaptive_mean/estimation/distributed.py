@@ -22,7 +22,7 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.client import ClientPolicy
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundSetup, noise_left
 from protocol.training.charged_sums import ChargedSums
 from secagg import ParameterError
 from secagg.context import SESSION_ID_BYTES
@@ -101,12 +101,12 @@ class DistributedMeans:
 
     @property
     def form(self) -> str:
-        """`untrusted`."""
+        """The name of this form: `untrusted`."""
         return "untrusted"
 
     @property
     def task(self) -> MeanTask:
-        """Whose mean."""
+        """The task whose mean is wanted."""
         return self._task
 
     @property
@@ -137,9 +137,8 @@ class DistributedMeans:
             goal=round_goal(self._plan.goal, share),
             sketch_clip_l2=roomy_clip(self._plan.clip_l2, spec),
         )
-        schedule = self._plan.schedule(parameters.coins)
-        coins = parameters.coins if schedule is None else schedule.kept_coins(0)
-        one = coins / 4.0 + ROUNDING_VARIANCE
+        schedule = self._plan.schedule(parameters.mechanism)
+        one = noise_left(parameters.mechanism, schedule, 0).variance + ROUNDING_VARIANCE
         return one / (self._task.clients * (parameters.scale * spec.main_weight) ** 2)
 
     def mean(self, spec: SketchSpec, share: float) -> Released:

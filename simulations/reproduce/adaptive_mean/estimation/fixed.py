@@ -42,7 +42,7 @@ class FixedRateMean:
             raise ParameterError("rate", self.rate, "finite and at least 1")
 
     def releases(self, task: MeanTask) -> int:
-        """1."""
+        """A single round."""
         return 1
 
     @property

@@ -456,6 +456,7 @@ def test_rules_survive_being_written(tmp_path: Path) -> None:
         security_bits=88,
         lifetime_seconds=7200,
         dimension=650,
+        mechanism="discrete-gaussian",
         allow_semi_honest=True,
         allow_evaluation_in_the_clear=True,
         name_refused_clauses=True,

@@ -66,11 +66,16 @@ KINDS = {
         "privacy.epsilon": 300.0,
         "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05, "through": "secure_sum"},
     },
+    "skellam": {"engine.aggregator": "real", "privacy.mechanism": "skellam"},
+    "discrete gaussian": {
+        "engine.aggregator": "ideal",
+        "privacy.mechanism": "discrete-gaussian",
+    },
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
     "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
 }
-SUMS = {"ideal": 1, "real": 1, "powersgd": 2, "clipping": 1}
+SUMS = {"ideal": 1, "real": 1, "skellam": 1, "discrete gaussian": 1, "powersgd": 2, "clipping": 1}
 """Charges of one round, of those that have a ledger."""
 
 

@@ -28,7 +28,7 @@ def test_the_figures_of_inversion() -> None:
     sizes = [CnnTask(height=side, width=side, classes=10).dimension for side in (8, 28)]
     assert f"{sizes[0]:,} parameters for digits and {sizes[1]:,} for 28x28" in WORDS
     assert FEWEST == 8
-    assert "an attack on fewer than eight pictures counts in the total only" in WORDS
+    assert "an attack on fewer than eight pictures counts only in the total" in WORDS
 
 
 def test_the_figures_of_membership() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp import BinomialMechanism
+from dp.mechanisms import MechanismName
 from protocol import ClientPolicy, PrivacyGoal, RoundParameters, RoundSetup
 from protocol.planning.calibration import calibrate
 from simulations.audits.base import Check
@@ -80,7 +82,7 @@ class TestReports:
             assert name in real["refused_with"]
         for name in worse_rounds(SEED):
             assert f"{name}: PolicyError" in real["told_to_all"]
-        assert twin["sums_opened"] == twin["of_lies"] == 11
+        assert twin["sums_opened"] == twin["of_lies"] == 12
 
     @pytest.mark.parametrize(("name", "ratio"), [("A15", 7 / 12), ("A16", 6 / 9)])
     def test_noise(self, quick_check: Callable[[str], Check], name: str, ratio: float) -> None:
@@ -128,7 +130,8 @@ class TestWeakenedProduct:
         right = noise.cheated_setup
 
         def thin(parameters: RoundParameters, settings: PathSettings, seed: int) -> RoundSetup:
-            fewer = dataclasses.replace(parameters, coins=parameters.coins * 7 // 12)
+            coins = BinomialMechanism(parameters.mechanism.coins * 7 // 12)
+            fewer = dataclasses.replace(parameters, mechanism=coins)
             return right(fewer, settings, seed)
 
         # The claim stays that of the right coins.
@@ -137,6 +140,18 @@ class TestWeakenedProduct:
         made = thin(settings.parameters(SEED), settings, SEED)
         assert thinning.cheated_figures(made, claimed, SEED)["succeeded"]
         assert not thinning.cheated_figures(claimed, claimed, SEED)["succeeded"]
+
+    @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+    def test_other_noise_without_a_margin(self, mechanism: MechanismName) -> None:
+        """Clients that add none, and some that vanish: what is left is what was charged."""
+        coins = thinning.thinning_settings(20_000, exact_noise=False)
+        settings = dataclasses.replace(coins, mechanism=mechanism)
+        claimed = noise.cheated_setup(settings.parameters(SEED), settings, SEED)
+        found = thinning.cheated_figures(claimed, claimed, SEED)
+        assert not found["succeeded"] and found["claimed_variance"] > 0.0
+        hopeful = noise.without_margin(settings, SEED)
+        made = noise.cheated_setup(hopeful, settings, SEED)
+        assert thinning.cheated_figures(made, claimed, SEED)["succeeded"]
 
     @pytest.mark.parametrize("name", ["A15", "A16"])
     def test_a_calibration_that_counts_the_colluders_coins(
@@ -158,7 +173,7 @@ class TestWeakenedProduct:
 
     def test_a_charge_for_all_coins_that_stay(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As if the Sybils had no shares of the seeds of those that could have gone."""
-        monkeypatch.setattr(RoundSetup, "own_coins", property(lambda setup: setup.coins_left(7)))
+        monkeypatch.setattr(RoundSetup, "own_noise", property(lambda setup: setup.noise_left(7)))
         found = cohorts.sybils(Effort.QUICK, SEED)
         assert found.real["succeeded"]
         assert not found.real["accuracy"] > found.real["chance"]
@@ -174,6 +189,6 @@ def test_the_claims_are_about_the_round_that_is_played() -> None:
     bare = BareRounds(cohorts.SMALL, SEED)
     assert isinstance(path.claimed, RoundSetup)
     assert path.claimed.parameters == bare.claimed.parameters
-    assert path.setup(0).parameters.coins == path.claimed.parameters.coins > 0
-    assert bare.setup(0).parameters.coins == 0
+    assert path.setup(0).parameters.mechanism == path.claimed.parameters.mechanism
+    assert bare.setup(0).parameters.mechanism == BinomialMechanism(0)
     assert np.array_equal(path.setup(0).context.cohort, bare.setup(0).context.cohort)

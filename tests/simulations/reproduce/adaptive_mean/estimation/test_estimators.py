@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,11 +36,15 @@ from protocol.goal import PrivacyGoal
 from simulations.reproduce.adaptive_mean.estimation import (
     AdaptNormMean,
     AdaptTailMean,
+    Algorithm,
     Bar,
     DistributedMeans,
     Doubling,
+    Estimate,
     FixedRateMean,
+    NoisyMeans,
 )
+from simulations.reproduce.adaptive_mean.estimation.base import Floats
 from sketch import SketchSpec
 
 EPSILON = 4.0
@@ -64,7 +69,7 @@ ALGORITHMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_events_meet_the_goal(form, name, tmp_path):
+def test_the_events_meet_the_goal(form: str, name: str, tmp_path: Path) -> None:
     algorithm, task = ALGORITHMS[name], task_of(VECTORS)
     found = estimate(form, algorithm, task, EPSILON, tmp_path)
     assert found.form == form
@@ -84,7 +89,7 @@ def test_the_events_meet_the_goal(form, name, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_released_is_what_the_form_says(form, tmp_path):
+def test_what_is_released_is_what_the_form_says(form: str, tmp_path: Path) -> None:
     for name, algorithm in ALGORITHMS.items():
         found = estimate(form, algorithm, task_of(VECTORS), EPSILON, tmp_path)
         kinds = [type(leaf) for event in found.events for leaf in leaves(event)]
@@ -100,7 +105,7 @@ def test_what_is_released_is_what_the_form_says(form, tmp_path):
             assert set(kinds) == {GaussianRelease}
 
 
-def test_a_full_run_of_all_rounds_spends_the_goal(tmp_path):
+def test_a_full_run_of_all_rounds_spends_the_goal(tmp_path: Path) -> None:
     """Shares are not wasted: an estimation that takes every round comes close to its epsilon."""
     task = task_of(VECTORS)
     with Ledger.open(tmp_path / "all") as ledger:
@@ -122,7 +127,7 @@ def test_a_full_run_of_all_rounds_spends_the_goal(tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_early_stop_states_the_goal(form, tmp_path):
+def test_an_early_stop_states_the_goal(form: str, tmp_path: Path) -> None:
     """Doubling ends once two results agree: the reading there is worth less than it says."""
     flat = task_of(table(N, 4096, np.zeros(4096)))
     found = estimate(form, Doubling(), flat, EPSILON, tmp_path)
@@ -131,14 +136,14 @@ def test_an_early_stop_states_the_goal(form, tmp_path):
     assert found.epsilon == EPSILON
 
 
-def test_sizes_double():
+def test_sizes_double() -> None:
     specs = SMALL_TAIL.specs(task_of(VECTORS))
     assert [spec.columns for spec in specs[:-1]] == [4, 8, 16]
     assert specs[-1] == SketchSpec.identity(D)
     assert len(specs) <= 6
 
 
-def test_default_copies_and_probe_grow_with_logarithms():
+def test_default_copies_and_probe_grow_with_logarithms() -> None:
     small, large = task_of(np.zeros((10, 2**6))), task_of(np.zeros((1000, 2**14)))
     algorithm = AdaptTailMean()
     assert algorithm.median_copies(small) % 2 == algorithm.median_copies(large) % 2 == 1
@@ -146,7 +151,7 @@ def test_default_copies_and_probe_grow_with_logarithms():
     assert algorithm.probe(large).size < 2 * algorithm.probe(task_of(np.zeros((10, 2**9)))).size
 
 
-def _error_along_the_mean(found, truth):
+def _error_along_the_mean(found: Estimate, truth: Floats) -> float:
     return float((found.update - truth) @ truth / (truth @ truth))
 
 
@@ -164,16 +169,16 @@ class Shrunk:
     inner: object
     factor: float = 0.5
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
-    def run(self, means):
+    def run(self, means: NoisyMeans) -> Estimate:
         found = self.inner.run(means)
         found.update[:] *= self.factor
         return found
 
 
-def _errors(form, algorithm, runs, folder):
+def _errors(form: str, algorithm: Algorithm, runs: int, folder: Path) -> list[float]:
     truth = VECTORS.mean(axis=0)
     task = task_of(VECTORS)
     # Much noise would hide a bias; so large an epsilon leaves mostly the hashes.
@@ -185,7 +190,7 @@ def _errors(form, algorithm, runs, folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", UNBIASED)
-def test_unbiased_where_it_should_be(form, name, tmp_path):
+def test_unbiased_where_it_should_be(form: str, name: str, tmp_path: Path) -> None:
     errors = _errors(form, UNBIASED[name], 100, tmp_path)
     assert not is_biased(errors)
     # The same runs, pulled halfway to zero, are found out.
@@ -194,12 +199,12 @@ def test_unbiased_where_it_should_be(form, name, tmp_path):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("form", FORMS)
-def test_a_shrunk_estimator_is_found_out(form, tmp_path):
+def test_a_shrunk_estimator_is_found_out(form: str, tmp_path: Path) -> None:
     assert is_biased(_errors(form, Shrunk(FixedRateMean(rate=2.0)), 60, tmp_path))
 
 
 @pytest.mark.statistical
-def test_stopping_on_its_own_error_biases_adapt_tail():
+def test_stopping_on_its_own_error_biases_adapt_tail() -> None:
     """Theorem 3's claim fails for the mean (1, 1, 1): its estimate has the mean 1/2.
 
     One bucket holds all three; the products of two signs are (1,1,1) or have a single 1, each with
@@ -220,7 +225,7 @@ def test_stopping_on_its_own_error_biases_adapt_tail():
 
 
 @pytest.mark.statistical
-def test_adapt_norm_is_unbiased_on_the_same_example():
+def test_adapt_norm_is_unbiased_on_the_same_example() -> None:
     rng = np.random.default_rng(4)
     algorithm = AdaptNormMean(norm_size=1, sampling_constant=0.0, rows=1)
     truth = np.ones(3)
@@ -230,7 +235,7 @@ def test_adapt_norm_is_unbiased_on_the_same_example():
     assert not is_biased(np.array(found) - 1.0)
 
 
-def test_long_vectors_are_clipped(tmp_path):
+def test_long_vectors_are_clipped(tmp_path: Path) -> None:
     vectors = np.zeros((N, D))
     vectors[:, 0] = 50.0
     for form in FORMS:

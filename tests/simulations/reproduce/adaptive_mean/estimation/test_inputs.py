@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from simulations.reproduce.adaptive_mean.estimation import (
     CentralMeans,
     DistributedMeans,
     Doubling,
+    Estimate,
     FixedRateMean,
     MeanTask,
     NoisyMeans,
@@ -43,7 +45,7 @@ TASK = task_of(table(6, 64, np.zeros(64)))
         ("clip_l2", math.inf),
     ],
 )
-def test_tasks_that_cannot_be(field, value):
+def test_tasks_that_cannot_be(field: str, value: float) -> None:
     good = {"dimension": 4, "clients": 2, "clip_l2": 1.0, "updates": lambda _: np.zeros(4)}
     with pytest.raises(ParameterError, match=field):
         MeanTask(**{**good, field: value})
@@ -73,19 +75,19 @@ def test_tasks_that_cannot_be(field, value):
         (AdaptTailMean, "tail", -0.1),
     ],
 )
-def test_algorithms_that_cannot_be(algorithm, argument, value):
+def test_algorithms_that_cannot_be(algorithm: type, argument: str, value: float) -> None:
     good = {"rate": 1.0} if algorithm is FixedRateMean else {}
     with pytest.raises(ParameterError, match=argument):
         algorithm(**{**good, argument: value})
 
 
-def test_a_biased_variant_has_no_unbiased_last_round():
+def test_a_biased_variant_has_no_unbiased_last_round() -> None:
     with pytest.raises(ParameterError, match="fresh"):
         AdaptTailMean(tail=0.1, fresh=True)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
-def test_no_epsilon(epsilon):
+def test_no_epsilon(epsilon: float) -> None:
     with pytest.raises(ParameterError, match="epsilon"):
         CentralMeans(TASK, epsilon, DELTA, gauged=True)
     with pytest.raises(ParameterError, match="epsilon"):
@@ -93,34 +95,34 @@ def test_no_epsilon(epsilon):
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
-def test_no_delta(delta):
+def test_no_delta(delta: float) -> None:
     with pytest.raises(ParameterError, match="delta"):
         CentralMeans(TASK, 1.0, delta, gauged=True)
 
 
-def test_the_classical_formula_ends_at_one():
+def test_the_classical_formula_ends_at_one() -> None:
     with pytest.raises(ParameterError, match="classical"):
         AdaptNormMean().run(CentralMeans(TASK, 2.0, DELTA, gauged=True))
 
 
-def test_so_little_epsilon_that_no_lattice_holds_the_noise():
+def test_so_little_epsilon_that_no_lattice_holds_the_noise() -> None:
     with pytest.raises(ParameterError, match="lattice"):
         FixedRateMean(rate=2.0).run(CentralMeans(TASK, 1e-4, DELTA, gauged=False))
 
 
-def test_gauges_need_their_half_of_epsilon():
+def test_gauges_need_their_half_of_epsilon() -> None:
     with pytest.raises(ParameterError, match="gauged"):
         AdaptNormMean().run(CentralMeans(TASK, 1.0, DELTA, gauged=False))
 
 
-def test_a_trusted_server_keeps_to_its_budget_too():
+def test_a_trusted_server_keeps_to_its_budget_too() -> None:
     means = central(TASK, FixedRateMean(rate=2.0), 1.0)
     FixedRateMean(rate=2.0).run(means)
     with pytest.raises(BudgetExceededError):
         FixedRateMean(rate=2.0).run(means)
 
 
-def test_task_plan_and_cohort_must_match(tmp_path):
+def test_task_plan_and_cohort_must_match(tmp_path: Path) -> None:
     algorithm = FixedRateMean(rate=2.0)
     with Ledger.open(tmp_path / "ledger") as ledger:
         plan = plan_for(TASK, algorithm, 4.0)
@@ -140,7 +142,7 @@ def test_task_plan_and_cohort_must_match(tmp_path):
                 central(TASK, algorithm, 4.0).mean(spec_for_size(64, 30), share)
 
 
-def test_both_forms_are_noisy_means(tmp_path):
+def test_both_forms_are_noisy_means(tmp_path: Path) -> None:
     def accepts(means: NoisyMeans) -> str:
         return means.form
 
@@ -154,7 +156,7 @@ def test_both_forms_are_noisy_means(tmp_path):
 
 
 @pytest.mark.parametrize("shares", [(1.0,), (0.1, 0.9), (0.25,) * 4, (0.7, 0.2, 0.1)])
-def test_shares_of_one_stay_within_the_goal(shares, tmp_path):
+def test_shares_of_one_stay_within_the_goal(shares: tuple[float, ...], tmp_path: Path) -> None:
     goal, spec = PrivacyGoal(3.0, DELTA, len(shares)), spec_for_size(64, 30)
     plan = plan_for(TASK, FixedRateMean(rate=2.0), 1.0, goal=goal)
     with Ledger.open(tmp_path / "ledger") as ledger:
@@ -172,7 +174,7 @@ def test_shares_of_one_stay_within_the_goal(shares, tmp_path):
     assert account.epsilon(DELTA) > goal.epsilon
 
 
-def test_a_sum_that_was_paid_for_before_counts_as_released(tmp_path):
+def test_a_sum_that_was_paid_for_before_counts_as_released(tmp_path: Path) -> None:
     """The same public seeds after an interruption: one entry, and not epsilon zero."""
     plan, spec = plan_for(TASK, FixedRateMean(rate=2.0), 4.0), spec_for_size(64, 30)
     found = []
@@ -186,7 +188,7 @@ def test_a_sum_that_was_paid_for_before_counts_as_released(tmp_path):
     assert found[0][1] > 0
 
 
-def test_an_estimation_counts_its_own_sums_only(tmp_path):
+def test_an_estimation_counts_its_own_sums_only(tmp_path: Path) -> None:
     plan, spec = plan_for(TASK, FixedRateMean(rate=2.0), 4.0), spec_for_size(64, 30)
     with Ledger.open(tmp_path / "ledger") as ledger:
         one, two = (
@@ -199,7 +201,7 @@ def test_an_estimation_counts_its_own_sums_only(tmp_path):
         assert one.spent == alone < two.spent
 
 
-def test_estimations_on_one_ledger_share_its_budget(tmp_path):
+def test_estimations_on_one_ledger_share_its_budget(tmp_path: Path) -> None:
     plan, spec = plan_for(TASK, FixedRateMean(rate=2.0), 4.0), spec_for_size(64, 30)
     with Ledger.open(tmp_path / "ledger") as ledger:
         one, two = (
@@ -211,7 +213,7 @@ def test_estimations_on_one_ledger_share_its_budget(tmp_path):
         assert len(ledger.entries()) == 1
 
 
-def _real(tmp_path, policy_share, equal_rounds=False):
+def _real(tmp_path: Path, policy_share: float, equal_rounds: bool = False) -> Estimate:
     algorithm = AdaptNormMean(norm_size=10)
     clients = [Identity.from_private_bytes(hashlib.sha256(b"m%d" % i).digest()) for i in range(6)]
     plan = plan_for(TASK, algorithm, 8.0)
@@ -223,7 +225,7 @@ def _real(tmp_path, policy_share, equal_rounds=False):
         return algorithm.run(DistributedMeans(TASK, plan, cohort, aggregator, ledger))
 
 
-def test_real_clients_estimate_a_mean(tmp_path):
+def test_real_clients_estimate_a_mean(tmp_path: Path) -> None:
     found = _real(tmp_path, policy_share=0.9)
     assert len(found.steps) == 2
     assert 0 < found.spent <= 8.0
@@ -231,26 +233,26 @@ def test_real_clients_estimate_a_mean(tmp_path):
     assert float(np.linalg.norm(found.update - truth)) < 10.0
 
 
-def test_real_clients_refuse_a_larger_share_than_they_agreed_to(tmp_path):
+def test_real_clients_refuse_a_larger_share_than_they_agreed_to(tmp_path: Path) -> None:
     with pytest.raises(TooFewSurvivorsError):
         _real(tmp_path, policy_share=0.5)
 
 
-def test_clients_who_expect_equal_rounds_refuse_unequal_ones(tmp_path):
+def test_clients_who_expect_equal_rounds_refuse_unequal_ones(tmp_path: Path) -> None:
     with pytest.raises(TooFewSurvivorsError):
         _real(tmp_path, policy_share=0.9, equal_rounds=True)
 
 
-def test_the_largest_shift_leaves_room_for_failures():
+def test_the_largest_shift_leaves_room_for_failures() -> None:
     goal = PrivacyGoal(2.0, DELTA, 5)
     assert 0 < largest_mu(goal) < largest_mu(PrivacyGoal(2.0, DELTA * 1.01, 5))
 
 
-def test_a_round_that_was_paid_for_and_failed_is_counted(tmp_path):
+def test_a_round_that_was_paid_for_and_failed_is_counted(tmp_path: Path) -> None:
     class FailsOnce(IdealAggregator):
         failed = False
 
-        def run(self, *arguments, **options):
+        def run(self, *arguments: object, **options: object) -> object:
             outcome = super().run(*arguments, **options)
             if not self.failed:
                 self.failed = True
@@ -268,7 +270,7 @@ def test_a_round_that_was_paid_for_and_failed_is_counted(tmp_path):
         assert after_one < means.spent <= 2.0
 
 
-def test_a_size_that_cannot_be_had_is_found_before_anything_is_paid(tmp_path):
+def test_a_size_that_cannot_be_had_is_found_before_anything_is_paid(tmp_path: Path) -> None:
     """Uncompressed, 20,000 coordinates would need more coins than a client may have."""
     vector = np.full(20_000, 1e-4)
     task = MeanTask(dimension=20_000, clients=12, clip_l2=1.0, updates=lambda _: vector)
@@ -283,12 +285,12 @@ def test_a_size_that_cannot_be_had_is_found_before_anything_is_paid(tmp_path):
         assert done.specs[-1].size < 20_000
 
 
-def test_doubling_never_asks_for_one_sketch_twice():
+def test_doubling_never_asks_for_one_sketch_twice() -> None:
     specs = Doubling(first_size=1)._specs(task_of(np.zeros((5, 500))))
     assert len(set(specs)) == len(specs)
     assert [spec.size for spec in specs[:3]] == [15, 30, 60]
 
 
-def test_shares_are_of_a_goal_counted_by_domination():
+def test_shares_are_of_a_goal_counted_by_domination() -> None:
     with pytest.raises(ParameterError, match="moment_order"):
         round_goal(PrivacyGoal(2.0, DELTA, 5, 4.0), 0.5)

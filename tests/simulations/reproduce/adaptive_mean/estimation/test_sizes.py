@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,30 +15,34 @@ from protocol.exchange.aggregators import IdealAggregator
 from simulations.reproduce.adaptive_mean.estimation import (
     AdaptNormMean,
     AdaptTailMean,
+    Bar,
     CentralMeans,
     DistributedMeans,
     Doubling,
     FixedRateMean,
     GaussianRule,
+    MeanTask,
     Neighbours,
+    Trial,
 )
 from simulations.reproduce.adaptive_mean.estimation.above_threshold import AboveThreshold
+from simulations.reproduce.adaptive_mean.estimation.base import Floats
 from simulations.reproduce.adaptive_mean.estimation.bounds import (
     jl_size,
     median_factor,
     squared_norm_excess,
     squared_norm_upper,
 )
-from sketch import SketchKind, spec_for_size
+from sketch import Probe, SketchKind, SketchSpec, spec_for_size
 
 EPSILON, DELTA = 1.0, 1e-5
 
 
-def published(task, gauged=True, epsilon=EPSILON):
+def published(task: MeanTask, gauged: bool = True, epsilon: float = EPSILON) -> CentralMeans:
     return CentralMeans(task, epsilon, DELTA, gauged=gauged)
 
 
-def test_the_papers_noise():
+def test_the_papers_noise() -> None:
     """sigma^2 = 32 B^2 ln(1.25/delta) / (n eps)^2, and 2 K B^2 / (n^2 rho) over K rounds."""
     task = task_of(np.zeros((50, 256)))
     means = published(task)
@@ -53,7 +58,7 @@ def test_the_papers_noise():
     assert means.gauge_sensitivity == 2 * b / n
 
 
-def test_replace_one_doubles_zero_out():
+def test_replace_one_doubles_zero_out() -> None:
     task = task_of(np.zeros((50, 256)))
     spec = spec_for_size(256, 60)
     kind = {"gauged": True, "rule": GaussianRule.ANALYTIC}
@@ -64,7 +69,7 @@ def test_replace_one_doubles_zero_out():
     assert one.noise_variance(spec, 1.0) < published(task).noise_variance(spec, 1.0)
 
 
-def test_the_papers_norm_slack_and_size():
+def test_the_papers_norm_slack_and_size() -> None:
     n, d = 40, 4096
     task = task_of(table(n, d, np.zeros(d)))
     algorithm = AdaptNormMean()
@@ -81,7 +86,7 @@ def test_the_papers_norm_slack_and_size():
 
 
 @pytest.mark.parametrize("norm", [0.1, 0.3, 1.0])
-def test_without_slack_compression_adds_as_much_as_noise(norm):
+def test_without_slack_compression_adds_as_much_as_noise(norm: float) -> None:
     """Lemma 6 at the size that Adapt Norm picks: (d - 1)|mu|^2 / L is d sigma^2, up to rounding."""
     d, variance = 20_000, 1e-4
     mean = np.full(d, norm / math.sqrt(d))
@@ -92,13 +97,13 @@ def test_without_slack_compression_adds_as_much_as_noise(norm):
     assert size == pytest.approx(max(floor, norm**2 / variance), abs=5)
 
 
-def test_a_norm_that_asks_for_more_than_d_sends_everything():
+def test_a_norm_that_asks_for_more_than_d_sends_everything() -> None:
     means = ExactMeans(np.ones(50), np.random.default_rng(0), 1e-9)
     assert AdaptNormMean().run(means).specs[-1].kind is SketchKind.IDENTITY
 
 
 @pytest.mark.statistical
-def test_the_untrusted_norm_bound_holds(tmp_path):
+def test_the_untrusted_norm_bound_holds(tmp_path: Path) -> None:
     """n_hat + slack covers the length of the sketched mean but for failure / 4; half does not."""
     d, n, runs, failure = 64, 8, 120, 0.8
     mean = np.full(d, 0.4 / math.sqrt(d))
@@ -117,7 +122,7 @@ def test_the_untrusted_norm_bound_holds(tmp_path):
 
 
 @pytest.mark.statistical
-def test_closed_form_tails_against_gaussians():
+def test_closed_form_tails_against_gaussians() -> None:
     rng, runs, size, variance, norm = np.random.default_rng(8), 20_000, 30, 0.5, 9.0
     mean = np.full(size, math.sqrt(norm / size))
     noisy = mean + math.sqrt(variance) * rng.standard_normal((runs, size))
@@ -137,7 +142,7 @@ def test_closed_form_tails_against_gaussians():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("copies", [1, 3, 5, 15])
-def test_median_factor(copies):
+def test_median_factor(copies: int) -> None:
     draws = np.random.default_rng(copies).standard_normal((100_000, copies))
     measured = float(copies * np.var(np.median(draws, axis=1)))
     assert measured == pytest.approx(median_factor(copies), rel=0.05)
@@ -148,18 +153,20 @@ def test_median_factor(copies):
 class _Watched(CentralMeans):
     """Keeps what a trusted server knows of each trial: the true error and the answer."""
 
-    def __init__(self, truth, *args, **kwargs):
+    def __init__(self, truth: Floats, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.truth, self.seen = truth, []
 
-    def trial(self, spec, probe, share, bar, top):
+    def trial(
+        self, spec: SketchSpec, probe: Probe, share: float, bar: Bar, top: int | None
+    ) -> Trial:
         found = super().trial(spec, probe, share, bar, top)
         error = float(np.linalg.norm(found.released.update - self.truth))
         self.seen.append((error, bar.height, found.slack, found.small))
         return found
 
 
-def _violations(runs):
+def _violations(runs: int) -> tuple[int, list[int]]:
     """How often the stream stopped, or went on, against Theorem 3.24 and the second sketch."""
     n, d = 100, 256
     mean = np.zeros(d)
@@ -188,7 +195,7 @@ def _violations(runs):
 
 
 @pytest.mark.statistical
-def test_adapt_tail_stops_where_it_should():
+def test_adapt_tail_stops_where_it_should() -> None:
     wrong, rounds = _violations(12)
     # Each run fails with probability 0.1 for the stream and hardly at all for the second sketch.
     assert stats.binom.sf(wrong - 1, 12, 0.2) > ALPHA
@@ -196,14 +203,16 @@ def test_adapt_tail_stops_where_it_should():
 
 
 @pytest.mark.statistical
-def test_a_stream_that_stops_at_once_is_found_out(monkeypatch):
+def test_a_stream_that_stops_at_once_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AboveThreshold, "below", lambda self, value, threshold: True)
     wrong, _ = _violations(100)
     assert stats.binom.sf(wrong - 1, 100, 0.2) < ALPHA
 
 
 @pytest.mark.parametrize("form", ["central", "untrusted"])
-def test_a_sparse_mean_needs_a_smaller_sketch_than_its_length_asks_for(form, tmp_path):
+def test_a_sparse_mean_needs_a_smaller_sketch_than_its_length_asks_for(
+    form: str, tmp_path: Path
+) -> None:
     """The point of Adapt Tail: three entries of length 0.5 fit in a few buckets."""
     n, d = 400, 2048
     mean = np.zeros(d)
@@ -216,7 +225,7 @@ def test_a_sparse_mean_needs_a_smaller_sketch_than_its_length_asks_for(form, tmp
     assert last.main_size < norm.specs[-1].main_size
 
 
-def test_doubling_stops_when_results_agree():
+def test_doubling_stops_when_results_agree() -> None:
     flat = ExactMeans(np.zeros(4096), np.random.default_rng(1))
     assert len(Doubling().run(flat).steps) == 2
     long = ExactMeans(np.full(4096, 50.0), np.random.default_rng(1))
@@ -225,7 +234,7 @@ def test_doubling_stops_when_results_agree():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("form", ["central", "untrusted"])
-def test_lemma_six_through_a_form(form, tmp_path):
+def test_lemma_six_through_a_form(form: str, tmp_path: Path) -> None:
     """The measured error of a fixed rate is (d - 1)|mu|^2 / L + d sigma^2."""
     n, d, runs = 8, 64, 80
     mean = np.full(d, 0.5 / math.sqrt(d))
@@ -252,7 +261,7 @@ def test_lemma_six_through_a_form(form, tmp_path):
     assert abs(float(np.mean(errors)) - (expected - d * variance / 2)) > critical
 
 
-def test_seeds_are_fresh():
+def test_seeds_are_fresh() -> None:
     assert NoiseSeed.fresh() != NoiseSeed.fresh()
     task = task_of(table(4, 32, np.zeros(32)))
     algorithm = FixedRateMean(rate=2.0)

@@ -6,6 +6,7 @@ Sections 3.1 and 4.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from simulations.reproduce.sqsgd.plan import Plan
 
 
 def theory(plan: Plan, dimension: int) -> list[dict[str, Any]]:
-    """Return what the figures' settings mean, without any training.
+    """Return what the settings of a plan mean for a gradient of so many numbers.
 
     Two lengths of a report: k = floor(r d), and the power of two of Algorithm 2. Variances are of a
     coordinate that is zero, in U^2.
@@ -25,23 +26,17 @@ def theory(plan: Plan, dimension: int) -> list[dict[str, Any]]:
     kept = kept_count(dimension, plan.ratio)
     lengths = (kept, 1 << (kept - 1).bit_length())
     levels = sorted({*plan.levels, plan.middle})
-    return [
-        _setting(length, count, epsilon)
-        for length in lengths
-        for epsilon in plan.epsilons
-        for count in levels
-    ]
+    return [_setting(*each) for each in product(lengths, plan.epsilons, levels)]
 
 
-def _setting(length: int, levels: int, epsilon: float) -> dict[str, Any]:
+def _setting(length: int, epsilon: float, levels: int) -> dict[str, Any]:
     printed = printed_priv_quant(length, levels, 1.0, epsilon)
-    best = best_priv_quant(length, levels, 1.0, epsilon)
     return {
         "kept": length,
         "epsilon": epsilon,
         "levels": levels,
         "printed": _measures(printed),
-        "best": _measures(best),
+        "best": _measures(best_priv_quant(length, levels, 1.0, epsilon)),
         "kappa_in_printed_range": printed.kappa >= 0,
     }
 

@@ -25,13 +25,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
-from simulations.learning.data import DataFolder, catalog
+from simulations.learning.data import DataFolder, catalog, find_data_dir
 from simulations.learning.data.tabular import MISSING, Categorical, Table
 from simulations.learning.data.uci import (
     ADULT_CLASSES,
@@ -109,7 +111,7 @@ def kdd99(folder: DataFolder) -> Examples:
 
 
 def kdd99_of(table: Table) -> Examples:
-    """Encode connections."""
+    """Encode a table of connections."""
     blocks = [unit_scaled(table.numbers[name]) for name in KDD99_SCHEMA.numbers]
     blocks += [is_value(table.categories[name], "1") for name in _KDD99_BINARY]
     names = [name for name in KDD99_SCHEMA.categories if name not in _KDD99_BINARY]
@@ -159,19 +161,20 @@ SYNTHETIC: Final = {
 SYNTHETIC_SEED: Final = 1
 
 
-def load(name: str, folder: DataFolder | None) -> Examples:
-    """Return a table by its name: BANK, KDD, ADULT, or such as syn-L-0.01-0.9.
+@cache
+def load(name: str, data_dir: Path | None = None) -> Examples:
+    """Return a table by its name: BANK, KDD, ADULT, or such as syn-L-0.01-0.9; once a process.
+
+    Args:
+        name: of the table.
+        data_dir: folder of data sets; None for what the environment says.
 
     Raises:
         ConfigurationError: an unknown name, or no folder where files are needed.
         DataError: a file is missing, of another version or broken.
     """
     if name in LOADERS:
-        if folder is None:
-            raise ConfigurationError(
-                "folder", f"{name} is read from files", "a folder of data sets"
-            )
-        return LOADERS[name](folder)
+        return LOADERS[name](DataFolder(find_data_dir(data_dir)))
     found = re.fullmatch(r"(syn-[LHS])-([0-9.]+)-([0-9.]+)", name)
     if found is None:
         known = ", ".join([*LOADERS, *(f"{kind}-C1-C2" for kind in SYNTHETIC)])

@@ -1,0 +1,145 @@
+"""What `veilsum reproduce autotune` varies: controllers, noise and seeds, on a task from a file.
+
+"Genie" is the published baseline: fixed rates on a grid, of which the largest that costs no more
+than a stated slack of accuracy is picked afterwards, with all runs in hand.
+
+Source: arXiv 2307.10999, section 5 and Appendix A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import load
+from simulations.learning.configuration import RunConfig, demo_config
+from simulations.learning.run.overrides import changed
+from simulations.reproduce.engine.federated import data_of, run_of
+
+EMBEDDED: Final = "embedded"
+"""In the place of a file: the embedded digits with few clients."""
+
+Changes = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to choose sizes.
+
+    Attributes:
+        family: arms of one family differ in one number, `value`.
+        value: the rate of the Genie, or the controller's own figure.
+        changes: to the base configuration.
+    """
+
+    family: str
+    value: float | None
+    changes: Changes
+
+    @property
+    def name(self) -> str:
+        """Of its row."""
+        return self.family if self.value is None else f"{self.family} {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is varied; every combination is run.
+
+    Attributes:
+        config: TOML file of the task, whose sketch is varied.
+        noise: noise multipliers.
+        rates: of the Genie; 1, which is no compression, is always among them.
+        gammas: of Adapt Norm.
+        budgets: gammas of Adapt Budget.
+        others: further controllers, with their defaults.
+        first_rate: at which all tuning controllers begin: from no compression, in steps of a
+            factor of two, a short run would spend most of its bytes on the way.
+        seeds: of data split, model, batches, hashes and noise.
+        rounds: of each run; 0 for as many as the file says.
+    """
+
+    config: str = ""
+    noise: tuple[float, ...] = (0.1, 0.3, 0.5)
+    rates: tuple[float, ...] = (4.0, 16.0, 64.0, 256.0)
+    gammas: tuple[float, ...] = (0.25, 0.1, 0.05, 0.01)
+    budgets: tuple[float, ...] = ()
+    others: tuple[str, ...] = ()
+    first_rate: float = 8.0
+    seeds: int = 1
+    rounds: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for numbers out of range."""
+        for name, least in (("noise", 0.001), ("rates", 1.0), ("gammas", 1e-4), ("budgets", 1e-4)):
+            if any(value < least for value in getattr(self, name)):
+                raise ValueError(f"{name} must be {least:g} at least, got {getattr(self, name)}")
+
+    def arms(self) -> list[Arm]:
+        """All ways, no compression first."""
+        sketch, start = "sketch.controller", (("sketch.first_rate", float(self.first_rate)),)
+        fixed = [
+            Arm("genie", rate, ((sketch, "fixed"), ("sketch.rate", float(rate))))
+            for rate in sorted({1.0, *self.rates})
+        ]
+        tuned = [
+            Arm(name, gamma, ((sketch, name), ("sketch.gamma", gamma), *start))
+            for name, gammas in (("adapt_norm", self.gammas), ("adapt_budget", self.budgets))
+            for gamma in gammas
+        ]
+        others = [
+            # Two stages begin uncompressed by their nature.
+            Arm(name, None, ((sketch, name), *(start if name != "two_stage" else ())))
+            for name in self.others
+        ]
+        return [*fixed, *tuned, *others]
+
+
+def base_of(plan: Plan) -> RunConfig:
+    """Return the task.
+
+    Raises:
+        ConfigurationError: no file is named, or it is none.
+    """
+    if plan.config == EMBEDDED:
+        small = [("rounds", 8), ("engine.aggregator", "central"), ("cohort.size", 16)]
+        return changed(demo_config(), small)
+    if not plan.config:
+        raise ConfigurationError("config", "no file", "--set config=FILE, a TOML file of a task")
+    return load(Path(plan.config), RunConfig)
+
+
+def point_config(base: RunConfig, rounds: int, noise: float, arm: Arm, seed: int) -> RunConfig:
+    """Return the configuration of one run.
+
+    Args:
+        rounds: 0 for as many as the base has.
+
+    Raises:
+        ConfigurationError: the base does not go together with it.
+    """
+    raw = base.model_copy(update={"sketch": type(base.sketch)(rows=base.sketch.rows)})
+    changes: list[tuple[str, Any]] = [("seed", seed), *arm.changes]
+    if rounds:
+        changes.append(("rounds", rounds))
+    privacy = base.privacy.model_copy(update={"epsilon": None, "noise_multiplier": float(noise)})
+    return changed(raw.model_copy(update={"privacy": privacy}), changes)
+
+
+def run(name: str, config: RunConfig) -> dict[str, Any]:
+    """Run one point, in a folder that stays; late figures are those of the second half."""
+    ran = run_of(config, data_of(config), name)
+    return {
+        "accuracy": ran.accuracy,
+        "rate": average_rate(ran.records),
+        "late_rate": average_rate(ran.records[len(ran.records) // 2 :]),
+        "seconds": sum(float(record["seconds"]) for record in ran.records),
+    }
+
+
+def average_rate(records: Sequence[Any]) -> float:
+    """Coordinates of all updates over coordinates sent, both sketches counted."""
+    return sum(int(r["dimension"]) for r in records) / sum(int(r["sketch_size"]) for r in records)

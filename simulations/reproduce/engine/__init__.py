@@ -1,0 +1,1 @@
+"""What every campaign shares: its cells, their store and pool, tuning, claims, and the page."""

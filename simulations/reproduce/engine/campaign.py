@@ -1,0 +1,174 @@
+"""A campaign is a plan, a function from a study of it to figures, and how these are shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from protocol.errors import ConfigurationError
+from simulations.common.files import write_whole
+from simulations.common.provenance import provenance
+from simulations.reproduce.engine.render import Figures, Part, claims_table, setting_table
+from simulations.reproduce.engine.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+P = TypeVar("P")
+
+QUICK: Final = "quick"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a command says beside the name of a campaign; None for what the plan says.
+
+    Attributes:
+        preset: which plan; the first one by default.
+        changes: to the plan's fields, lists of values each.
+        seed: the first of those evaluated.
+        seeds: how many.
+    """
+
+    preset: str | None = None
+    changes: Mapping[str, list[Any]] = field(default_factory=dict)
+    seed: int = 1
+    seeds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign(Generic[P]):
+    """A paper's results run again.
+
+    Attributes:
+        name: of its command.
+        title: of its page.
+        presets: plans by name; the first is the usual one, "quick" takes seconds and no files.
+        figures: runs a study; returns plain values.
+        parts: of its page, in order, from the figures; claims come before them by themselves.
+        plots: by name, with which their files end where there are several.
+        stem: with which all files begin; names in braces stand for figures. The name if empty.
+        check: raises `ConfigurationError` for a plan that cannot be run here.
+    """
+
+    name: str
+    title: str
+    presets: Mapping[str, P]
+    figures: Callable[[Study[P]], dict[str, Any]]
+    parts: Callable[[Figures], Iterable[Part]]
+    plots: Mapping[str, Callable[[Figures], Figure]]
+    stem: str = ""
+    check: Callable[[P], None] = lambda _: None
+
+    def plan(self, options: Options) -> P:
+        """Return the plan of a command.
+
+        Raises:
+            ConfigurationError: there is no such preset or field, or a value is of another type.
+        """
+        name = options.preset or next(iter(self.presets))
+        if name not in self.presets:
+            raise ConfigurationError("preset", f"value {name!r}", ", ".join(self.presets))
+        plan: Any = self.presets[name]
+        changes = {key: _typed(plan, key, values) for key, values in options.changes.items()}
+        if options.seeds is not None:
+            if not hasattr(plan, "seeds"):
+                raise ConfigurationError("seeds", f"{self.name} has one run of everything", "none")
+            changes["seeds"] = options.seeds
+        try:
+            found: P = replace(plan, **changes)
+        except ValueError as error:
+            raise ConfigurationError("set", str(error), "other values") from error
+        self.check(found)
+        return found
+
+    def study(self, plan: P, folder: Path, seed: int = 1, **more: Any) -> Study[P]:
+        """Open a study of a plan."""
+        return Study(plan, folder, seed=seed, seeds=getattr(plan, "seeds", 1), **more)
+
+    def run(self, study: Study[P], command: str = "") -> dict[str, Any]:
+        """Return all figures of a study, with where they come from."""
+        with study:
+            found = self.figures(study)
+        made = provenance()
+        origin = {"commit": made.commit, "source": made.source, "machine": made.machine}
+        origin |= {"python": made.versions["python"], "command": command or self.name}
+        return {**study.facts(), **origin, **found, "seconds": study.seconds}
+
+    def page(self, figures: Figures) -> str:
+        """Return the page as Markdown."""
+        plots = [f"![{name}]({path})" for name, path in self._plots(figures).items()]
+        parts = [part.markdown() for part in self.all_parts(figures)]
+        head = [f"# {self.title}\n", _origin(figures), *(f"{plot}\n" for plot in plots)]
+        return "\n".join([*head, *parts])
+
+    def all_parts(self, figures: Figures) -> Iterable[Part]:
+        """Yield the parts of the page: claims come first, the plan last."""
+        if figures.get("claims"):
+            yield claims_table(figures["claims"])
+        yield from self.parts(figures)
+        yield setting_table(figures)
+
+    def _plots(self, figures: Figures) -> dict[str, str]:
+        """Return the names of the files of the plots."""
+        stem = self._stem(figures)
+        many = len(self.plots) > 1
+        return {name: f"{stem}-{name}.png" if many else f"{stem}.png" for name in self.plots}
+
+    def _stem(self, figures: Figures) -> str:
+        return (self.stem or self.name).format_map(figures)
+
+    def write(self, figures: Figures, folder: Path) -> dict[str, Path]:
+        """Write figures, page and plots into a folder, made if need be; return the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = self._stem(figures)
+        contents: dict[str, tuple[str, str | bytes]] = {
+            "figures": (f"{stem}.json", json.dumps(figures, indent=1) + "\n"),
+            "page": (f"{stem}.md", self.page(figures)),
+        }
+        for name, path in self._plots(figures).items():
+            contents[name] = (path, _png(self.plots[name](figures)))
+        for path, content in contents.values():
+            write_whole(folder / path, content)
+        return {name: folder / path for name, (path, _) in contents.items()}
+
+
+def _typed(plan: Any, key: str, values: list[Any]) -> Any:
+    """Return values as the field of a plan has them: one, or a tuple of as many as there are."""
+    names = [each.name for each in fields(plan) if each.name != "seeds"]
+    if key not in names:
+        raise ConfigurationError(key, "no field of the plan", ", ".join(names))
+    usual = getattr(plan, key)
+    like = (usual[0] if usual else values[0]) if isinstance(usual, tuple) else usual
+    found = tuple(float(v) if type(like) is float and type(v) is int else v for v in values)
+    kinds = (type(like),) if like is not None else (int, float, str)
+    if not all(type(each) in kinds for each in found):
+        kind = " or ".join(each.__name__ for each in kinds)
+        raise ConfigurationError(key, f"value {values}", f"{kind}, as in {usual!r}")
+    if isinstance(usual, tuple):
+        return found
+    if len(found) != 1:
+        raise ConfigurationError(key, f"{len(found)} values", "one value")
+    return found[0]
+
+
+def _origin(figures: Figures) -> str:
+    """Return the command that makes the figures, and on what they were made."""
+    machine = figures["machine"]
+    return (
+        f"```console\nveilsum reproduce {figures['command']}\n```\n\n"
+        f"Commit {figures['commit']} (source {figures['source']}), {machine['system']}, "
+        f"{machine['processor']}, {machine['cores']} cores, Python {figures['python']}. "
+        f"{figures['seconds'] / 60.0:.1f} minutes of processor time. What was read from the "
+        f"paper, and what had to be chosen: docs/results/{figures['command'].split()[0]}.md.\n"
+    )
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()

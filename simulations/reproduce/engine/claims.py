@@ -1,0 +1,180 @@
+"""A claim is data: what is said and where, what was measured, how close is close, a verdict.
+
+A verdict follows from the interval of what was measured: *reproduced* if all of it supports the
+claim, *not reproduced* if none of it does, *not decided* otherwise. Also of a claim that is false
+as printed it is said that it was not reproduced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+REPRODUCED: Final = "reproduced"
+NOT_REPRODUCED: Final = "not reproduced"
+UNDECIDED: Final = "not decided"
+
+DOUBT: Final = 0.05
+"""Probability with which an interval misses."""
+
+OURS: Final = "ours"
+"""The source of a claim that no paper makes: a question of this project."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean of independent runs and what is known of it, by Student's law.
+
+    Attributes:
+        mean: of the runs.
+        error: standard error of the mean; infinite where a single run says nothing.
+        count: of runs; infinite for an error that is known by itself.
+    """
+
+    mean: float
+    error: float
+    count: float
+
+    @classmethod
+    def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Interval:
+        """Return the interval of independent values."""
+        mean = float(np.mean(values))
+        if len(values) < 2:
+            return cls(mean, math.inf, 1)
+        return cls(mean, float(np.std(values, ddof=1)) / len(values) ** 0.5, len(values))
+
+    def half(self, doubt: float = DOUBT) -> float:
+        """Return the half-width of the interval that misses with this probability."""
+        if math.isinf(self.error):
+            return math.inf
+        return float(student.isf(0.5 * doubt, self.count - 1)) * self.error
+
+    def above(self, limit: float, doubt: float = DOUBT) -> bool:
+        """Say whether the whole interval is above a limit."""
+        return self.mean - self.half(doubt) > limit
+
+    def below(self, limit: float, doubt: float = DOUBT) -> bool:
+        """Say whether the whole interval is below a limit."""
+        return self.mean + self.half(doubt) < limit
+
+
+def half_width(values: Sequence[float] | NDArray[np.float64], doubt: float = DOUBT) -> float | None:
+    """Return the half-width of the interval of a mean; None for a single value."""
+    if len(values) < 2:
+        return None
+    quantile = float(student.ppf(1.0 - doubt / 2.0, len(values) - 1))
+    return quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One claim and what became of it.
+
+    Attributes:
+        statement: what is claimed, in words.
+        source: where: a figure, a theorem, a section; `OURS` for a question of this project.
+        published: the figure, if there is one.
+        measured: ours, if there is one.
+        half_width: of its interval, if it has a finite one.
+        tolerance: how far off is close enough: what the verdict compares with.
+        verdict: one of the three.
+        seen: what the verdict rests on.
+    """
+
+    statement: str
+    source: str
+    published: float | None = None
+    measured: float | None = None
+    half_width: float | None = None
+    tolerance: float = 0.0
+    verdict: str
+    seen: str = ""
+
+    @classmethod
+    def about(
+        cls,
+        statement: str,
+        source: str,
+        found: Interval,
+        verdict: str,
+        *,
+        published: float | None = None,
+        tolerance: float = 0.0,
+        doubt: float = DOUBT,
+        seen: str = "",
+    ) -> Claim:
+        """Return a claim about a mean, with the half-width of its interval at this doubt."""
+        width = None if math.isinf(found.error) else found.half(doubt)
+        return cls(
+            statement=statement,
+            source=source,
+            published=published,
+            measured=found.mean,
+            half_width=width,
+            tolerance=tolerance,
+            verdict=verdict,
+            seen=seen,
+        )
+
+    def figures(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return asdict(self)
+
+
+def fact(holds: bool) -> str:
+    """Return the verdict on what is computed or exact."""
+    return REPRODUCED if holds else NOT_REPRODUCED
+
+
+def close(ours: float, published: float, tolerance: float) -> str:
+    """Return the verdict on "the figure is the printed one", to a relative tolerance."""
+    return fact(abs(ours / published - 1.0) <= tolerance)
+
+
+def above(
+    found: Interval, margin: float, negligible: float | None = None, doubt: float = DOUBT
+) -> str:
+    """Return the verdict on "more than the margin".
+
+    Args:
+        negligible: what is surely below this is against the claim; the margin if left out.
+    """
+    if found.above(margin, doubt):
+        return REPRODUCED
+    against = found.below(margin if negligible is None else negligible, doubt)
+    return NOT_REPRODUCED if against else UNDECIDED
+
+
+def within(found: Interval, margin: float) -> str:
+    """Return the verdict on "no more than the margin apart"."""
+    if found.above(-margin) and found.below(margin):
+        return REPRODUCED
+    return NOT_REPRODUCED if found.below(-margin) or found.above(margin) else UNDECIDED
+
+
+def every(verdicts: Iterable[str]) -> str:
+    """Return the verdict on "in every case": one case against it is enough."""
+    found = set(verdicts)
+    return next((v for v in (NOT_REPRODUCED, UNDECIDED, REPRODUCED) if v in found), UNDECIDED)
+
+
+def agreed(verdicts: Iterable[str]) -> str:
+    """Return what several comparisons say together: their word if all have the same one."""
+    found = set(verdicts)
+    return found.pop() if len(found) == 1 else UNDECIDED
+
+
+def gains(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Return the differences of runs, seed by seed."""
+    return [a - b for a, b in zip(one, other, strict=True)]
+
+
+def gain(one: Sequence[float], other: Sequence[float]) -> Interval:
+    """Return the mean difference of runs that are compared seed by seed."""
+    return Interval.of(gains(one, other))

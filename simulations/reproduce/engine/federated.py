@@ -1,0 +1,92 @@
+"""Whole runs of the federated engine as cells of a campaign."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from simulations.common.failures import DivergedError
+from simulations.common.provenance import source_of
+from simulations.learning.configuration import RunConfig
+from simulations.learning.data import Dataset
+from simulations.learning.federated import load_data
+from simulations.learning.run.experiment import Record, run_experiment
+from simulations.learning.run.folder import RunFolder
+from simulations.reproduce.engine.study import data_dir_here, folder_here
+
+LAST_SHARE: Final = 0.2
+"""Tests in this last share of the rounds are averaged: one test alone is noisy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run: the records of its rounds, and whether its model left the range of numbers."""
+
+    records: list[Record]
+    diverged: bool
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """Return the record of the last round; empty if there is none."""
+        return self.records[-1] if self.records else {}
+
+    @property
+    def accuracy(self) -> float:
+        """Return the final accuracy; a model that is lost answers nothing."""
+        return 0.0 if self.diverged else final_accuracy(self.records)
+
+
+def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
+    """Run an experiment.
+
+    Args:
+        name: of its folder among the campaign's runs, if it is to be kept; an interrupted run goes
+            on there, unless the configuration or the source is another.
+    """
+    records: list[Record] = []
+    with _folder(config, name) as folder, RunFolder(folder, config) as opened:
+        try:
+            run_experiment(config, data, opened, records.append)
+        except DivergedError:
+            return Ran(records, True)
+    return Ran(records, False)
+
+
+def data_of(config: RunConfig) -> Dataset:
+    """Return the data set of a configuration, read once by each process.
+
+    Raises:
+        ConfigurationError, DataError: see `simulations.learning.data.load_dataset`.
+    """
+    key = (config.task.model_dump_json(), data_dir_here())
+    if key not in _DATA:
+        _DATA[key] = load_data(config, data_dir_here())
+    return _DATA[key]
+
+
+_DATA: dict[tuple[str, Path | None], Dataset] = {}
+
+
+@contextmanager
+def _folder(config: RunConfig, name: str | None) -> Iterator[Path]:
+    campaign = folder_here()
+    if name is None or campaign is None:
+        with TemporaryDirectory() as folder:
+            yield Path(folder) / "run"
+        return
+    key = config.model_dump_json() + source_of(__name__)
+    yield campaign / "runs" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def final_accuracy(records: Sequence[Mapping[str, Any]]) -> float:
+    """Return the mean over the tests in the last part of a run."""
+    first = math.floor(len(records) * (1.0 - LAST_SHARE))
+    tested: list[Any] = [r["accuracy"] for r in records if r["round"] > first]
+    return fmean(accuracy for accuracy in tested if accuracy is not None)

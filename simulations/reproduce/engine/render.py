@@ -1,0 +1,182 @@
+"""Figures as tables and text: columns are data, and one grid serves the page and the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+Row = Mapping[str, Any]
+Figures = Mapping[str, Any]
+Value = str | Callable[[Row], Any]
+"""A key of a row, with dots for keys within, or a function of the row."""
+
+
+def value_of(row: Row, value: Value) -> Any:
+    """Return a value of a row; None where a key is missing on the way."""
+    if callable(value):
+        return value(row)
+    found: Any = row
+    for key in value.split("."):
+        found = None if found is None else found.get(key)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        head: over it.
+        value: of a row; None is missing, words and lists stand as they are.
+        form: of a number, as `format` takes it.
+        scale: by which a number is multiplied first; 100 for shares in percent.
+        width: half-width of the number's interval, if it has one.
+        width_form: of it; that of the number if left out.
+        missing: what stands for no value.
+    """
+
+    head: str
+    value: Value
+    form: str = ""
+    scale: float = 1
+    width: Value | None = None
+    width_form: str = ""
+    missing: str = "-"
+
+    def cell(self, row: Row) -> str:
+        """Return the text of one cell."""
+        found = value_of(row, self.value)
+        if found is None:
+            return self.missing
+        if isinstance(found, bool):
+            return "yes" if found else "no"
+        if isinstance(found, str):
+            return found
+        if isinstance(found, list | tuple):
+            return ", ".join(map(str, found)) or self.missing
+        text = format(found if self.scale == 1 else self.scale * found, self.form)
+        width = None if self.width is None else value_of(row, self.width)
+        if width is None:
+            return text
+        form = self.width_form or self.form.removeprefix("+")
+        return f"{text} ± {format(self.scale * width, form)}"
+
+
+def percent(
+    head: str, value: Value, width: Value | None = None, form: str = ".1f", missing: str = "-"
+) -> Column:
+    """Return a column of shares, in percent or points."""
+    return Column(head, value, form, 100, width, missing=missing)
+
+
+def points(value: float, width: float | None, form: str = ".1f") -> str:
+    """Return a share in percent, with the half-width of its interval, for use in text."""
+    return percent("", "value", "width", form).cell({"value": value, "width": width})
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table.
+
+    Attributes:
+        title: over it; a heading of the page unless it is empty.
+        rows: the first is its head.
+        brief: shown in the terminal as well.
+    """
+
+    title: str
+    rows: list[list[str]]
+    brief: bool = False
+
+    def markdown(self) -> str:
+        """Return the table with its heading."""
+        head, *body = self.rows
+        lines = [head, ["---"] * len(head), *body]
+        title = f"## {self.title}\n\n" if self.title else ""
+        return title + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph, list or heading in Markdown; `brief` if the terminal shows it as well."""
+
+    text: str
+    brief: bool = False
+
+    def markdown(self) -> str:
+        """Return the text."""
+        return f"{self.text}\n"
+
+
+Part = Grid | Text
+
+
+def table(title: str, columns: Sequence[Column], rows: Iterable[Row], brief: bool = False) -> Grid:
+    """Return a line for each row."""
+    lines = [[column.cell(row) for column in columns] for row in rows]
+    return Grid(title, [[column.head for column in columns], *lines], brief)
+
+
+def pivot(
+    title: str,
+    labels: Sequence[Column],
+    across: Value,
+    cell: Column,
+    rows: Iterable[Row],
+    *,
+    head: Callable[[Any], str] = "{:g}".format,
+    brief: bool = False,
+) -> Grid:
+    """Return a line for everything that has the same labels, a column for each value across.
+
+    Args:
+        labels: of a line.
+        across: what the columns differ in; None for a row that is the same in all of them.
+        cell: of one row; its `missing` stands where there is no row.
+        head: of a column, from its value.
+    """
+    listed = list(rows)
+    values = list(dict.fromkeys(value_of(row, across) for row in listed))
+    values = [each for each in values if each is not None]
+    lines: dict[tuple[str, ...], dict[Any, str]] = {}
+    for row in listed:
+        line = lines.setdefault(tuple(label.cell(row) for label in labels), {})
+        at = value_of(row, across)
+        line |= dict.fromkeys(values if at is None else [at], cell.cell(row))
+    first = [*(label.head for label in labels), *map(head, values)]
+    body = [
+        [*name, *(line.get(each, cell.missing) for each in values)] for name, line in lines.items()
+    ]
+    return Grid(title, [first, *body], brief)
+
+
+CLAIM = (
+    Column("claim", "statement"),
+    Column("source", "source"),
+    Column("published", "published", ".4g"),
+    Column("here", "measured", ".4g", width="half_width", width_form=".2g"),
+    Column("verdict", "verdict"),
+    Column("from", "seen"),
+)
+
+
+def claims_table(claims: Sequence[Row]) -> Grid:
+    """Return all claims with their verdicts."""
+    return table("Claims", CLAIM, claims, brief=True)
+
+
+ORIGIN: Final = frozenset(("commit", "source", "python", "command", "seconds"))
+"""Facts that a page begins with."""
+
+
+def setting_table(figures: Figures) -> Grid:
+    """Return every plain fact of the figures, and what the plan says."""
+    plan = {f"plan: {name}": value for name, value in figures["plan"].items()}
+    kinds = (bool, int, float, str)
+    rows = []
+    for name, value in {**figures, **plan}.items():
+        listed = value if isinstance(value, list | tuple) else [value]
+        if name not in ORIGIN and all(isinstance(each, kinds) for each in listed):
+            rows.append([name.replace("_", " "), ", ".join(map(str, listed)) or "-"])
+    return Grid("Setting", [["what", "value"], *rows])

@@ -1,0 +1,171 @@
+"""Runs the cells of a campaign: what is in the store is read, the rest is made and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from rich.console import Console
+from rich.progress import Progress
+
+from simulations.reproduce.engine.seeds import evaluated
+from simulations.reproduce.engine.store import Cell, Result, Store, plain
+
+if TYPE_CHECKING:
+    from simulations.learning.data import Dataset
+
+P = TypeVar("P")
+
+
+@dataclass(slots=True)
+class _Here:
+    """Where this process finds data, and where cells may keep folders of their own."""
+
+    data_dir: Path | None = None
+    folder: Path | None = None
+
+
+_HERE = _Here()
+
+
+def enter(data_dir: Path | None, folder: Path | None) -> None:
+    """Tell this process where things are; the results of cells do not depend on it."""
+    _HERE.data_dir, _HERE.folder = data_dir, folder
+
+
+def folder_here() -> Path | None:
+    """Return the folder of the campaign's output; None outside of a campaign."""
+    return _HERE.folder
+
+
+def data_dir_here() -> Path | None:
+    """Return the folder of data sets; None for what the environment says."""
+    return _HERE.data_dir
+
+
+def dataset(name: str, **options: Any) -> Dataset:
+    """Return a data set by its name, read once by each process.
+
+    Raises:
+        DataError: a file is missing, of another version or broken.
+    """
+    return _loaded(name, _HERE.data_dir, tuple(options.items()))
+
+
+@cache
+def _loaded(name: str, data_dir: Path | None, options: tuple[tuple[str, Any], ...]) -> Dataset:
+    from simulations.learning.data import load_dataset
+
+    return load_dataset(name, data_dir, **dict(options))
+
+
+def _made(cell: Cell) -> Result:
+    start = time.process_time()
+    value = plain(cell.make(*cell.given))
+    return Result(value, time.process_time() - start)
+
+
+class Study(Generic[P]):
+    """A campaign under way.
+
+    Args:
+        plan: what is varied.
+        folder: of the output, made if need be; what was finished there is used.
+        seed: the first of those evaluated.
+        seeds: how many of them there are.
+        data_dir: folder of data sets; None for what the environment says.
+        workers: processes, at least 1.
+        tell: told what people should know; by default nobody is.
+    """
+
+    def __init__(
+        self,
+        plan: P,
+        folder: Path,
+        *,
+        seed: int = 1,
+        seeds: int = 1,
+        data_dir: Path | None = None,
+        workers: int = 1,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        self.plan, self.folder, self.data_dir = plan, folder, data_dir
+        self.seed, self.seeds = seed, evaluated(seed, seeds)
+        self.workers, self.seconds = workers, 0.0
+        self.found = self.made = self.outdated = 0
+        self._tell, self._stack = tell, ExitStack()
+        self._store = self._stack.enter_context(Store(folder))
+        self._pool: ProcessPoolExecutor | None = None
+        enter(data_dir, folder)
+
+    def __enter__(self) -> Self:
+        self._progress = Progress(console=Console(stderr=True), disable=self._tell is None)
+        self._stack.enter_context(self._progress)
+        self._bar = self._progress.add_task("", total=0)
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        # What has not begun when a run fails or is interrupted is not begun any more.
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._stack.close()
+        enter(None, None)
+
+    def result(self, cell: Cell) -> Any:
+        """Return the result of one cell."""
+        return self.results([cell])[0]
+
+    def results(self, cells: Iterable[Cell]) -> list[Any]:
+        """Return the results of cells, in their order; one that is asked for twice is made once."""
+        asked = list(cells)
+        known: dict[str, Result] = {}
+        missing: dict[str, Cell] = {}
+        for cell in asked:
+            found = self._store.find(cell)
+            if found is not None:
+                known[cell.key] = found
+            else:
+                missing[cell.key] = cell
+        self._announce(len(known), list(missing.values()))
+        for cell, result in self._run(list(missing.values())):
+            self._store.keep(cell, result)
+            known[cell.key] = result
+            self._progress.update(self._bar, advance=1, description=cell.name)
+        self.seconds += sum(result.seconds for result in known.values())
+        return [known[cell.key].value for cell in asked]
+
+    def _announce(self, found: int, missing: Sequence[Cell]) -> None:
+        total = self.found + self.made + found + len(missing)
+        self.found, self.made = self.found + found, self.made + len(missing)
+        self._progress.update(self._bar, advance=found, total=total)
+        outdated = sum(map(self._store.outdated, missing))
+        if outdated and self._tell:
+            self._tell(
+                f"{outdated} results in {self._store.path} are of other source code and are made "
+                f"anew, {missing[0].name} first"
+            )
+
+    def _run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
+        """Make cells, here or in processes of their own, and yield them as they are ready."""
+        if self.workers == 1 or len(cells) < 2:
+            for cell in cells:
+                yield cell, _made(cell)
+            return
+        if self._pool is None:
+            # Torch's threads do not survive a fork.
+            context, where = get_context("spawn"), (self.data_dir, self.folder)
+            self._pool = ProcessPoolExecutor(self.workers, context, enter, where)
+        futures = {self._pool.submit(_made, cell): cell for cell in cells}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what all figures begin with."""
+        return {"seed": self.seed, "plan": plain(self.plan)}

@@ -1,0 +1,199 @@
+"""sqSGD's Figures 1 to 3: accuracy by levels, epsilon and baseline: `veilsum reproduce sqsgd`.
+
+Source: sqSGD ("Practical Locally Private Federated Learning with Communication Efficiency"),
+Section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from statistics import fmean
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from protocol.errors import ConfigurationError
+from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import half_width
+from simulations.reproduce.engine.plots import Style, curve, dress, panels, style
+from simulations.reproduce.engine.render import (
+    Column,
+    Figures,
+    Part,
+    Row,
+    percent,
+    pivot,
+    points,
+    table,
+)
+from simulations.reproduce.engine.store import Cell, plain
+from simulations.reproduce.engine.study import Study, dataset
+from simulations.reproduce.sqsgd.claims import claims, final_accuracies, mean_accuracies
+from simulations.reproduce.sqsgd.plan import PRESETS, Plan, build_model, runs
+from simulations.reproduce.sqsgd.theory import theory
+from simulations.reproduce.sqsgd.training import trained
+
+TITLES = {
+    "plain": "no privacy, no clip",
+    "sqsgd": "sqSGD",
+    "equal-sqsgd": "sqSGD, bits of Figure 3",
+    "piecewise": "Piecewise, with sqSGD's residual",
+    "piecewise-scaled": "Piecewise, as published",
+    "equal-vqsgd": "vqSGD, repeats not paid for",
+    "vqsgd-paid": "vqSGD, repeats paid for",
+    "sqsgd-narrow": "sqSGD, U/10, best division",
+}
+
+PANELS = {
+    1: "Figure 1: levels",
+    2: "Figure 2: epsilon",
+    3: "Figure 3: baselines at equal bits",
+    0: "not in the paper",
+}
+
+
+def figures_of(study: Study[Plan]) -> dict[str, Any]:
+    """Train every way at every seed."""
+    plan, task = study.plan, build_model(study.plan.model)
+    data, chosen = dataset(plan.data), runs(study.plan, task.dimension)
+    cells = [
+        Cell(f"{run.name} {seed}", trained, (plan.setting, run.algorithm, run.name, seed))
+        for seed in study.seeds
+        for run in chosen
+    ]
+    results = study.results(cells)
+    rows = [
+        {
+            "name": run.name,
+            "figures": list(run.figures),
+            **run.facts,
+            "report_bytes": None if run.algorithm is None else run.algorithm.report_bytes,
+            "results": results[place :: len(chosen)],
+        }
+        for place, run in enumerate(chosen)
+    ]
+    figures = {
+        "plan": {**plain(plan), "seeds": list(study.seeds)},
+        "data": data.name,
+        "model": plan.model,
+        "parameters": task.dimension,
+        "examples": len(data.train),
+        "tested": len(data.test),
+        "rounds_of_epoch": plan.setting.rounds_of_epoch(len(data.train)),
+        "adjacency": "any input of one client replaced by any other, one report",
+        "theory": theory(plan, task.dimension),
+        "runs": rows,
+    }
+    return {**figures, "claims": claims(figures)}
+
+
+def check(plan: Plan) -> None:
+    """Refuse weeks of training.
+
+    Raises:
+        ConfigurationError: ResNet-110 without a GPU, or there is no such network.
+    """
+    build_model(plan.model)
+    if plan.model == "resnet110" and not (plan.force or torch.cuda.is_available()):
+        problem = "resnet110 on a CPU takes weeks"
+        raise ConfigurationError("model", problem, "a machine with a GPU, or --set force=true")
+
+
+def _spread(values: list[float]) -> str:
+    return points(fmean(values), half_width(values))
+
+
+def _final(row: Row) -> str:
+    gone = sum(result["diverged"] for result in row["results"])
+    return _spread(final_accuracies(row)) + (f" ({gone} diverged)" if gone else "")
+
+
+RUNS = (
+    Column("figure", "figures"),
+    Column("way", lambda row: TITLES[row["way"]]),
+    Column("K", "levels"),
+    Column("epsilon", "epsilon", "g"),
+    Column("epsilon of a report", "epsilon_report", ",.1f"),
+    Column("sent of a client", "kept", ",d"),
+    Column("bits", "bits", ",d"),
+    Column("error of a report", "error", ".4g"),
+    Column("accuracy, %", _final),
+    Column("mean over epochs, %", lambda row: _spread(mean_accuracies(row))),
+)
+
+SETTINGS = (
+    Column("sent", "kept", ","),
+    Column("epsilon", "epsilon", "g"),
+    Column("K", "levels"),
+    Column("kappa", "printed.kappa"),
+    Column("in 0 .. d - 1", lambda row: "yes" if row["kappa_in_printed_range"] else "**no**"),
+    Column("m", "printed.factor", ".4f"),
+    Column("variance / U^2", "printed.variance", ".4g"),
+    Column("best share of kappa", "best.share", ".3f"),
+    Column("m", "best.factor", ".4f"),
+    Column("variance / U^2", "best.variance", ".4g"),
+)
+
+
+def _parts(figures: Figures) -> Iterator[Part]:
+    yield table("Runs", RUNS, figures["runs"], brief=True)
+    yield pivot(
+        "Accuracy by epoch, mean over seeds, %",
+        (Column("run", "name"),),
+        "epoch",
+        percent("", "mean"),
+        [{**row, **point} for row in figures["runs"] for point in _curve(row)],
+    )
+    yield table("What the settings mean", SETTINGS, figures["theory"])
+
+
+def _curve(row: Row) -> list[dict[str, Any]]:
+    """Return mean accuracy over seeds after each epoch, with what is below and above it."""
+    curves = [[point["accuracy"] for point in result["curve"]] for result in row["results"]]
+    return [
+        {
+            "epoch": epoch,
+            "mean": fmean(each),
+            "range": (fmean(each) - min(each), max(each) - fmean(each)),
+        }
+        for epoch, each in enumerate(zip(*curves, strict=True), 1)
+    ]
+
+
+def plot(figures: Figures) -> Figure:
+    """Plot accuracy by epoch: a panel for each of the paper's figures, and one for the rest.
+
+    Means over seeds, and bars from the lowest to the highest.
+    """
+    figure, axes = panels(2, 2, 14, 10)
+    for panel, (number, title) in zip(chain(*axes), PANELS.items(), strict=True):
+        _draw(panel, figures["runs"], number, title)
+    return figure
+
+
+def _draw(axes: Axes, rows: list[Row], number: int, title: str) -> None:
+    plain_row, *others = rows
+    curve(axes, _curve(plain_row), "epoch", "mean", Style(TITLES["plain"], "black", ""))
+    drawn = [row for row in others if (number in row["figures"] if number else not row["figures"])]
+    for place, row in enumerate(drawn):
+        levels = "" if row["levels"] is None else f", K = {row['levels']}"
+        label = f"{TITLES[row['way']]}{levels}, epsilon = {row['epsilon']:g}"
+        curve(axes, _curve(row), "epoch", "mean", style(place, label), "range")
+    dress(axes, "epochs", "test accuracy, higher is better", title, percents=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+CAMPAIGN = Campaign(
+    name="sqsgd",
+    title="sqSGD: accuracy by levels, epsilon and baseline",
+    presets=PRESETS,
+    figures=figures_of,
+    parts=_parts,
+    plots={"accuracy": plot},
+    stem="sqsgd-{data}",
+    check=check,
+)

@@ -1,0 +1,419 @@
+"""The engine of all campaigns: cells and their store, source, pool, tuning, claims, the page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
+
+from protocol.errors import ConfigurationError
+from simulations.commands import cli
+from simulations.commands.reproduce import carry_out
+from simulations.common import provenance as source
+from simulations.reproduce import catalog
+from simulations.reproduce.engine import store
+from simulations.reproduce.engine.campaign import Campaign, Options
+from simulations.reproduce.engine.claims import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    UNDECIDED,
+    Claim,
+    Interval,
+    above,
+    agreed,
+    close,
+    every,
+    half_width,
+    within,
+)
+from simulations.reproduce.engine.plots import Style, curve, dress, panels
+from simulations.reproduce.engine.render import Column, Part, Text, percent, pivot, points, table
+from simulations.reproduce.engine.seeds import bytes_of, evaluated, rng_of, seed_of, spawned, tried
+from simulations.reproduce.engine.store import Cell, Result, Store, plain
+from simulations.reproduce.engine.study import Study
+from simulations.reproduce.engine.tuning import Way, climb, grid, tune_then_evaluate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Numbers to be squared."""
+
+    numbers: tuple[float, ...] = (1.0, 2.0, 3.0)
+    shift: float = 0.0
+    word: str = "usual"
+    seeds: int = 2
+
+
+MADE: list[tuple[float, int]] = []
+
+
+def squared(number: float, shift: float, seed: int) -> dict[str, float]:
+    """One cell; what was made is noted."""
+    MADE.append((number, seed))
+    return {"number": number, "square": number**2 + shift, "seed": seed}
+
+
+def figures_of(study: Study[Plan]) -> dict[str, Any]:
+    """All numbers at all seeds."""
+    plan = study.plan
+    cells = [
+        Cell(f"{number:g} {seed}", squared, (number, plan.shift, seed))
+        for number in plan.numbers
+        for seed in study.seeds
+    ]
+    claim = Claim(statement="four is a [square]", source="Section 1", verdict=REPRODUCED)
+    return {"rows": study.results(cells), "claims": [claim.figures()]}
+
+
+def parts(figures: Any) -> Iterator[Part]:
+    """One text and one table."""
+    yield Text(f"{figures['plan']['word']} [words]", brief=True)
+    yield table(
+        "Squares", [Column("of", "number", "g"), Column("is", "square", "g")], figures["rows"]
+    )
+
+
+def plot(figures: Any) -> Figure:
+    """Draw one curve."""
+    figure, [[axes]] = panels(1, 1, 3.0, 2.0)
+    curve(axes, figures["rows"], "number", "square", Style("squares", "black"), width="seed")
+    dress(axes, "number", "square", log="x", percents=True, ticks=(1.0, 3.0), legend="below")
+    return figure
+
+
+CAMPAIGN = Campaign(
+    name="squares",
+    title="Squares",
+    presets={"usual": Plan(), "quick": Plan(numbers=(2.0,), word="quick")},
+    figures=figures_of,
+    parts=parts,
+    plots={"curve": plot},
+    stem="squares-{plan[word]}",
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Run the campaign in one folder, and forget what was made before."""
+
+    def carried(told: list[str] | None = None, workers: int = 1, **changes: Any) -> dict[str, Any]:
+        MADE.clear()
+        tell = None if told is None else told.append
+        study = CAMPAIGN.study(Plan(**changes), tmp_path, workers=workers, tell=tell)
+        return {**CAMPAIGN.run(study), "seconds": 0.0}
+
+    return carried
+
+
+class TestStudy:
+    def test_what_is_finished_is_not_made_again(self, run: Callable[..., dict[str, Any]]) -> None:
+        first = run()
+        assert MADE == [(n, s) for n in (1.0, 2.0, 3.0) for s in (1, 2)]
+        assert run() == first and not MADE
+        # More of the same makes only what is missing; other configurations make all.
+        assert len(run(numbers=(1.0, 2.0, 3.0, 4.0))["rows"]) == 8 and MADE == [(4.0, 1), (4.0, 2)]
+        run(shift=1.0)
+        assert len(MADE) == 6
+
+    def test_results_of_other_source_are_not_used_and_it_is_said(
+        self, run: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told: list[str] = []
+        run(told)
+        monkeypatch.setattr(store, "source_of", lambda _: "another")
+        run(told)
+        assert len(MADE) == 6 and len(told) == 1
+        assert "6 results" in told[0] and "other source code" in told[0]
+        monkeypatch.undo()
+        run(told)
+        assert not MADE and len(told) == 1
+
+    def test_an_interrupted_campaign_goes_on(self, tmp_path: Path) -> None:
+        def fails(number: float, *_: object) -> dict[str, float]:
+            if number == 3.0:
+                raise KeyboardInterrupt
+            return squared(number, 0.0, 1)
+
+        with pytest.raises(KeyboardInterrupt), Study(Plan(), tmp_path) as study:
+            study.results([Cell(f"{n:g}", fails, (n,)) for n in (1.0, 2.0, 3.0)])
+        # The last line was being written when the machine stopped.
+        path = tmp_path / store.FILE
+        path.write_bytes(path.read_bytes() + b'{"name": "3"')
+        MADE.clear()
+        with Study(Plan(), tmp_path) as study:
+            found = study.results([Cell(f"{n:g}", fails, (n,)) for n in (2.0, 1.0)])
+        assert [each["number"] for each in found] == [2.0, 1.0] and not MADE
+
+    def test_processes_make_the_same(self, tmp_path: Path) -> None:
+        cells = [Cell(f"{n}", seed_of, (n, "word")) for n in range(4)]
+        with Study(Plan(), tmp_path / "one") as study:
+            alone = study.results(cells)
+        with Study(Plan(), tmp_path / "two", workers=2) as study:
+            assert study.results(cells) == alone == [list(seed_of(n, "word")) for n in range(4)]
+
+    def test_a_folder_serves_one_process_at_a_time(self, tmp_path: Path) -> None:
+        with Store(tmp_path), pytest.raises(ConfigurationError, match="in use"):
+            Store(tmp_path)
+        with Store(tmp_path):
+            pass
+
+    def test_a_cell_that_is_asked_for_twice_is_made_once(self, tmp_path: Path) -> None:
+        MADE.clear()
+        cell, other = (Cell("same", squared, (2.0, shift, 1)) for shift in (0.0, 1.0))
+        with Study(Plan(), tmp_path) as study:
+            found = study.results([cell, other, cell])
+        assert [each["square"] for each in found] == [4.0, 5.0, 4.0] and len(MADE) == 2
+
+
+def test_keys_tell_types_and_values_apart() -> None:
+    @dataclass(frozen=True)
+    class Other:
+        numbers: tuple[float, ...] = (1.0, 2.0, 3.0)
+        shift: float = 0.0
+        word: str = "usual"
+        seeds: int = 2
+
+    keys = {Cell("a", squared, (each,)).key for each in (Plan(), Other(), Plan(seeds=3), 1, "1")}
+    assert len(keys) == 5
+    assert plain({"a": np.float64(0.5), "b": (np.arange(2), Plan())})["b"][0] == [0, 1]
+    with pytest.raises(TypeError, match="no JSON value"):
+        Cell("a", squared, (object(),)).key  # noqa: B018
+
+
+class TestSource:
+    def test_a_digest_follows_imports_and_nothing_else(self) -> None:
+        imported = set()
+        waiting = ["simulations.reproduce.cpsgd.theorems"]
+        while waiting:
+            name = waiting.pop()
+            if name not in imported and source._path(name):
+                imported.add(name)
+                waiting += source._imported(name)
+        assert {"dp.mechanisms.levels", "sketch.rotation", "dp"} <= imported
+        assert not any(name.startswith(("simulations.audits", "matplotlib")) for name in imported)
+
+    def test_a_package_that_fetches_names_counts_as_a_whole(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package = tmp_path / "lazily"
+        package.mkdir()
+        (package / "__init__.py").write_text("def __getattr__(name): ...\n")
+        (package / "inner.py").write_text("x = 1\n")
+        (package / "user.py").write_text("def f():\n    from lazily import x\n    return x\n")
+        monkeypatch.setattr(source, "OURS", ("lazily",))
+        monkeypatch.syspath_prepend(tmp_path)
+        before = source.source_of("lazily.user")
+        for forget in (source.source_of, source._path, source._imported):
+            forget.cache_clear()
+        (package / "inner.py").write_text("x = 2\n")
+        assert source.source_of("lazily.user") != before
+
+
+class TestSeeds:
+    def test_streams_are_told_apart_by_words_and_numbers(self) -> None:
+        assert seed_of(1, 2, "x") == (1, 2, 2363233923)
+        states = {rng_of(1, *labels).random() for labels in ((), (1,), ("a",), ("b",), (1, "a"))}
+        assert len(states) == 5
+        assert bytes_of("a", 1) == bytes_of("a 1") != bytes_of("a", 2)
+
+    @pytest.mark.parametrize("seed", [0, 1, 2**40])
+    def test_spawned_is_what_numpy_spawns(self, seed: int) -> None:
+        theirs = np.random.default_rng(seed).spawn(3)
+        assert [spawned(seed, n).random() for n in range(3)] == [t.random() for t in theirs]
+
+    def test_trials_have_seeds_of_their_own(self) -> None:
+        assert evaluated(3, 2) == (3, 4) and not {*evaluated(1, 999)} & {*tried(1, 999)}
+
+
+class TestTuning:
+    @staticmethod
+    def way(top: float, search: Any) -> Way[Any]:
+        """Something that is best at the top."""
+
+        def cells(name: str) -> Callable[[Any], Sequence[Cell]]:
+            return lambda x: [Cell(f"{name} {top} {x}", height, (top, x))]
+
+        return Way(search, cells("trial"), cells("run"))
+
+    def test_a_grid_is_tried_and_its_best_is_run(self, tmp_path: Path) -> None:
+        with Study(Plan(), tmp_path) as study:
+            ways = [self.way(top, grid([1.0, 2.0, 3.0])) for top in (2.2, 9.0)]
+            low, high = tune_then_evaluate(study, ways)
+        assert (low.chosen, high.chosen) == (2.0, 3.0)
+        assert list(low.tried) == [1.0, 2.0, 3.0] and low.runs == [{"accuracy": low.tried[2.0]}]
+        assert low.trials[1.0] == [{"accuracy": low.tried[1.0]}]
+
+    @pytest.mark.parametrize(("top", "most"), [(0, 3), (2, 3), (-2, 3), (9, 3), (-9, 3)])
+    def test_a_climb_ends_at_the_top_or_at_the_edge(
+        self, tmp_path: Path, top: int, most: int
+    ) -> None:
+        with Study(Plan(), tmp_path) as study:
+            [found] = tune_then_evaluate(study, [self.way(top, climb(0, most))])
+        assert found.chosen == max(-most, min(most, top))
+        # Nothing is tried behind what is already worse.
+        assert len(found.tried) <= most + 2
+
+
+def height(top: float, x: float) -> dict[str, float]:
+    """A hill with its top there."""
+    return {"accuracy": -((x - top) ** 2)}
+
+
+class TestClaims:
+    def test_intervals_are_students(self) -> None:
+        assert half_width([0.5]) is None and math.isinf(Interval.of([0.5]).half())
+        # The quantile with one degree of freedom is tan(0.475 pi), the standard error 0.05.
+        assert half_width([0.4, 0.5]) == pytest.approx(math.tan(0.475 * math.pi) * 0.05)
+        # With two it is 4.3027, and 9.9248 for 99 %; the standard error is 1 / sqrt(3).
+        three = [1.0, 2.0, 3.0]
+        assert half_width(three) == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+        assert Interval.of(three).half(0.01) == pytest.approx(9.924843 / math.sqrt(3), rel=1e-6)
+        # An error that is known by itself: the normal law.
+        assert Interval(0.0, 1.0, math.inf).half() == pytest.approx(1.959964, rel=1e-6)
+
+    def test_verdicts_follow_from_intervals(self) -> None:
+        def at(mean: float) -> Interval:
+            return Interval(mean, 1.0 / 1.959964, math.inf)
+
+        assert [above(at(x), 0.0) for x in (1.1, 0.9, -1.1)] == [
+            REPRODUCED,
+            UNDECIDED,
+            NOT_REPRODUCED,
+        ]
+        assert above(at(-0.6), 0.0, 0.5) == NOT_REPRODUCED
+        assert [within(at(x), 2.0) for x in (0.9, 1.1, 3.1, -3.1)] == [
+            REPRODUCED,
+            UNDECIDED,
+            NOT_REPRODUCED,
+            NOT_REPRODUCED,
+        ]
+        assert [close(x, 2.0, 0.01) for x in (2.01, 2.03)] == [REPRODUCED, NOT_REPRODUCED]
+
+    def test_every_case_means_every_one(self) -> None:
+        assert every([REPRODUCED, REPRODUCED]) == REPRODUCED
+        assert every([REPRODUCED, UNDECIDED]) == every([]) == UNDECIDED
+        assert every([UNDECIDED, NOT_REPRODUCED, REPRODUCED]) == NOT_REPRODUCED
+        assert agreed([NOT_REPRODUCED, NOT_REPRODUCED]) == NOT_REPRODUCED
+        assert agreed([NOT_REPRODUCED, REPRODUCED]) == agreed([]) == UNDECIDED
+
+    def test_a_claim_says_what_it_rests_on(self) -> None:
+        found = Claim.about("more", "Figure 1", Interval.of([1.0]), UNDECIDED).figures()
+        assert (found["measured"], found["half_width"], found["tolerance"]) == (1.0, None, 0.0)
+
+
+class TestPage:
+    def test_columns(self) -> None:
+        row = {
+            "a": {"b": 0.125},
+            "w": 0.0125,
+            "none": None,
+            "yes": True,
+            "many": (1, 2),
+            "word": "x",
+        }
+        columns = [
+            (Column("", "a.b", ".2f"), "0.12"),
+            (Column("", "a.b", "+.1f", 100, "w", ".2f"), "+12.5 ± 1.25"),
+            (percent("", "a.b", "w", "+.2f"), "+12.50 ± 1.25"),
+            (percent("", "a.b", "none"), "12.5"),
+            (Column("", "none.b", "g", missing="none"), "none"),
+            (Column("", "yes"), "yes"),
+            (Column("", "many"), "1, 2"),
+            (Column("", lambda each: each["word"] * 2), "xx"),
+        ]
+        assert [column.cell(row) for column, _ in columns] == [text for _, text in columns]
+        assert points(0.5, None) == "50.0"
+
+    def test_a_pivot_has_a_column_for_each_value(self) -> None:
+        rows = [{"a": "x", "at": 1.0, "v": 1}, {"a": "y", "at": 2.0, "v": 2}, {"a": "z", "v": 3}]
+        grid_ = pivot("", [Column("way", "a")], "at", Column("", "v"), rows, head="at {:g}".format)
+        assert grid_.markdown() == (
+            "| way | at 1 | at 2 |\n| --- | --- | --- |\n"
+            "| x | 1 | - |\n| y | - | 2 |\n| z | 3 | 3 |\n"
+        )
+
+    def test_a_command_writes_and_shows_everything(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        options = Options("quick", {"shift": [1]}, seeds=1, seed=5)
+        carry_out(CAMPAIGN, options, tmp_path)
+        printed = capsys.readouterr()
+        for words in ("quick [words]", "four is a [square]", "page: ", "squares-quick.png"):
+            assert words in printed.out
+        assert "1 made now" in printed.err
+        figures = json.loads((tmp_path / "squares-quick.json").read_text())
+        assert figures["rows"] == [{"number": 2.0, "square": 5.0, "seed": 5}]
+        assert figures["command"] == "squares --quick --set shift=1 --seeds 1 --seed 5"
+        page = (tmp_path / "squares-quick.md").read_text()
+        assert page == CAMPAIGN.page(figures)
+        for words in (figures["command"], "![curve](squares-quick.png)", "| 2 | 5 |", "## Claims"):
+            assert words in page
+        assert (tmp_path / "squares-quick.png").read_bytes().startswith(b"\x89PNG")
+        carry_out(CAMPAIGN, options, tmp_path, as_json=True)
+        printed = capsys.readouterr()
+        assert json.loads(printed.out) == figures
+        assert "nothing was left to run" in printed.err
+
+    def test_a_folder_that_cannot_be_written_to_does_not_cost_the_figures(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("simulations.reproduce.engine.campaign.write_whole", refuse)
+        with pytest.raises(OSError, match="No space"):
+            carry_out(CAMPAIGN, Options("quick"), tmp_path, as_json=True)
+        assert '"square": 4.0' in capsys.readouterr().out
+
+    def test_a_plan_is_shown_without_running_anything(self, tmp_path: Path) -> None:
+        command = ["reproduce", "equal-error", "--plan", "--out", str(tmp_path / "new")]
+        assert "noises" in CliRunner().invoke(cli.app, command).output
+        assert not (tmp_path / "new").exists()
+
+
+class TestPlans:
+    def test_fields_have_the_type_of_the_plan(self) -> None:
+        plan = CAMPAIGN.plan(Options(changes={"numbers": [4, 0.5], "word": ["new"]}, seeds=7))
+        assert plan == Plan(numbers=(4.0, 0.5), word="new", seeds=7)
+
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            (Options("slow"), "preset: value 'slow'; valid: usual, quick"),
+            (Options(changes={"colour": [1]}), "colour: no field of the plan"),
+            (Options(changes={"shift": ["far"]}), "shift: value .*valid: float"),
+            (Options(changes={"shift": [1, 2]}), "shift: 2 values; valid: one"),
+        ],
+    )
+    def test_what_a_plan_does_not_have_is_refused(self, options: Options, told: str) -> None:
+        with pytest.raises(ConfigurationError, match=told):
+            CAMPAIGN.plan(options)
+
+
+@pytest.mark.parametrize("name", list(catalog.CAMPAIGNS))
+def test_every_campaign_can_be_loaded_and_is_quick(name: str) -> None:
+    campaign = catalog.campaign(name)
+    assert campaign.name == name and "quick" in campaign.presets
+
+
+def test_the_command_lists_campaigns_and_refuses_unknown_ones() -> None:
+    listed = CliRunner().invoke(cli.app, ["reproduce"]).output
+    assert all(name in listed and about in listed for name, about in catalog.CAMPAIGNS.items())
+    refused = CliRunner().invoke(cli.app, ["reproduce", "alchemy"]).exception
+    assert isinstance(refused, ConfigurationError) and "trust-models" in str(refused)
+
+
+def test_a_result_keeps_its_time(tmp_path: Path) -> None:
+    cell = Cell("a", squared, (1.0, 0.0, 1))
+    with Store(tmp_path) as kept:
+        kept.keep(cell, Result(1, 2.5))
+    with Store(tmp_path) as kept:
+        assert kept.find(cell) == Result(1, 2.5)
