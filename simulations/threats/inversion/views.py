@@ -37,7 +37,7 @@ ERROR_SHARE: Final = 0.2
 parameters and a dozen clients."""
 
 
-class View(enum.Enum):
+class ServerView(enum.Enum):
     """What the attack gets to see."""
 
     PLAIN = "plain update"
@@ -66,7 +66,7 @@ class Round:
         chunks = local_updates(task, model, split, members, LocalTraining.fed_sgd(), rng)
         return cls(task, model, np.concatenate(list(chunks)))
 
-    def gradient(self, view: View, goal: PrivacyGoal, seed: int) -> Floats:
+    def gradient(self, view: ServerView, goal: PrivacyGoal, seed: int) -> Floats:
         """What the attacker takes for the gradient: float64[d].
 
         Args:
@@ -74,9 +74,11 @@ class Round:
             goal: what the noise is calibrated for.
             seed: fixes rounding and noise.
         """
-        if view is View.PLAIN:
+        if view is ServerView.PLAIN:
             return np.asarray(-self.updates[0], np.float64)
-        setup = announced(len(self.updates), self.task.dimension, goal, seed, view is View.NOISED)
+        setup = announced(
+            len(self.updates), self.task.dimension, goal, seed, view is ServerView.NOISED
+        )
         return -released_mean(setup, self.updates, seed)
 
 

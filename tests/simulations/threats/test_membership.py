@@ -12,7 +12,7 @@ from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.audits.base import Check, Claim
 from simulations.learning.data import load_digits_dataset
-from simulations.threats.inversion.experiments import Setting
+from simulations.threats.inversion.experiments import InversionSetting
 from simulations.threats.inversion.pictures import Gallery, distinct
 from simulations.threats.inversion.views import CLIP_L2, Round
 from simulations.threats.membership.on_model import ModelGame, Played, model_figures, play
@@ -23,7 +23,7 @@ GOAL = PrivacyGoal(1.0, 1e-5, 1)
 
 @pytest.fixture(scope="module")
 def played() -> Round:
-    setting = Setting(Gallery.of(load_digits_dataset()), 4, GOAL, 1)
+    setting = InversionSetting(Gallery.of(load_digits_dataset()), 4, GOAL, 1)
     task, model = setting.honest_model("mlp")
     held = distinct(setting.gallery.private, 4, np.random.default_rng(1))
     return Round.of(task, model, setting.gallery.private, list(held.reshape(-1, 1)))
