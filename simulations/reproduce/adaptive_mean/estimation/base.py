@@ -99,7 +99,7 @@ class NoisyMeans(Protocol):
 
     @property
     def task(self) -> MeanTask:
-        """Whose mean."""
+        """The vectors whose mean is wanted."""
 
     @property
     def spent(self) -> float:

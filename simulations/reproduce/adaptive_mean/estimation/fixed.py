@@ -29,7 +29,7 @@ class FixedRateMean:
     gauged = False
 
     def releases(self, task: MeanTask) -> int:
-        """Return 1."""
+        """Return 1: there is one round, whatever the task."""
         return 1
 
     def run(self, means: NoisyMeans) -> Estimate:
