@@ -24,7 +24,7 @@ from simulations.threats.inversion.labels import leaked_label
 from simulations.threats.inversion.optimisation import Search, invert
 from simulations.threats.inversion.pictures import Gallery, Recognition, distinct, drawn, flat
 from simulations.threats.inversion.results import Collected, Labels, Reconstructions
-from simulations.threats.inversion.views import Round, ServerView, named
+from simulations.threats.inversion.views import GradientRound, ServerView, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class InversionSetting:
 
 def rounds_of(
     setting: InversionSetting, task: Task, model: Vector, examples: int, count: int, about: str
-) -> Iterator[tuple[Round, list[np.ndarray], int]]:
+) -> Iterator[tuple[GradientRound, list[np.ndarray], int]]:
     """Yield rounds whose clients hold so many examples each, their positions, and a noise seed."""
     rng = np.random.default_rng(setting.own(about))
     for number in range(count):
         held = drawn(setting.gallery.private, setting.clients * examples, rng)
         members = list(held.reshape(setting.clients, examples))
         yield (
-            Round.of(task, model, setting.gallery.private, members),
+            GradientRound.of(task, model, setting.gallery.private, members),
             members,
             setting.own(about, number),
         )
@@ -148,7 +148,7 @@ def attack_by_imprint(
     for number in range(rounds):
         held = distinct(private, setting.clients * examples, rng)
         members = list(held.reshape(setting.clients, examples))
-        played = Round.of(task, model, private, members)
+        played = GradientRound.of(task, model, private, members)
         for view in ServerView:
             gradient = played.gradient(view, setting.goal, setting.own("imprint", number))
             wanted = members[0] if view is ServerView.PLAIN else held

@@ -23,7 +23,7 @@ from simulations.threats.inversion.analytic import to_pixels
 from simulations.threats.inversion.experiments import InversionSetting
 from simulations.threats.inversion.imprint import imprint_model, imprint_task
 from simulations.threats.inversion.pictures import distinct, flat, psnr
-from simulations.threats.inversion.views import CLIP_L2, Round, ServerView, named
+from simulations.threats.inversion.views import CLIP_L2, GradientRound, ServerView, named
 
 GUESSES: Final = 2
 """Guesses at each picture."""
@@ -56,7 +56,7 @@ def pictures_by_epsilon(setting: InversionSetting, epsilons: Sequence[float]) ->
     model = imprint_model(task, public, setting.own("one unit"))
     rng = np.random.default_rng(setting.own("one each"))
     held = distinct(private, setting.clients, rng)
-    played = Round.of(task, model, private, list(held.reshape(-1, 1)))
+    played = GradientRound.of(task, model, private, list(held.reshape(-1, 1)))
     own = -np.stack([clip_l2(update, CLIP_L2).values for update in played.updates])
     originals, found = flat(private, held), []
     for epsilon in epsilons:
@@ -69,7 +69,7 @@ def pictures_by_epsilon(setting: InversionSetting, epsilons: Sequence[float]) ->
     return found
 
 
-def _mean(setting: InversionSetting, played: Round, epsilon: float) -> Floats:
+def _mean(setting: InversionSetting, played: GradientRound, epsilon: float) -> Floats:
     """The mean gradient as released, with noise for an epsilon or none."""
     seed = setting.own("by epsilon", epsilon)
     if math.isinf(epsilon):

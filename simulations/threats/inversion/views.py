@@ -46,7 +46,7 @@ class ServerView(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class GradientRound:
     """One round of clients who each make one gradient step.
 
     Attributes:
@@ -60,7 +60,9 @@ class Round:
     updates: NDArray[np.float32]
 
     @classmethod
-    def of(cls, task: Task, model: Vector, split: Split, members: list[NDArray[np.int64]]) -> Round:
+    def of(
+        cls, task: Task, model: Vector, split: Split, members: list[NDArray[np.int64]]
+    ) -> GradientRound:
         """Let every member make its step on all its examples."""
         rng = np.random.default_rng(0)  # with all examples in one batch there is nothing to draw
         chunks = local_updates(task, model, split, members, LocalTraining.fed_sgd(), rng)

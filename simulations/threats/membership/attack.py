@@ -13,7 +13,7 @@ from simulations.learning.data import load_digits_dataset
 from simulations.threats.attack import Effort, Findings
 from simulations.threats.inversion.experiments import InversionSetting
 from simulations.threats.inversion.pictures import Gallery, drawn
-from simulations.threats.inversion.views import Round
+from simulations.threats.inversion.views import GradientRound
 from simulations.threats.membership.on_model import ModelGame, model_figures, play
 from simulations.threats.membership.on_sum import SumGame, sum_figures
 
@@ -62,7 +62,7 @@ def _on_sum(runs: int, seed: int) -> tuple[Figures, Figures]:
     task, model = setting.honest_model("mlp")
     private = setting.gallery.private
     held = drawn(private, SUM_CLIENTS, np.random.default_rng(setting.own("held")))
-    played = Round.of(task, model, private, list(held.reshape(-1, 1)))
+    played = GradientRound.of(task, model, private, list(held.reshape(-1, 1)))
     real, twin = (SumGame.of(played, SUM_GOAL, seed, noised) for noised in (True, False))
     claim = real.claim(SUM_GOAL.delta)
     return sum_figures(real, claim, runs, seed), sum_figures(twin, claim, runs, seed)

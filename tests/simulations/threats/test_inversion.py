@@ -37,7 +37,7 @@ from simulations.threats.inversion.pictures import (
     psnr,
 )
 from simulations.threats.inversion.results import Labels, Reconstructions
-from simulations.threats.inversion.views import CLIP_L2, Round, ServerView, announced, named
+from simulations.threats.inversion.views import CLIP_L2, GradientRound, ServerView, announced, named
 
 ALPHA = 1e-6
 GOAL = PrivacyGoal(1.0, 1e-5, 1)
@@ -54,11 +54,13 @@ def setting(gallery: Gallery) -> InversionSetting:
     return InversionSetting(gallery, 10, GOAL, 1)
 
 
-def one_each(setting: InversionSetting, name: str, clients: int) -> tuple[Round, np.ndarray]:
+def one_each(
+    setting: InversionSetting, name: str, clients: int
+) -> tuple[GradientRound, np.ndarray]:
     task, model = setting.honest_model(name)
     private = setting.gallery.private
     held = distinct(private, clients, np.random.default_rng(3))
-    return Round.of(task, model, private, list(held.reshape(-1, 1))), held
+    return GradientRound.of(task, model, private, list(held.reshape(-1, 1))), held
 
 
 # -- pictures and chance ---------------------------------------------------------------------------
@@ -222,7 +224,7 @@ def test_bins_give_pictures_back_through_a_sum(setting: InversionSetting) -> Non
         ("malicious", imprint_model(task, setting.gallery.public, 1)),
         ("honest", task.initial(torch.Generator().manual_seed(1))),
     ):
-        played = Round.of(task, model, private, members)
+        played = GradientRound.of(task, model, private, members)
         bins = read_bins(task, played.gradient(ServerView.SUM, GOAL, 1))
         recovered[name] = int((psnr(flat(private, held), bins) > 40.0).sum())
     assert recovered["malicious"] >= 15
@@ -235,7 +237,7 @@ def test_pictures_that_share_a_bin_are_not_told_apart(setting: InversionSetting)
     private = setting.gallery.private
     held = distinct(private, 40, np.random.default_rng(1))
     model = imprint_model(task, setting.gallery.public, 1)
-    played = Round.of(task, model, private, [held])
+    played = GradientRound.of(task, model, private, [held])
     bins = read_bins(task, played.gradient(ServerView.PLAIN, GOAL, 1))
     assert len(bins) <= 4
     assert (psnr(flat(private, held), bins) < 40.0).all()
