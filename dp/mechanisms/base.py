@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dp.checks import require_between_0_and_1, require_integer, require_positive
-from dp.coins import Coins
 from dp.event_kinds import Event
 from dp.keystream import NoiseSeed
 from dp.noised import Noise, Noised
@@ -126,38 +125,6 @@ class SymmetricNoise(ABC):
         values = sample_law(self.noise, seed, quantized.values.size)
         values += quantized.values
         return Noised(values, self.noise, quantized.l2_bound, quantized.linf_bound)
-
-
-class SilentClients:
-    """What mechanisms do alike whose clients add nothing."""
-
-    __slots__ = ()
-
-    @property
-    def noise(self) -> Coins:
-        """Draw no coins."""
-        return Coins(0)
-
-    @property
-    def variance(self) -> float:
-        """Zero, as no noise is added."""
-        return 0.0
-
-    @property
-    def residual_offset(self) -> float:
-        """Zero, as no noise is added."""
-        return 0.0
-
-    def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
-        """Change the type and nothing else; the seed is not used."""
-        return Noised(quantized.values, self.noise, quantized.l2_bound, quantized.linf_bound)
-
-    def total_limit(
-        self, clients: int, dimension: int, wrap_probability: float, batches: int = 1
-    ) -> int:
-        """Zero. Args and Raises: as for ``Mechanism``."""
-        require_wrap(clients, dimension, wrap_probability)
-        return 0
 
 
 def require_wrap(

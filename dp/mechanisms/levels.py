@@ -230,32 +230,11 @@ def level_mse_bound(mechanism: LevelMechanism, dimension: int, clients: int) -> 
 
     (d / n) X^2 / (k - 1)^2 (1 + 4 m p (1 - p)): rounding has at most a quarter of a squared width
     in each coordinate, the coins have exactly m p (1 - p). With X = D this is Theorem 3.
+    Theorem 4, where X = ``rotated_clip``, adds 4 D^2 delta^2 for a clip that strikes after all.
     """
     require_integer("dimension", dimension, 1)
     require_integer("clients", clients, 1)
     return dimension / clients * mechanism.width**2 * (0.25 + mechanism.variance)
-
-
-def rotated_level_mse_bound(
-    mechanism: LevelMechanism, dimension: int, clients: int, delta: float
-) -> float:
-    """Bound the same error where X = ``rotated_clip`` and the clip may strike: Theorem 4.
-
-    The last term, 4 D^2 delta^2, is as printed: the square of the paper's bound 2 D delta on the
-    bias. Added to a mean *squared* error, D^2 delta / n is what a plain argument gives (each client
-    is clipped with probability delta / n, and moves by at most D); the printed term covers it where
-    delta >= 1 / (4 n).
-
-    Raises:
-        ValueError: the mechanism is not rotated, or its clip is smaller than ``rotated_clip``.
-    """
-    clip = rotated_clip(mechanism.norm, dimension, clients, delta)
-    if not (mechanism.rotated and mechanism.clip >= clip * (1.0 - 1e-12)):
-        raise ValueError(
-            f"mechanism must be rotated, with clip at least {clip!r}, got {mechanism!r}"
-        )
-    extra = 4.0 * mechanism.norm**2 * delta**2
-    return level_mse_bound(mechanism, dimension, clients) + extra
 
 
 def _log_term(dimension: int, clients: int, delta: float) -> float:

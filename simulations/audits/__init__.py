@@ -1,7 +1,7 @@
 """Privacy audits: what is claimed against what is measured; see docs/auditing.md."""
 
 from simulations.audits.base import ALPHA, AuditedRelease, Check, Claim, Effort
-from simulations.audits.distribution import LawTest, binomial_noise_test, independence_test
+from simulations.audits.distribution import LawTest, independence_test, noise_test
 from simulations.audits.exact import accountant_margin, largest_hockey_stick, largest_log_ratio
 from simulations.audits.one_run import OneRunBound, epsilon_bound, one_run, p_value
 from simulations.audits.suite import run_audits
@@ -17,11 +17,11 @@ __all__ = [
     "OneRunBound",
     "TwoWorldsBound",
     "accountant_margin",
-    "binomial_noise_test",
     "epsilon_bound",
     "independence_test",
     "largest_hockey_stick",
     "largest_log_ratio",
+    "noise_test",
     "one_run",
     "p_value",
     "run_audits",

@@ -94,11 +94,6 @@ def claimed_figures(claimed: ClaimedRelease) -> Figures:
     return {"claimed_variance": claimed.noise_variance}
 
 
-def binomial_noise_test(noise: Floats, coins: int, alpha: float = ALPHA) -> LawTest:
-    """Hold noise against the exact law of ``coins`` fair coins; see ``noise_test``."""
-    return noise_test(noise, BinomialRelease(coins, 0.0, 1, 1), alpha)
-
-
 def noise_test(noise: Floats, claimed: ClaimedRelease, alpha: float = ALPHA) -> LawTest:
     """Hold noise against the exact law of an event, less its mean.
 

@@ -19,7 +19,7 @@ from simulations.common.files import write_whole
 from simulations.common.tables import JsonFlag
 
 if TYPE_CHECKING:
-    from simulations.reports.audit import AuditReport, Outcome, Unit
+    from simulations.reports.audit import AuditReport, Unit, UnitOutcome
     from simulations.reports.audit.journal import Memory
 
 PAGE: Final = "index.html"
@@ -88,14 +88,14 @@ def _memory(out: Path | None, seed: int, effort: str) -> Memory:
     return Journal(out / CHECKS, key)
 
 
-def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[Outcome]:
+def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[UnitOutcome]:
     from simulations.reports.audit.runner import run_units
     from simulations.reports.audit.view import ProgressView
 
     kept = sum(memory.find(unit.id) is not None for unit in units)
     if kept:
         console.print(f"{kept} of {len(units)} parts are already finished and are not run again.")
-    outcomes: list[Outcome] = []
+    outcomes: list[UnitOutcome] = []
     with ProgressView(len(units), console) as view:
         for outcome in run_units(units, memory, view.begin):
             view.end(outcome)
@@ -104,7 +104,7 @@ def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[Outcom
 
 
 def _report(
-    units: Sequence[Unit], outcomes: Sequence[Outcome], seed: int, effort: str, left_out: int
+    units: Sequence[Unit], outcomes: Sequence[UnitOutcome], seed: int, effort: str, left_out: int
 ) -> AuditReport:
     from simulations.common.provenance import provenance
     from simulations.reports.audit.results import AuditReport

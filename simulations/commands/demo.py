@@ -14,7 +14,7 @@ from simulations.common.tables import JsonFlag
 
 if TYPE_CHECKING:
     from simulations.learning.configuration import RunConfig
-    from simulations.reports.demo import Summary
+    from simulations.reports.demo import DemoSummary
 
 SERVER_IN = {
     "active": "the server may deviate at will",
@@ -56,7 +56,7 @@ def demo_command(
         _explain(chosen, summary, console)
 
 
-def _explain(config: RunConfig, summary: Summary, console: Console) -> None:
+def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
     """What the demo showed, in words."""
     table = Table("", "private", "plain averaging", title="after the last round", min_width=60)
     table.add_row("accuracy", f"{summary.accuracy:.1%}", f"{summary.accuracy_baseline:.1%}")

@@ -1,1 +1,1 @@
-"""Pages and figures about what has run: runs, audits, and what a ledger or a mechanism costs."""
+"""Pages and figures: of runs and audits, of what ledgers and mechanisms cost, and of plans."""

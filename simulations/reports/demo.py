@@ -46,7 +46,7 @@ NOT_RUN: Final = ("local_dp", "powersgd", "clipping", "denoise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class DemoSummary:
     """What the demo is about, in numbers.
 
     Attributes:
@@ -78,7 +78,7 @@ class Summary:
         return {**asdict(self), "epsilons": self.epsilons.as_json()}
 
 
-def run_demo(config: RunConfig, out: Path, console: Console) -> Summary:
+def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
     """Run the demo and write its report folder.
 
     The folder gets what that of a run has (`config.toml`, `environment.json`, `rounds.jsonl` with
@@ -193,9 +193,9 @@ def _summarise(
     epsilons: FourEpsilons,
     seconds: float,
     page: Path,
-) -> Summary:
+) -> DemoSummary:
     last = records[-1]
-    return Summary(
+    return DemoSummary(
         rounds=len(records),
         accuracy=number(last["accuracy"]),
         accuracy_baseline=baseline,

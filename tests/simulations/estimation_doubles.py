@@ -6,7 +6,6 @@ import hashlib
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -14,20 +13,16 @@ from scipy import stats
 from dp import Ledger, NonPrivateRelease
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.goal import PrivacyGoal
-from protocol.planning.training_plan import TrainingPlan
-from simulations.reproduce.adaptive_mean.estimation import (
+from simulations.reproduce.adaptive_mean.estimation.base import (
     Algorithm,
     Bar,
-    CentralMeans,
-    DistributedMeans,
     Estimate,
-    GaussianRule,
     MeanTask,
-    Neighbours,
     NormReading,
     Released,
-    Trial,
 )
+from simulations.reproduce.adaptive_mean.estimation.central import CentralMeans
+from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
 from sketch import Probe, PublicSeed, SketchSpec, spec_for_size
 
 ALPHA = 1e-6
@@ -49,26 +44,16 @@ def task_of(vectors: np.ndarray, clip: float = 1.0) -> MeanTask:
     )
 
 
-def plan_for(
-    task: MeanTask, algorithm: Algorithm, epsilon: float, **overrides: Any
-) -> TrainingPlan:
-    values = {
-        "goal": PrivacyGoal(epsilon, DELTA, algorithm.releases(task)),
-        "cohort": task.clients,
-        "tolerated_dropouts": 0,
-        "tolerated_colluders": 0,
-        "clip_l2": task.clip_l2,
-    }
-    return TrainingPlan(**{**values, **overrides})
+def goal_for(task: MeanTask, algorithm: Algorithm, epsilon: float) -> PrivacyGoal:
+    return PrivacyGoal(epsilon, DELTA, algorithm.releases(task))
 
 
 def keys(count: int) -> list[bytes]:
     return [hashlib.sha256(b"client %d" % i).digest() for i in range(count)]
 
 
-def central(task: MeanTask, algorithm: Algorithm, epsilon: float, **overrides: Any) -> CentralMeans:
-    values = {"neighbours": Neighbours.ZERO_OUT, "rule": GaussianRule.ANALYTIC, **overrides}
-    return CentralMeans(task, epsilon, DELTA, gauged=algorithm.gauged, **values)
+def central(task: MeanTask, algorithm: Algorithm, epsilon: float) -> CentralMeans:
+    return CentralMeans(task, epsilon, DELTA, gauged=algorithm.gauged)
 
 
 _NAMES = itertools.count()
@@ -81,17 +66,15 @@ def estimate(
     if form == "central":
         return algorithm.run(central(task, algorithm, epsilon))
     with Ledger.open(folder / f"ledger-{next(_NAMES)}") as ledger:
-        plan = plan_for(task, algorithm, epsilon)
-        cohort = keys(task.clients)
-        means = DistributedMeans(task, plan, cohort, IdealAggregator(), ledger)
+        goal, cohort = goal_for(task, algorithm, epsilon), keys(task.clients)
+        means = DistributedMeans(task, goal, cohort, IdealAggregator(), ledger)
         return algorithm.run(means)
 
 
 class ExactMeans:
     """No noise and exact gauges: what is left is the compression, and the algorithm."""
 
-    form = "exact"
-    epsilon = spent = float("inf")
+    spent = float("inf")
 
     def __init__(self, mean: np.ndarray, rng: np.random.Generator, variance: float = 1.0) -> None:
         self._mean, self._rng, self._variance = mean, rng, variance
@@ -99,9 +82,6 @@ class ExactMeans:
 
     def share_left(self, spent: float) -> float:
         return 1.0
-
-    def require_releases(self, most: int, gauged: bool) -> None:
-        pass
 
     def noise_variance(self, spec: SketchSpec, share: float) -> float:
         return self._variance
@@ -111,7 +91,6 @@ class ExactMeans:
         return Released(
             update=sketch.decode(sketch.encode(self._mean)),
             spec=spec,
-            sent=spec.size,
             noise_variance=self._variance,
             event=NonPrivateRelease(),
         )
@@ -119,17 +98,14 @@ class ExactMeans:
     def norm(self, size: int, share: float, failure: float) -> NormReading:
         spec = spec_for_size(self._mean.size, size, rows=1)
         value = float(np.linalg.norm(self._mean))
-        return NormReading(
-            value=value, slack=0.0, spec=spec, sent=spec.size, event=NonPrivateRelease()
-        )
+        return NormReading(value=value, slack=0.0, spec=spec, event=NonPrivateRelease())
 
     def trial(
         self, spec: SketchSpec, probe: Probe, share: float, bar: Bar, top: int | None
-    ) -> Trial:
+    ) -> tuple[Released, bool]:
         released = self.mean(spec, share)
         error = float(np.linalg.norm(released.update - self._mean))
-        done = replace(released, sent=released.sent + probe.size)
-        return Trial(released=done, error=error, slack=0.0, small=error <= bar.height)
+        return replace(released, spec=replace(spec, probe=probe)), error <= bar.height
 
 
 def is_biased(errors: np.ndarray) -> bool:

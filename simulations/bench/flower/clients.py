@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from protocol.adapters.flower import secure_mod
 from protocol.adapters.flower.home import HOME_KEY, client_folder, simulated_network
-from simulations.bench.flower.order import Order
+from simulations.bench.flower.order import FlowerOrder
 from simulations.common.peers import Peer, load
 
 flower = load("flwr.app", Peer.FLOWER)
@@ -35,7 +35,7 @@ class VanishedError(RuntimeError):
     """Raised by clients that are to be lost: Flower answers for them, at once, with an error."""
 
 
-def moved(order: Order, partition: int, weights: NDArray[Any]) -> NDArray[np.float32]:
+def moved(order: FlowerOrder, partition: int, weights: NDArray[Any]) -> NDArray[np.float32]:
     """In place of training: float32[d].
 
     Raises:
@@ -46,14 +46,14 @@ def moved(order: Order, partition: int, weights: NDArray[Any]) -> NDArray[np.flo
     return (weights + np.float32(order.shift(partition))).astype(np.float32, copy=False)
 
 
-def plain_client(order: Order) -> Any:
+def plain_client(order: FlowerOrder) -> Any:
     """A client of stock FedAvg."""
     app = ClientApp()
     app.train()(partial(_train, order))
     return app
 
 
-def our_client(order: Order, root: Path) -> Any:
+def our_client(order: FlowerOrder, root: Path) -> Any:
     """The same, behind `secure_mod`.
 
     Args:
@@ -64,7 +64,7 @@ def our_client(order: Order, root: Path) -> Any:
     return app
 
 
-def secaggplus_client(order: Order) -> Any:
+def secaggplus_client(order: FlowerOrder) -> Any:
     """A client of Flower's SecAgg+: the older interface, the only one that it works with."""
 
     def make(context: Any) -> Any:
@@ -73,7 +73,7 @@ def secaggplus_client(order: Order) -> Any:
     return ClientApp(client_fn=make, mods=[secaggplus_mod])
 
 
-def _train(order: Order, message: Any, context: Any) -> Any:
+def _train(order: FlowerOrder, message: Any, context: Any) -> Any:
     weights = message.content[MODEL][WEIGHTS].numpy()
     content = flower.RecordDict(
         {
@@ -98,7 +98,7 @@ def _partition(context: Any) -> int:
 
 
 class _Legacy(NumPyClient):  # type: ignore[misc]
-    def __init__(self, order: Order, partition: int) -> None:
+    def __init__(self, order: FlowerOrder, partition: int) -> None:
         self._order = order
         self._partition = partition
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from secagg import Mode
-from simulations.bench.flower.order import Order
+from simulations.bench.flower.order import FlowerOrder
 from simulations.bench.timing import peak_rss_bytes
 from simulations.common.peers import NO_CALLS_HOME, Peer, load
 
@@ -69,7 +69,7 @@ class MeasuredSystem(TypedDict):
     peak_rss_bytes: int
 
 
-def measure(system: System, order: Order, cores: int) -> MeasuredSystem:
+def measure(system: System, order: FlowerOrder, cores: int) -> MeasuredSystem:
     """Run all rounds of a system in a new process, and wait for it.
 
     Args:
@@ -109,16 +109,16 @@ def _run(command: list[str], log: Path) -> None:
         raise RuntimeError(f"{command[3]} ended with {process.returncode}: {' | '.join(lines)}")
 
 
-def _to_json(order: Order) -> str:
+def _to_json(order: FlowerOrder) -> str:
     return json.dumps({**asdict(order), "mode": order.mode.value})
 
 
-def _from_json(text: str) -> Order:
+def _from_json(text: str) -> FlowerOrder:
     values = json.loads(text)
-    return Order(**{**values, "mode": Mode(values["mode"])})
+    return FlowerOrder(**{**values, "mode": Mode(values["mode"])})
 
 
-def simulate(system: System, order: Order, root: Path, cores: int) -> MeasuredSystem:
+def simulate(system: System, order: FlowerOrder, root: Path, cores: int) -> MeasuredSystem:
     """Run all rounds of a system in this process; see `measure`.
 
     Args:
@@ -162,7 +162,7 @@ def simulate(system: System, order: Order, root: Path, cores: int) -> MeasuredSy
     }
 
 
-def _mean(by_node: Mapping[int, int], order: Order) -> float:
+def _mean(by_node: Mapping[int, int], order: FlowerOrder) -> float:
     """Over all clients; those that vanish are sent most of what the others are."""
     if len(by_node) != order.clients:
         raise RuntimeError(f"{len(by_node)} of {order.clients} clients took part")

@@ -14,7 +14,7 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
 from secagg import Identity
 from secagg.prg import MASK_KEY_BYTES, accumulate_masks
-from simulations.bench.flower.order import Order
+from simulations.bench.flower.order import FlowerOrder
 from simulations.bench.limits import bare_keystream
 from simulations.bench.timing import Figures, interleaved_seconds
 from sketch import PublicSeed
@@ -24,7 +24,7 @@ from sketch.hashing import SEED_BYTES
 REPEATS = 3
 
 
-def floor_figures(order: Order, cores: int) -> Figures:
+def floor_figures(order: FlowerOrder, cores: int) -> Figures:
     """Our parts on one core, and the limits, both without Flower.
 
     Returns:
@@ -76,7 +76,7 @@ def floor_figures(order: Order, cores: int) -> Figures:
     }
 
 
-def _setup(order: Order) -> RoundSetup:
+def _setup(order: FlowerOrder) -> RoundSetup:
     """A round of the order's plan, as `SecureGrid` announces it."""
     plan = order.plan()
     parameters = calibrate(
@@ -99,7 +99,7 @@ def _batches(setup: RoundSetup) -> int:
     return len(setup.schedule.batches) if setup.schedule else 1
 
 
-def _remove(setup: RoundSetup, order: Order) -> None:
+def _remove(setup: RoundSetup, order: FlowerOrder) -> None:
     """The noise of one survivor that the server takes off."""
     if setup.schedule is not None:
         seeds = {batch: NoiseSeed.fresh() for batch in setup.schedule.removed(order.lost)}

@@ -27,7 +27,7 @@ SMALLEST_DIM, LARGEST_DIM = 100, 1 << 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class FlowerOrder:
     """One benchmark.
 
     Attributes:

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from protocol.errors import ConfigurationError
 from simulations.bench.flower.engine import MeasuredSystem, System, measure
 from simulations.bench.flower.floor import floor_figures
-from simulations.bench.flower.order import DELTA, ERROR_SHARE, Order
+from simulations.bench.flower.order import DELTA, ERROR_SHARE, FlowerOrder
 from simulations.bench.timing import Figures
 from simulations.common.provenance import machine
 
@@ -25,7 +25,7 @@ _QUANTISATION = 1e-3
 
 
 def bench_flower(
-    order: Order, cores: int, sketched: bool, progress: Callable[[str], object]
+    order: FlowerOrder, cores: int, sketched: bool, progress: Callable[[str], object]
 ) -> Figures:
     """Seconds and bytes of whole rounds in one run, without training.
 
@@ -67,7 +67,7 @@ def bench_flower(
     return figures | floor_figures(order, cores)
 
 
-def _about(order: Order, cores: int) -> Figures:
+def _about(order: FlowerOrder, cores: int) -> Figures:
     return {
         "clients": order.clients,
         "dim": order.dim,
@@ -86,7 +86,7 @@ def _about(order: Order, cores: int) -> Figures:
     }
 
 
-def _check(system: System, order: Order, moved: float) -> None:
+def _check(system: System, order: FlowerOrder, moved: float) -> None:
     """The mean over all coordinates of what all rounds added must be what clients added."""
     expected = order.all_rounds * order.mean_shift
     off = _QUANTISATION * expected
@@ -100,7 +100,7 @@ def _check(system: System, order: Order, moved: float) -> None:
         )
 
 
-def _deviation(order: Order) -> float:
+def _deviation(order: FlowerOrder) -> float:
     """Of one round's mean over all coordinates, with a sketch or without."""
     plan = order.plan()
     noise = plan.goal.noise_multiplier * plan.clip_l2 / order.survivors

@@ -19,7 +19,7 @@ from protocol.adapters.flower import Patience, SecureGrid
 from protocol.adapters.flower.folders import new_network, rules_of
 from protocol.adapters.flower.home import simulated_network
 from simulations.bench.flower.clients import MODEL, WEIGHTS
-from simulations.bench.flower.order import Order
+from simulations.bench.flower.order import FlowerOrder
 from simulations.bench.flower.processors import tree_seconds
 from simulations.bench.flower.tally import TallyGrid
 from simulations.common.peers import Peer, load
@@ -51,7 +51,7 @@ class Rounds:
         bytes_up: the same, from the nodes.
     """
 
-    order: Order
+    order: FlowerOrder
     seconds: list[float] = field(default_factory=list)
     processor_seconds: list[float] = field(default_factory=list)
     stages: list[dict[str, float]] = field(default_factory=list)
@@ -146,7 +146,7 @@ def _start(rounds: Rounds, tally: TallyGrid, secure: SecureGrid | None, strategy
     rounds.moved = float(np.mean(arrays[WEIGHTS].numpy(), dtype=np.float64))
 
 
-def _fedavg(order: Order) -> Any:
+def _fedavg(order: FlowerOrder) -> Any:
     return strategies.FedAvg(
         fraction_evaluate=0.0,
         min_train_nodes=order.clients,
@@ -155,5 +155,5 @@ def _fedavg(order: Order) -> Any:
     )
 
 
-def _zeros(order: Order) -> NDArray[np.float32]:
+def _zeros(order: FlowerOrder) -> NDArray[np.float32]:
     return np.zeros(order.dim, np.float32)

@@ -120,10 +120,9 @@ def flower_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Seconds per round on Flower's simulation: plain, ours and Flower's SecAgg+; no training."""
-    from simulations.bench.flower import Order as RoundOrder
-    from simulations.bench.flower import bench_flower
+    from simulations.bench.flower import FlowerOrder, bench_flower
 
-    order = RoundOrder(
+    order = FlowerOrder(
         clients=clients,
         dim=dim,
         lost=lost,

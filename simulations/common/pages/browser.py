@@ -16,7 +16,7 @@ MOST_SECONDS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Window:
     """A window onto a page.
 
     Attributes:
@@ -32,10 +32,10 @@ class View:
     dark: bool = False
 
 
-VIEWS: Final = (
-    View("light", 1280, 1900),
-    View("dark", 1280, 900, dark=True),
-    View("phone", 360, 1200),
+WINDOWS: Final = (
+    Window("light", 1280, 1900),
+    Window("dark", 1280, 900, dark=True),
+    Window("phone", 360, 1200),
 )
 
 
@@ -46,22 +46,22 @@ def find_browser() -> str | None:
 
 
 def take_pictures(
-    browser: str, page: Path, folder: Path, views: Sequence[View] = VIEWS
+    browser: str, page: Path, folder: Path, windows: Sequence[Window] = WINDOWS
 ) -> list[Path]:
-    """Write a PNG of a page for each view, called after both; return their paths.
+    """Write a PNG of a page for each window, called after both; return their paths.
 
     Raises:
         OSError: the browser did not write one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     pictures = []
-    for view in views:
-        picture = folder.resolve() / f"{page.stem}-{view.name}.png"
+    for window in windows:
+        picture = folder.resolve() / f"{page.stem}-{window.name}.png"
         said = run_browser(
             browser,
             f"--screenshot={picture}",
-            f"--window-size={view.width},{view.height}",
-            f"--blink-settings=preferredColorScheme={0 if view.dark else 1}",
+            f"--window-size={window.width},{window.height}",
+            f"--blink-settings=preferredColorScheme={0 if window.dark else 1}",
             page.resolve().as_uri(),
         )
         if not picture.exists():

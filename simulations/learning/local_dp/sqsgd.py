@@ -154,23 +154,23 @@ class SqSgd:
             NonFiniteUpdateError: an update holds NaN or infinity; nothing was changed.
         """
         require_fitting(clients, updates, memory, self.dimension)
-        views = [View(self, round_seed, client) for client in clients]
+        subsamples = [Subsample(self, round_seed, client) for client in clients]
         parts = np.empty((len(clients), self.kept))
         for row, (client, update) in enumerate(zip(clients, updates, strict=True)):
             clipped = clip_l2(update, self.bound).values
-            parts[row] = views[row].taken(self._send(client, clipped, memory, views[row]))
-        return SubsampledReports(self, views, self.randomizer.randomize(parts, noise))
+            parts[row] = subsamples[row].taken(self._send(client, clipped, memory, subsamples[row]))
+        return SubsampledReports(self, subsamples, self.randomizer.randomize(parts, noise))
 
     def _send(
-        self, client: int, update: NDArray[np.float64], memory: ClientMemory, view: View
+        self, client: int, update: NDArray[np.float64], memory: ClientMemory, subsample: Subsample
     ) -> NDArray[np.float64]:
         """Return what a client sends, float64[k], and keep the rest of it."""
         if self.alpha == 0.0:
-            return self.beta * update[view.coordinates]
+            return self.beta * update[subsample.coordinates]
         residual = memory.vector(RESIDUAL, client)
-        sent = residual[view.coordinates] + self.beta * update[view.coordinates]
+        sent = residual[subsample.coordinates] + self.beta * update[subsample.coordinates]
         residual += (self.alpha * update).astype(np.float32)
-        residual[view.coordinates] = 0.0
+        residual[subsample.coordinates] = 0.0
         return np.asarray(sent, dtype=np.float64)
 
 
@@ -191,7 +191,7 @@ def kept_count(dimension: int, ratio: float) -> int:
     return kept
 
 
-class View:
+class Subsample:
     """Which coordinates a client sends in a round, and how they are turned: public.
 
     Args:
@@ -238,31 +238,31 @@ class SubsampledReports:
 
     Attributes:
         algorithm: what made them.
-        views: of each client, in the order of the reports.
+        subsamples: of each client, in the order of the reports.
         inner: the reports of k coordinates in [-1, 1]; what is sent.
     """
 
     algorithm: SqSgd
-    views: Sequence[View]
+    subsamples: Sequence[Subsample]
     inner: Reports
 
     def __len__(self) -> int:
         """Return the number n of reports."""
-        return len(self.views)
+        return len(self.subsamples)
 
     def estimate(self, index: int) -> NDArray[np.float64]:
         """Return float64[d]: what one report says, zero where it says nothing."""
         out = np.zeros(self.algorithm.dimension)
-        self._add(out, self.views[index], self.inner.estimate(index))
+        self._add(out, self.subsamples[index], self.inner.estimate(index))
         return out
 
     def total(self) -> NDArray[np.float64]:
         """Return float64[d]: the sum of all estimates."""
-        if self.algorithm.common and self.views:
+        if self.algorithm.common and self.subsamples:
             return self.decoded(self.inner.total())
         out = np.zeros(self.algorithm.dimension)
-        for index, view in enumerate(self.views):
-            self._add(out, view, self.inner.estimate(index))
+        for index, subsample in enumerate(self.subsamples):
+            self._add(out, subsample, self.inner.estimate(index))
         return out
 
     def decoded(self, inner_total: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -274,12 +274,14 @@ class SubsampledReports:
         Raises:
             ValueError: the clients took different coordinates, or there are none.
         """
-        if not (self.algorithm.common and self.views):
+        if not (self.algorithm.common and self.subsamples):
             raise ValueError("a sum can be decoded only if all clients took the same coordinates")
         out = np.zeros(self.algorithm.dimension)
-        self._add(out, self.views[0], inner_total)
+        self._add(out, self.subsamples[0], inner_total)
         return out
 
-    def _add(self, out: NDArray[np.float64], view: View, parts: NDArray[np.float64]) -> None:
+    def _add(
+        self, out: NDArray[np.float64], subsample: Subsample, parts: NDArray[np.float64]
+    ) -> None:
         """Add what parts say to a dense vector."""
-        out[view.coordinates] += self.algorithm.factor * view.returned(parts)
+        out[subsample.coordinates] += self.algorithm.factor * subsample.returned(parts)

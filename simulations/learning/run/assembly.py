@@ -25,7 +25,7 @@ from simulations.learning.sources import CentralMean, PlainMean, PrivateMean, Re
 from simulations.learning.sources.base import NOTHING, Arrays
 from simulations.learning.sources.clipped import ClippedMean
 from simulations.learning.sources.clipped import restored as clipping_restored
-from simulations.learning.sources.denoised import Denoised, of_source
+from simulations.learning.sources.denoised import DenoisedMean, of_source
 from simulations.learning.sources.local import Channel, LocalMean, add_up
 from simulations.learning.sources.power import PowerMean, restored
 from simulations.learning.sources.secure_levels import SecureLevels
@@ -55,7 +55,7 @@ def source_of(
     arrays = checkpoint.arrays if checkpoint else NOTHING
     layers = LayerShapes(layout.shapes)
     source = _bare(config, layers, folder, checkpoint, of_source(arrays), stack, executor)
-    return source if config.denoise is None else Denoised(source, config, layers, arrays)
+    return source if config.denoise is None else DenoisedMean(source, config, layers, arrays)
 
 
 def _bare(

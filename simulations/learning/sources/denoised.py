@@ -24,7 +24,7 @@ EXACT_BITS = 64
 """Bits of a number: nothing is sent from one end of the filter to the other."""
 
 
-class Denoised:
+class DenoisedMean:
     """A source whose means pass through a filter.
 
     Args:

@@ -15,17 +15,17 @@ from typing import Protocol, TypedDict, cast
 from simulations.audits.base import Check, CheckAsJson, Exhibit
 from simulations.common.failures import kept_so_far
 from simulations.common.files import append_durably, write_whole
-from simulations.reports.audit.results import Outcome
+from simulations.reports.audit.results import UnitOutcome
 
 
 class Memory(Protocol):
     """Remembers finished units."""
 
-    def find(self, unit: str) -> Outcome | None:
+    def find(self, unit: str) -> UnitOutcome | None:
         """Return what a unit came to before; None if it has to run."""
         ...
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: UnitOutcome) -> None:
         """Remember a finished unit."""
         ...
 
@@ -33,11 +33,11 @@ class Memory(Protocol):
 class NoMemory:
     """Of an audit without a folder."""
 
-    def find(self, unit: str) -> Outcome | None:
+    def find(self, unit: str) -> UnitOutcome | None:
         """Return None: nothing is remembered."""
         return None
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: UnitOutcome) -> None:
         """Forget the finished unit."""
 
 
@@ -93,7 +93,7 @@ class Journal:
     def __init__(self, path: Path, key: Key) -> None:
         self._path = path
         self._key = asdict(key)
-        self._found: dict[str, Outcome] = {}
+        self._found: dict[str, UnitOutcome] = {}
         whole = _whole_lines(path)
         for line in whole:
             entry = _entry(line)
@@ -103,11 +103,11 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, b"".join(line + b"\n" for line in whole))
 
-    def find(self, unit: str) -> Outcome | None:
+    def find(self, unit: str) -> UnitOutcome | None:
         """Return what a unit came to in an earlier run of this audit; None if it has to run."""
         return self._found.get(unit)
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: UnitOutcome) -> None:
         """Add a finished unit, durably; one that failed, or found nothing to try, is left out."""
         if outcome.error is not None or not outcome.checks:
             return
@@ -132,7 +132,7 @@ def _entry(line: bytes) -> StoredUnit | None:
     return cast(StoredUnit, entry) if isinstance(entry, dict) else None
 
 
-def _line(key: dict[str, object], outcome: Outcome) -> StoredUnit:
+def _line(key: dict[str, object], outcome: UnitOutcome) -> StoredUnit:
     return {
         "key": key,
         "unit": outcome.unit,
@@ -153,9 +153,9 @@ def _packed(exhibit: Exhibit) -> StoredExhibit:
     }
 
 
-def _outcome(entry: StoredUnit) -> Outcome:
+def _outcome(entry: StoredUnit) -> UnitOutcome:
     checks = tuple(_check(found) for found in entry["checks"])
-    return Outcome(entry["unit"], checks, entry["seconds"], kept=True)
+    return UnitOutcome(entry["unit"], checks, entry["seconds"], kept=True)
 
 
 def _check(found: StoredCheck) -> Check:

@@ -21,7 +21,7 @@ factor. Figures of parts, as "sum_trials", are counted, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class UnitOutcome:
     """What one unit came to.
 
     Attributes:
@@ -61,7 +61,7 @@ class AuditReport:
     seed: int
     effort: str
     finished: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[UnitOutcome, ...]
     defences: Mapping[str, str]
     provenance: Provenance
     notes: tuple[str, ...] = ()

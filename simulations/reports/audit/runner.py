@@ -11,13 +11,13 @@ from pathlib import Path
 from simulations.audits.base import Check, Figures
 from simulations.common.failures import one_line
 from simulations.reports.audit.journal import Memory
-from simulations.reports.audit.results import Outcome
+from simulations.reports.audit.results import UnitOutcome
 from simulations.reports.audit.units import Unit
 
 
 def run_units(
     units: Sequence[Unit], memory: Memory, begin: Callable[[Unit], None] = lambda _: None
-) -> Iterator[Outcome]:
+) -> Iterator[UnitOutcome]:
     """Run units and yield what each came to as soon as it is known.
 
     Args:
@@ -34,7 +34,7 @@ def run_units(
         yield outcome
 
 
-def run_unit(unit: Unit) -> Outcome:
+def run_unit(unit: Unit) -> UnitOutcome:
     """Run one unit. An error makes a check that does not hold, whatever its type.
 
     An attack that fails says so in its figures. An error that comes out of it instead
@@ -55,8 +55,8 @@ def run_unit(unit: Unit) -> Outcome:
         text = _described(error)
         figures: Figures = {"error": text}
         checks = (Check(unit.id, unit.title, figures, dict(figures), held=False),)
-        return Outcome(unit.id, checks, time.perf_counter() - started, error=text)
-    return Outcome(unit.id, checks, time.perf_counter() - started)
+        return UnitOutcome(unit.id, checks, time.perf_counter() - started, error=text)
+    return UnitOutcome(unit.id, checks, time.perf_counter() - started)
 
 
 def _described(error: Exception) -> str:

@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from simulations.reports.audit.readings import headline, promise_of
-from simulations.reports.audit.results import AuditReport, Outcome
+from simulations.reports.audit.results import AuditReport, UnitOutcome
 from simulations.reports.audit.units import Unit
 
 
@@ -57,7 +57,7 @@ class ProgressView:
         """Show what runs now."""
         self._bar.update(self._task, description=unit.id)
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: UnitOutcome) -> None:
         """Show what a unit came to."""
         self._done += 1
         self._bar.update(self._task, completed=self._done)

@@ -12,36 +12,31 @@ from __future__ import annotations
 
 import math
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp import Ledger, PrivacyError
-from protocol import IdealAggregator, PrivacyGoal, TrainingPlan
-from simulations.reproduce.adaptive_mean.estimation import (
-    AdaptNormMean,
-    AdaptTailMean,
+from protocol import IdealAggregator, PrivacyGoal
+from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNormMean
+from simulations.reproduce.adaptive_mean.estimation.adapt_tail import AdaptTailMean
+from simulations.reproduce.adaptive_mean.estimation.base import (
     Algorithm,
-    CentralMeans,
-    DistributedMeans,
-    Doubling,
     Estimate,
-    FixedRateMean,
-    GaussianRule,
+    Floats,
     MeanTask,
-    Neighbours,
-    NoisyMeans,
 )
+from simulations.reproduce.adaptive_mean.estimation.central import CentralMeans
+from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
+from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
+from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRateMean
 from simulations.reproduce.engine.seeds import rng_of
 
 FORMS: Final = ("untrusted", "central")
 LENGTH: Final = 0.95
 """Of every client's vector, in units of the clip, so that no vector is clipped."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +74,14 @@ class Setting:
     rows: int = 5
 
     def methods(self) -> dict[str, Algorithm]:
-        """By name. The mean of just these clients is wanted, so nothing is added for sampling."""
-        tail = AdaptTailMean(copies=5, sampling_constant=0.0)
+        """Return all methods by name."""
         return {
             **{f"fixed {rate:g}": FixedRateMean(rate=rate, rows=self.rows) for rate in self.rates},
             "doubling": Doubling(rows=self.rows),
-            "adapt norm": AdaptNormMean(sampling_constant=0.0, rows=self.rows),
-            "adapt tail": tail,
-            "adapt tail, fresh": replace(tail, fresh=True),
-            "adapt tail, top-k": AdaptTailMean(copies=5, sampling_constant=0.0, tail=0.1),
+            "adapt norm": AdaptNormMean(rows=self.rows),
+            "adapt tail": AdaptTailMean(),
+            "adapt tail, fresh": AdaptTailMean(fresh=True),
+            "adapt tail, top-k": AdaptTailMean(tail=0.1),
         }
 
 
@@ -120,7 +114,7 @@ def estimated(setting: Setting, point: Point, place: int, seed: int) -> list[dic
     for form in FORMS:
         for name, algorithm in setting.methods().items():
             estimate = _estimate(setting, task, form, algorithm, rng)
-            if not estimate.spent <= estimate.epsilon == setting.epsilon:
+            if not estimate.spent <= setting.epsilon:
                 raise PrivacyError(f"{name} spent {estimate.spent}, more than {setting.epsilon}")
             rows.append(
                 {
@@ -138,27 +132,12 @@ def estimated(setting: Setting, point: Point, place: int, seed: int) -> list[dic
 def _estimate(
     setting: Setting, task: MeanTask, form: str, algorithm: Algorithm, rng: np.random.Generator
 ) -> Estimate:
-    """One estimation; the hashes come from the seed of the run, noise from the system."""
+    """Run one estimation; what is public of the first form comes from `rng`, all noise is fresh."""
+    epsilon, delta = setting.epsilon, setting.delta
     if form == "central":
-        # The same neighbours and the same care for noise as in the other form.
-        central: NoisyMeans = CentralMeans(
-            task,
-            setting.epsilon,
-            setting.delta,
-            gauged=algorithm.gauged,
-            neighbours=Neighbours.ZERO_OUT,
-            rule=GaussianRule.ANALYTIC,
-        )
-        return algorithm.run(central)
-    goal = PrivacyGoal(setting.epsilon, setting.delta, algorithm.releases(task))
-    training = TrainingPlan(
-        goal=goal,
-        cohort=task.clients,
-        tolerated_dropouts=0,
-        tolerated_colluders=0,
-        clip_l2=task.clip_l2,
-    )
+        return algorithm.run(CentralMeans(task, epsilon, delta, gauged=algorithm.gauged))
+    goal = PrivacyGoal(epsilon, delta, algorithm.releases(task))
     keys = [rng.bytes(32) for _ in range(task.clients)]
     with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
-        means = DistributedMeans(task, training, keys, IdealAggregator(), ledger, rand=rng.bytes)
+        means = DistributedMeans(task, goal, keys, IdealAggregator(), ledger, rand=rng.bytes)
         return algorithm.run(means)

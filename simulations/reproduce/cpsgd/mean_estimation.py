@@ -29,8 +29,6 @@ from typing import Any, Final
 
 from dp import (
     BinomialRelease,
-    DominationAccountant,
-    Theorem1Accountant,
     noise_multiplier_for_epsilon,
     quantized_l2_bound,
 )
@@ -40,7 +38,8 @@ from dp.clipping import NORM_SLACK
 from dp.coins import MAX_COINS
 from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
 from dp.rounding import rounded_l2_bound
-from dp.search import smallest
+from dp.search import bracketed, smallest
+from simulations.reproduce.cpsgd.scales import domination_of, theorem1_of
 from sketch import flat_bound
 
 NORM: Final = 1.0
@@ -101,9 +100,7 @@ class Bounds:
 
     def epsilon(self, coins: int, dimension: int) -> float:
         """Account for so many coins in all by domination."""
-        accountant = DominationAccountant()
-        accountant.compose(BinomialRelease(coins, self.l2, self.linf, dimension))
-        return accountant.epsilon(self.delta)
+        return domination_of(BinomialRelease(coins, self.l2, self.linf, dimension), self.delta)
 
     def sigma(self, epsilon: float) -> float:
         """Return the Gaussian noise that would do."""
@@ -211,10 +208,8 @@ def client_coins(
 
 def paper_epsilon(setting: Setting, levels: int, coins: int) -> float:
     """Return Theorem 4's epsilon for so many coins in all."""
-    event = setting.levels(levels, coins // setting.clients)
-    accountant = Theorem1Accountant()
-    accountant.compose(event.event(setting.clients, setting.dimension))
-    return accountant.epsilon(setting.delta)
+    mechanism = setting.levels(levels, coins // setting.clients)
+    return theorem1_of(mechanism.event(setting.clients, setting.dimension), setting.delta)
 
 
 def by_domination(setting: Setting, bounds: Bounds, epsilon: float) -> int | None:
@@ -237,11 +232,13 @@ def conditional_at(
         fits: whether a scale and its coins will do; changes once as the scale grows.
         finest: look for the largest scale that fits, else for the smallest.
     """
-    low, high = 1.0, 2.0**20
-    for _ in range(60):
-        middle = Conditional(setting, math.sqrt(low * high))
-        fitting = fits(middle, middle.predicted_coins(epsilon))
-        low, high = (middle.scale, high) if fitting is finest else (low, middle.scale)
+
+    def beyond(scale: float) -> bool:
+        """Say whether a scale is on the far side of where fitting changes."""
+        ours = Conditional(setting, scale)
+        return fits(ours, ours.predicted_coins(epsilon)) is not finest
+
+    low, high = bracketed(beyond, 1.0, 2.0**20, geometric=True)
     scale = low if finest else high
     for _ in range(_MOST_STEPS):
         candidate = Conditional(setting, scale)
@@ -252,20 +249,6 @@ def conditional_at(
             return candidate, coins
         scale *= 1.0 / _STEP if finest else _STEP
     return None
-
-
-def same_bits(setting: Setting, epsilon: float, alphabet: int) -> tuple[Conditional, int] | None:
-    """Return our mechanism at the finest scale whose messages take at most ``alphabet`` values."""
-    return conditional_at(
-        setting, epsilon, lambda ours, coins: ours.alphabet(coins) <= alphabet, finest=True
-    )
-
-
-def same_error(setting: Setting, epsilon: float, error: float) -> tuple[Conditional, int] | None:
-    """Return our mechanism at the coarsest scale whose error is at most ``error``."""
-    return conditional_at(
-        setting, epsilon, lambda ours, coins: ours.error(coins) <= error, finest=False
-    )
 
 
 def point(setting: Setting, levels: int, epsilon: float) -> dict[str, Any]:
@@ -282,10 +265,15 @@ def point(setting: Setting, levels: int, epsilon: float) -> dict[str, Any]:
     paper = ways["paper"]
     equal_error: dict[str, Any] = {"coupled": None, "conditional": None}
     if paper is not None:
-        fitting = same_bits(setting, epsilon, paper["alphabet"])
+        alphabet, error = paper["alphabet"], paper["error"]
+        fitting = conditional_at(
+            setting, epsilon, lambda ours, m: ours.alphabet(m) <= alphabet, finest=True
+        )
         ways["conditional"] = _conditional_figures(fitting)
-        equal_error["coupled"] = fewest_levels(setting, epsilon, paper["error"], levels)
-        fitting = same_error(setting, epsilon, paper["error"])
+        equal_error["coupled"] = fewest_levels(setting, epsilon, error, levels)
+        fitting = conditional_at(
+            setting, epsilon, lambda ours, m: ours.error(m) <= error, finest=False
+        )
         equal_error["conditional"] = _conditional_figures(fitting)
     return {
         "levels": levels,

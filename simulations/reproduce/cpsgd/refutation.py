@@ -15,7 +15,7 @@ The tails are those of dp.accounting.tails, each taken on its safe side.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from dp.accounting import BinomialNoise, Theorem1Parameters, theorem1_epsilon
 from dp.accounting.tails import log_tails
 from dp.calibration import noise_multiplier_for_epsilon
+from dp.search import bracketed
 
 _DEVIATIONS = 12.0
 
@@ -69,10 +70,7 @@ class FlatShift:
         at_least = self.true_delta_at_least(promised)
         sigma = math.sqrt(self.coins) / 2.0
         return {
-            "coins": self.coins,
-            "dimension": self.dimension,
-            "shift": self.shift,
-            "delta": self.delta,
+            **asdict(self),
             "l2_over_sigma": math.sqrt(self.dimension) * self.shift / sigma,
             "theorem1_epsilon": promised,
             "true_delta_at_least": at_least,
@@ -85,10 +83,9 @@ def lemma1_limit(delta: float) -> float:
 
     Found by bisection of the exact condition; Theorem 1 tends to Lemma 1 as s falls.
     """
-    low, high = 1.0, 64.0
     factor = math.sqrt(2.0 * math.log(1.25 / delta))
-    while high - low > 1e-6:
-        middle = 0.5 * (low + high)
-        enough = factor / middle >= noise_multiplier_for_epsilon(middle, delta)
-        low, high = (middle, high) if enough else (low, middle)
-    return low
+
+    def too_little(epsilon: float) -> bool:
+        return factor / epsilon < noise_multiplier_for_epsilon(epsilon, delta)
+
+    return bracketed(too_little, 1.0, 64.0, 1.5e-7)[0]

@@ -26,8 +26,10 @@ from dp import (
     DominationAccountant,
     Theorem1Accountant,
     noise_multiplier_for_epsilon,
+    replay,
 )
 from dp.accounting.laws import MAX_TOTAL_COINS
+from dp.events import LevelRelease
 from dp.search import smallest
 
 MOST_COINS = 1 << 62
@@ -67,18 +69,14 @@ class Query:
         return self.dimension * coins / (4.0 * inverse**2)
 
 
-def theorem1_of(release: BinomialRelease, delta: float) -> float:
+def theorem1_of(release: BinomialRelease | LevelRelease, delta: float) -> float:
     """Return the paper's epsilon of one release."""
-    accountant = Theorem1Accountant()
-    accountant.compose(release)
-    return accountant.epsilon(delta)
+    return replay([release], Theorem1Accountant()).epsilon(delta)
 
 
 def domination_of(release: BinomialRelease, delta: float) -> float:
     """Return our epsilon of one release."""
-    accountant = DominationAccountant()
-    accountant.compose(release)
-    return accountant.epsilon(delta)
+    return replay([release], DominationAccountant()).epsilon(delta)
 
 
 def point(query: Query, inverse: int, epsilon: float) -> dict[str, Any]:

@@ -58,7 +58,6 @@ class Case:
         rotated: Theorem 4 instead of Theorem 3.
         inputs: zeros, or independent directions of norm D.
         printed_clip: Theorem 4 with the X printed above it, sqrt(2) times the X of its constants.
-        noise: how many times m coins are really added; other than 1 to see that it shows.
     """
 
     clients: int
@@ -69,7 +68,6 @@ class Case:
     rotated: bool = False
     inputs: Inputs = Inputs.SPHERE
     printed_clip: bool = False
-    noise: int = 1
 
     @property
     def clip(self) -> float:
@@ -82,8 +80,8 @@ class Case:
     @property
     def mechanism(self) -> LevelMechanism:
         """The mechanism that is run."""
-        coins = self.noise * self.coins
-        return LevelMechanism(NORM, self.clip, self.levels, coins, self.probability, self.rotated)
+        sizes = (self.levels, self.coins, self.probability)
+        return LevelMechanism(NORM, self.clip, *sizes, self.rotated)
 
     @property
     def printed_bound(self) -> float:
@@ -119,38 +117,27 @@ def theorem4_bound(
     return spread + 4.0 * (NORM * delta) ** 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """What the repetitions of one case gave.
+def measure(case: Case, repeats: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Run a case, at least twice, each time with fresh vectors, rotation and noise.
 
-    Attributes:
-        case: what was run.
-        measured: squared error of each repetition.
-        exact: its expectation in each, given vectors and rotation.
+    Returns:
+        The squared error of each repetition, and its expectation given vectors and rotation.
     """
-
-    case: Case
-    measured: FloatArray
-    exact: FloatArray
-
-
-def measure(case: Case, repeats: int, rng: np.random.Generator) -> Measurement:
-    """Run a case, at least twice, each time with fresh vectors, rotation and noise."""
-    results = np.array([_run_once(case, rng) for _ in range(repeats)])
-    return Measurement(case=case, measured=results[:, 0], exact=results[:, 1])
+    errors, exact = np.array([_run_once(case, rng) for _ in range(repeats)]).T
+    return errors, exact
 
 
 def measured(case: Case, repeats: int, seed: int, number: int) -> dict[str, Any]:
     """Run a case with one of the streams of a seed; return plain values."""
-    found = measure(case, repeats, spawned(seed, number))
-    mean, exact = float(found.measured.mean()), float(found.exact.mean())
+    errors, expected = measure(case, repeats, spawned(seed, number))
+    mean, exact = float(errors.mean()), float(expected.mean())
     names = ("clients", "dimension", "levels", "coins", "probability", "inputs", "clip")
     return {
         "theorem": case.name,
         **{name: getattr(case, name) for name in names},
         "repeats": repeats,
         "measured": mean,
-        "confidence_half_width": half_width(found.measured),
+        "confidence_half_width": half_width(errors),
         "exact": exact,
         "worst": case.worst,
         "printed_bound": case.printed_bound,

@@ -11,7 +11,7 @@ from simulations.audits.base import Exhibit, Figures
 from simulations.common.threads import one_thread
 from simulations.threats.attack import Effort, Findings, rate
 from simulations.threats.inversion.experiments import (
-    Setting,
+    InversionSetting,
     attack_by_imprint,
     attack_by_search,
     attack_first_layer,
@@ -20,7 +20,7 @@ from simulations.threats.inversion.grid import noise_curve, picture_grid
 from simulations.threats.inversion.noise import GUESSES, pictures_by_epsilon
 from simulations.threats.inversion.pictures import Gallery, galleries
 from simulations.threats.inversion.results import Labels, Reconstructions, Result
-from simulations.threats.inversion.views import View
+from simulations.threats.inversion.views import ServerView
 
 GOAL: Final = PrivacyGoal(1.0, 1e-5, 1)
 """Of the noised sum: one round at epsilon = 1."""
@@ -39,7 +39,7 @@ def gradient_inversion(effort: Effort, seed: int) -> Findings:
     """Run all attacks on all pictures that are here."""
     names = ("digits",) if effort is Effort.QUICK else ("digits", "mnist", "fashion-mnist")
     settings = [
-        Setting(gallery, 10 if _is_large(gallery) else effort.choose(10, 20), GOAL, seed)
+        InversionSetting(gallery, 10 if _is_large(gallery) else effort.choose(10, 20), GOAL, seed)
         for gallery in galleries(names)
     ]
     pictures: list[Reconstructions] = []
@@ -57,13 +57,15 @@ def gradient_inversion(effort: Effort, seed: int) -> Findings:
         f"{each.gallery.data.name.replace('-', '_')}_clients": each.clients for each in settings
     }
     common: Figures = {"epsilon": GOAL.epsilon, "delta": GOAL.delta, **clients}
-    middle = _figures([*pictures, *labels], View.SUM)
+    middle = _figures([*pictures, *labels], ServerView.SUM)
     middle = {f"sum_{name}": value for name, value in middle.items()}
-    noised, plain = (_judged(pictures, labels, view) for view in (View.NOISED, View.PLAIN))
+    noised, plain = (
+        _judged(pictures, labels, view) for view in (ServerView.NOISED, ServerView.PLAIN)
+    )
     return Findings({**common, **noised, **middle}, {**common, **plain, **middle}, tuple(exhibits))
 
 
-def _attacks(setting: Setting, effort: Effort) -> tuple[list[Reconstructions], Labels]:
+def _attacks(setting: InversionSetting, effort: Effort) -> tuple[list[Reconstructions], Labels]:
     """All attacks on one data set."""
     large = _is_large(setting.gallery)
     first, labels = attack_first_layer(setting, effort.choose(12, 20 if large else 200))
@@ -82,19 +84,21 @@ def _is_large(gallery: Gallery) -> bool:
     return gallery.data.features > 64
 
 
-def _curve(setting: Setting) -> Exhibit:
+def _curve(setting: InversionSetting) -> Exhibit:
     """One client's picture by epsilon."""
     points = pictures_by_epsilon(setting, EPSILONS)
     threshold = setting.recognition(GUESSES).threshold
     return noise_curve(points, threshold, setting.gallery.data.name, setting.clients)
 
 
-def _figures(results: Sequence[Result], view: View) -> Figures:
+def _figures(results: Sequence[Result], view: ServerView) -> Figures:
     """Everything that was measured on one view."""
     return {name: value for each in results for name, value in each.figures(view).items()}
 
 
-def _judged(pictures: Sequence[Reconstructions], labels: Sequence[Labels], view: View) -> Figures:
+def _judged(
+    pictures: Sequence[Reconstructions], labels: Sequence[Labels], view: ServerView
+) -> Figures:
     """The figures of one view, and whether attackers got anywhere.
 
     The noised sum has to withstand every attack, and the total of all. The plain update has to
@@ -105,8 +109,8 @@ def _judged(pictures: Sequence[Reconstructions], labels: Sequence[Labels], view:
     total = rate(sum(hit for hit, _ in counts), sum(of for _, of in counts), chance)
     results: list[Result] = [*pictures, *labels]
     shares = [each.rate(view) for each in results]
-    if view is View.PLAIN:
+    if view is ServerView.PLAIN:
         shares = [share for share in shares if int(share["trials"]) >= FEWEST]
     won = [bool(share["succeeded"]) for share in (total, *shares)]
-    succeeded = all(won) if view is View.PLAIN else any(won)
+    succeeded = all(won) if view is ServerView.PLAIN else any(won)
     return {**total, **_figures(results, view), "succeeded": succeeded}

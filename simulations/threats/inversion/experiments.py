@@ -24,11 +24,11 @@ from simulations.threats.inversion.labels import leaked_label
 from simulations.threats.inversion.optimisation import Search, invert
 from simulations.threats.inversion.pictures import Gallery, Recognition, distinct, drawn, flat
 from simulations.threats.inversion.results import Collected, Labels, Reconstructions
-from simulations.threats.inversion.views import Round, View, named
+from simulations.threats.inversion.views import GradientRound, ServerView, named
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class InversionSetting:
     """Whose pictures are attacked, and behind what.
 
     Attributes:
@@ -77,31 +77,31 @@ class Setting:
 
 
 def rounds_of(
-    setting: Setting, task: Task, model: Vector, examples: int, count: int, about: str
-) -> Iterator[tuple[Round, list[np.ndarray], int]]:
+    setting: InversionSetting, task: Task, model: Vector, examples: int, count: int, about: str
+) -> Iterator[tuple[GradientRound, list[np.ndarray], int]]:
     """Yield rounds whose clients hold so many examples each, their positions, and a noise seed."""
     rng = np.random.default_rng(setting.own(about))
     for number in range(count):
         held = drawn(setting.gallery.private, setting.clients * examples, rng)
         members = list(held.reshape(setting.clients, examples))
         yield (
-            Round.of(task, model, setting.gallery.private, members),
+            GradientRound.of(task, model, setting.gallery.private, members),
             members,
             setting.own(about, number),
         )
 
 
-def attack_first_layer(setting: Setting, rounds: int) -> tuple[Reconstructions, Labels]:
+def attack_first_layer(setting: InversionSetting, rounds: int) -> tuple[Reconstructions, Labels]:
     """Picture by row ratio and label by sign, from clients with one example each.
 
     On the perceptron of two hidden layers, untrained.
     """
     task, model = setting.honest_model("mlp60")
     private, found = setting.gallery.private, Collected()
-    right = dict.fromkeys(View, 0)
+    right = dict.fromkeys(ServerView, 0)
     for played, members, seed in rounds_of(setting, task, model, 1, rounds, "first layer"):
         target = members[0]
-        for view in View:
+        for view in ServerView:
             gradient = named(task, played.gradient(view, setting.goal, seed))
             first = [gradient[f"layer0.{part}"].numpy() for part in ("weight", "bias")]
             found.add(view, flat(private, target), to_pixels(row_ratio(*first)))
@@ -114,13 +114,15 @@ def attack_first_layer(setting: Setting, rounds: int) -> tuple[Reconstructions, 
     return setting.result("row_ratio", "row ratio of the first layer", 1, found), labels
 
 
-def attack_by_search(setting: Setting, rounds: int, examples: int, steps: int) -> Reconstructions:
+def attack_by_search(
+    setting: InversionSetting, rounds: int, examples: int, steps: int
+) -> Reconstructions:
     """Pictures by search, from clients with a few examples each; on the CNN, untrained."""
     task, model = setting.honest_model("cnn")
     private, found, about = setting.gallery.private, Collected(), f"search {examples}"
     for played, members, seed in rounds_of(setting, task, model, examples, rounds, about):
         target, search = members[0], Search(steps=steps, seed=seed % 2**63)
-        for view in View:
+        for view in ServerView:
             gradient = played.gradient(view, setting.goal, seed)
             guesses = invert(
                 task,
@@ -135,7 +137,9 @@ def attack_by_search(setting: Setting, rounds: int, examples: int, steps: int) -
     return setting.result(f"search_{examples}", f"gradient matching, {many}", examples, found)
 
 
-def attack_by_imprint(setting: Setting, rounds: int, examples: int, bins: int) -> Reconstructions:
+def attack_by_imprint(
+    setting: InversionSetting, rounds: int, examples: int, bins: int
+) -> Reconstructions:
     """Pictures by a malicious model, from clients with some examples each, all distinct."""
     task = imprint_task(setting.shape, bins)
     model = imprint_model(task, setting.gallery.public, setting.own("imprint model"))
@@ -144,10 +148,10 @@ def attack_by_imprint(setting: Setting, rounds: int, examples: int, bins: int) -
     for number in range(rounds):
         held = distinct(private, setting.clients * examples, rng)
         members = list(held.reshape(setting.clients, examples))
-        played = Round.of(task, model, private, members)
-        for view in View:
+        played = GradientRound.of(task, model, private, members)
+        for view in ServerView:
             gradient = played.gradient(view, setting.goal, setting.own("imprint", number))
-            wanted = members[0] if view is View.PLAIN else held
+            wanted = members[0] if view is ServerView.PLAIN else held
             found.add(view, flat(private, wanted), read_bins(task, gradient))
     return setting.result("imprint", f"malicious model with {bins} bins", bins, found)
 

@@ -22,12 +22,12 @@ from simulations.audits.base import Exhibit, Floats
 from simulations.common.figures import BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, WIDTH_PIXELS
 from simulations.threats.inversion.noise import Noised
 from simulations.threats.inversion.results import Reconstructions
-from simulations.threats.inversion.views import View
+from simulations.threats.inversion.views import ServerView
 
 COLUMNS: Final = 8
 """Most pictures in a row."""
 
-_VIEW_COLOURS: Final = {View.PLAIN: ORANGE, View.SUM: BLUE, View.NOISED: GREEN}
+_VIEW_COLOURS: Final = {ServerView.PLAIN: ORANGE, ServerView.SUM: BLUE, ServerView.NOISED: GREEN}
 _ROW_PIXELS: Final = 78
 _TITLE_PIXELS: Final = 52
 
@@ -40,16 +40,18 @@ def picture_grid(results: Sequence[Reconstructions], clients: int, epsilon: floa
         clients: n of the sums.
         epsilon: of the noised sum.
     """
-    rows = 1 + len(View)
+    rows = 1 + len(ServerView)
     height = len(results) * (rows * _ROW_PIXELS + _TITLE_PIXELS) + 10
     figure = _figure(height)
     blocks = np.atleast_1d(np.asarray(figure.subfigures(len(results), 1), dtype=object))
     for block, result in zip(blocks, results, strict=True):
         block.suptitle(_upper(result.title), fontsize=14, x=0.02, ha="left")
         axes = block.subplots(rows, 1)
-        columns = min(COLUMNS, len(result.originals[View.PLAIN]))
-        _strip(axes[0], result.originals[View.PLAIN][:columns], result.side, "original", "black")
-        for row, view in zip(axes[1:], View, strict=True):
+        columns = min(COLUMNS, len(result.originals[ServerView.PLAIN]))
+        _strip(
+            axes[0], result.originals[ServerView.PLAIN][:columns], result.side, "original", "black"
+        )
+        for row, view in zip(axes[1:], ServerView, strict=True):
             words = f"{_said(view, clients, epsilon)}\n{result.psnr[view].mean():.1f} dB on average"
             _strip(row, result.guesses[view][:columns], result.side, words, _VIEW_COLOURS[view])
     return Exhibit(
@@ -117,11 +119,11 @@ def _strip(axes: Axes, pictures: Floats, side: tuple[int, int], words: str, colo
     axes.set_ylabel(words, rotation=0, ha="right", va="center", fontsize=11, color=colour)
 
 
-def _said(view: View, clients: int, epsilon: float) -> str:
+def _said(view: ServerView, clients: int, epsilon: float) -> str:
     """A view in the words of a row."""
-    if view is View.PLAIN:
+    if view is ServerView.PLAIN:
         return "plain update"
-    if view is View.SUM:
+    if view is ServerView.SUM:
         return f"secure sum of {clients}"
     return f"noised sum, eps {epsilon:g}"
 
@@ -129,7 +131,7 @@ def _said(view: View, clients: int, epsilon: float) -> str:
 def _told(result: Reconstructions, clients: int, epsilon: float) -> str:
     """Say in words what a block shows."""
     parts = []
-    for view in View:
+    for view in ServerView:
         recovered, trials = result.counts(view)
         parts.append(
             f"{_said(view, clients, epsilon)}: {recovered} of {trials} pictures recovered, "

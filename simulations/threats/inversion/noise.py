@@ -20,10 +20,10 @@ from simulations.audits.base import Floats
 from simulations.learning.data import Split
 from simulations.learning.models import ReluMlpTask
 from simulations.threats.inversion.analytic import to_pixels
-from simulations.threats.inversion.experiments import Setting
+from simulations.threats.inversion.experiments import InversionSetting
 from simulations.threats.inversion.imprint import imprint_model, imprint_task
 from simulations.threats.inversion.pictures import distinct, flat, psnr
-from simulations.threats.inversion.views import CLIP_L2, Round, View, named
+from simulations.threats.inversion.views import CLIP_L2, GradientRound, ServerView, named
 
 GUESSES: Final = 2
 """Guesses at each picture."""
@@ -46,7 +46,7 @@ class Noised:
         return int((self.psnr > threshold).sum())
 
 
-def pictures_by_epsilon(setting: Setting, epsilons: Sequence[float]) -> list[Noised]:
+def pictures_by_epsilon(setting: InversionSetting, epsilons: Sequence[float]) -> list[Noised]:
     """Attack the pictures of one round behind different noise; one picture for each client.
 
     The delta is that of the setting's goal.
@@ -56,7 +56,7 @@ def pictures_by_epsilon(setting: Setting, epsilons: Sequence[float]) -> list[Noi
     model = imprint_model(task, public, setting.own("one unit"))
     rng = np.random.default_rng(setting.own("one each"))
     held = distinct(private, setting.clients, rng)
-    played = Round.of(task, model, private, list(held.reshape(-1, 1)))
+    played = GradientRound.of(task, model, private, list(held.reshape(-1, 1)))
     own = -np.stack([clip_l2(update, CLIP_L2).values for update in played.updates])
     originals, found = flat(private, held), []
     for epsilon in epsilons:
@@ -69,12 +69,12 @@ def pictures_by_epsilon(setting: Setting, epsilons: Sequence[float]) -> list[Noi
     return found
 
 
-def _mean(setting: Setting, played: Round, epsilon: float) -> Floats:
+def _mean(setting: InversionSetting, played: GradientRound, epsilon: float) -> Floats:
     """The mean gradient as released, with noise for an epsilon or none."""
     seed = setting.own("by epsilon", epsilon)
     if math.isinf(epsilon):
-        return played.gradient(View.SUM, setting.goal, seed)
-    return played.gradient(View.NOISED, replace(setting.goal, epsilon=epsilon), seed)
+        return played.gradient(ServerView.SUM, setting.goal, seed)
+    return played.gradient(ServerView.NOISED, replace(setting.goal, epsilon=epsilon), seed)
 
 
 def _pictures(task: ReluMlpTask, seen: Floats, public: Split) -> Floats:

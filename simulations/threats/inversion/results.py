@@ -15,16 +15,16 @@ import numpy as np
 from simulations.audits.base import Figures, Floats
 from simulations.threats.game.rates import rate
 from simulations.threats.inversion.pictures import Recognition, best_guesses, psnr
-from simulations.threats.inversion.views import View
+from simulations.threats.inversion.views import ServerView
 
 
 class Result(Protocol):
     """What one attack came to on each view."""
 
-    def rate(self, view: View) -> Figures:
+    def rate(self, view: ServerView) -> Figures:
         """The share of successes, with its interval and ``succeeded``."""
 
-    def figures(self, view: View) -> Figures:
+    def figures(self, view: ServerView) -> Figures:
         """Everything measured, under names of its own."""
 
 
@@ -47,8 +47,8 @@ class Reconstructions:
     data: str
     side: tuple[int, int]
     recognition: Recognition
-    originals: Mapping[View, Floats]
-    guesses: Mapping[View, Floats]
+    originals: Mapping[ServerView, Floats]
+    guesses: Mapping[ServerView, Floats]
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Reconstructions:
         return f"{self.data.replace('-', '_')}_{self.attack}"
 
     @cached_property
-    def psnr(self) -> dict[View, Floats]:
+    def psnr(self) -> dict[ServerView, Floats]:
         """PSNR of each picture, dB."""
         return {
             view: np.array(
@@ -70,16 +70,16 @@ class Reconstructions:
             for view in self.originals
         }
 
-    def counts(self, view: View) -> tuple[int, int]:
+    def counts(self, view: ServerView) -> tuple[int, int]:
         """How many pictures were recovered, and of how many."""
         reached = self.psnr[view]
         return int((reached > self.recognition.threshold).sum()), len(reached)
 
-    def rate(self, view: View) -> Figures:
+    def rate(self, view: ServerView) -> Figures:
         """The share of recovered pictures, against that of a blind attacker."""
         return rate(*self.counts(view), self.recognition.chance)
 
-    def figures(self, view: View) -> Figures:
+    def figures(self, view: ServerView) -> Figures:
         """PSNR and rate, each under the name of the result."""
         reached, share = self.psnr[view], self.rate(view)
         found: Figures = {
@@ -99,21 +99,21 @@ class Collected:
     """Collects guesses at pictures, view by view."""
 
     def __init__(self) -> None:
-        self._originals: dict[View, list[Floats]] = {view: [] for view in View}
-        self._guesses: dict[View, list[Floats]] = {view: [] for view in View}
+        self._originals: dict[ServerView, list[Floats]] = {view: [] for view in ServerView}
+        self._guesses: dict[ServerView, list[Floats]] = {view: [] for view in ServerView}
 
-    def add(self, view: View, originals: Floats, guesses: Floats) -> None:
+    def add(self, view: ServerView, originals: Floats, guesses: Floats) -> None:
         """Match guesses float64[k, pixels] in any order to originals float64[m, pixels]."""
         self._originals[view].append(originals)
         self._guesses[view].append(best_guesses(originals, guesses))
 
     @property
-    def originals(self) -> dict[View, Floats]:
+    def originals(self) -> dict[ServerView, Floats]:
         """All that were added."""
         return {view: np.concatenate(parts) for view, parts in self._originals.items()}
 
     @property
-    def guesses(self) -> dict[View, Floats]:
+    def guesses(self) -> dict[ServerView, Floats]:
         """The best guess at each."""
         return {view: np.concatenate(parts) for view, parts in self._guesses.items()}
 
@@ -131,17 +131,17 @@ class Labels:
     """
 
     data: str
-    right: Mapping[View, int]
+    right: Mapping[ServerView, int]
     trials: int
     classes: int
     allowed: float
 
-    def rate(self, view: View) -> Figures:
+    def rate(self, view: ServerView) -> Figures:
         """The share of right guesses; a success is more than (epsilon, delta) permits."""
         share = rate(self.right[view], self.trials, self.allowed)
         return {**share, "chance": 1.0 / self.classes}
 
-    def figures(self, view: View) -> Figures:
+    def figures(self, view: ServerView) -> Figures:
         """Accuracy, its interval, chance, and what is permitted."""
         share = self.rate(view)
         found: Figures = {

@@ -37,7 +37,7 @@ ERROR_SHARE: Final = 0.2
 parameters and a dozen clients."""
 
 
-class View(enum.Enum):
+class ServerView(enum.Enum):
     """What the attack gets to see."""
 
     PLAIN = "plain update"
@@ -46,7 +46,7 @@ class View(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class GradientRound:
     """One round of clients who each make one gradient step.
 
     Attributes:
@@ -60,13 +60,15 @@ class Round:
     updates: NDArray[np.float32]
 
     @classmethod
-    def of(cls, task: Task, model: Vector, split: Split, members: list[NDArray[np.int64]]) -> Round:
+    def of(
+        cls, task: Task, model: Vector, split: Split, members: list[NDArray[np.int64]]
+    ) -> GradientRound:
         """Let every member make its step on all its examples."""
         rng = np.random.default_rng(0)  # with all examples in one batch there is nothing to draw
         chunks = local_updates(task, model, split, members, LocalTraining.fed_sgd(), rng)
         return cls(task, model, np.concatenate(list(chunks)))
 
-    def gradient(self, view: View, goal: PrivacyGoal, seed: int) -> Floats:
+    def gradient(self, view: ServerView, goal: PrivacyGoal, seed: int) -> Floats:
         """What the attacker takes for the gradient: float64[d].
 
         Args:
@@ -74,9 +76,11 @@ class Round:
             goal: what the noise is calibrated for.
             seed: fixes rounding and noise.
         """
-        if view is View.PLAIN:
+        if view is ServerView.PLAIN:
             return np.asarray(-self.updates[0], np.float64)
-        setup = announced(len(self.updates), self.task.dimension, goal, seed, view is View.NOISED)
+        setup = announced(
+            len(self.updates), self.task.dimension, goal, seed, view is ServerView.NOISED
+        )
         return -released_mean(setup, self.updates, seed)
 
 

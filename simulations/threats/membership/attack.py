@@ -11,9 +11,9 @@ from simulations.audits.base import Claim, Figures, derived_seed
 from simulations.common.threads import one_thread
 from simulations.learning.data import load_digits_dataset
 from simulations.threats.attack import Effort, Findings
-from simulations.threats.inversion.experiments import Setting
+from simulations.threats.inversion.experiments import InversionSetting
 from simulations.threats.inversion.pictures import Gallery, drawn
-from simulations.threats.inversion.views import Round
+from simulations.threats.inversion.views import GradientRound
 from simulations.threats.membership.on_model import ModelGame, model_figures, play
 from simulations.threats.membership.on_sum import SumGame, sum_figures
 
@@ -58,11 +58,11 @@ def _side(on_sum: Figures, on_model: Figures, natural: Figures | None) -> Figure
 
 def _on_sum(runs: int, seed: int) -> tuple[Figures, Figures]:
     """The figures of the product and of a sum without noise."""
-    setting = Setting(Gallery.of(load_digits_dataset()), SUM_CLIENTS, SUM_GOAL, seed)
+    setting = InversionSetting(Gallery.of(load_digits_dataset()), SUM_CLIENTS, SUM_GOAL, seed)
     task, model = setting.honest_model("mlp")
     private = setting.gallery.private
     held = drawn(private, SUM_CLIENTS, np.random.default_rng(setting.own("held")))
-    played = Round.of(task, model, private, list(held.reshape(-1, 1)))
+    played = GradientRound.of(task, model, private, list(held.reshape(-1, 1)))
     real, twin = (SumGame.of(played, SUM_GOAL, seed, noised) for noised in (True, False))
     claim = real.claim(SUM_GOAL.delta)
     return sum_figures(real, claim, runs, seed), sum_figures(twin, claim, runs, seed)

@@ -139,7 +139,7 @@ def plain_mean(updates: Updates, model: Vector) -> Floats:
     return np.asarray(updates.mean(axis=0, dtype=np.float64))
 
 
-class PrivateMean:
+class AccountedMean:
     """The mean as the product releases it, round by round, and what that is accounted with.
 
     Args:
@@ -198,7 +198,7 @@ def play(game: ModelGame, private: bool) -> Played:
     members, included = game.members, game.included()
     if private:
         with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "led") as ledger:
-            mean = PrivateMean(game, ledger)
+            mean = AccountedMean(game, ledger)
             model, epsilon = train(game, members, included, mean), mean.epsilon
     else:
         model, epsilon = train(game, members, included, plain_mean), 0.0

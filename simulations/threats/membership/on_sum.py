@@ -37,7 +37,7 @@ from simulations.audits.base import (
 )
 from simulations.audits.intervals import upper_bound
 from simulations.threats.game.rates import rate
-from simulations.threats.inversion.views import CLIP_L2, Round, announced, released_mean
+from simulations.threats.inversion.views import CLIP_L2, GradientRound, announced, released_mean
 from simulations.threats.rounds.games import accuracy_bound
 
 
@@ -54,7 +54,7 @@ class SumGame(AuditedRelease):
     updates: NDArray[np.float32]
 
     @classmethod
-    def of(cls, played: Round, goal: PrivacyGoal, seed: int, noised: bool) -> SumGame:
+    def of(cls, played: GradientRound, goal: PrivacyGoal, seed: int, noised: bool) -> SumGame:
         """Announce the rounds, with noise for the goal or with none."""
         clients, dimension = played.updates.shape
         return cls(announced(clients, dimension, goal, seed, noised), played.updates)

@@ -2,14 +2,14 @@
 
 from simulations.threats.seed_search.mersenne import mersenne_outputs
 from simulations.threats.seed_search.peeled import LOOKED_AT, Peeled, PeeledUpload, recovers, unmask
-from simulations.threats.seed_search.search import Numbers, Search, search_seeds
+from simulations.threats.seed_search.search import Numbers, SearchResult, search_seeds
 
 __all__ = [
     "LOOKED_AT",
     "Numbers",
     "Peeled",
     "PeeledUpload",
-    "Search",
+    "SearchResult",
     "mersenne_outputs",
     "recovers",
     "search_seeds",

@@ -28,7 +28,7 @@ from dp import NoiseSeed, clip_l2, quantize
 from dp.coins import sample_binomial
 from simulations.audits.base import Integers, noise_seed
 from simulations.threats.seed_search.mersenne import mersenne_outputs
-from simulations.threats.seed_search.search import Expand, Numbers, Search, search_seeds
+from simulations.threats.seed_search.search import Expand, Numbers, SearchResult, search_seeds
 
 CLIENTS: Final = 5
 DIMENSION: Final = 256
@@ -87,7 +87,7 @@ class Released:
         left = centred.astype(np.int32) - noise.astype(np.int32)
         return np.asarray(np.einsum("ij,ij->j", left, left) <= self.bound)
 
-    def recovered(self, search: Search, number_of: Callable[[int], int], draw: Draw) -> bool:
+    def recovered(self, search: SearchResult, number_of: Callable[[int], int], draw: Draw) -> bool:
         """Whether exactly one candidate leaves an update, and that is the victim's."""
         left = [self.remainder - draw(number_of(each), DIMENSION) for each in search.found]
         claims = [plain for plain in left if int(plain @ plain) <= self.bound]
@@ -149,7 +149,7 @@ def search_ours(rng: np.random.Generator, told_bits: int, tried_bits: int) -> bo
     return released.recovered(search, lambda each: each << told_bits | told, our_noise)
 
 
-def search_weak(rng: np.random.Generator, number: int, window: range) -> tuple[bool, Search]:
+def search_weak(rng: np.random.Generator, number: int, window: range) -> tuple[bool, SearchResult]:
     """Attack the twin's noise: whether the update was recovered, and the search.
 
     Args:
@@ -169,7 +169,7 @@ def told_window(number: int, tried_bits: int) -> range:
     return range(first, first + (1 << tried_bits))
 
 
-def search_time_stamp(rng: np.random.Generator) -> tuple[bool, Search]:
+def search_time_stamp(rng: np.random.Generator) -> tuple[bool, SearchResult]:
     """Attack noise whose seed is the second of the round: all seconds of the day are tried."""
     today = int(time.time()) // DAY_SECONDS * DAY_SECONDS
     moment = today + secrets.randbelow(DAY_SECONDS)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from simulations.audits.base import Figures, Integers
 from simulations.threats.game.rates import rate
-from simulations.threats.seed_search.search import Numbers, Search, search_seeds
+from simulations.threats.seed_search.search import Numbers, SearchResult, search_seeds
 
 LOOKED_AT = 4
 """Coordinates that the search looks at."""
@@ -101,7 +101,7 @@ class PeeledUpload(Protocol):
         """The whole mask of a candidate: int64[length]."""
 
 
-def recovers(upload: PeeledUpload) -> tuple[bool, Search]:
+def recovers(upload: PeeledUpload) -> tuple[bool, SearchResult]:
     """Play the game Exact: whether the server outputs the victim's vector, and its search.
 
     It has an answer if exactly one candidate leaves a vector that a client may have sent.

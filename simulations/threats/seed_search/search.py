@@ -24,7 +24,7 @@ BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchResult:
     """What a search found.
 
     Attributes:
@@ -53,7 +53,7 @@ class Search:
         }
 
 
-def search_seeds(candidates: range, expand: Expand, accept: Accept) -> Search:
+def search_seeds(candidates: range, expand: Expand, accept: Accept) -> SearchResult:
     """Try every candidate.
 
     Args:
@@ -68,4 +68,4 @@ def search_seeds(candidates: range, expand: Expand, accept: Accept) -> Search:
     for first in range(candidates.start, candidates.stop, BLOCK):
         numbers = np.arange(first, min(first + BLOCK, candidates.stop), dtype=np.uint64)
         found += numbers[accept(expand(numbers))].tolist()
-    return Search(tuple(found), len(candidates), time.process_time() - start)
+    return SearchResult(tuple(found), len(candidates), time.process_time() - start)

@@ -10,9 +10,9 @@ from scipy import stats
 
 from dp import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 from secagg import ParameterError
-from simulations.audits.base import ALPHA
+from simulations.audits.base import ALPHA, Floats
 from simulations.audits.distribution import (
-    binomial_noise_test,
+    LawTest,
     chi_square,
     independence_test,
     noise_test,
@@ -23,6 +23,10 @@ pytestmark = pytest.mark.statistical
 
 def coins(count: int, size: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).binomial(count, 0.5, size) - count / 2.0
+
+
+def binomial_noise_test(noise: Floats, count: int, alpha: float = ALPHA) -> LawTest:
+    return noise_test(noise, BinomialRelease(count, 0.0, 1, 1), alpha)
 
 
 @pytest.mark.parametrize("count", [2, 7, 64, 1001, 70_992, 5_000_000])

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
+from dp import BinomialRelease
 from dp.accounting import BinomialNoise, gaussian_epsilon
 from dp.accounting.losses import shift_losses
 from simulations.audits.base import Effort
 from simulations.audits.canaries import CANARY_DELTA
-from simulations.audits.distribution import CELLS, MIN_EXPECTED, binomial_noise_test
+from simulations.audits.distribution import CELLS, MIN_EXPECTED, noise_test
 from simulations.audits.exact import randomised_response
 from simulations.audits.paths import FAR_BEYOND
 from simulations.audits.releases import CoinRelease
@@ -24,7 +25,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "auditing.md").read_text()
 
 def test_the_power_stated() -> None:
     noise = np.random.default_rng(1).binomial(70_992, 0.5, 40_000) - 70_992 / 2
-    test = binomial_noise_test(noise, 70_992)
+    test = noise_test(noise, BinomialRelease(70_992, 0.0, 1, 1))
     assert f"they are {test.power_below:.3f} and {test.power_above:.3f}" in PAGE
     assert f"at most {CELLS} cells" in PAGE
     assert f"at least {MIN_EXPECTED:.0f} expected" in PAGE

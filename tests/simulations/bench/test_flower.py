@@ -23,12 +23,12 @@ import pytest
 
 from protocol.errors import ConfigurationError
 from secagg import Mode
-from simulations.bench.flower import Order, bench_flower, engine, floor, report
+from simulations.bench.flower import FlowerOrder, bench_flower, engine, floor, report
 from simulations.bench.flower.engine import System
 from simulations.bench.flower.processors import tree_seconds
 
-FOUR = Order(clients=4, dim=1000, lost=1, rounds=2)
-LARGE = Order(clients=50, dim=1_000_000, lost=5)
+FOUR = FlowerOrder(clients=4, dim=1000, lost=1, rounds=2)
+LARGE = FlowerOrder(clients=50, dim=1_000_000, lost=5)
 NEEDS_FLOWER = pytest.mark.skipif(
     importlib.util.find_spec("flwr") is None or importlib.util.find_spec("ray") is None,
     reason="flwr and ray are not installed: `make test-flower` brings them",
@@ -56,7 +56,7 @@ def test_orders_out_of_range_are_refused(name: str, value: float) -> None:
 
 @pytest.mark.parametrize("order", [FOUR, LARGE, dataclasses.replace(LARGE, lost=12, clients=100)])
 @pytest.mark.parametrize("mode", list(Mode))
-def test_our_plan_allows_for_those_that_vanish(order: Order, mode: Mode) -> None:
+def test_our_plan_allows_for_those_that_vanish(order: FlowerOrder, mode: Mode) -> None:
     plan = dataclasses.replace(order, mode=mode).plan()
     assert plan.cohort == order.clients and plan.mode is mode
     assert plan.minimum_survivors <= order.survivors
@@ -91,7 +91,7 @@ def test_medians_leave_out_the_first_round_and_the_counted_one(
 ) -> None:
     per_round = {System.PLAIN: 1.0, System.OURS: 3.0, System.SECAGGPLUS: 30.0}
 
-    def measured(system: System, order: Order, cores: int) -> dict[str, Any]:
+    def measured(system: System, order: FlowerOrder, cores: int) -> dict[str, Any]:
         assert cores == 7
         seconds = per_round[system]
         timed = [seconds - 0.5, seconds, seconds + 0.25]

@@ -19,7 +19,7 @@ from simulations.audits.base import Check
 from simulations.common.threads import one_thread
 from simulations.learning.data import DATA_DIR_VARIABLE, Split
 from simulations.threats.inversion.analytic import row_ratio, to_pixels
-from simulations.threats.inversion.experiments import Setting, attack_by_imprint, permitted
+from simulations.threats.inversion.experiments import InversionSetting, attack_by_imprint, permitted
 from simulations.threats.inversion.grid import noise_curve
 from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
 from simulations.threats.inversion.labels import leaked_label
@@ -37,7 +37,7 @@ from simulations.threats.inversion.pictures import (
     psnr,
 )
 from simulations.threats.inversion.results import Labels, Reconstructions
-from simulations.threats.inversion.views import CLIP_L2, Round, View, announced, named
+from simulations.threats.inversion.views import CLIP_L2, GradientRound, ServerView, announced, named
 
 ALPHA = 1e-6
 GOAL = PrivacyGoal(1.0, 1e-5, 1)
@@ -50,15 +50,17 @@ def gallery() -> Gallery:
 
 
 @pytest.fixture(scope="module")
-def setting(gallery: Gallery) -> Setting:
-    return Setting(gallery, 10, GOAL, 1)
+def setting(gallery: Gallery) -> InversionSetting:
+    return InversionSetting(gallery, 10, GOAL, 1)
 
 
-def one_each(setting: Setting, name: str, clients: int) -> tuple[Round, np.ndarray]:
+def one_each(
+    setting: InversionSetting, name: str, clients: int
+) -> tuple[GradientRound, np.ndarray]:
     task, model = setting.honest_model(name)
     private = setting.gallery.private
     held = distinct(private, clients, np.random.default_rng(3))
-    return Round.of(task, model, private, list(held.reshape(-1, 1))), held
+    return GradientRound.of(task, model, private, list(held.reshape(-1, 1))), held
 
 
 # -- pictures and chance ---------------------------------------------------------------------------
@@ -124,30 +126,30 @@ def test_missing_data_sets_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_mnist_is_attacked_where_it_is(monkeypatch: pytest.MonkeyPatch, data_dir: Path) -> None:
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(data_dir))
     digits, mnist = galleries(("digits", "mnist"))
-    found = attack_by_imprint(Setting(mnist, 4, GOAL, 1), 1, 4, 128)
+    found = attack_by_imprint(InversionSetting(mnist, 4, GOAL, 1), 1, 4, 128)
     assert (found.data, found.side, digits.data.name) == ("mnist", (28, 28), "digits")
-    assert found.counts(View.PLAIN) == (4, 4)
-    assert found.counts(View.NOISED) == (0, 16)
-    assert found.counts(View.SUM)[0] > 8
+    assert found.counts(ServerView.PLAIN) == (4, 4)
+    assert found.counts(ServerView.NOISED) == (0, 16)
+    assert found.counts(ServerView.SUM)[0] > 8
 
 
 # -- views -----------------------------------------------------------------------------------------
 
 
-def test_the_sum_is_the_mean_of_clipped_updates(setting: Setting) -> None:
+def test_the_sum_is_the_mean_of_clipped_updates(setting: InversionSetting) -> None:
     played, _ = one_each(setting, "mlp60", 5)
     lengths = np.linalg.norm(played.updates, axis=1)
     assert (lengths > CLIP_L2).all()
     mean = -(played.updates / lengths[:, None]).mean(axis=0, dtype=np.float64)
-    seen = played.gradient(View.SUM, GOAL, 1)
+    seen = played.gradient(ServerView.SUM, GOAL, 1)
     assert np.abs(seen - mean).max() < 2.0**-20
-    assert np.array_equal(played.gradient(View.PLAIN, GOAL, 1), -played.updates[0])
+    assert np.array_equal(played.gradient(ServerView.PLAIN, GOAL, 1), -played.updates[0])
 
 
 @pytest.mark.statistical
-def test_the_noise_is_what_the_round_is_accounted_with(setting: Setting) -> None:
+def test_the_noise_is_what_the_round_is_accounted_with(setting: InversionSetting) -> None:
     played, _ = one_each(setting, "mlp60", 5)
-    total = played.gradient(View.SUM, GOAL, 1)
+    total = played.gradient(ServerView.SUM, GOAL, 1)
     parameters = announced(5, total.size, GOAL, 1, True).parameters
     # Coins of five clients, and rounding with a variance between 0 and 1/4 for each of them.
     coins = 5 * parameters.mechanism.variance / (5 * parameters.scale) ** 2
@@ -158,15 +160,15 @@ def test_the_noise_is_what_the_round_is_accounted_with(setting: Setting) -> None
         variance = np.square(seen - total).mean()
         return coins * (1 - tolerance) <= variance <= (coins + rounding) * (1 + tolerance)
 
-    assert is_accounted(played.gradient(View.NOISED, GOAL, 1))
+    assert is_accounted(played.gradient(ServerView.NOISED, GOAL, 1))
     # The controls: noise for another epsilon, and none.
-    assert not is_accounted(played.gradient(View.NOISED, PrivacyGoal(1.5, 1e-5, 1), 1))
+    assert not is_accounted(played.gradient(ServerView.NOISED, PrivacyGoal(1.5, 1e-5, 1), 1))
     assert not is_accounted(total)
 
 
-def test_a_seed_repeats_a_round(setting: Setting) -> None:
+def test_a_seed_repeats_a_round(setting: InversionSetting) -> None:
     played, _ = one_each(setting, "mlp60", 4)
-    first, again, other = (played.gradient(View.NOISED, GOAL, seed) for seed in (1, 1, 2))
+    first, again, other = (played.gradient(ServerView.NOISED, GOAL, seed) for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -201,7 +203,7 @@ def test_a_row_without_slope_says_nothing() -> None:
     assert row_ratio(np.ones((3, 7)), np.zeros(3)).shape == (0, 7)
 
 
-def test_labels_leak_from_real_gradients(setting: Setting) -> None:
+def test_labels_leak_from_real_gradients(setting: InversionSetting) -> None:
     played, held = one_each(setting, "mlp60", 12)
     bias = [named(played.task, -update.astype(float))["layer2.bias"] for update in played.updates]
     labels = setting.gallery.private.labels[held]
@@ -212,7 +214,7 @@ def test_labels_leak_from_real_gradients(setting: Setting) -> None:
     )
 
 
-def test_bins_give_pictures_back_through_a_sum(setting: Setting) -> None:
+def test_bins_give_pictures_back_through_a_sum(setting: InversionSetting) -> None:
     task = imprint_task(setting.shape, 256)
     private = setting.gallery.private
     held = distinct(private, 20, np.random.default_rng(1))
@@ -222,26 +224,26 @@ def test_bins_give_pictures_back_through_a_sum(setting: Setting) -> None:
         ("malicious", imprint_model(task, setting.gallery.public, 1)),
         ("honest", task.initial(torch.Generator().manual_seed(1))),
     ):
-        played = Round.of(task, model, private, members)
-        bins = read_bins(task, played.gradient(View.SUM, GOAL, 1))
+        played = GradientRound.of(task, model, private, members)
+        bins = read_bins(task, played.gradient(ServerView.SUM, GOAL, 1))
         recovered[name] = int((psnr(flat(private, held), bins) > 40.0).sum())
     assert recovered["malicious"] >= 15
     # Few units of an honest layer are active for one picture alone.
     assert recovered["honest"] <= 4
 
 
-def test_pictures_that_share_a_bin_are_not_told_apart(setting: Setting) -> None:
+def test_pictures_that_share_a_bin_are_not_told_apart(setting: InversionSetting) -> None:
     task = imprint_task(setting.shape, 4)
     private = setting.gallery.private
     held = distinct(private, 40, np.random.default_rng(1))
     model = imprint_model(task, setting.gallery.public, 1)
-    played = Round.of(task, model, private, [held])
-    bins = read_bins(task, played.gradient(View.PLAIN, GOAL, 1))
+    played = GradientRound.of(task, model, private, [held])
+    bins = read_bins(task, played.gradient(ServerView.PLAIN, GOAL, 1))
     assert len(bins) <= 4
     assert (psnr(flat(private, held), bins) < 40.0).all()
 
 
-def test_a_search_finds_the_picture_of_its_gradient(setting: Setting) -> None:
+def test_a_search_finds_the_picture_of_its_gradient(setting: InversionSetting) -> None:
     played, held = one_each(setting, "cnn", 3)
     private, label = setting.gallery.private, setting.gallery.private.labels[held[:1]]
     task, model = played.task, played.model
@@ -254,7 +256,7 @@ def test_a_search_finds_the_picture_of_its_gradient(setting: Setting) -> None:
         return float(psnr(picture, found)[0])
 
     with one_thread():
-        seen = played.gradient(View.PLAIN, GOAL, 1)
+        seen = played.gradient(ServerView.PLAIN, GOAL, 1)
         assert reached(seen) > 25.0
         assert reached(np.random.default_rng(1).standard_normal(seen.size)) < 12.0
 
@@ -267,7 +269,7 @@ def test_searches_out_of_range_are_refused(wrong: dict[str, float]) -> None:
         Search(**wrong)
 
 
-def test_a_zero_gradient_is_searched_without_a_nan(setting: Setting) -> None:
+def test_a_zero_gradient_is_searched_without_a_nan(setting: InversionSetting) -> None:
     task, model = setting.honest_model("cnn")
     with one_thread():
         found = invert(task, model, np.zeros(task.dimension), np.array([1]), (64,), Search(steps=2))
@@ -281,12 +283,12 @@ def test_a_result_succeeds_only_with_the_pictures_themselves(gallery: Gallery) -
     originals = flat(gallery.private)[:20]
     noise = np.random.default_rng(1).uniform(size=originals.shape)
     line = Recognition.of(gallery.public, 1, 1)
-    guesses = {View.PLAIN: originals, View.SUM: noise, View.NOISED: noise}
-    same = dict.fromkeys(View, originals)
+    guesses = {ServerView.PLAIN: originals, ServerView.SUM: noise, ServerView.NOISED: noise}
+    same = dict.fromkeys(ServerView, originals)
     result = Reconstructions("test", "a test", "digits", (8, 8), line, same, guesses)
-    assert result.rate(View.PLAIN)["succeeded"] is True
-    assert result.rate(View.NOISED)["succeeded"] is False
-    figures = result.figures(View.PLAIN)
+    assert result.rate(ServerView.PLAIN)["succeeded"] is True
+    assert result.rate(ServerView.NOISED)["succeeded"] is False
+    figures = result.figures(ServerView.PLAIN)
     assert figures["digits_test_recovered"] == figures["digits_test_pictures"] == 20
     assert figures["digits_test_mean_psnr_db"] == PSNR_CEILING
 
@@ -296,13 +298,13 @@ def test_labels_may_be_guessed_as_often_as_epsilon_permits() -> None:
     assert permitted(PrivacyGoal(9.0, 1e-5, 1), 0.1) == 1.0
     with pytest.raises(ParameterError, match="for one round"):
         permitted(PrivacyGoal(1.0, 1e-5, 2), 0.1)
-    right = {View.PLAIN: 200, View.SUM: 40, View.NOISED: 22}
+    right = {ServerView.PLAIN: 200, ServerView.SUM: 40, ServerView.NOISED: 22}
     labels = Labels("digits", right, 200, 10, permitted(GOAL, 0.1))
-    assert [labels.rate(view)["succeeded"] for view in View] == [True, False, False]
-    assert labels.figures(View.SUM)["digits_label_accuracy"] == 0.2
+    assert [labels.rate(view)["succeeded"] for view in ServerView] == [True, False, False]
+    assert labels.figures(ServerView.SUM)["digits_label_accuracy"] == 0.2
 
 
-def test_only_noise_hides_a_picture_from_who_knows_the_rest(setting: Setting) -> None:
+def test_only_noise_hides_a_picture_from_who_knows_the_rest(setting: InversionSetting) -> None:
     threshold = setting.recognition(GUESSES).threshold
     strong, weak, none = pictures_by_epsilon(setting, (1.0, 256.0, math.inf))
     assert strong.recovered(threshold) == 0

@@ -12,9 +12,9 @@ from protocol import PrivacyGoal
 from secagg import ParameterError
 from simulations.audits.base import Check, Claim
 from simulations.learning.data import load_digits_dataset
-from simulations.threats.inversion.experiments import Setting
+from simulations.threats.inversion.experiments import InversionSetting
 from simulations.threats.inversion.pictures import Gallery, distinct
-from simulations.threats.inversion.views import CLIP_L2, Round
+from simulations.threats.inversion.views import CLIP_L2, GradientRound
 from simulations.threats.membership.on_model import ModelGame, Played, model_figures, play
 from simulations.threats.membership.on_sum import SumGame, audited, sum_figures
 
@@ -22,17 +22,17 @@ GOAL = PrivacyGoal(1.0, 1e-5, 1)
 
 
 @pytest.fixture(scope="module")
-def played() -> Round:
-    setting = Setting(Gallery.of(load_digits_dataset()), 4, GOAL, 1)
+def played() -> GradientRound:
+    setting = InversionSetting(Gallery.of(load_digits_dataset()), 4, GOAL, 1)
     task, model = setting.honest_model("mlp")
     held = distinct(setting.gallery.private, 4, np.random.default_rng(1))
-    return Round.of(task, model, setting.gallery.private, list(held.reshape(-1, 1)))
+    return GradientRound.of(task, model, setting.gallery.private, list(held.reshape(-1, 1)))
 
 
 # -- the sum ---------------------------------------------------------------------------------------
 
 
-def test_without_noise_the_scores_are_the_two_worlds(played: Round) -> None:
+def test_without_noise_the_scores_are_the_two_worlds(played: GradientRound) -> None:
     game = SumGame.of(played, GOAL, 1, noised=False)
     assert game.threshold == pytest.approx(CLIP_L2 / 2)
     for world in (0, 1):
@@ -40,7 +40,7 @@ def test_without_noise_the_scores_are_the_two_worlds(played: Round) -> None:
         assert scores == pytest.approx(np.full(3, world * CLIP_L2), abs=1e-4)
 
 
-def test_noise_for_a_weaker_promise_is_noticed(played: Round) -> None:
+def test_noise_for_a_weaker_promise_is_noticed(played: GradientRound) -> None:
     claim = SumGame.of(played, GOAL, 1, noised=True).claim(GOAL.delta)
     assert claim.epsilon <= GOAL.epsilon
     thin = SumGame.of(played, PrivacyGoal(16.0, 1e-5, 1), 1, noised=True)
@@ -62,7 +62,7 @@ def test_the_audited_epsilon_is_its_formula() -> None:
     assert audited((600, 500), 1000, 1e-5, 0.05) == 0.0
 
 
-def test_no_run_is_refused(played: Round) -> None:
+def test_no_run_is_refused(played: GradientRound) -> None:
     game = SumGame.of(played, GOAL, 1, noised=True)
     with pytest.raises(ParameterError, match="runs"):
         sum_figures(game, Claim(1.0, 1e-5), 0, 1)

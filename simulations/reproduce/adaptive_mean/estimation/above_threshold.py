@@ -34,6 +34,10 @@ class AboveThreshold:
         epsilon: of all answers together, > 0.
         seed: fresh and secret; a new one from the system if left out.
 
+    Attributes:
+        event: what the whole stream has to be accounted as, however long it gets.
+        halted: whether some number was below its threshold.
+
     Raises:
         ValueError: an argument is out of range.
     """
@@ -42,34 +46,15 @@ class AboveThreshold:
         require_positive("sensitivity", sensitivity)
         steps = steps_for(epsilon, _QUERY_FACTOR)
         self._grid = sensitivity / steps
-        self._event = AboveThresholdRelease(
+        self.event = AboveThresholdRelease(
             threshold_scale=_THRESHOLD_FACTOR * (steps + 1) / epsilon,
             query_scale=_QUERY_FACTOR * (steps + 1) / epsilon,
             sensitivity=steps + 1,
         )
         self._seed = NoiseSeed.fresh() if seed is None else seed
-        self._threshold = draw(self._event.threshold_scale, self._seed, 0)
+        self._threshold = draw(self.event.threshold_scale, self._seed, 0)
         self._asked = 0
-        self._halted = False
-
-    @property
-    def halted(self) -> bool:
-        """Whether some number was below its threshold."""
-        return self._halted
-
-    @property
-    def threshold_scale(self) -> float:
-        """Of the threshold's noise, in the units of the numbers: 2 sensitivity / epsilon."""
-        return self._event.threshold_scale * self._grid
-
-    @property
-    def query_scale(self) -> float:
-        """Of the noise of a number: 4 sensitivity / epsilon."""
-        return self._event.query_scale * self._grid
-
-    def event(self) -> AboveThresholdRelease:
-        """What the whole stream has to be accounted as, however long it gets."""
-        return self._event
+        self.halted = False
 
     def below(self, value: float, threshold: float) -> bool:
         """Say whether a number is below its threshold, both noisy; "yes" ends the stream.
@@ -82,12 +67,12 @@ class AboveThreshold:
             HaltedError: the stream has ended.
             ValueError: not finite, or too large for the grid.
         """
-        if self._halted:
+        if self.halted:
             raise HaltedError("the stream has been answered: a new one must be paid for")
         self._asked += 1
-        noise = draw(self._event.query_scale, self._seed, self._asked)
-        self._halted = grid_point(value - threshold, self._grid) + noise <= self._threshold
-        return self._halted
+        noise = draw(self.event.query_scale, self._seed, self._asked)
+        self.halted = grid_point(value - threshold, self._grid) + noise <= self._threshold
+        return self.halted
 
     def slack(self, questions: int, failure: float) -> float:
         """Return alpha: numbers below threshold - alpha end the stream, those above + alpha do not.
@@ -102,4 +87,5 @@ class AboveThreshold:
         if questions < 1:
             raise ValueError(f"questions must be at least 1, got {questions}")
         require_between_0_and_1("failure", failure)
-        return 2.0 * self.query_scale * (math.log(questions) + math.log(2.0 / failure))
+        scale = self.event.query_scale * self._grid
+        return 2.0 * scale * (math.log(questions) + math.log(2.0 / failure))

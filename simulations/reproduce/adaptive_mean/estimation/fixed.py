@@ -10,14 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secagg import ParameterError
-from simulations.reproduce.adaptive_mean.estimation.base import (
-    Estimate,
-    MeanTask,
-    NoisyMeans,
-    finished,
-    step,
-)
+from simulations.reproduce.adaptive_mean.estimation.base import Estimate, MeanTask, NoisyMeans
 from sketch import spec_for_size
 from sketch.spec import DEFAULT_ROWS
 
@@ -29,32 +22,19 @@ class FixedRateMean:
     Args:
         rate: d / L, at least 1; 1 sends vectors as they are.
         rows: R of the sketch.
-
-    Raises:
-        ParameterError: the rate is below 1 or not finite.
     """
 
     rate: float
     rows: int = DEFAULT_ROWS
-
-    def __post_init__(self) -> None:
-        if not 1.0 <= self.rate < float("inf"):
-            raise ParameterError("rate", self.rate, "finite and at least 1")
+    gauged = False
 
     def releases(self, task: MeanTask) -> int:
-        """A single round."""
+        """Return 1: there is one round, whatever the task."""
         return 1
 
-    @property
-    def gauged(self) -> bool:
-        """Nothing is measured."""
-        return False
-
     def run(self, means: NoisyMeans) -> Estimate:
-        """One round with the whole budget."""
-        means.require_releases(1, self.gauged)
+        """Run one round with the whole budget."""
         dimension = means.task.dimension
         spec = spec_for_size(dimension, max(1, int(dimension / self.rate)), self.rows)
         released = means.mean(spec, 1.0)
-        numbers = {"rate": self.rate, "size": float(spec.size)}
-        return finished(means, released.update, [step(released, "A fixed rate.", numbers)])
+        return Estimate(released.update, [released], means.spent)

@@ -87,8 +87,9 @@ class LaplaceMechanism:
     @property
     def scale(self) -> float:
         """Of the noise, in the units of the number; a little above sensitivity / epsilon."""
-        return self.event().scale * self.grid
+        return self.event.scale * self.grid
 
+    @property
     def event(self) -> LaplaceRelease:
         """What a release has to be accounted as, in grid steps."""
         steps = steps_for(self.epsilon) + 1
@@ -104,4 +105,4 @@ class LaplaceMechanism:
         Raises:
             ValueError: the value is not finite, or too large for the grid.
         """
-        return (grid_point(value, self.grid) + draw(self.event().scale, seed, 0)) * self.grid
+        return (grid_point(value, self.grid) + draw(self.event.scale, seed, 0)) * self.grid

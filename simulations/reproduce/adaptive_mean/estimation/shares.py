@@ -13,40 +13,27 @@ import math
 
 from dp.accounting import gaussian_epsilon, gaussian_mu
 from protocol.goal import PrivacyGoal
-from secagg import ParameterError
 
 _ROUNDING = 1e-9
 """Relative room for bisections, so that shares of 1 in all stay within the goal."""
 
 
 def largest_mu(goal: PrivacyGoal) -> float:
-    """The shift of all releases together: what is left of delta behind the failure reserve.
-
-    Raises:
-        ParameterError: the goal is counted by moments, which have no shift.
-    """
-    if goal.moment_order is not None:
-        raise ParameterError(
-            "goal.moment_order", goal.moment_order, "left out: shares are those of a Gaussian shift"
-        )
+    """Return the shift of all releases together: what is left of delta behind the reserve."""
     return gaussian_mu(goal.epsilon, goal.delta - goal.reserve.total) * (1.0 - _ROUNDING)
 
 
 def round_goal(goal: PrivacyGoal, share: float) -> PrivacyGoal:
-    """The goal of one round with this share of `goal`.
+    """Return the goal of one round with this share of `goal`.
 
     Its failure probability delta0 is that of every round of the whole goal, so both count the same
     event alike; see `FailureReserve`.
 
     Args:
-        goal: of the whole estimation; its `rounds` is the most releases there will be.
+        goal: of the whole estimation, counted by domination; its `rounds` is the most releases
+            there will be.
         share: in (0, 1].
-
-    Raises:
-        ParameterError: the share is out of range.
     """
-    if not 0.0 < share <= 1.0:
-        raise ParameterError("share", share, "above 0 and at most 1")
     delta = goal.delta / goal.rounds
     one = PrivacyGoal(goal.epsilon, delta, 1)
     mu = largest_mu(goal) * math.sqrt(share)

@@ -13,7 +13,13 @@ from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
 from dp.local import InfeasibleEpsilonError, Piecewise, SampledCoordinates, best_priv_quant
 from simulations.learning.local_dp import ClientMemory
-from simulations.learning.local_dp.sqsgd import RESIDUAL, SqSgd, SubsampledReports, View, kept_count
+from simulations.learning.local_dp.sqsgd import (
+    RESIDUAL,
+    SqSgd,
+    Subsample,
+    SubsampledReports,
+    kept_count,
+)
 from sketch import PublicSeed
 
 D, KEPT = 60, 13
@@ -136,28 +142,28 @@ def test_updates_are_clipped_and_coordinates_cut_off(updates: np.ndarray) -> Non
     assert np.linalg.norm(whole) == pytest.approx(0.5, rel=1e-5)
     # A residual has no bound of its own: what leaves is cut off all the same.
     memory.vector(RESIDUAL, 3)[:] = 100.0
-    view = View(small, SEED, 3)
-    assert np.abs(view.taken(np.full(KEPT, 100.0))).max() == 1.0
+    subsample = Subsample(small, SEED, 3)
+    assert np.abs(subsample.taken(np.full(KEPT, 100.0))).max() == 1.0
     assert np.linalg.norm(run(small, updates, memory).estimate(0)) <= 0.5 * np.sqrt(KEPT) + 1e-9
 
 
 def test_rotation_spreads_one_large_coordinate() -> None:
-    view = View(PLAIN, SEED, 0)
+    subsample = Subsample(PLAIN, SEED, 0)
     spike = np.zeros(KEPT)
     spike[4] = 10.0
-    turned = view.taken(spike)
+    turned = subsample.taken(spike)
     assert np.linalg.norm(turned) == pytest.approx(1.0)
     # 13 coordinates: blocks of 8, so that nothing is larger than 1/sqrt(8) of the norm twice over.
     assert np.abs(turned).max() < 0.8
-    assert view.returned(turned) == pytest.approx(spike, abs=1e-12)
+    assert subsample.returned(turned) == pytest.approx(spike, abs=1e-12)
 
 
-def test_views_are_public_and_differ_by_client_and_round() -> None:
-    again = View(PLAIN, SEED, 2).coordinates
-    assert (View(PLAIN, SEED, 2).coordinates == again).all()
+def test_subsamples_are_public_and_differ_by_client_and_round() -> None:
+    again = Subsample(PLAIN, SEED, 2).coordinates
+    assert (Subsample(PLAIN, SEED, 2).coordinates == again).all()
     assert (np.diff(again) > 0).all()
-    assert (View(PLAIN, SEED, 3).coordinates != again).any()
-    assert (View(PLAIN, PublicSeed(bytes(32)), 2).coordinates != again).any()
+    assert (Subsample(PLAIN, SEED, 3).coordinates != again).any()
+    assert (Subsample(PLAIN, PublicSeed(bytes(32)), 2).coordinates != again).any()
 
 
 def test_reports_are_private_levels_that_a_secure_sum_can_add(updates: np.ndarray) -> None:

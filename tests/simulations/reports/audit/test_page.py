@@ -13,7 +13,7 @@ from simulations.audits.base import Check, Exhibit
 from simulations.common.provenance import Provenance
 from simulations.reports.audit.page import render_page
 from simulations.reports.audit.promises import NOT_PROMISED
-from simulations.reports.audit.results import AuditReport, Outcome
+from simulations.reports.audit.results import AuditReport, UnitOutcome
 
 MADE = Provenance("0123abcd + changes", "feedfacefeedface", {"cores": 2}, {"python": "3.11"})
 HOSTILE = "\"><script>alert('x')</script><img src=x onerror=alert(1)>$\\frac{1$"
@@ -24,7 +24,7 @@ def report_of(*checks: Check, **changes: Any) -> AuditReport:
         "seed": 1,
         "effort": "quick",
         "finished": "2026-11-21T12:00:00+00:00",
-        "outcomes": tuple(Outcome(check.id, (check,), 0.5) for check in checks),
+        "outcomes": tuple(UnitOutcome(check.id, (check,), 0.5) for check in checks),
         "defences": {},
         "provenance": MADE,
     }

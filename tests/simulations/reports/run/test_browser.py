@@ -15,7 +15,7 @@ from report_runs import folder_of, record
 
 from protocol.errors import ConfigurationError
 from simulations.common.pages import browser
-from simulations.common.pages.browser import View, find_browser, run_browser, take_pictures
+from simulations.common.pages.browser import Window, find_browser, run_browser, take_pictures
 from simulations.reports.run import find_runs, render_runs
 
 # Frames of the page at several widths, measured by the page around them. What scrolls by itself may
@@ -101,7 +101,7 @@ def test_what_sticks_out_would_be_found(chromium: str, page: str, tmp_path: Path
 def test_pictures_are_of_the_size_of_the_window(chromium: str, page: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(page)
-    (picture,) = take_pictures(chromium, path, tmp_path, [View("phone", 360, 700)])
+    (picture,) = take_pictures(chromium, path, tmp_path, [Window("phone", 360, 700)])
     assert picture.name == "report-phone.png"
     head = picture.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"

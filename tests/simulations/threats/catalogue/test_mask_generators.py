@@ -37,7 +37,13 @@ from simulations.threats.flower.masks import (
 )
 from simulations.threats.flower.our_upload import our_upload
 from simulations.threats.flower.weak_upload import weak_upload
-from simulations.threats.seed_search import Peeled, Search, mersenne_outputs, recovers, search_seeds
+from simulations.threats.seed_search import (
+    Peeled,
+    SearchResult,
+    mersenne_outputs,
+    recovers,
+    search_seeds,
+)
 
 RNG_SEED = 20
 
@@ -86,7 +92,7 @@ def test_a_search_tries_each_candidate_once_and_returns_what_is_accepted() -> No
 
 
 def test_the_cost_of_all_seeds_is_in_proportion() -> None:
-    cost = Search((), 100, 2.0).cost(1000)
+    cost = SearchResult((), 100, 2.0).cost(1000)
     assert cost["candidates_per_core_second"] == 50.0
     assert cost["core_seconds_for_all_seeds"] == 20.0
 

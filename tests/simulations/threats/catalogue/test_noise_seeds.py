@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dp import NoiseSeed
+from dp import BinomialRelease, NoiseSeed
 from dp.coins import sample_binomial
 from simulations.audits.base import ALPHA, Check
-from simulations.audits.distribution import binomial_noise_test
+from simulations.audits.distribution import noise_test
 from simulations.threats.attack import Effort
 from simulations.threats.catalogue import noise_seeds
 from simulations.threats.catalogue.noise_seeds import ATTACKS, SEEDS_DRAWN, repeated
@@ -40,10 +40,9 @@ def test_our_noise_is_the_products() -> None:
 
 @pytest.mark.statistical
 def test_the_twins_noise_has_the_right_law_and_only_its_seed_is_weak() -> None:
-    test = binomial_noise_test(weak_noise(12345, 50_000).astype(np.float64), COINS)
-    assert not test.rejected
-    half = binomial_noise_test(weak_noise(12345, 50_000).astype(np.float64), COINS // 2)
-    assert half.rejected
+    weak = weak_noise(12345, 50_000).astype(np.float64)
+    assert not noise_test(weak, BinomialRelease(COINS, 0.0, 1, 1)).rejected
+    assert noise_test(weak, BinomialRelease(COINS // 2, 0.0, 1, 1)).rejected
 
 
 @pytest.mark.parametrize("start", [0, 1 << 20, (1 << 32) - 64])

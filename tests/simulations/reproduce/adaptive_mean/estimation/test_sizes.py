@@ -7,82 +7,42 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from estimation_doubles import ALPHA, ExactMeans, central, estimate, keys, plan_for, table, task_of
+from estimation_doubles import ALPHA, ExactMeans, central, estimate, goal_for, keys, table, task_of
 from scipy import stats
 
-from dp import Ledger, NoiseSeed
+from dp import Ledger, NoiseSeed, noise_multiplier_for_epsilon
 from protocol.exchange.aggregators import IdealAggregator
-from simulations.reproduce.adaptive_mean.estimation import (
-    AdaptNormMean,
-    AdaptTailMean,
-    Bar,
-    CentralMeans,
-    DistributedMeans,
-    Doubling,
-    FixedRateMean,
-    GaussianRule,
-    MeanTask,
-    Neighbours,
-    Trial,
-)
+from protocol.goal import PrivacyGoal
 from simulations.reproduce.adaptive_mean.estimation.above_threshold import AboveThreshold
-from simulations.reproduce.adaptive_mean.estimation.base import Floats
+from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNormMean
+from simulations.reproduce.adaptive_mean.estimation.adapt_tail import AdaptTailMean
+from simulations.reproduce.adaptive_mean.estimation.base import Bar, Floats, Released
 from simulations.reproduce.adaptive_mean.estimation.bounds import (
     jl_size,
     median_factor,
     squared_norm_excess,
     squared_norm_upper,
 )
+from simulations.reproduce.adaptive_mean.estimation.central import CentralMeans
+from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
+from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
+from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRateMean
 from sketch import Probe, SketchKind, SketchSpec, spec_for_size
 
 EPSILON, DELTA = 1.0, 1e-5
 
 
-def published(task: MeanTask, gauged: bool = True, epsilon: float = EPSILON) -> CentralMeans:
-    return CentralMeans(task, epsilon, DELTA, gauged=gauged)
-
-
-def test_the_papers_noise() -> None:
-    """sigma^2 = 32 B^2 ln(1.25/delta) / (n eps)^2, and 2 K B^2 / (n^2 rho) over K rounds."""
-    task = task_of(np.zeros((50, 256)))
-    means = published(task)
-    spec = spec_for_size(256, 60)
-    b, n = 2.0, 50
-    whole = 32 * b**2 * math.log(1.25 / DELTA) / (n * EPSILON) ** 2
-    # Rounding costs sensitivity: one or two percent of variance here.
-    assert whole <= means.noise_variance(spec, 1.0) <= 1.01 * whole
-    log = math.log(1 / DELTA)
-    rho = (math.sqrt(log + EPSILON / 2) - math.sqrt(log)) ** 2
-    part = 2 * 8 * b**2 / (n**2 * rho)
-    assert part <= means.noise_variance(spec, 1 / 8) <= 1.02 * part
-    assert means.gauge_sensitivity == 2 * b / n
-
-
-def test_replace_one_doubles_zero_out() -> None:
-    task = task_of(np.zeros((50, 256)))
-    spec = spec_for_size(256, 60)
-    kind = {"gauged": True, "rule": GaussianRule.ANALYTIC}
-    one = CentralMeans(task, EPSILON, DELTA, neighbours=Neighbours.ZERO_OUT, **kind)
-    two = CentralMeans(task, EPSILON, DELTA, neighbours=Neighbours.REPLACE_ONE, **kind)
-    ratio = two.noise_variance(spec, 1.0) / one.noise_variance(spec, 1.0)
-    assert ratio == pytest.approx(4.0, rel=0.02)
-    assert one.noise_variance(spec, 1.0) < published(task).noise_variance(spec, 1.0)
-
-
-def test_the_papers_norm_slack_and_size() -> None:
-    n, d = 40, 4096
-    task = task_of(table(n, d, np.zeros(d)))
-    algorithm = AdaptNormMean()
-    found = algorithm.run(published(task))
-    first, second = (step.rationale.numbers for step in found.steps)
-    beta, b = algorithm.failure, 2.0
-    assert first["slack"] == pytest.approx(4 * b / (n * EPSILON) * math.log(4 / beta), rel=2e-3)
-    assert second["sampling_slack"] == pytest.approx(math.sqrt(math.log(8 * d / beta) / n))
-    expected = max(
-        jl_size(n, beta), second["norm_bound"] ** 2 * min(1 / second["noise_variance"], n * d)
-    )
-    assert second["wanted_size"] == pytest.approx(min(expected, second["wanted_size"] + 1))
-    assert found.specs[0].rows == 1 and found.specs[0].size == jl_size(n, beta)
+def test_the_noise_and_the_slack_of_a_trusted_server() -> None:
+    """Half of epsilon for the means, a zeroed vector moves their sum by B, a norm by B / n."""
+    n, b, beta = 50, 2.0, 0.05
+    means = CentralMeans(task_of(np.zeros((n, 256))), EPSILON, DELTA, gauged=True)
+    sigma = noise_multiplier_for_epsilon(EPSILON / 2, DELTA) * b / n
+    for share in (1.0, 1 / 8):
+        # Rounding costs sensitivity: one or two percent of variance here.
+        found = means.noise_variance(spec_for_size(256, 60), share)
+        assert sigma**2 / share <= found <= 1.02 * sigma**2 / share
+    slack = means.norm(60, 1.0, beta).slack
+    assert slack == pytest.approx(2 * b / (n * EPSILON) * math.log(4 / beta), rel=2e-3)
 
 
 @pytest.mark.parametrize("norm", [0.1, 0.3, 1.0])
@@ -91,7 +51,7 @@ def test_without_slack_compression_adds_as_much_as_noise(norm: float) -> None:
     d, variance = 20_000, 1e-4
     mean = np.full(d, norm / math.sqrt(d))
     means = ExactMeans(mean, np.random.default_rng(0), variance)
-    found = AdaptNormMean(sampling_constant=0.0, rows=5).run(means)
+    found = AdaptNormMean(rows=5).run(means)
     size = found.specs[-1].size
     floor = jl_size(2, 0.05)
     assert size == pytest.approx(max(floor, norm**2 / variance), abs=5)
@@ -110,12 +70,14 @@ def test_the_untrusted_norm_bound_holds(tmp_path: Path) -> None:
     task = task_of(table(n, d, mean))
     truth = float(np.linalg.norm(mean))
     missed = half = 0
-    for _ in range(runs):
-        # All coordinates are sent, so no hashes blur the length.
-        algorithm = AdaptNormMean(norm_size=d, failure=failure, norm_share=0.5)
-        numbers = estimate("untrusted", algorithm, task, 8.0, tmp_path).steps[0].rationale.numbers
-        missed += numbers["norm"] + numbers["slack"] < truth
-        half += numbers["norm"] < truth
+    goal = PrivacyGoal(8.0, DELTA, 2)
+    for run in range(runs):
+        with Ledger.open(tmp_path / f"ledger-{run}") as ledger:
+            means = DistributedMeans(task, goal, keys(n), IdealAggregator(), ledger)
+            # All coordinates are sent, so no hashes blur the length.
+            reading = means.norm(d, 0.5, failure)
+        missed += reading.value + reading.slack < truth
+        half += reading.value < truth
     assert stats.binom.sf(missed - 1, runs, failure / 4) > ALPHA
     # Without slack the estimate falls short about every second time.
     assert stats.binom.sf(half - 1, runs, failure / 4) < ALPHA
@@ -159,11 +121,12 @@ class _Watched(CentralMeans):
 
     def trial(
         self, spec: SketchSpec, probe: Probe, share: float, bar: Bar, top: int | None
-    ) -> Trial:
-        found = super().trial(spec, probe, share, bar, top)
-        error = float(np.linalg.norm(found.released.update - self.truth))
-        self.seen.append((error, bar.height, found.slack, found.small))
-        return found
+    ) -> tuple[Released, bool]:
+        released, small = super().trial(spec, probe, share, bar, top)
+        error = float(np.linalg.norm(released.update - self.truth))
+        slack = self._stream.slack(bar.questions, bar.failure)
+        self.seen.append((error, bar.height, slack, small))
+        return released, small
 
 
 def _violations(runs: int) -> tuple[int, list[int]]:
@@ -173,17 +136,9 @@ def _violations(runs: int) -> tuple[int, list[int]]:
     mean[:2] = (0.4, 0.3)
     vectors = table(n, d, mean)
     task, wrong, rounds = task_of(vectors), 0, []
-    algorithm = AdaptTailMean(copies=3, failure=0.1, sampling_constant=0.0, probe_size=400)
+    algorithm = AdaptTailMean(copies=3)
     for _ in range(runs):
-        means = _Watched(
-            vectors.mean(axis=0),
-            task,
-            20.0,
-            DELTA,
-            gauged=True,
-            neighbours=Neighbours.ZERO_OUT,
-            rule=GaussianRule.ANALYTIC,
-        )
+        means = _Watched(vectors.mean(axis=0), task, 20.0, DELTA, gauged=True)
         rounds.append(len(algorithm.run(means).steps))
         for error, height, slack, small in means.seen:
             # The second sketch keeps squared lengths within a half.
@@ -197,7 +152,7 @@ def _violations(runs: int) -> tuple[int, list[int]]:
 @pytest.mark.statistical
 def test_adapt_tail_stops_where_it_should() -> None:
     wrong, rounds = _violations(12)
-    # Each run fails with probability 0.1 for the stream and hardly at all for the second sketch.
+    # Each run fails with probability 0.05 for the stream and hardly at all for the second sketch.
     assert stats.binom.sf(wrong - 1, 12, 0.2) > ALPHA
     assert len(set(rounds) - {1}) >= 1
 
@@ -218,9 +173,8 @@ def test_a_sparse_mean_needs_a_smaller_sketch_than_its_length_asks_for(
     mean = np.zeros(d)
     mean[[5, 700, 2000]] = (0.4, -0.2, 0.2)
     task = task_of(table(n, d, mean) * np.ones((n, 1)))
-    tail = AdaptTailMean(copies=5, sampling_constant=0.0)
-    found = estimate(form, tail, task, 20.0, tmp_path)
-    norm = estimate(form, AdaptNormMean(sampling_constant=0.0), task, 20.0, tmp_path)
+    found = estimate(form, AdaptTailMean(), task, 20.0, tmp_path)
+    norm = estimate(form, AdaptNormMean(), task, 20.0, tmp_path)
     last = found.specs[-1]
     assert last.main_size < norm.specs[-1].main_size
 
@@ -250,8 +204,8 @@ def test_lemma_six_through_a_form(form: str, tmp_path: Path) -> None:
         variance = central(task, algorithm, 8.0).noise_variance(spec, 1.0)
     else:
         with Ledger.open(tmp_path / "other") as ledger:
-            plan = plan_for(task, algorithm, 8.0)
-            means = DistributedMeans(task, plan, keys(n), IdealAggregator(), ledger)
+            goal = goal_for(task, algorithm, 8.0)
+            means = DistributedMeans(task, goal, keys(n), IdealAggregator(), ledger)
             variance = means.noise_variance(spec, 1.0)
     expected = (d - 1) * float(truth @ truth) / spec.size + d * variance
     error_of_mean = float(np.std(errors, ddof=1)) / math.sqrt(runs)

@@ -1,0 +1,227 @@
+"""What a deployment needs, in figures: the graph alone, or everything for a privacy goal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dp import BudgetExceededError, UnsupportedEventError
+from dp.accounting.report import json_number
+from dp.audit import read_ledger
+from protocol.errors import ConfigurationError
+from protocol.goal import PrivacyGoal, check_goal
+from protocol.planning.deployment import noise_figures, plan_deployment
+from protocol.planning.graph import GraphPlan, plan_graph
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.rings import fitting_security_bits
+from secagg import Mode
+from secagg.graph_parameters import SECURITY_BITS, Adversary, share_of
+from simulations.reports.account.ledger import account_ledger, is_local
+from sketch import SketchSpec, spec_for_size
+
+GRAPHS = {"auto": None, "sparse": True, "complete": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options, as given.
+
+    Raises:
+        ConfigurationError: a share is out of range.
+    """
+
+    clients: int
+    corrupt: float
+    dropout: float
+    adversary: Adversary
+    graph: str | None
+    dim: int
+    bits: int | None
+    delta: float
+    rounds: int
+    clip: float
+    compression: float
+    mechanism: str
+    exact_noise: bool | None
+    error_share: float
+    wrap_probability: float
+    security_bits: int | None
+    lifetime: int
+
+    def __post_init__(self) -> None:
+        for name in ("corrupt", "dropout"):
+            # Written so that NaN fails the test.
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigurationError(
+                    name, f"value {getattr(self, name)}", "a share, at least 0 and below 1"
+                )
+
+    def sparse(self, default: str) -> bool | None:
+        """The kind of graph: True, False, or None for the cohort's own.
+
+        Raises:
+            ConfigurationError: no such kind.
+        """
+        kind = default if self.graph is None else self.graph
+        if kind not in GRAPHS:
+            raise ConfigurationError("graph", f"value {kind!r}", ", ".join(GRAPHS))
+        return GRAPHS[kind]
+
+
+def graph_figures(wish: Wish) -> dict[str, Any]:
+    """The graph, its threshold, and the bytes of every client.
+
+    Raises:
+        ParameterError: infeasible; says what to change.
+    """
+    plan = plan_graph(
+        wish.clients,
+        wish.corrupt,
+        wish.dropout,
+        wish.adversary,
+        sparse=wish.sparse("sparse"),
+        length=wish.dim,
+        bits=wish.bits or 24,
+        security_bits=SECURITY_BITS if wish.security_bits is None else wish.security_bits,
+    )
+    total = sum(plan.bytes_each.values())
+    return {
+        "clients": wish.clients,
+        "adversary": wish.adversary.value,
+        "graph": graph_entry(plan, wish.clients),
+        "colluders": plan.colluders,
+        "minimum_survivors": plan.minimum_survivors,
+        "bytes_per_client": total,
+        "bytes_ratio": total / plan.bytes_each["vector"],
+        "bytes_each": plan.bytes_each,
+    }
+
+
+def graph_entry(graph: GraphPlan, clients: int) -> dict[str, int]:
+    """Degree and threshold, and the security bits that a sparse graph has."""
+    figures = {"degree": graph.degree or clients - 1, "threshold": graph.threshold}
+    return {**figures, "security_bits": graph.security_bits} if graph.degree else figures
+
+
+def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[str, Any]:
+    """Everything, for a goal.
+
+    Raises:
+        BudgetExceededError: the ledger shows that the goal is spent.
+        ConfigurationError: options contradict one another.
+        ParameterError: infeasible, or the ledger has another goal; says what to change.
+    """
+    goal, begun, before = PrivacyGoal(epsilon, wish.delta, wish.rounds), False, {}
+    if ledger is not None:
+        goal, begun = goal_of_ledger(ledger, goal)
+        before = {"epsilon_spent": spent_before(ledger, goal)}
+    if wish.bits is not None:
+        raise ConfigurationError("bits", "given with epsilon", "left out: the plan computes it")
+    size = max(1, int(wish.dim / wish.compression))
+    sketch = (
+        SketchSpec.identity(wish.dim) if wish.compression == 1.0 else spec_for_size(wish.dim, size)
+    )
+    chosen = training_plan(wish, goal)
+    # A run goes on with the bound that it was begun with.
+    chosen = chosen if begun else chosen.sharpened(sketch)
+    plan = plan_deployment(chosen, sketch)
+    order = chosen.goal.moment_order
+    parameters, graph, error = plan.parameters, plan.graph, plan.error
+    return {
+        "clients": wish.clients,
+        "adversary": wish.adversary.value,
+        "graph": graph_entry(graph, wish.clients),
+        "colluders": graph.colluders,
+        "minimum_survivors": graph.minimum_survivors,
+        "dimension": wish.dim,
+        "length": parameters.length,
+        "scale": parameters.scale,
+        "linf_bound": parameters.linf_bound,
+        **noise_figures(parameters.mechanism),
+        "removable_seeds": plan.seeds,
+        "bits": plan.bits,
+        "bits_exact": plan.bits_exact,
+        "wrap_probability": parameters.wrap_probability,
+        "bits_per_coordinate": plan.bits_per_coordinate,
+        "megabytes_per_client": plan.bytes_per_client / 1e6,
+        "bytes_each": graph.bytes_each,
+        "squared_error": {
+            "survivors": plan.survivors,
+            "noise": error.noise,
+            "compression_at_clip": error.compression,
+            "gaussian_mechanism": error.gaussian,
+            "noise_excess": error.excess,
+        },
+        **before,
+        "bound": "domination" if order is None else {"moment_order": order},
+        "epsilon_replace_one": json_number(plan.replace_one),
+        "epsilons": plan.epsilons.as_json(),
+    }
+
+
+def spent_before(ledger: Path, goal: PrivacyGoal) -> float:
+    """What the client that spent most has spent.
+
+    Raises:
+        BudgetExceededError: all of it.
+        LedgerError: the file cannot be trusted.
+    """
+    spent = account_ledger(ledger, goal.delta).epsilon
+    if spent >= goal.epsilon:
+        raise BudgetExceededError(spent, spent, goal.epsilon)
+    return spent
+
+
+def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
+    """The goal with the bound that the ledger was begun with, and whether it has been begun.
+
+    Raises:
+        LedgerError: the file cannot be trusted.
+        ParameterError: the ledger has another goal, or none: no run with this one could go on with
+            it.
+        UnsupportedEventError: it is one of local reports, which add up by other rules.
+    """
+    entries = read_ledger(ledger)
+    if is_local(entries):
+        raise UnsupportedEventError("the ledger holds local reports, which a plan cannot cover")
+    if entries:
+        recorded = entries[0].metadata.get("goal")
+        order = recorded.get("moment_order") if isinstance(recorded, dict) else None
+        goal = replace(goal, moment_order=order)
+    for entry in entries:
+        check_goal(entry.metadata, goal)
+    return goal, bool(entries)
+
+
+def training_plan(wish: Wish, goal: PrivacyGoal) -> TrainingPlan:
+    """The plan of every round."""
+    mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
+    sparse, bits = wish.sparse("auto"), wish.security_bits
+    chosen: dict[str, Any] = {"mechanism": wish.mechanism}
+    if sparse is not None:
+        if bits is None and sparse:
+            bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
+        graph = plan_graph(
+            wish.clients,
+            wish.corrupt,
+            wish.dropout,
+            wish.adversary,
+            sparse=sparse,
+            security_bits=SECURITY_BITS if bits is None else bits,
+        )
+        chosen |= {"degree": graph.degree, "threshold": graph.threshold}
+    return TrainingPlan(
+        goal=goal,
+        cohort=wish.clients,
+        tolerated_dropouts=share_of(wish.clients, wish.dropout),
+        tolerated_colluders=share_of(wish.clients, wish.corrupt),
+        clip_l2=wish.clip,
+        mode=mode,
+        exact_noise=wish.exact_noise,
+        error_share=wish.error_share,
+        wrap_probability=wish.wrap_probability,
+        security_bits=bits,
+        lifetime_seconds=wish.lifetime,
+        **chosen,
+    )
