@@ -87,7 +87,7 @@ class TrainingPlan:
         for name in ("degree", "threshold"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), 0)
-        if self.mechanism not in MECHANISMS:
+        if not isinstance(self.mechanism, str) or self.mechanism not in MECHANISMS:
             raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
         if not isinstance(self.exact_noise, bool | None):
             raise ParameterError("exact_noise", self.exact_noise, "a bool, or left out")

@@ -55,6 +55,9 @@ MAX_NOTES_BYTES = 1 << 16
 
 _N = TypeVar("_N", int, float)
 
+_BEYOND = 1 << 62
+"""No figure of an entry is as large."""
+
 _LABEL = re.compile(r"[0-9a-f]{16}")
 
 
@@ -124,8 +127,11 @@ class Records:
             self._take_in()
             paid = self._paid(metadata)
             if paid is None:
-                worst_case = setup.events(setup.context.minimum_survivors).server
-                self._accounts.check(labels, worst_case, self._budget)
+                # The fewest survivors cost most. The most have the most noise, where it cannot be
+                # taken off, and too much of it for tables is charged as if there were none.
+                counts = (setup.context.minimum_survivors, setup.context.size)
+                for event in dict.fromkeys(setup.events(count).server for count in counts):
+                    self._accounts.check(labels, event, self._budget)
             # The most noise is that which an outsider does not know, with nobody lost.
             self._accounts.require_theorem(setup.events(setup.context.size).outsider)
         return Charge(self, setup, labels, metadata, head, paid)
@@ -282,8 +288,8 @@ def _variances(metadata: Mapping[str, Any], most: float) -> tuple[float, float]:
 
 
 def _figure(value: object, kind: type[_N]) -> _N:
-    """A positive number as it stands in an entry, or 0."""
-    return value if type(value) is kind and value > 0 else kind(0)
+    """A positive number as it stands in an entry; 0 for anything else, or out of all bounds."""
+    return value if type(value) is kind and 0 < value < _BEYOND else kind(0)
 
 
 def checked_notes(notes: Notes) -> dict[str, str | int | float]:

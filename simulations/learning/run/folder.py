@@ -129,12 +129,24 @@ class RunFolder:
                 )
             write_environment(self.path)
             write_config(config, path)
-        elif load(path, RunConfig) != config:
+        elif _resolved(load(path, RunConfig)) != _resolved(config):
             raise ConfigurationError(
                 str(self.path),
                 "made with another configuration",
                 "another --out, or that configuration",
             )
+
+
+def _resolved(config: RunConfig) -> RunConfig:
+    """The configuration with its surplus noise taken off or not, as it says or leaves open.
+
+    Folders of version 0.1 say it in every case.
+    """
+    if config.cohort.exact_noise is not None:
+        return config
+    exact = config.privacy.mechanism == "binomial"
+    cohort = config.cohort.model_copy(update={"exact_noise": exact})
+    return config.model_copy(update={"cohort": cohort})
 
 
 def _line(record: Record) -> bytes:

@@ -24,6 +24,7 @@ from dp import (
     SkellamRelease,
     UnsupportedEventError,
 )
+from dp.accounting import reserved_accountant
 from dp.audit import composed_epsilon, read_ledger, without_peers
 from dp.events import Event
 from dp.ledger import MAX_LINE_BYTES, Entry
@@ -383,6 +384,13 @@ class TestCharge:
         assert epsilons.outsider == epsilons.server < math.inf
 
     @pytest.mark.parametrize("event", [SKELLAM, GAUSSIANS])
+    def test_figures_beyond_all_bounds_count_as_none(
+        self, event: SkellamRelease | DiscreteGaussianRelease
+    ) -> None:
+        said = {"survivors": 10**400, "variance_each": 2_500.0, "variance_own": 2_500.0}
+        assert replayed_events(Entry(1, event, said)).outsider == event
+
+    @pytest.mark.parametrize("event", [SKELLAM, GAUSSIANS])
     def test_nor_can_an_entry_claim_more_of_it_than_there_was(
         self, ledger: Ledger, event: SkellamRelease | DiscreteGaussianRelease
     ) -> None:
@@ -428,6 +436,20 @@ class TestCharge:
     ) -> None:
         with pytest.raises(BudgetExceededError):
             Records(ledger, GOAL).prepare(make_setup(coins=0), 0, None)
+
+    def test_more_survivors_than_tables_reach_are_refused_beforehand(
+        self, make_setup: Callable[..., RoundSetup], ledger: Ledger
+    ) -> None:
+        # Noise that cannot be taken off: four survivors cost 0.75, of five there is no table.
+        goal = PrivacyGoal(8.0, 1e-5, 4, moment_order=12.0)
+        setup = make_setup(mechanism=mechanism_of("skellam", 4.4e6), wrap_probability=1e-9)
+        fewest = setup.events(setup.context.minimum_survivors).server
+        accountant = reserved_accountant(goal.reserve)
+        accountant.compose(fewest)
+        assert accountant.epsilon(goal.delta) < 1.0
+        with pytest.raises(BudgetExceededError):
+            Records(ledger, goal).prepare(setup, 0, None)
+        assert not ledger.entries()
 
     def test_coins_beyond_every_table_are_refused_beforehand(
         self, ledger: Ledger, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch

@@ -257,6 +257,18 @@ def test_a_folder_of_another_configuration_is_left_alone(data: Dataset, tmp_path
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == before
 
 
+def test_a_folder_of_version_0_1_says_that_surplus_noise_is_taken_off(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "run", small()).close()
+    path = tmp_path / "run" / "config.toml"
+    text = path.read_text()
+    assert "exact_noise" not in text
+    path.write_text(text.replace("[cohort]", "[cohort]\nexact_noise = true"))
+    RunFolder(tmp_path / "run", small()).close()
+    path.write_text(text.replace("[cohort]", "[cohort]\nexact_noise = false"))
+    with pytest.raises(ConfigurationError, match="another configuration"):
+        RunFolder(tmp_path / "run", small())
+
+
 def test_a_folder_with_strangers_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(ConfigurationError, match=r"thesis\.tex"):
