@@ -121,23 +121,12 @@ class Rounded(ABC):
         """Return the sum of all clients' integers, without coins: int64[D]."""
         total = np.zeros(self.setting.dimension, np.int64)
         for vector in vectors:
-            total += self.rounded(self.rotated(vector, rotation), rng)
+            total += self.integers(self.rotated(vector, rotation), NoiseSeed(rng.bytes(32)))
         return total
 
     def rotated(self, vector: FloatArray, rotation: Rotation) -> Bounded:
         """Pad, clip and rotate one client's vector."""
         return clip_l2(self.padded(vector), NORM).map_isometry(rotation.forward)
-
-    def rounded(self, rotated: Bounded, rng: np.random.Generator) -> IntArray:
-        """Round with a seed of its own."""
-        return self.integers(rotated, NoiseSeed(rng.bytes(32)))
-
-    def round_sum(self, rotated: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Draw such a sum from the rotated float sum; only its rounding is approximate."""
-        clients = self.setting.clients
-        spread = 0.5 * math.sqrt(clients) * rng.standard_normal(rotated.size)
-        place = rotated / self.width + clients * self.offset + spread
-        return np.rint(place).astype(np.int64)
 
     def release(
         self, integers: IntArray, rotation: Rotation, rng: np.random.Generator
@@ -156,10 +145,12 @@ class Rounded(ABC):
         return np.asarray(self.width * places, np.float64)
 
     def summed(self, total: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Estimate from the sum of all clients' vectors."""
-        rotation = self.rotation(rng)
-        integers = self.round_sum(rotation.forward(self.padded(total)), rng)
-        return self.release(integers, rotation, rng)[: total.size]
+        """Estimate from the sum of all clients' vectors, with the spread of their rounding."""
+        rotation, clients = self.rotation(rng), self.setting.clients
+        rotated = rotation.forward(self.padded(total))
+        spread = 0.5 * math.sqrt(clients) * rng.standard_normal(rotated.size)
+        integers = np.rint(rotated / self.width + clients * self.offset + spread)
+        return self.release(integers.astype(np.int64), rotation, rng)[: total.size]
 
     def each(self, vectors: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray:
         """Estimate from the vectors; the length of the first counts."""
@@ -210,11 +201,6 @@ class ByScale(Rounded):
     scale: float
 
     @property
-    def linf(self) -> int:
-        """The coordinate clip."""
-        return Conditional(self.setting, self.scale).linf
-
-    @property
     def width(self) -> float:
         """One over the scale."""
         return 1.0 / self.scale
@@ -226,4 +212,5 @@ class ByScale(Rounded):
 
     def integers(self, rotated: Bounded, seed: NoiseSeed) -> IntArray:
         """Round at random until the norm is within its bound."""
-        return quantize(rotated, self.scale, self.linf, seed).values
+        linf = Conditional(self.setting, self.scale).linf
+        return quantize(rotated, self.scale, linf, seed).values

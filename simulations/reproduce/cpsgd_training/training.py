@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from dp import NoiseSeed
 from simulations.common.threads import one_thread
 from simulations.learning.configuration import Server
 from simulations.learning.models.dense import ReluMlpTask
@@ -126,7 +127,7 @@ class Training:
             truth += vector
             rotated = estimators[0].rotated(vector, rotation)
             for estimator, total in zip(estimators, totals, strict=True):
-                total += estimator.rounded(rotated, rng)
+                total += estimator.integers(rotated, NoiseSeed(rng.bytes(32)))
         goal = estimators[0].padded(truth / self.setting.clients)
         found = []
         for run, estimator, total in zip(rounding, estimators, totals, strict=True):
