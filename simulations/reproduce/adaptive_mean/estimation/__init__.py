@@ -1,4 +1,4 @@
-"""Mean estimation with sketches that tune themselves, against an untrusted server and as published.
+"""Mean estimation with sketches that tune themselves, with an untrusted and with a trusted server.
 
 Source: arXiv 2307.10999, section 3; docs/mean-estimation.md.
 """
