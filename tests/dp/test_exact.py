@@ -166,7 +166,7 @@ def test_what_is_not_enumerated_is_refused(event: Event, words: str) -> None:
 
 def test_a_composition_without_room_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "MAX_WORK", 1e4)
-    with pytest.raises(UnsupportedEventError, match="no room"):
+    with pytest.raises(UnsupportedEventError, match="cannot hold"):
         epsilon_of(ExactAccountant, *[BinomialRelease(256, 2.0, 2, 10)] * 2)
 
 

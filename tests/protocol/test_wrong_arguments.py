@@ -161,7 +161,7 @@ def test_updates_in_an_array_are_told_to_be_a_function(training: PrivateTraining
         ("clip_l2", None, "a number"),
         ("error_share", "a", "a number"),
         ("wrap_probability", True, "a number"),
-        ("exact_noise", "no", "a bool"),
+        ("exact_noise", "no", "a bool, or left out"),
         ("mode", "active", "Mode.SEMI_HONEST or Mode.ACTIVE"),
         ("goal", (8.0, 1e-6, 1), "a PrivacyGoal"),
     ],

@@ -23,6 +23,7 @@ ALLOWED = {
     "numpy",
     "sketch",
     "struct",
+    "types",
     "typing",
 }
 

@@ -69,7 +69,7 @@ def test_bad_log_laws(laws: list[list[float]], message: str) -> None:
     ("laws", "message"),
     [
         ([], "rows"),
-        ([[1, 2], [3]], "one length"),
+        ([[1, 2], [3]], "equal length"),
         ([[1, 2], [1, 3]], "total"),
         ([[0, 0]], "total"),
         ([[3, -1], [1, 1]], "negative"),

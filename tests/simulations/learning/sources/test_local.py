@@ -230,7 +230,7 @@ def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
 
 def test_a_key_of_another_algorithm_is_refused() -> None:
     raw = {"algorithm": "piecewise", "levels": 4}
-    with pytest.raises(ConfigurationError, match="piecewise has bound, epsilon_report only"):
+    with pytest.raises(ConfigurationError, match="piecewise has only bound, epsilon_report"):
         parse(raw, LocalDp)
 
 
