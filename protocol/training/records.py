@@ -55,8 +55,8 @@ MAX_NOTES_BYTES = 1 << 16
 
 _N = TypeVar("_N", int, float)
 
-_BEYOND = 1 << 62
-"""No figure of an entry is as large."""
+_MOST_SURVIVORS = 1 << 32
+"""An entry that says more does not say how many."""
 
 _LABEL = re.compile(r"[0-9a-f]{16}")
 
@@ -258,6 +258,8 @@ def replayed_events(entry: Entry) -> RoundEvents:
     """What an entry releases to each adversary; where it does not say, the worst."""
     event, metadata = entry.event, entry.metadata
     survivors = _figure(metadata.get("survivors"), int)
+    if survivors > _MOST_SURVIVORS:
+        survivors = 0
     everybody: Event = event
     alone: Event = NonPrivateRelease()
     # Nobody's figures may claim more noise than the event itself supports.
@@ -288,8 +290,8 @@ def _variances(metadata: Mapping[str, Any], most: float) -> tuple[float, float]:
 
 
 def _figure(value: object, kind: type[_N]) -> _N:
-    """A positive number as it stands in an entry; 0 for anything else, or out of all bounds."""
-    return value if type(value) is kind and 0 < value < _BEYOND else kind(0)
+    """A positive number as it stands in an entry, or 0."""
+    return value if type(value) is kind and value > 0 else kind(0)
 
 
 def checked_notes(notes: Notes) -> dict[str, str | int | float]:
