@@ -6,7 +6,7 @@ stays with that theorem.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABCMeta, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -58,7 +58,7 @@ class Event:
         raise UnsupportedEventError(f"clients add no noise of their own in {self!r}")
 
 
-class NoisyRelease(Event):
+class NoisyRelease(Event, metaclass=ABCMeta):
     """A sum with noise that is symmetric about zero: what a sampled cohort may be the source of.
 
     Attributes:
@@ -104,7 +104,7 @@ class IntegerRelease(NoisyRelease):
         return replace(self, **{"l2_sensitivity": l2, "linf_sensitivity": linf})
 
 
-class PureRelease(Event):
+class PureRelease(Event, metaclass=ABCMeta):
     """A release by a trusted server whose privacy loss is bounded surely, by ``epsilon``.
 
     Attributes:

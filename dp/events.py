@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dp.checks import require_integer
+from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease, SampledRelease
 
 
@@ -480,8 +481,10 @@ def replace_one(event: Event) -> Event:
     """Return an event whose zero-out epsilon is the replace-one epsilon of ``event``.
 
     Raises:
-        UnsupportedEventError: see ``Event.replace_one``.
+        UnsupportedEventError: see ``Event.replace_one``; or it is no event.
     """
+    if not isinstance(event, Event):
+        raise UnsupportedEventError(f"no event: {type(event).__name__}")
     return event.replace_one()
 
 

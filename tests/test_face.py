@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import veilsum
+from veilsum import ownership
 from veilsum.ownership import PACKAGES, ForeignPackageError, check_packages
 
 ROOT = Path(__file__).parents[1]
@@ -171,3 +172,26 @@ def test_a_program_without_sources_is_judged_by_place_alone(
 ) -> None:
     monkeypatch.setattr("importlib.machinery.SourceFileLoader.get_source", lambda self, name: None)
     check_packages()
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        ("python -m veilsum --help", True),
+        ("python -um veilsum", True),
+        ("python -msimulations", True),
+        ("python -W error -m simulations", True),
+        ("python -X dev -P /usr/bin/veilsum -m x", True),
+        ("python tool.py -m veilsum", False),
+        ("python -c pass -m simulations", False),
+        ("python /usr/bin/pytest -m simulations", False),
+        ("python", False),
+    ],
+)
+def test_only_our_own_command_ends_the_process(
+    words: str, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", words.split())
+    monkeypatch.setattr(ownership, "_is_ours", lambda *_: False)
+    with pytest.raises(SystemExit if ours else ForeignPackageError):
+        check_packages()

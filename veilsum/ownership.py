@@ -113,8 +113,27 @@ def _owner(path: Path) -> str | None:
 
 
 def _is_command_line() -> bool:
-    """Whether this process is `veilsum`, or Python with `-m` and one of our two commands."""
-    if "-m" in sys.orig_argv:
-        module = sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1]
-        return module in (["veilsum"], ["simulations"])
-    return Path(sys.argv[0] if sys.argv else "").stem == "veilsum"
+    """Whether this process is `veilsum`, or Python with `-m` and one of our two commands.
+
+    Read from Python's own options, up to the first that is none: what follows is a program's. A
+    library must not end a process that is somebody else's.
+    """
+    given = iter(sys.orig_argv[1:])
+    for option in given:
+        if not option.startswith("-"):
+            return Path(option).stem == "veilsum"
+        if option == "--check-hash-based-pycs":
+            next(given, None)
+        if option.startswith("--"):
+            continue
+        for place, letter in enumerate(option[1:], 2):
+            if letter == "c":
+                return False
+            if letter == "m":
+                return (option[place:] or next(given, "")) in ("veilsum", "simulations")
+            if letter in "WX":
+                # Its argument is the rest of the word, or the next word.
+                if not option[place:]:
+                    next(given, None)
+                break
+    return False

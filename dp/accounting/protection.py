@@ -27,6 +27,7 @@ from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
 from dp.accounting.report import Counted, epsilons, json_number, under, with_counts
 from dp.checks import require_between_0_and_1
+from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, SampledRelease
 from dp.events import Adjacency, leaves
 
@@ -209,4 +210,6 @@ def own_noise(event: Event, contributors: int) -> Event:
     """
     if contributors < 1:
         raise ValueError(f"contributors must be at least 1, got {contributors}")
+    if not isinstance(event, Event):
+        raise UnsupportedEventError(f"no event: {type(event).__name__}")
     return event.own_noise(contributors)

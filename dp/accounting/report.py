@@ -29,6 +29,7 @@ from dp.events import (
     NonPrivateRelease,
     SkellamRelease,
     leaves,
+    replace_one,
 )
 
 _ALWAYS: Final[Mapping[str, type[EventCounter]]] = {
@@ -132,7 +133,7 @@ def under(adjacency: Adjacency, events: Iterable[Event | Counted]) -> list[Count
     if adjacency is Adjacency.ZERO_OUT:
         return counted
     if adjacency is Adjacency.REPLACE_ONE:
-        return [(event.replace_one(), count) for event, count in counted]
+        return [(replace_one(event), count) for event, count in counted]
     raise ValueError(f"adjacency must be ZERO_OUT or REPLACE_ONE, got {adjacency.name}")
 
 

@@ -141,7 +141,7 @@ def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMec
                 goal.reserve,
             )
         except ValueError as error:
-            valid = f"such that noise can meet it: {error}; or compress more"
+            valid = f"such that noise can meet it: {error}; or raise error_share, or compress more"
             raise ParameterError("epsilon", goal.epsilon, valid) from None
         variance = of.fewest_honest * (noise.variance + ROUNDING_VARIANCE)
         if variance <= (1.0 + of.error_share) * (gaussian * scale) ** 2:

@@ -71,8 +71,9 @@ class AdaptBudget:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        check_options(self)
+        _checks.real("gamma_low", self.gamma_low, 0.0, open_low=True)
         _checks.real("gamma_high", self.gamma_high, self.gamma_low)
+        check_options(self)
 
     def weight(self, number: int) -> float:
         """Weight w of a round: 1 for the last, less for those before."""

@@ -94,7 +94,8 @@ def _check(name: str, kind: type, option: Option, value: object) -> None:
             raise TypeError(f"{name} must be a {kind.__name__}, not {type(value).__name__}")
         return
     low = float(option.least if option.above is None else option.above)
-    high = math.inf if option.most is None else float(option.most)
+    most = option.below if option.most is None else option.most
+    high = math.inf if most is None else float(most)
     if kind is int:
         _checks.integer(name, value, int(low), None if high == math.inf else int(high))
         return

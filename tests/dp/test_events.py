@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 
+from dp import epsilons
 from dp.accounting.base import law_of
+from dp.accounting.protection import own_noise
 from dp.errors import UnsupportedEventError
-from dp.event_kinds import IntegerRelease
+from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease
 from dp.events import (
     Adjacency,
     BinomialRelease,
@@ -22,6 +25,7 @@ from dp.events import (
     PoissonSampled,
     SkellamRelease,
     leaves,
+    replace_one,
 )
 
 RELEASE = BinomialRelease(1024, 16.0, 16, 10)
@@ -120,3 +124,19 @@ def test_noise_without_a_table_is_refused_by_name() -> None:
 
     with pytest.raises(UnsupportedEventError, match="no table is known"):
         law_of(Other())
+
+
+@pytest.mark.parametrize("thing", [None, 5, "binomial"])
+def test_what_is_no_event_is_refused_as_such(thing: Any) -> None:
+    with pytest.raises(UnsupportedEventError, match="no event"):
+        replace_one(thing)
+    with pytest.raises(UnsupportedEventError, match="no event"):
+        own_noise(thing, 2)
+    with pytest.raises(UnsupportedEventError):
+        epsilons([thing], 1e-6, Adjacency.REPLACE_ONE)
+
+
+@pytest.mark.parametrize("kind", [NoisyRelease, PureRelease])
+def test_kinds_of_events_are_no_events(kind: type[Event]) -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        kind()
