@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from secagg import LocalProtocolError
 
 
@@ -13,6 +15,10 @@ class ConfigurationError(ValueError):
         self.key = key
         self.problem = problem
         self.valid = valid
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling between processes."""
+        return type(self), (self.key, self.problem, self.valid)
 
 
 class PolicyError(Exception):
@@ -26,6 +32,10 @@ class PolicyError(Exception):
         self.parameter = parameter
         self.announced = announced
         self.acceptable = acceptable
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling between processes."""
+        return type(self), (self.parameter, self.announced, self.acceptable)
 
 
 class TrainingFailedError(LocalProtocolError):

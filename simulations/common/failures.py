@@ -50,7 +50,11 @@ class DivergedError(RuntimeError):
             f"round {number + 1}: the loss is {loss}: lower local.learning_rate or "
             "server.learning_rate; what was recorded before this round is intact"
         )
-        self.number = number
+        self.number, self.loss = number, loss
+
+    def __reduce__(self) -> tuple[type[DivergedError], tuple[int, float]]:
+        """Survive pickling between processes."""
+        return DivergedError, (self.number, self.loss)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from protocol.errors import ConfigurationError
 
@@ -32,6 +33,6 @@ class DataError(ConfigurationError):
         super().__init__(subject, detail, valid)
         self.reason = problem
 
-    def __reduce__(self) -> tuple[type[DataError], tuple[str, DataProblem, str, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Survive pickling between processes."""
         return DataError, (self.key, self.reason, self.problem, self.valid)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
+import pickle
 import re
 import resource
 import sys
@@ -18,12 +20,13 @@ import pytest
 import torch
 from command_line import invoke
 
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, PolicyError
 from simulations.__main__ import main
 from simulations.commands import cli
 from simulations.common.failures import EXTRAS, KEPT, DivergedError, kept_so_far, one_line
 from simulations.common.files import append_durably, write_whole
 from simulations.learning.configuration import RunConfig, demo_config, write_config
+from simulations.learning.data.errors import DataError, DataProblem
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.training import require_device
 
@@ -338,3 +341,19 @@ def test_a_folder_that_cannot_be_used_is_not_said_to_be_in_use(tmp_path: Path) -
         RunFolder(tmp_path / "out", small())
     with RunFolder(tmp_path / "out", small()):
         pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("key", "problem", "valid"),
+        PolicyError("clip", 3, "2"),
+        DivergedError(3, math.inf),
+        DataError("file", DataProblem.MISSING, "gone", "a file"),
+    ],
+)
+def test_errors_come_back_whole_from_another_process(error: Exception) -> None:
+    """A pool that cannot rebuild what its process raised calls itself broken."""
+    back = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert type(back) is type(error)
+    assert (str(back), vars(back)) == (str(error), vars(error))
