@@ -92,9 +92,10 @@ class Campaign(Generic[P]):
 
     def run(self, study: Study[P], command: str = "") -> dict[str, Any]:
         """Return all figures of a study, with where they come from."""
+        # First: what is edited while a campaign runs did not make its figures.
+        made = provenance()
         with study:
             found = self.figures(study)
-        made = provenance()
         origin = {"commit": made.commit, "source": made.source, "machine": made.machine}
         origin |= {"python": made.versions["python"], "command": command or self.name}
         return {**study.facts(), **origin, **found, "seconds": study.seconds}
@@ -132,7 +133,8 @@ class Campaign(Generic[P]):
         }
         for name, path in self._plots(figures).items():
             contents[name] = (path, _png(self.plots[name](figures)))
-        for path, content in contents.values():
+        # The figures last: they say that all of it is there.
+        for path, content in reversed(contents.values()):
             write_whole(folder / path, content)
         return {name: folder / path for name, (path, _) in contents.items()}
 

@@ -163,8 +163,20 @@ class Study(Generic[P]):
             context, where = get_context("spawn"), (self.data_dir, self.folder)
             self._pool = ProcessPoolExecutor(self.workers, context, enter, where)
         futures = {self._pool.submit(_made, cell): cell for cell in cells}
+        failed: BaseException | None = None
         for future in as_completed(futures):
-            yield futures[future], future.result()
+            if future.cancelled():
+                continue
+            error = future.exception()
+            if error is None:
+                yield futures[future], future.result()
+            elif failed is None:
+                # What runs is kept when it ends; what has not begun is not begun any more.
+                failed = error
+                for other in futures:
+                    other.cancel()
+        if failed is not None:
+            raise failed
 
     def facts(self) -> dict[str, Any]:
         """Return what all figures begin with."""
