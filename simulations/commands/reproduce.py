@@ -170,12 +170,14 @@ def _printed(part: Part) -> str | Table:
 
 
 def _words(name: str, options: Options) -> str:
-    """Return the command that makes the same figures."""
+    """Return the command that makes the same figures, as `--set` reads it."""
+    from simulations.learning.run.overrides import as_choices
+
     words = [name]
     if options.preset is not None:
         words += ["--quick"] if options.preset == "quick" else ["--preset", options.preset]
     for key, values in options.changes.items():
-        words += ["--set", shlex.quote(f"{key}={','.join(map(str, values))}")]
+        words += ["--set", shlex.quote(f"{key}={as_choices(values)}")]
     if options.seeds is not None:
         words += ["--seeds", str(options.seeds)]
     return " ".join([*words, "--seed", str(options.seed)])

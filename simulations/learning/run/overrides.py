@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -69,6 +70,13 @@ def point_name(point: Sequence[tuple[str, Any]]) -> str:
     """A folder name for a point of a grid."""
     parts = (f"{key.rpartition('.')[2]}={value}" for key, value in point)
     return ",".join(parts).replace("/", "_")
+
+
+def as_choices(values: Sequence[Any]) -> str:
+    """Return values as `read_choices` reads them: words bare where that is enough."""
+    shown = (str(each).lower() if isinstance(each, bool) else str(each) for each in values)
+    bare = ",".join(shown)
+    return bare if read_choices(f"key={bare}")[1] == list(values) else json.dumps(values)[1:-1]
 
 
 def _word(text: str) -> Any:

@@ -68,6 +68,7 @@ def half_width(values: Sequence[float] | NDArray[np.float64], doubt: float = DOU
     """Return the half-width of the interval of a mean; None for a single value."""
     if len(values) < 2:
         return None
+    # Not `Interval.half`, whose quantile differs in the last bit: figures must not.
     quantile = float(student.ppf(1.0 - doubt / 2.0, len(values) - 1))
     return quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
 

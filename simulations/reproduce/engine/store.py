@@ -40,7 +40,7 @@ class Cell:
     @property
     def key(self) -> str:
         """Return the configuration as text."""
-        return json.dumps([self.name, self.given], default=_plain, sort_keys=True)
+        return json.dumps([self.name, self.make, self.given], default=_plain, sort_keys=True)
 
     @property
     def source(self) -> str:

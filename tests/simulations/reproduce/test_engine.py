@@ -183,6 +183,7 @@ def test_keys_tell_types_and_values_apart() -> None:
 
     keys = {Cell("a", squared, (each,)).key for each in (Plan(), Other(), Plan(seeds=3), 1, "1")}
     assert len(keys) == 5
+    assert Cell("a", squared, (1,)).key != Cell("a", plain, (1,)).key
     assert plain({"a": np.float64(0.5), "b": (np.arange(2), Plan())})["b"][0] == [0, 1]
     with pytest.raises(TypeError, match="no JSON value"):
         Cell("a", squared, (object(),)).key  # noqa: B018

@@ -35,7 +35,14 @@ from simulations.learning.run import experiment
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.experiment import run_experiment
 from simulations.learning.run.folder import RunFolder
-from simulations.learning.run.overrides import changed, grid, point_name, read_change, read_choices
+from simulations.learning.run.overrides import (
+    as_choices,
+    changed,
+    grid,
+    point_name,
+    read_change,
+    read_choices,
+)
 from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.run.view import LiveView
 from simulations.learning.server_optimizer import ModelState
@@ -385,6 +392,25 @@ def test_changes_are_read(text: str, pair: tuple[str, float | str]) -> None:
 def test_what_is_no_change_says_so(text: str) -> None:
     with pytest.raises(ConfigurationError, match="key=value"):
         read_change(text)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [True],
+        [False],
+        [2, 8],
+        [0.5, 1.0],
+        ["usual"],
+        ["true"],
+        ["1"],
+        ["a,b", "c"],
+        ["no file.toml"],
+    ],
+)
+def test_choices_are_written_as_they_are_read(values: list[Any]) -> None:
+    read = read_choices(f"key={as_choices(values)}")[1]
+    assert [(type(each), each) for each in read] == [(type(each), each) for each in values]
 
 
 def test_grids() -> None:
