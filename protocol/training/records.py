@@ -102,7 +102,8 @@ class Records:
         """Check everything that can be checked before a client is asked.
 
         Raises:
-            BudgetExceededError: with the fewest survivors, somebody would exceed the budget.
+            BudgetExceededError: with the fewest or the most survivors somebody would exceed the
+                budget.
             ParameterError: the notes are not remarks, or too long, or another run with another goal
                 has written to the ledger, or the ring fails more often than the goal allows.
             LedgerError: the ledger was opened before this process was forked.
@@ -110,6 +111,7 @@ class Records:
         """
         require_safe_ring(setup.context, self._goal)
         labels = [label(key) for key in setup.context.cohort]
+        most = setup.events(setup.context.size)
         metadata = {
             "notes": checked_notes(notes or {}),
             "round": number,
@@ -129,11 +131,11 @@ class Records:
             if paid is None:
                 # The fewest survivors cost most. The most have the most noise, where it cannot be
                 # taken off, and too much of it for tables is charged as if there were none.
-                counts = (setup.context.minimum_survivors, setup.context.size)
-                for event in dict.fromkeys(setup.events(count).server for count in counts):
+                fewest = setup.events(setup.context.minimum_survivors)
+                for event in dict.fromkeys((fewest.server, most.server)):
                     self._accounts.check(labels, event, self._budget)
             # The most noise is that which an outsider does not know, with nobody lost.
-            self._accounts.require_theorem(setup.events(setup.context.size).outsider)
+            self._accounts.require_theorem(most.outsider)
         return Charge(self, setup, labels, metadata, head, paid)
 
     def write(

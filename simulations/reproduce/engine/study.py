@@ -99,7 +99,7 @@ class Study(Generic[P]):
         self.plan, self.folder, self.data_dir = plan, folder, data_dir
         self.seed, self.seeds = seed, evaluated(seed, seeds)
         self.workers, self.seconds = workers, 0.0
-        self.found = self.made = self.outdated = 0
+        self.found = self.made = 0
         self._tell, self._stack = tell, ExitStack()
         self._store = self._stack.enter_context(Store(folder))
         self._pool: ProcessPoolExecutor | None = None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -16,10 +19,11 @@ from typer.testing import CliRunner
 
 from protocol.errors import ConfigurationError
 from simulations.commands import cli
-from simulations.commands.reproduce import carry_out
+from simulations.commands.reproduce import carry_out, finished
 from simulations.common import provenance as source
+from simulations.common.files import write_whole
 from simulations.reproduce import catalog
-from simulations.reproduce.engine import store
+from simulations.reproduce.engine import campaign, store, study
 from simulations.reproduce.engine.campaign import Campaign, Options
 from simulations.reproduce.engine.claims import (
     NOT_REPRODUCED,
@@ -158,6 +162,35 @@ class TestStudy:
             alone = study.results(cells)
         with Study(Plan(), tmp_path / "two", workers=2) as study:
             assert study.results(cells) == alone == [list(seed_of(n, "word")) for n in range(4)]
+
+    def test_a_cell_that_fails_costs_no_result_of_another(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Threads(ThreadPoolExecutor):
+            def __init__(self, workers: int, _: object, *start: Any) -> None:
+                super().__init__(workers, "", *start)
+
+        failed = Event()
+
+        def patient(number: int) -> int:
+            assert failed.wait(60.0)
+            # The failure is told before this result is there.
+            time.sleep(0.2)
+            return number
+
+        def fails(number: int) -> int:
+            failed.set()
+            raise ValueError(f"no {number}")
+
+        monkeypatch.setattr(study, "ProcessPoolExecutor", Threads)
+        kept, lost = Cell("kept", patient, (1,)), Cell("lost", fails, (2,))
+        with (
+            pytest.raises(ValueError, match="no 2"),
+            Study(Plan(), tmp_path, workers=2) as under_way,
+        ):
+            under_way.results([kept, lost])
+        with Store(tmp_path) as found:
+            assert found.find(kept) is not None and found.find(lost) is None
 
     def test_a_folder_serves_one_process_at_a_time(self, tmp_path: Path) -> None:
         with Store(tmp_path), pytest.raises(ConfigurationError, match="in use"):
@@ -373,6 +406,36 @@ class TestPage:
         with pytest.raises(OSError, match="No space"):
             carry_out(CAMPAIGN, Options("quick"), tmp_path, as_json=True)
         assert '"square": 4.0' in capsys.readouterr().out
+
+    def test_figures_are_there_when_all_else_is(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(path: Path, content: str | bytes) -> None:
+            if path.suffix == ".png":
+                raise OSError(28, "No space left on device")
+            write_whole(path, content)
+
+        monkeypatch.setattr("simulations.reproduce.engine.campaign.write_whole", full)
+        with pytest.raises(OSError, match="No space"):
+            carry_out(CAMPAIGN, Options("quick"), tmp_path)
+        assert finished(tmp_path, "squares", Options("quick")) is None
+        monkeypatch.undo()
+        carry_out(CAMPAIGN, Options("quick"), tmp_path)
+        assert finished(tmp_path, "squares", Options("quick")) == tmp_path / "squares-quick.json"
+
+    def test_figures_name_the_source_that_began(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        began = source.provenance()
+
+        def edited(under_way: Study[Plan]) -> dict[str, Any]:
+            other = replace(began, source="edited meanwhile")
+            monkeypatch.setattr(campaign, "provenance", lambda: other)
+            return figures_of(under_way)
+
+        changing = replace(CAMPAIGN, figures=edited)
+        found = changing.run(changing.study(Plan(), tmp_path))
+        assert found["source"] == began.source
 
     def test_a_plan_is_shown_without_running_anything(self, tmp_path: Path) -> None:
         command = ["reproduce", "equal-error", "--plan", "--out", str(tmp_path / "new")]
