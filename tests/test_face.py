@@ -184,6 +184,8 @@ def test_a_program_without_sources_is_judged_by_place_alone(
         ("python -X dev -P /usr/bin/veilsum -m x", True),
         ("python tool.py -m veilsum", False),
         ("python -c pass -m simulations", False),
+        ("python -c veilsum", False),
+        ("python -cm veilsum", False),
         ("python /usr/bin/pytest -m simulations", False),
         ("python", False),
     ],

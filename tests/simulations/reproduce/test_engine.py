@@ -423,6 +423,16 @@ class TestPage:
         carry_out(CAMPAIGN, Options("quick"), tmp_path)
         assert finished(tmp_path, "squares", Options("quick")) == tmp_path / "squares-quick.json"
 
+    def test_a_file_that_is_named_may_have_changed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        options = Options("quick", {"word": ["named"]})
+        carry_out(CAMPAIGN, options, tmp_path / "out")
+        assert finished(tmp_path / "out", "squares", options) is not None
+        (tmp_path / "named").touch()
+        assert finished(tmp_path / "out", "squares", options) is None
+
     def test_figures_name_the_source_that_began(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
