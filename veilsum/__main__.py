@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from simulations.common.failures import one_line
@@ -22,7 +23,12 @@ def main() -> None:
         line = one_line(error)
         if line is None:
             raise
-        print(line, file=sys.stderr)
+        rank = os.environ.get("RANK", "0")
+        if rank == "0":
+            print(line, file=sys.stderr)
+        elif not line.startswith("RankError"):
+            # Who else lost a rank says the same as rank 0.
+            print(f"rank {rank}: {line}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dp import NoiseSeed
 from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.parallel import in_order
+from protocol.exchange.ranks import ALONE, Ranks, add_in_field
 from protocol.exchange.stages import (
     PEER_ERRORS,
     Clock,
@@ -44,7 +45,7 @@ from secagg import (
     ServerSession,
     TooFewSurvivorsError,
 )
-from secagg.field import add_into
+from secagg.field import Words, add_into
 from secagg.keys import os_random
 from secagg.shamir import Rand
 
@@ -119,6 +120,7 @@ class IdealAggregator:
         noise: likewise.
         executor: threads, to encode several clients at once; an update must then stay as it is
             while the next ones are asked for.
+        ranks: among which the cohort is divided; each asks for the updates of its own members.
     """
 
     def __init__(
@@ -126,10 +128,12 @@ class IdealAggregator:
         removable: RemovableSource = fresh_seeds,
         noise: NoiseSource = fresh_noise,
         executor: Executor | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._removable = removable
         self._noise = noise
         self._executor = executor
+        self._ranks = ranks
 
     def run(
         self,
@@ -147,6 +151,8 @@ class IdealAggregator:
         for stage in stages[: released - 1]:
             check_survivors(setup, dropouts, stage)
         total, refused, seeds = self._add_up(setup, updates, dropouts)
+        told = self._ranks.gather(refused)
+        refused = dict(sorted(each for own in told for each in own.items()))
         lost = {**dropouts, **dict.fromkeys(refused, Stage.INPUT)}
         survivors = left_after(context.size, lost, Stage.INPUT)
         with explained(refused):
@@ -154,12 +160,39 @@ class IdealAggregator:
             before_release(survivors)
             for stage in stages[released:]:
                 check_survivors(setup, lost, stage)
-        return ideal_outcome(setup, total, {index: seeds[index] for index in survivors}, refused)
+        if self._ranks.size == 1:
+            whole = FieldVector(context.field, total)
+            given = {index: seeds[index] for index in survivors}
+            return ideal_outcome(setup, whole, given, refused)
+        return self._together(setup, total, seeds, survivors, refused)
+
+    def _together(
+        self,
+        setup: RoundSetup,
+        total: Words,
+        seeds: Mapping[int, Sequence[NoiseSeed]],
+        survivors: Sequence[int],
+        refused: Mapping[int, str],
+    ) -> RoundOutcome:
+        """The outcome from what every rank has: each draws the surplus noise of its own clients."""
+        context = setup.context
+        which = context.removed_seeds(len(survivors))
+        surplus = None
+        if which:
+            own = (seeds[index] for index in survivors if index in seeds)
+            given_up = [tuple(of[each].material for each in which) for of in own]
+            surplus = Pipeline(setup).surplus(given_up, context.size - len(survivors))
+        others = () if surplus is None else (surplus,)
+        added, rest = add_in_field(self._ranks, context.field, total, *others)
+        outcome = ideal_outcome(
+            setup, FieldVector(context.field, added), dict.fromkeys(survivors, ()), refused
+        )
+        return replace(outcome, surplus=rest[0] if rest else None)
 
     def _add_up(
         self, setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts
-    ) -> tuple[FieldVector, dict[int, str], dict[int, Sequence[NoiseSeed]]]:
-        """The sum over all whose update can be encoded, why the others' cannot, and the seeds."""
+    ) -> tuple[Words, dict[int, str], dict[int, Sequence[NoiseSeed]]]:
+        """The sum over our own whose update can be encoded, why others' cannot, and the seeds."""
         context, pipeline = setup.context, Pipeline(setup)
         total = context.field.zeros(context.length)
         refused: dict[int, str] = {}
@@ -173,14 +206,15 @@ class IdealAggregator:
                 return partial(_raise, error)
             return partial(pipeline.encode, update, self._noise(index), seeds[index])
 
-        present = left_after(context.size, dropouts, Stage.INPUT)
+        everybody = left_after(context.size, dropouts, Stage.INPUT)
+        present = [index for index in everybody if self._ranks.owns(index)]
         results = in_order(map(encode, present), self._executor, ENCODED_AHEAD)
         for index, encoded in zip(present, results, strict=True):
             try:
                 add_into(total, encoded())
             except PEER_ERRORS as error:
                 refused[index] = str(error)
-        return FieldVector(context.field, total), refused, seeds
+        return total, refused, seeds
 
 
 def _raise(error: Exception) -> NoReturn:
@@ -196,7 +230,8 @@ def ideal_outcome(
     """A sum, with what survivors give up to take surplus coins off it.
 
     Args:
-        seeds: removable ones of every survivor, by index in ascending order.
+        seeds: removable ones of every survivor, by index in ascending order; none of them where
+            their noise has been drawn already.
         refused: parties whose update could not be encoded, and why.
     """
     context, survivors = setup.context, tuple(seeds)
@@ -204,7 +239,7 @@ def ideal_outcome(
     removed = {
         index: tuple(own[which].material for which in surplus)
         for index, own in seeds.items()
-        if surplus
+        if surplus and own
     }
     sent = dict.fromkeys(survivors, context.field.packed_bytes(context.length))
     return RoundOutcome(FieldSum(total, survivors, (), removed), sent, refused=dict(refused))

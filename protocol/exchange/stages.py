@@ -17,6 +17,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dp import PrivacyError
 from protocol.errors import PolicyError
 from secagg import (
@@ -152,12 +155,15 @@ class RoundOutcome:
         bytes_down: bytes each party was sent, by index.
         refused: parties lost because their message was refused or because they refused, and why.
             Not those that were understood in the same stage: anybody on the wire may send more.
+        surplus: int64[L], noise that survivors gave up, added up, if that is done already; else it
+            is drawn from the seeds in `total`.
     """
 
     total: FieldSum
     bytes_up: dict[int, int] = field(default_factory=dict)
     bytes_down: dict[int, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
+    surplus: NDArray[np.int64] | None = field(default=None, repr=False)
 
     def bytes_per_survivor(self) -> float:
         """Mean bytes, sent and received, of a party whose input is in the sum."""

@@ -132,17 +132,32 @@ class AddNoise:
             return self.mechanism.add_noise(quantized, seeds[0])
         return add_batches(quantized, self.schedule, seeds)
 
-    def server(self, total: Integers, removed: Sequence[Sequence[bytes]], lost: int) -> Floats:
+    def server(
+        self, total: Integers, surplus: Integers | None, survivors: int, lost: int
+    ) -> Floats:
         """Take off surplus batches, and the known mean of the noise that stays.
 
         Args:
-            removed: for each survivor, the seeds that it gave up.
+            surplus: of all survivors, added up; None where there is no schedule.
             lost: clients of the cohort that are not survivors.
         """
+        if self.schedule is None or surplus is None:
+            offset = self.mechanism.residual_offset
+        else:
+            total, offset = total - surplus, self.schedule.residual_offset(lost)
+        return np.asarray(total - survivors * offset, np.float64)
+
+    def surplus(
+        self, removed: Sequence[Sequence[bytes]], lost: int, length: int
+    ) -> Integers | None:
+        """The noise of surplus batches, added up over some survivors; None without a schedule.
+
+        Args:
+            removed: for each survivor, the seeds that it gave up.
+        """
         if self.schedule is None:
-            offset = len(removed) * self.mechanism.residual_offset
-            return np.asarray(total - offset, np.float64)
-        schedule, length, batches = self.schedule, total.size, self.schedule.removed(lost)
+            return None
+        schedule, batches = self.schedule, self.schedule.removed(lost)
 
         def noise_of(share: Sequence[Sequence[bytes]]) -> Integers:
             """The surplus noise of some survivors, added up."""
@@ -152,15 +167,15 @@ class AddNoise:
                 noise += removed_noise(given, schedule, lost, length)
             return noise
 
-        left = total - len(removed) * schedule.residual_offset(lost)
         count = min(_threads(), len(removed))
         if count < 2 or length * len(removed) < WORTH_THREADS:
-            return np.asarray(left - noise_of(removed), np.float64)
+            return noise_of(removed)
         # The samplers let go of the interpreter; sums of integers have no order.
+        total = np.zeros(length, np.int64)
         with ThreadPoolExecutor(count) as pool:
             for noise in pool.map(noise_of, [removed[first::count] for first in range(count)]):
-                left -= noise
-        return np.asarray(left, np.float64)
+                total += noise
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,13 +282,30 @@ class Pipeline:
                 f"the round is accounted with {parameters.l2_bound:g}, {charged}"
             )
 
-    def decode(self, total: FieldSum) -> MeanRelease:
-        """The server's half: the same stages backward, then the mean over the survivors."""
+    def surplus(self, removed: Sequence[Sequence[bytes]], lost: int) -> Integers | None:
+        """Surplus noise of some survivors, int64[L], from the seeds that each of them gave up.
+
+        None if nothing is ever taken off.
+
+        Args:
+            removed: for each of them, the seeds of the round's surplus batches, in order.
+            lost: clients of the cohort that are not survivors.
+        """
+        return self._noise.surplus(removed, lost, self._setup.parameters.length)
+
+    def decode(self, total: FieldSum, surplus: Integers | None = None) -> MeanRelease:
+        """The server's half: the same stages backward, then the mean over the survivors.
+
+        Args:
+            surplus: noise to take off, of all survivors; drawn from their seeds if left out.
+        """
         survivors = len(total.survivors)
         integers = self._lift.server(total.vector)
-        removed = [total.removed.get(survivor, ()) for survivor in total.survivors]
         lost = self._setup.context.size - survivors
-        rotated = self._quantize.server(self._noise.server(integers, removed, lost))
+        if surplus is None:
+            removed = [total.removed.get(survivor, ()) for survivor in total.survivors]
+            surplus = self.surplus(removed, lost)
+        rotated = self._quantize.server(self._noise.server(integers, surplus, survivors, lost))
         mean_sketch = self._rotate.server(rotated) / survivors
         return MeanRelease(
             update=self._compress.server(mean_sketch),

@@ -186,7 +186,7 @@ class PowerTraining:
                 lost,
                 notes,
             )
-            release = Pipeline(setup).decode(outcome.total)
+            release = Pipeline(setup).decode(outcome.total, outcome.surplus)
             return FactorRelease(setup=setup, release=release, outcome=outcome)
 
         first_map = LeftFactorMap(self._shapes, self._right)

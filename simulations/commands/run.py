@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from simulations.common.files import write_whole
 from simulations.common.tables import JsonFlag, figures_table, readable
 
 if TYPE_CHECKING:
+    from protocol.exchange.ranks import Ranks
     from simulations.learning.configuration import RunConfig
     from simulations.learning.data import Dataset
     from simulations.learning.records import RunSummary
@@ -54,29 +56,47 @@ def run_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Run one experiment. If it is interrupted, the same command resumes it."""
+    from simulations.common.ranks import joined, tell
+
+    with joined() as ranks:
+        if ranks.rank:
+            _assist(ranks, data_dir)
+            return
+        chosen = _chosen(config, change or [])
+        chosen.check(ranks.size)
+        console = Console(stderr=True, quiet=quiet)
+        folder = out or Path("runs") / config.stem
+        figures: Mapping[str, object] | None
+        if dry_run:
+            figures = _forecast(chosen, _data(chosen, data_dir), ranks)
+        else:
+            figures = _finished(folder, chosen, console)
+        if figures is None:
+            figures = _run(chosen, folder, data_dir, console, ranks).summary()
+        else:
+            tell(ranks, None)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    elif dry_run or not quiet:
+        Console().print(figures_table("forecast" if dry_run else "summary", figures))
+
+
+def _chosen(config: Path, change: list[str]) -> RunConfig:
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
     from simulations.learning.run.overrides import changed, read_change
 
-    chosen = changed(load(config, RunConfig), [read_change(text) for text in change or []])
-    console = Console(stderr=True, quiet=quiet)
-    if dry_run:
-        from simulations.learning.federated import load_data
+    return changed(load(config, RunConfig), [read_change(text) for text in change])
 
-        figures = _forecast(chosen, load_data(chosen, data_dir))
-        if as_json:
-            typer.echo(json.dumps(figures))
-        else:
-            Console().print(figures_table("forecast", figures))
-        return
-    folder = out or Path("runs") / config.stem
-    summary = _finished(folder, chosen, console)
-    if summary is None:
-        summary = _run(chosen, folder, data_dir, console).summary()
-    if as_json:
-        typer.echo(json.dumps(summary))
-    elif not quiet:
-        Console().print(figures_table("summary", summary))
+
+def _assist(ranks: Ranks, data_dir: Path | None) -> None:
+    """What every rank but the first does: play its share of the clients."""
+    from simulations.common.ranks import tell
+    from simulations.learning.run.experiment import assist
+
+    config = tell(ranks, None)
+    if config is not None:
+        assist(config, _data(config, data_dir), ranks)
 
 
 def sweep_command(
@@ -92,6 +112,7 @@ def sweep_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Run every point of a grid, each in its own folder. Finished points are not run again."""
+    from protocol.exchange.ranks import ALONE
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
     from simulations.learning.run.overrides import changed, grid, point_name, read_choices
@@ -108,7 +129,7 @@ def sweep_command(
         console.print(f"{number} of {len(runs)}: {name}", highlight=False)
         summary = _finished(folder / name, chosen, console)
         if summary is None:
-            summary = _run(chosen, folder / name, data_dir, console).summary()
+            summary = _run(chosen, folder / name, data_dir, console, ALONE).summary()
         summaries.append({**dict(point), **summary})
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "sweep.json", json.dumps(summaries, indent=1) + "\n")
@@ -118,24 +139,37 @@ def sweep_command(
         Console().print(_comparison(summaries, [key for key, _ in points[0]]))
 
 
-def _run(config: RunConfig, out: Path, data_dir: Path | None, console: Console) -> RunResult:
-    from simulations.learning.federated import load_data
+def _run(
+    config: RunConfig,
+    out: Path,
+    data_dir: Path | None,
+    console: Console,
+    ranks: Ranks,
+) -> RunResult:
+    from simulations.common.ranks import tell
     from simulations.learning.run.experiment import run_experiment
     from simulations.learning.run.folder import RunFolder
     from simulations.learning.run.view import LiveView
 
-    data = load_data(config, data_dir)
+    data = _data(config, data_dir)
     # Made even if nobody sees it: what cannot run here is refused before there is a folder.
-    console.print(figures_table("what this run takes", _forecast(config, data)))
+    console.print(figures_table("what this run takes", _forecast(config, data, ranks)))
     with RunFolder(out, config) as folder, LiveView(config, console) as view, kept_so_far():
-        return run_experiment(config, data, folder, view.add)
+        tell(ranks, config)
+        return run_experiment(config, data, folder, view.add, ranks)
 
 
-def _forecast(config: RunConfig, data: Dataset) -> dict[str, object]:
+def _data(config: RunConfig, data_dir: Path | None) -> Dataset:
+    from simulations.learning.federated import load_data
+
+    return load_data(config, data_dir)
+
+
+def _forecast(config: RunConfig, data: Dataset, ranks: Ranks) -> dict[str, object]:
     from simulations.learning.federated import Federation
     from simulations.learning.run.forecast import forecast
 
-    return forecast(config, Federation(config, data))
+    return forecast(config, Federation(config, data), ranks.size)
 
 
 def _finished(folder: Path, config: RunConfig, console: Console) -> RunSummary | None:

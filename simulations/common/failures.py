@@ -57,6 +57,21 @@ class DivergedError(RuntimeError):
         return DivergedError, (self.number, self.loss)
 
 
+class RankError(RuntimeError):
+    """The ranks of a run cannot work together any more."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"another rank cannot be reached, or does not compute the same ({problem}); torchrun "
+            f"names a rank that failed. {KEPT}, with any number of ranks"
+        )
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type[RankError], tuple[str]]:
+        """Survive pickling between processes."""
+        return RankError, (self.problem,)
+
+
 @contextmanager
 def kept_so_far() -> Iterator[None]:
     """Add a note to errors of the machine: what was finished is kept, and can be continued."""
@@ -115,5 +130,5 @@ def _is_told(error: Exception) -> bool:
     from protocol.errors import ConfigurationError, PolicyError
     from secagg import ProtocolError
 
-    told = (ConfigurationError, DivergedError, PolicyError, PrivacyError, ProtocolError)
+    told = (ConfigurationError, DivergedError, PolicyError, PrivacyError, ProtocolError, RankError)
     return isinstance(error, told)

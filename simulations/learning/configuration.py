@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +13,7 @@ from protocol.errors import ConfigurationError
 from protocol.planning.configuration import Cohort, Privacy, Section, Sketch, parse
 from protocol.training.adaptive_clip import VOTE_SHARE
 from simulations.common.files import write_whole
+from simulations.common.ranks import own_cores
 from simulations.learning.local_dp.config import LocalDp
 from simulations.learning.training.batches import LocalTraining
 
@@ -123,10 +123,15 @@ class Engine(Section):
     """
 
     aggregator: Literal["real", "ideal", "central", "local", "plain"] = "ideal"
-    device: str = Field(default="cpu", description="where clients train, by torch's name")
+    device: str = Field(
+        default="cpu",
+        description="where clients train, by torch's name; cuda gives each rank one of its own",
+    )
     chunk: int | None = Field(default=None, ge=1, description="clients trained together")
     workers: int | None = Field(
-        default=None, ge=1, description="threads that train and encode; all cores if left out"
+        default=None,
+        ge=1,
+        description="threads that train and encode in each process; all its cores if left out",
     )
     strategy: Literal["auto", "vmap", "loop"] = "auto"
     evaluate_every: int = Field(default=1, ge=1, description="rounds between tests")
@@ -137,7 +142,7 @@ class Engine(Section):
     @property
     def threads(self) -> int:
         """How many threads train and encode; what comes out does not depend on it."""
-        return self.workers or os.cpu_count() or 1
+        return self.workers or own_cores()
 
 
 class Faults(Section):
@@ -205,12 +210,17 @@ class RunConfig(Section):
     clipping: Clipping | None = None
     denoise: Denoise | None = None
 
-    def check(self) -> None:
+    def check(self, ranks: int = 1) -> None:
         """See that the sections fit together.
+
+        Args:
+            ranks: processes that share the run.
 
         Raises:
             ConfigurationError: names the key.
         """
+        if ranks > 1:
+            self._check_divisible(ranks)
         if self.cohort.size > self.task.population:
             raise ConfigurationError(
                 "cohort.size", f"value {self.cohort.size}", f"at most {self.task.population}"
@@ -222,6 +232,16 @@ class RunConfig(Section):
                 f"at most cohort.tolerated_dropouts = {self.cohort.tolerated_dropouts} of them",
             )
         self._check_sections()
+
+    def _check_divisible(self, ranks: int) -> None:
+        """See that processes can share a cohort: the pairwise protocol's server is one process."""
+        problem = f"the pairwise protocol among {ranks} ranks"
+        if self.engine.aggregator == "real":
+            valid = "ideal (the same sum), central, local or plain; or one process"
+            raise ConfigurationError("engine.aggregator", problem, valid)
+        if self.local_dp is not None and self.local_dp.through == "secure_sum":
+            valid = "reports that are added up in the clear; or one process"
+            raise ConfigurationError("local_dp.through", problem, valid)
 
     def _check_sections(self) -> None:
         """See that optional sections are there exactly where something reads them."""

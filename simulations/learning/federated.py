@@ -12,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,13 +25,16 @@ import torch
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.exchange.stages import NOBODY, Dropouts, Stage, stages_of
 from secagg import Mode
-from simulations.common.failures import DivergedError
+from simulations.common.failures import DivergedError, RankError
+from simulations.common.ranks import device_of
 from simulations.learning.configuration import RunConfig, Server
 from simulations.learning.data import DATASETS, Dataset, Split, load_dataset
 from simulations.learning.models import DataShape, Evaluation, ModelOptions, Vector, build_task
 from simulations.learning.partition import (
+    Indices,
     Partition,
     check_partition,
     partition_dirichlet,
@@ -39,7 +43,8 @@ from simulations.learning.partition import (
     partition_shards,
 )
 from simulations.learning.server_optimizer import ModelState, optimize
-from simulations.learning.training import local_updates, require_device
+from simulations.learning.training import chunks_of, local_updates, require_device
+from simulations.learning.training.division import divide, training_cost
 
 
 class Purpose(IntEnum):
@@ -57,12 +62,16 @@ class CohortUpdates:
     """The updates of a cohort, made chunk by chunk; each is asked for once, in ascending order.
 
     Args:
-        chunks: float32[c, d] each, the clients' updates one after another.
+        chunks: float32[c, d] each, the updates of consecutive clients.
+        places: of the chunks in the cohort, ascending; one after another if left out.
     """
 
-    def __init__(self, chunks: Iterator[NDArray[np.float32]]) -> None:
+    def __init__(
+        self, chunks: Iterator[NDArray[np.float32]], places: Sequence[range] | None = None
+    ) -> None:
         self._chunks = chunks
-        self._first = 0
+        self._places = None if places is None else iter(places)
+        self._place = range(0)
         self._chunk: NDArray[np.float32] = np.empty((0, 0), np.float32)
         self._waited = 0.0
 
@@ -76,21 +85,24 @@ class CohortUpdates:
 
         Raises:
             ValueError: an update before the present chunk, which is forgotten.
-            IndexError: there is no such client.
+            IndexError: there is no such client here.
         """
-        if index < self._first:
+        if index < self._place.start:
             raise ValueError(
                 f"update {index} was already computed and dropped; ask in ascending order"
             )
-        while index >= self._first + len(self._chunk):
-            self._first += len(self._chunk)
+        while index >= self._place.stop:
             start = time.perf_counter()
             following = next(self._chunks, None)
             self._waited += time.perf_counter() - start
             if following is None:
                 raise IndexError(f"no client {index} in this cohort")
-            self._chunk = following
-        row: NDArray[np.float32] = self._chunk[index - self._first]
+            last, self._chunk = self._place.stop, following
+            after = range(last, last + len(following))
+            self._place = after if self._places is None else next(self._places)
+        if index < self._place.start:
+            raise IndexError(f"client {index} is played by another rank")
+        row: NDArray[np.float32] = self._chunk[index - self._place.start]
         return row
 
 
@@ -102,8 +114,10 @@ class Invitation:
         number: from 0.
         clients: members of the population, in the order of their indices in the cohort.
         dropouts: by index in the cohort.
-        updates: what every member would send.
+        updates: what every member would send; where ranks share a cohort, every member of ours.
         model: float32[d], what every member received.
+        chunks: of the members that this process trains, as ranges of indices, ascending; None for
+            all of them, however they are trained.
     """
 
     number: int
@@ -111,6 +125,14 @@ class Invitation:
     dropouts: Dropouts
     updates: CohortUpdates
     model: Vector
+    chunks: tuple[range, ...] | None = None
+
+    @property
+    def own(self) -> Iterable[int]:
+        """Indices of the members that this process trains, ascending."""
+        if self.chunks is None:
+            return range(len(self.clients))
+        return chain.from_iterable(self.chunks)
 
 
 class MeanSource(Protocol):
@@ -171,15 +193,24 @@ class Federation:
     Args:
         config: of the run.
         data: train and test splits.
-        executor: optional; trains clients, in processes for instance.
+        executor: optional; trains clients, in threads for instance.
+        ranks: among which every cohort is divided.
 
     Raises:
         ConfigurationError: the configuration does not fit together, or not to the data.
     """
 
-    def __init__(self, config: RunConfig, data: Dataset, executor: Executor | None = None) -> None:
-        config.check()
-        require_device(config.engine.device)
+    def __init__(
+        self,
+        config: RunConfig,
+        data: Dataset,
+        executor: Executor | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        config.check(ranks.size)
+        self._ranks = ranks
+        self._device = device_of(ranks, config.engine.device)
+        require_device(self._device)
         self._config = config
         self._data = data
         self._executor = executor
@@ -226,11 +257,14 @@ class Federation:
         after = optimize(config.server, state, mean, rate)
         if not np.isfinite(after.model).all():
             raise DivergedError(number, math.nan)
+        self._agree(number, after.model)
         last = number == config.rounds - 1
         if not last and (number + 1) % config.engine.evaluate_every:
             return Trained(invitation, after, None, StageSeconds(training, aggregation, 0.0))
         begin = time.perf_counter()
-        evaluation = self.task.evaluate(after.model, self._test, executor=self._executor)
+        evaluation = self.task.evaluate(
+            after.model, self._test, executor=self._executor, ranks=self._ranks
+        )
         if not math.isfinite(evaluation.loss):
             raise DivergedError(number, evaluation.loss)
         seconds = StageSeconds(training, aggregation, time.perf_counter() - begin)
@@ -241,19 +275,47 @@ class Federation:
         engine, size = self._config.engine, self._config.cohort.size
         positions = (np.arange(size) + number * size) % len(self._order)
         clients = tuple(int(client) for client in self._order[positions])
+        members = [self.members[client] for client in clients]
+        chunks = self._divided(members)
         updates = local_updates(
             self.task,
             model,
             self._data.train,
-            [self.members[client] for client in clients],
+            members,
             self._local,
             self._rng(Purpose.BATCHES, number),
-            chunk=engine.chunk,
             strategy=engine.strategy,
-            device=engine.device,
+            device=self._device,
             executor=self._executor,
+            only=chunks,
         )
-        return Invitation(number, clients, self._lose(number), CohortUpdates(updates), model)
+        made = CohortUpdates(updates, chunks)
+        return Invitation(number, clients, self._lose(number), made, model, tuple(chunks))
+
+    def _divided(self, members: Sequence[Indices]) -> list[range]:
+        """The chunks of a cohort that this process trains."""
+        chunks = chunks_of(len(members), self.task.dimension, self._config.engine.chunk)
+        if self._ranks.size > 1:
+            costs = [training_cost(members[c.start : c.stop], self._local) for c in chunks]
+            chunks = [chunks[place] for place in divide(costs, self._ranks.size)[self._ranks.rank]]
+        self._ranks.take(index for chunk in chunks for index in chunk)
+        return chunks
+
+    def _agree(self, number: int, model: Vector) -> None:
+        """See that all ranks have the same model: they compute it each for themselves.
+
+        Raises:
+            RankError: they have not.
+        """
+        if self._ranks.size == 1:
+            return
+        digests = self._ranks.gather(model_digest(model))
+        others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+        if others:
+            raise RankError(
+                f"after round {number + 1} rank {others[0]} has another model than rank 0: give "
+                "all of them the same processors and the same versions of all packages"
+            )
 
     def _lose(self, number: int) -> Dropouts:
         """A fixed number of clients; the stages take turns over the rounds, so all occur."""

@@ -153,7 +153,7 @@ def _round(
     start = time.perf_counter()
     source = _Source(_rows(work, strategy, executor, workers))
     outcome = IdealAggregator(executor=executor).run(setup, source, {})
-    Pipeline(setup).decode(outcome.total)
+    Pipeline(setup).decode(outcome.total, outcome.surplus)
     return _Round(time.perf_counter() - start, source.seconds)
 
 

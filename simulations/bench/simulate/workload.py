@@ -20,7 +20,7 @@ from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.learning.data import DataKind, Split
 from simulations.learning.models import DataShape, ModelOptions, Task, Vector, build_task
 from simulations.learning.partition import Indices
-from simulations.learning.training import Batches, LocalTraining, draw_batches
+from simulations.learning.training import Batches, ClientStreams, LocalTraining, draw_batches
 
 SEED = 1
 LEARNING_RATE = 0.02
@@ -62,7 +62,7 @@ class Workload:
     @cached_property
     def batches(self) -> Batches:
         """The batches that `local_updates` draws from a generator with this seed."""
-        return draw_batches(self.members, self.training, np.random.default_rng(SEED))
+        return draw_batches(self.members, self.training, ClientStreams(np.random.default_rng(SEED)))
 
     def client_batches(self, client: int) -> list[tuple[Tensor, Tensor]]:
         """A client's batches in order: pixels float32[batch, 28, 28] in [-1, 1], and labels."""

@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from protocol.exchange.parallel import in_order
+from protocol.exchange.ranks import ALONE, Ranks
 from simulations.learning.data import DataKind, Split
 from simulations.learning.models.layout import ParameterLayout, Vector
 
@@ -196,12 +197,14 @@ class Task(ABC):
         split: Split,
         batch: int = EVALUATION_BATCH,
         executor: Executor | None = None,
+        ranks: Ranks = ALONE,
     ) -> Evaluation:
         """Measure accuracy and mean loss of parameters float32[d] on a split.
 
         Args:
             batch: the most examples that are looked at together, at least 1.
             executor: threads that look at several batches at once; the result is the same.
+            ranks: which share the batches; all get the same result.
 
         Raises:
             ValueError: the vector has another shape, or batch is below 1.
@@ -209,11 +212,15 @@ class Task(ABC):
         if batch < 1:
             raise ValueError(f"batch must be at least 1, got {batch}")
         parameters = self.layout.unflatten(torch.tensor(vector))
-        parts = (slice(first, first + batch) for first in range(0, len(split), batch))
-        tasks = (partial(self._tally, parameters, split, part) for part in parts)
+        parts = [slice(first, first + batch) for first in range(0, len(split), batch)]
+        own = parts[ranks.rank :: ranks.size]
+        tasks = (partial(self._tally, parameters, split, part) for part in own)
+        tallies = [tally() for tally in in_order(tasks, executor, EVALUATED_AHEAD)]
         loss, right, count = 0.0, 0, 0
-        for tally in in_order(tasks, executor, EVALUATED_AHEAD):
-            lost, hits, here = tally()
+        told = ranks.gather(tallies)
+        # In the order of the batches: a sum of floats depends on it.
+        for number in range(len(parts)):
+            lost, hits, here = told[number % ranks.size][number // ranks.size]
             loss, right, count = loss + lost, right + hits, count + here
         if count == 0:
             raise ValueError("the split has nothing to predict")

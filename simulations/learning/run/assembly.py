@@ -9,6 +9,7 @@ from dp import Ledger
 from dp.minimal_clip import ClipController
 from protocol.errors import ConfigurationError
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.configuration import Privacy, build_plan
 from protocol.planning.training_plan import TrainingPlan
 from protocol.training.adaptive_clip import AdaptiveClipTraining, Vote, starting
@@ -42,19 +43,22 @@ def source_of(
     checkpoint: Checkpoint | None,
     stack: ExitStack,
     executor: Executor,
+    ranks: Ranks = ALONE,
 ) -> RecordedSource:
     """Where the means of a run come from, as far as the checkpoint.
 
     Args:
         layout: of the model.
         stack: closes what is opened here.
+        executor: threads that encode.
+        ranks: which share the cohorts.
 
     Raises:
         ConfigurationError, ParameterError, LedgerError: it cannot be run.
     """
     arrays = checkpoint.arrays if checkpoint else NOTHING
     layers = LayerShapes(layout.shapes)
-    source = _bare(config, layers, folder, checkpoint, of_source(arrays), stack, executor)
+    source = _bare(config, layers, folder, checkpoint, of_source(arrays), stack, executor, ranks)
     return source if config.denoise is None else DenoisedMean(source, config, layers, arrays)
 
 
@@ -66,29 +70,30 @@ def _bare(
     arrays: Arrays,
     stack: ExitStack,
     executor: Executor,
+    ranks: Ranks,
 ) -> RecordedSource:
     """The source without a filter."""
     state, dimension = checkpoint.training if checkpoint else None, layers.dimension
     if config.engine.aggregator == "plain":
-        return PlainMean()
+        return PlainMean(ranks)
     if config.engine.aggregator == "central":
         controller = config.sketch.build(config.rounds)
-        return CentralMean(config, controller, dimension, state, executor)
+        return CentralMean(config, controller, dimension, state, executor, ranks)
     secrets = RunSecrets.open(folder.key)
     if config.local_dp is not None:
         return _local(config, dimension, secrets, arrays)
     # A line cut off by a crash was never answered with a result.
     ledger = stack.enter_context(Ledger.open(folder.ledger, recover=True))
     if config.powersgd is not None:
-        return _power(config, layers, secrets, arrays, ledger, executor)
+        return _power(config, layers, secrets, arrays, ledger, executor, ranks)
     identities = secrets.identities(config.task.population)
     if config.clipping is not None:
         # One coordinate more, for the clients' votes.
-        training = _private(config, dimension + 1, secrets, state, ledger, executor)
+        training = _private(config, dimension + 1, secrets, state, ledger, executor, ranks)
         clipped = _clipped(config.clipping, config.privacy, training, arrays)
-        return ClippedMean(clipped, identities, secrets.begin)
-    training = _private(config, dimension, secrets, state, ledger, executor)
-    return PrivateMean(training, identities, secrets.begin)
+        return ClippedMean(clipped, identities, secrets.begin, ranks)
+    training = _private(config, dimension, secrets, state, ledger, executor, ranks)
+    return PrivateMean(training, identities, secrets.begin, ranks)
 
 
 def _private(
@@ -98,6 +103,7 @@ def _private(
     state: TrainingState | None,
     ledger: Ledger,
     executor: Executor,
+    ranks: Ranks,
 ) -> PrivateTraining:
     plan = build_plan(config.privacy, config.cohort, config.participations)
     controller = config.sketch.build(config.rounds)
@@ -105,7 +111,7 @@ def _private(
         # Fixed before the first round is charged, so that it can be recognised if that is all.
         session = secrets.session_id(SESSION_ID_BYTES)
         state = TrainingState(session, 0, 0, controller.initial(dimension))
-    aggregator = _aggregator(config, plan, dimension, secrets, executor)
+    aggregator = _aggregator(config, plan, dimension, secrets, executor, ranks)
     return PrivateTraining(plan, dimension, controller, aggregator, ledger, state, secrets.public)
 
 
@@ -135,6 +141,7 @@ def _power(
     arrays: Arrays,
     ledger: Ledger,
     executor: Executor,
+    ranks: Ranks,
 ) -> PowerMean:
     if config.powersgd is None:
         raise ValueError("the configuration has no table powersgd")
@@ -145,11 +152,11 @@ def _power(
     else:
         right = shapes.initial_right(PublicSeed(secrets.bases(SEED_BYTES)))
         state = PowerState(secrets.session_id(SESSION_ID_BYTES), 0, 0, right)
-    aggregator = _aggregator(config, plan, None, secrets, executor)
+    aggregator = _aggregator(config, plan, None, secrets, executor, ranks)
     training = PowerTraining(plan, shapes, aggregator, ledger, state, secrets.public, secrets.begin)
     whole = sum(place.stop - place.start for place, _ in shapes.whole())
     identities = secrets.identities(config.task.population)
-    return PowerMean(training, identities, config.privacy.clip_l2, whole)
+    return PowerMean(training, identities, config.privacy.clip_l2, whole, ranks)
 
 
 def _local(config: RunConfig, dimension: int, secrets: RunSecrets, arrays: Arrays) -> LocalMean:
@@ -179,10 +186,11 @@ def _aggregator(
     dimension: int | None,
     secrets: RunSecrets,
     executor: Executor,
+    ranks: Ranks,
 ) -> Aggregator:
     """The real protocol, or the sum that it computes."""
     if config.engine.aggregator == "ideal":
-        return IdealAggregator(secrets.removable, secrets.noise, executor)
+        return IdealAggregator(secrets.removable, secrets.noise, executor, ranks)
     identities = secrets.identities(config.task.population)
     policy = plan.client_policy(dimension)
     return RealAggregator(

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from protocol.exchange.ranks import ALONE, Ranks
 from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
@@ -27,6 +28,8 @@ from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.scratch import scratch_folder, share_state
+from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.server_optimizer import ModelState
 from simulations.learning.sources import RecordedSource
 from simulations.learning.training import training_pool
@@ -69,7 +72,11 @@ class RunResult:
 
 
 def run_experiment(
-    config: RunConfig, data: Dataset, folder: RunFolder, progress: Progress = lambda _: None
+    config: RunConfig,
+    data: Dataset,
+    folder: RunFolder,
+    progress: Progress = lambda _: None,
+    ranks: Ranks = ALONE,
 ) -> RunResult:
     """Run an experiment, or what is left of it.
 
@@ -77,29 +84,29 @@ def run_experiment(
         data: that the configuration names.
         folder: open, of this configuration.
         progress: called with each record: first with those of an earlier call, then as rounds end.
+        ranks: this one, rank 0, and those that call `assist` at the same time.
 
     Raises:
         ConfigurationError: the folder is damaged, or data and configuration do not fit.
-        BudgetExceededError, LedgerError, TooFewSurvivorsError, DivergedError: where the run ends;
-            the folder holds all rounds before.
+        BudgetExceededError, LedgerError, TooFewSurvivorsError, DivergedError, RankError: where the
+            run ends; the folder holds all rounds before.
     """
     start = time.perf_counter()
-    if config.engine.device == "cpu":
-        # One core for each thread of the pool, or they would wait for one another.
-        torch.set_num_threads(1)
+    if ranks.size > 1 and config.engine.aggregator in ("ideal", "local"):
+        # Made now, so that all ranks have the same secrets.
+        RunSecrets.open(folder.key)
     checkpoint = Checkpoint.load(folder.checkpoint)
     records = folder.restore(checkpoint.record if checkpoint else None)
+    share_state(ranks, folder)
     for record in records:
         progress(record)
     done = len(records)
     with ExitStack() as stack:
-        executor = stack.enter_context(training_pool(config.engine.threads))
-        federation = Federation(config, data, executor)
-        source = source_of(config, federation.task.layout, folder, checkpoint, stack, executor)
-        for trained, record in _rounds(config, federation, source, checkpoint):
+        federation, source = _opened(config, data, folder, checkpoint, stack, ranks)
+        for trained, before, seconds in _rounds(config, federation, source, checkpoint):
+            record = record_of(config, source, trained, before, seconds)
             number, state = trained.invitation.number + 1, source.state
-            checkpoint = Checkpoint(number, trained.state, state, record, source.arrays)
-            checkpoint.save(folder.checkpoint)
+            Checkpoint(number, trained.state, state, record, source.arrays).save(folder.checkpoint)
             folder.append(record)
             records.append(record)
             progress(record)
@@ -110,18 +117,51 @@ def run_experiment(
     return result
 
 
+def assist(config: RunConfig, data: Dataset, ranks: Ranks) -> None:
+    """Run the same rounds as rank 0 and keep nothing: what every other rank does.
+
+    Raises:
+        ConfigurationError: data and configuration do not fit, here.
+        BudgetExceededError, TooFewSurvivorsError, DivergedError, RankError: as `run_experiment`.
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch_folder(ranks, config))
+        checkpoint = Checkpoint.load(folder.checkpoint)
+        federation, source = _opened(config, data, folder, checkpoint, stack, ranks)
+        for _ in _rounds(config, federation, source, checkpoint):
+            pass
+
+
+def _opened(
+    config: RunConfig,
+    data: Dataset,
+    folder: RunFolder,
+    checkpoint: Checkpoint | None,
+    stack: ExitStack,
+    ranks: Ranks,
+) -> tuple[Federation, RecordedSource]:
+    """What trains, and what turns updates into means; the stack closes them."""
+    if config.engine.device == "cpu":
+        # One core for each thread of the pool, or they would wait for one another.
+        torch.set_num_threads(1)
+    executor = stack.enter_context(training_pool(config.engine.threads))
+    federation = Federation(config, data, executor, ranks)
+    layout = federation.task.layout
+    return federation, source_of(config, layout, folder, checkpoint, stack, executor, ranks)
+
+
 def _rounds(
     config: RunConfig,
     federation: Federation,
     source: RecordedSource,
     checkpoint: Checkpoint | None,
-) -> Iterator[tuple[Trained, Record]]:
+) -> Iterator[tuple[Trained, ModelState, float]]:
+    """Yield each round, the state before it, and its seconds."""
     state = checkpoint.state if checkpoint else federation.initial()
     for now in range(checkpoint.number if checkpoint else 0, config.rounds):
         start = time.perf_counter()
         trained = federation.round(source, state, now)
-        seconds = time.perf_counter() - start
-        yield trained, record_of(config, source, trained, state, seconds)
+        yield trained, state, time.perf_counter() - start
         state = trained.state
 
 

@@ -74,6 +74,11 @@ class RunFolder:
         """The end of the run."""
         return self.path / "summary.json"
 
+    def state(self) -> list[Path]:
+        """The files that a run goes on from; those that are there."""
+        files = (self.key, self.ledger, self.checkpoint)
+        return [path for path in files if path.exists()]
+
     def records(self) -> list[Record]:
         """All finished rounds. An unfinished last line, if the machine stopped, is not one."""
         if not self.rounds.exists():

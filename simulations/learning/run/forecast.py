@@ -26,11 +26,16 @@ from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes
 
 
-def forecast(config: RunConfig, federation: Federation) -> dict[str, object]:
+def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[str, object]:
     """Work out a run, and time one chunk of clients on this machine.
 
     Later rounds of a private run compress as the controller decides; the figures are those of the
     first. The real protocol's own time is not in the estimate.
+
+    Args:
+        config: of the run.
+        federation: of this process alone.
+        ranks: processes that will share the run.
 
     Raises:
         ParameterError, ConfigurationError: it cannot be run; says what to change.
@@ -55,7 +60,7 @@ def forecast(config: RunConfig, federation: Federation) -> dict[str, object]:
             seconds += _time_encoding(plan, deployment, np.resize(update, first.dimension))
         figures["clip_l2"] = config.privacy.clip_l2
     updates = config.cohort.size * config.rounds
-    figures["estimated_minutes"] = seconds * updates / config.engine.threads / 60.0
+    figures["estimated_minutes"] = seconds * updates / (config.engine.threads * ranks) / 60.0
     return figures
 
 

@@ -54,6 +54,12 @@ def uploaders(invitation: Invitation) -> list[int]:
     return [i for i in everybody if dropouts.get(i, Stage.UNMASK) > Stage.INPUT]
 
 
+def own_uploaders(invitation: Invitation) -> list[int]:
+    """Those of them that this process trains."""
+    dropouts = invitation.dropouts
+    return [i for i in invitation.own if dropouts.get(i, Stage.UNMASK) > Stage.INPUT]
+
+
 def lost_clients(invitation: Invitation, survivors: Iterable[int]) -> tuple[ByStage, ByStage]:
     """Clients that went away, by stage: before their update was in the sum, and after that."""
     kept = set(survivors)

@@ -19,7 +19,9 @@ from dp import PrivacyError
 from dp.accounting import gaussian_epsilon
 from dp.clipping import clip_l2
 from protocol.exchange.parallel import in_order
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.training.private import TrainingState
+from simulations.common.order_free import OrderFreeSum
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Invitation, Purpose
 from simulations.learning.records import Facts
@@ -29,6 +31,7 @@ from simulations.learning.sources.base import (
     Floats,
     PrivateRate,
     lost_clients,
+    own_uploaders,
     uploaders,
 )
 from simulations.learning.sources.error_budget import ErrorMeter, Measured, sketched_parts
@@ -56,6 +59,7 @@ class CentralMean(PrivateRate):
         dimension: d, length of an update.
         state: to go on from.
         executor: threads, to encode several clients at once.
+        ranks: which share the cohorts.
 
     Source: the form in which arXiv 2307.10999 states its algorithms; McMahan et al. 2018
     (arXiv 1710.06963).
@@ -70,8 +74,10 @@ class CentralMean(PrivateRate):
         dimension: int,
         state: TrainingState | None = None,
         executor: Executor | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._config = config
+        self._ranks = ranks
         self._controller = controller
         self._executor = executor
         self._z = config.privacy.goal(config.participations).noise_multiplier
@@ -93,21 +99,24 @@ class CentralMean(PrivateRate):
         rng = np.random.default_rng([self._config.seed, Purpose.CENTRAL, state.number])
         spec, seed = decision.spec, PublicSeed(rng.bytes(SEED_BYTES))
         sketch, clip = spec.build(seed), self._config.privacy.clip_l2
-        kept, meter = uploaders(invitation), ErrorMeter(invitation.updates, clip)
+        kept, meter = own_uploaders(invitation), ErrorMeter(invitation.updates, clip, self._ranks)
         groups = (kept[first : first + GROUP] for first in range(0, len(kept), GROUP))
         encoded = in_order(
             (partial(_add_group, list(map(meter, g)), sketch, clip) for g in groups),
             self._executor,
             GROUPS_AHEAD,
         )
-        total, used = np.zeros(sketch.size), 0
+        total, count = OrderFreeSum(sketch.size), 0
         for result in encoded:
-            part, count = result()
-            total, used = total + part, used + count
+            part, here = result()
+            total.merge(part)
+            count += here
+        used = sum(self._ranks.gather(count))
         if not used:
             raise PrivacyError("no client sent an update of finite numbers")
+        (total.pieces,) = self._ranks.add(total.pieces)
         deviation = self._z * clip / used
-        mean_sent = total / used + rng.normal(0.0, deviation, sketch.size)
+        mean_sent = total.total / used + rng.normal(0.0, deviation, sketch.size)
         update = sketch.decode(mean_sent)
         stats = released_stats(
             spec,
@@ -166,14 +175,14 @@ class CentralMean(PrivateRate):
 
 def _add_group(
     updates: Sequence[NDArray[Any]], sketch: LinearSketch, clip: float
-) -> tuple[Floats, int]:
+) -> tuple[OrderFreeSum, int]:
     """Clip, sketch, clip and add up: what a trusted server does; also how many were finite."""
     clipped = []
     for update in updates:
         with suppress(PrivacyError):
             clipped.append(clip_l2(update, clip).values)
-    total = np.zeros(sketch.size)
+    total = OrderFreeSum(sketch.size)
     if clipped:
         for row in sketch.encode_many(clipped):
-            total += clip_l2(row, clip).values
+            total.add(clip_l2(row, clip).values)
     return total, len(clipped)

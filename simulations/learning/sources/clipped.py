@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp.minimal_clip import ClipState
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.training.adaptive_clip import AdaptiveClipTraining, ClippedResult, ClippingState
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
@@ -27,6 +28,7 @@ class ClippedMean(PrivateMean):
         training: drives the rounds.
         identities: of the whole population.
         before: told the number of attempts before each round, which fixes a run's secrets.
+        ranks: which share the cohorts, also in the training's aggregator.
     """
 
     def __init__(
@@ -34,8 +36,9 @@ class ClippedMean(PrivateMean):
         training: AdaptiveClipTraining,
         identities: Sequence[Identity],
         before: Callable[[int], None] = lambda _: None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        super().__init__(training.training, identities, before)
+        super().__init__(training.training, identities, before, ranks)
         self._clipping = training
         self._clipped: ClippedResult | None = None
 
@@ -47,7 +50,7 @@ class ClippedMean(PrivateMean):
     def mean(self, invitation: Invitation) -> Floats:
         """The released mean update."""
         self._before(self.state.attempts)
-        meter = ErrorMeter(invitation.updates, self._clipping.state.clip.clip)
+        meter = ErrorMeter(invitation.updates, self._clipping.state.clip.clip, self._ranks)
         result = self._clipping.run_round(
             [self._identities[client].public for client in invitation.clients],
             model_digest(invitation.model),

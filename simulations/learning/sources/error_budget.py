@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp.rounding import ROUNDING_VARIANCE
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import MeanRelease
 from simulations.learning.records import ErrorParts
@@ -36,9 +37,11 @@ class ErrorMeter:
     Args:
         updates: gives the update of a client; asked once for each.
         clip_l2: of an update; infinity for none.
+        ranks: each of which hands on the updates of some clients.
     """
 
-    def __init__(self, updates: UpdateOf, clip_l2: float = math.inf) -> None:
+    def __init__(self, updates: UpdateOf, clip_l2: float = math.inf, ranks: Ranks = ALONE) -> None:
+        self._ranks = ranks
         self._updates = updates
         self._clip = clip_l2
         self._total: Floats = np.zeros(0)
@@ -69,14 +72,18 @@ class ErrorMeter:
         """Compare a released mean, float64[d], over so many clients.
 
         The round must have the clients that were counted; the distance is not known otherwise.
+        Sums of floats depend on their order, so that with other ranks the last digits differ.
         """
-        count = max(self._count, 1)
-        cut, total = self._cut / count, self._total / count
-        distance = _squared(update - total) if self._count == survivors else None
+        counts = self._ranks.gather((self._count, self._clipped))
+        counted, clipped = (sum(each) for each in zip(*counts, strict=True))
+        nothing = np.zeros(update.size)
+        sums = (self._total, self._cut) if self._count else (nothing, nothing)
+        total, cut = (each / max(counted, 1) for each in self._ranks.add(*sums))
+        distance = _squared(update - total) if counted == survivors else None
         return Measured(
             distance=distance,
             clipping=None if math.isinf(self._clip) else _squared(cut),
-            clipped=self._clipped,
+            clipped=clipped,
             norm_squared=_squared(total - cut),
         )
 

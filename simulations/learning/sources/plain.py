@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from protocol.exchange.ranks import ALONE, Ranks
+from simulations.common.order_free import OrderFreeSum
 from simulations.learning.configuration import Server
 from simulations.learning.federated import Invitation
 from simulations.learning.records import Facts
@@ -12,23 +12,31 @@ from simulations.learning.sources.base import (
     Arrays,
     Floats,
     lost_clients,
+    own_uploaders,
     uploaders,
 )
 
 
 class PlainMean:
-    """No clip, no sketch, no noise, no cryptography; the same clients get lost."""
+    """No clip, no sketch, no noise, no cryptography; the same clients get lost.
+
+    Args:
+        ranks: which share the cohorts.
+    """
 
     state: None = None
     arrays: Arrays = NOTHING
 
+    def __init__(self, ranks: Ranks = ALONE) -> None:
+        self._ranks = ranks
+
     def mean(self, invitation: Invitation) -> Floats:
         """The mean over the clients that upload."""
-        kept = uploaders(invitation)
-        total = np.zeros(invitation.model.size)
-        for index in kept:
-            total += invitation.updates(index)
-        return total / len(kept)
+        total = OrderFreeSum(invitation.model.size)
+        for index in own_uploaders(invitation):
+            total.add(invitation.updates(index))
+        (total.pieces,) = self._ranks.add(total.pieces)
+        return total.total / len(uploaders(invitation))
 
     def rate(self, server: Server, number: int, rounds: int) -> float:
         """Constant, where the baseline has a rate of its own."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.training.power import PowerResult, PowerState, PowerTraining
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
@@ -30,13 +31,20 @@ class PowerMean(PrivateRate):
         identities: of the whole population.
         clip_l2: of an update.
         whole: coordinates of the layers that are sent whole.
+        ranks: which share the cohorts, also in the training's aggregator.
     """
 
     state: None = None
 
     def __init__(
-        self, training: PowerTraining, identities: Sequence[Identity], clip_l2: float, whole: int
+        self,
+        training: PowerTraining,
+        identities: Sequence[Identity],
+        clip_l2: float,
+        whole: int,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self._ranks = ranks
         self._training = training
         self._identities = identities
         self._clip = clip_l2
@@ -60,8 +68,8 @@ class PowerMean(PrivateRate):
         )
         update, survivors = self.last.update, self.last.second.outcome.total.survivors
         # Of those in both sums; who was lost between them is in the first alone.
-        meter = ErrorMeter(updates, self._clip)
-        for index in survivors:
+        meter = ErrorMeter(updates, self._clip, self._ranks)
+        for index in filter(self._ranks.owns, survivors):
             meter(index)
         measured = meter.measure(update, len(survivors))
         self._error = measured.parts(**_parts(self.last, self._whole))

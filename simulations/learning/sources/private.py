@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.training.private import PrivateTraining, RoundResult, TrainingState
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
@@ -25,6 +26,7 @@ class PrivateMean(PrivateRate):
         training: drives the rounds.
         identities: of the whole population.
         before: told the number of attempts before each round, which fixes a run's secrets.
+        ranks: which share the cohorts, also in the training's aggregator.
     """
 
     def __init__(
@@ -32,8 +34,10 @@ class PrivateMean(PrivateRate):
         training: PrivateTraining,
         identities: Sequence[Identity],
         before: Callable[[int], None] = lambda _: None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._training = training
+        self._ranks = ranks
         self._identities = identities
         self._before = before
         self.last: RoundResult | None = None
@@ -52,7 +56,7 @@ class PrivateMean(PrivateRate):
     def mean(self, invitation: Invitation) -> Floats:
         """The released mean update."""
         self._before(self._training.state.attempts)
-        meter = ErrorMeter(invitation.updates, self._training.clip_l2)
+        meter = ErrorMeter(invitation.updates, self._training.clip_l2, self._ranks)
         self.last = self._training.run_round(
             [self._identities[client].public for client in invitation.clients],
             model_digest(invitation.model),

@@ -8,18 +8,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from simulations.learning.training.batches import Batches, LocalTraining, draw_batches
+from simulations.learning.training.batches import (
+    Batches,
+    ClientStreams,
+    LocalTraining,
+    draw_batches,
+)
 
 if TYPE_CHECKING:
     from simulations.learning.training.devices import require_device
     from simulations.learning.training.strategies import Strategy, chosen_strategy
-    from simulations.learning.training.updates import default_chunk, local_updates, training_pool
+    from simulations.learning.training.updates import (
+        chunks_of,
+        default_chunk,
+        local_updates,
+        training_pool,
+    )
 
 __all__ = [
     "Batches",
+    "ClientStreams",
     "LocalTraining",
     "Strategy",
     "chosen_strategy",
+    "chunks_of",
     "default_chunk",
     "draw_batches",
     "local_updates",
@@ -30,6 +42,7 @@ __all__ = [
 _HOMES: Final = {
     "Strategy": "strategies",
     "chosen_strategy": "strategies",
+    "chunks_of": "updates",
     "default_chunk": "updates",
     "local_updates": "updates",
     "require_device": "devices",

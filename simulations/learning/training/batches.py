@@ -91,14 +91,44 @@ class Batches:
     weights: NDArray[np.float32]
 
 
+class ClientStreams:
+    """A stream of random numbers for every client of a cohort, whoever asks for it, and when.
+
+    So a process that trains some of the clients draws for these alone.
+
+    Args:
+        rng: fixes all of them by one key that is taken from it.
+
+    Source: counter-based generators, Salmon et al. 2011 (Philox).
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._bits = np.random.Philox(key=rng.integers(0, 1 << 64, 2, dtype=np.uint64))
+        self._generator = np.random.Generator(self._bits)
+        self._start = self._bits.state
+
+    def __call__(self, index: int) -> np.random.Generator:
+        """The stream of client `index`, from its beginning; valid until another is asked for."""
+        # Counters of different clients never meet: each has 2^192 blocks of its own.
+        self._start["state"]["counter"][3] = index
+        self._bits.state = self._start
+        return self._generator
+
+
 def draw_batches(
-    members: Sequence[Indices], training: LocalTraining, rng: np.random.Generator
+    members: Sequence[Indices], training: LocalTraining, streams: ClientStreams, first: int = 0
 ) -> Batches:
-    """Draw the batches of all clients, one client after another.
+    """Draw the batches of some clients, each from a stream of its own.
 
     With steps, each client walks through fresh permutations of its examples, ``batch_size`` at a
     time; a batch may cross from one permutation into the next. With epochs it never does, and the
     last batch of a pass may be smaller.
+
+    Args:
+        members: one index array for each of them.
+        training: how they train.
+        streams: of the cohort.
+        first: index in the cohort of the first of them; the others follow.
 
     Raises:
         ValueError: no client, or a client without examples.
@@ -113,7 +143,7 @@ def draw_batches(
         return Batches(np.concatenate(members).reshape(shape), np.ones(shape, dtype=np.float32))
     batches = Batches(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.float32))
     for client, part in enumerate(members):
-        for step, chosen in enumerate(_draw(part, training, rng)):
+        for step, chosen in enumerate(_draw(part, training, streams(first + client))):
             batches.indices[client, step, : len(chosen)] = chosen
             batches.weights[client, step, : len(chosen)] = 1.0
     return batches

@@ -1,8 +1,8 @@
 """Local training of many clients, chunk by chunk, in this thread or several.
 
-A chunk bounds the memory: ``chunk * d`` floats, whatever the size of the cohort. Batches are drawn
-client by client before anything runs, so the updates do not depend on the chunk (up to float
-rounding), nor on the executor.
+A chunk bounds the memory: ``chunk * d`` floats, whatever the size of the cohort. Every client's
+batches come from a stream of its own, so the updates do not depend on the chunk (up to float
+rounding), nor on the executor, nor on who else is trained here.
 
 A client that diverges keeps its non-finite update: clipping refuses it later, and hiding it
 here would hide the case from every test of that refusal.
@@ -25,7 +25,12 @@ from simulations.learning.data import Split
 from simulations.learning.models.layout import Vector
 from simulations.learning.models.task import Task
 from simulations.learning.partition import Indices
-from simulations.learning.training.batches import Batches, LocalTraining, draw_batches
+from simulations.learning.training.batches import (
+    Batches,
+    ClientStreams,
+    LocalTraining,
+    draw_batches,
+)
 from simulations.learning.training.strategies import Strategy, Work, chosen_strategy, train
 
 MAX_CHUNK = 64
@@ -52,8 +57,9 @@ def local_updates(
     device: str = "cpu",
     executor: Executor | None = None,
     ahead: int = AHEAD,
+    only: Sequence[range] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
-    """Train every client from the same start and yield updates, a chunk of clients at a time.
+    """Train clients from the same start and yield updates, a chunk of clients at a time.
 
     Args:
         task: gives the loss.
@@ -61,12 +67,13 @@ def local_updates(
         split: the examples that ``members`` points into.
         members: one index array per client, in the order of the updates.
         training: the local optimiser.
-        rng: draws the batches, before the first chunk runs.
+        rng: fixes the batches.
         chunk: clients of a chunk; memory grows as ``chunk * d``. None chooses by d.
         strategy: see :mod:`simulations.learning.training.strategies`.
         device: where to train, as torch names it; updates come back to this machine's memory.
         executor: trains chunks on a CPU, in the same order; see `training_pool`.
         ahead: chunks in the executor's hands at once, at least 1.
+        only: those of the `chunks_of` these clients that are wanted; all if left out.
 
     Yields:
         float32[c, d] with c <= chunk: trained parameters minus ``start``, one row per client.
@@ -76,15 +83,21 @@ def local_updates(
         ValueError: chunk or ahead below 1, no client, a client without examples, or no such
             strategy.
     """
-    if chunk is None:
-        chunk = default_chunk(task.dimension)
-    if chunk < 1 or ahead < 1:
-        raise ValueError(f"chunk and ahead must be at least 1, got {chunk} and {ahead}")
+    if ahead < 1:
+        raise ValueError(f"ahead must be at least 1, got {ahead}")
+    if only is None:
+        only = chunks_of(len(members), task.dimension, chunk)
     way = chosen_strategy(strategy, task, torch.device(device))
-    batches = draw_batches(members, training, rng)
+    streams = ClientStreams(rng)
     works = (
-        _cut(split, batches, slice(first, first + chunk), training.learning_rate, way, device)
-        for first in range(0, len(members), chunk)
+        _cut(
+            split,
+            draw_batches(members[each.start : each.stop], training, streams, each.start),
+            training.learning_rate,
+            way,
+            device,
+        )
+        for each in only
     )
     # An accelerator is one queue, whoever fills it.
     helpers = executor if device == "cpu" else None
@@ -95,6 +108,24 @@ def local_updates(
 def default_chunk(dimension: int) -> int:
     """Return how many clients of a model with so many parameters make a chunk."""
     return max(1, min(MAX_CHUNK, CHUNK_SCALARS // dimension))
+
+
+def chunks_of(clients: int, dimension: int, chunk: int | None = None) -> list[range]:
+    """Return the chunks in which so many clients are trained, as ranges of their indices.
+
+    Args:
+        clients: how many.
+        dimension: d of the model.
+        chunk: clients of a chunk, the last one but; None chooses by d.
+
+    Raises:
+        ValueError: chunk below 1, or no client.
+    """
+    if chunk is None:
+        chunk = default_chunk(dimension)
+    if chunk < 1 or clients < 1:
+        raise ValueError(f"chunk and clients must be at least 1, got {chunk} and {clients}")
+    return [range(first, min(first + chunk, clients)) for first in range(0, clients, chunk)]
 
 
 def training_pool(workers: int) -> ThreadPoolExecutor:
@@ -110,21 +141,16 @@ def training_pool(workers: int) -> ThreadPoolExecutor:
 def _cut(
     split: Split,
     batches: Batches,
-    clients: slice,
     learning_rate: float,
     strategy: Strategy,
     device: str,
 ) -> Work:
     """Take the examples of some clients out of the split."""
-    indices, weights = batches.indices[clients], batches.weights[clients]
-    # The last steps of the others may be later than the last of these.
-    last = int(weights.any(axis=2).sum(axis=1).max())
-    indices, weights = indices[:, :last], weights[:, :last]
-    used, places = np.unique(indices, return_inverse=True)
+    used, places = np.unique(batches.indices, return_inverse=True)
     return Work(
         inputs=split.inputs[used],
         labels=split.labels[used],
-        batches=Batches(places.reshape(indices.shape), np.ascontiguousarray(weights)),
+        batches=Batches(places.reshape(batches.indices.shape), batches.weights),
         learning_rate=learning_rate,
         strategy=strategy,
         device=device,

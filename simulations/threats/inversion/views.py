@@ -88,7 +88,7 @@ def released_mean(setup: RoundSetup, updates: NDArray[np.float32], seed: int) ->
     """Run one round in which nobody vanishes; return the mean update float64[d]."""
     aggregator = IdealAggregator(noise=lambda index: noise_seed(seed, "noise", index))
     outcome = aggregator.run(setup, updates.__getitem__, {})
-    return Pipeline(setup).decode(outcome.total).update
+    return Pipeline(setup).decode(outcome.total, outcome.surplus).update
 
 
 def announced(

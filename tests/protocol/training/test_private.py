@@ -244,9 +244,9 @@ def test_the_ledger_is_written_before_the_sum_is_decoded(
     decode = Pipeline.decode
     written = []
 
-    def watched(pipeline: Pipeline, total: FieldSum) -> MeanRelease:
+    def watched(pipeline: Pipeline, total: FieldSum, surplus: None) -> MeanRelease:
         written.append(len(ledger.entries()))
-        return decode(pipeline, total)
+        return decode(pipeline, total, surplus)
 
     monkeypatch.setattr(Pipeline, "decode", watched)
     run = training(ledger)

@@ -150,7 +150,7 @@ class DistributedMeans:
             sketch_clip_l2=roomy_clip(self.plan.clip_l2, spec),
         )
         outcome = sums.run(setup, sums.attempts, self.task.updates, notes={"share": share})
-        return setup, Pipeline(setup).decode(outcome.total)
+        return setup, Pipeline(setup).decode(outcome.total, outcome.surplus)
 
 
 def _released(setup: RoundSetup, release: MeanRelease) -> Released:

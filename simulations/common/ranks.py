@@ -1,0 +1,181 @@
+"""This process among those that torchrun started: who it is, and how it talks to the others.
+
+torchrun starts one process for each rank, on one machine or many, tells it in the environment who
+it is, and ends all of them when one dies. The rest is torch.distributed: gloo between processors,
+nccl between accelerators. Torch is loaded only where there is more than one rank.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.exchange.ranks import ALONE, Ranks
+from simulations.common.failures import RankError
+
+if TYPE_CHECKING:
+    pass
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PATIENCE: Final = timedelta(hours=24)
+"""How long a rank waits for one that is busy. A dead one is noticed by its connection at once."""
+
+PIECE_BYTES: Final = 1 << 24
+"""Bytes of a file that are sent at a time."""
+
+
+def launched() -> bool:
+    """Whether torchrun started this process, with more than one rank."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def own_cores() -> int:
+    """Cores that this process may use, when the ranks of this machine share them."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    cores = len(allowed(0)) if allowed else os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+@contextmanager
+def joined() -> Iterator[Ranks]:
+    """Meet the other ranks, if torchrun started any; leave them at the end.
+
+    Raises:
+        RankError: they cannot be reached.
+    """
+    if not launched():
+        yield ALONE
+        return
+    import torch.distributed as dist
+
+    try:
+        dist.init_process_group("gloo", timeout=PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        raise RankError(_first_line(error)) from error
+    try:
+        yield TorchRanks()
+    finally:
+        dist.destroy_process_group()
+
+
+def device_of(ranks: Ranks, name: str) -> str:
+    """The device that a rank trains on, where `engine.device` has this name."""
+    return ranks.train_on(name) if isinstance(ranks, TorchRanks) else name
+
+
+def tell(ranks: Ranks, value: T) -> Any:
+    """What rank 0 gives, on all ranks; what the others give counts for nothing."""
+    return ranks.broadcast(value) if isinstance(ranks, TorchRanks) else value
+
+
+def _told(work: Callable[P, T]) -> Callable[P, T]:
+    """Say in our words that another rank is gone."""
+
+    @wraps(work)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return work(*args, **kwargs)
+        except RuntimeError as error:
+            raise RankError(_first_line(error)) from error
+
+    return wrapped
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+class TorchRanks:
+    """The ranks of a process group of torch.distributed; a `Ranks`, and more of the engine's own.
+
+    All of them must ask for the same things in the same order.
+    """
+
+    def __init__(self) -> None:
+        import torch.distributed as dist
+
+        self._rank, self._size = dist.get_rank(), dist.get_world_size()
+        self._owned: frozenset[int] = frozenset()
+        self._device = "cpu"
+        self._group: Any = None
+
+    @property
+    def rank(self) -> int:
+        """This process, from 0."""
+        return self._rank
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self._size
+
+    @property
+    def name(self) -> str:
+        """This process as people find it again."""
+        return f"rank {self.rank} of {self.size} on {socket.gethostname()}, process {os.getpid()}"
+
+    def take(self, indices: Iterable[int]) -> None:
+        """Own these members of the cohort from now on."""
+        self._owned = frozenset(indices)
+
+    def owns(self, index: int) -> bool:
+        """Whether this rank plays a member of the present cohort."""
+        return index in self._owned
+
+    @_told
+    def gather(self, facts: T) -> list[T]:
+        """What every rank has to tell, in the order of ranks."""
+        import torch.distributed as dist
+
+        told: list[Any] = [None] * self.size
+        dist.all_gather_object(told, facts)
+        return told
+
+    @_told
+    def broadcast(self, value: T) -> T:
+        """What rank 0 gives, to all; what the others give counts for nothing."""
+        import torch.distributed as dist
+
+        given = [value]
+        dist.broadcast_object_list(given, src=0)
+        return given[0]
+
+    @_told
+    def add(self, *vectors: NDArray[Any]) -> list[NDArray[Any]]:
+        """The sum over all ranks of each vector, in one message; one dtype, any shapes."""
+        import torch
+        import torch.distributed as dist
+
+        flat = np.concatenate([vector.ravel() for vector in vectors])
+        sums = torch.from_numpy(flat).to(self._device)
+        dist.all_reduce(sums, group=self._group)
+        cuts = np.cumsum([vector.size for vector in vectors])[:-1]
+        parts = np.split(sums.cpu().numpy(), cuts)
+        return [part.reshape(vector.shape) for part, vector in zip(parts, vectors, strict=True)]
+
+    def train_on(self, device: str) -> str:
+        """One device for each rank, where "cuda" is asked for; sums then go between devices.
+
+        Returns:
+            the device of this rank, as torch names it.
+        """
+        if device != "cuda":
+            return device
+        import torch
+        import torch.distributed as dist
+
+        own = f"cuda:{os.environ['LOCAL_RANK']}"
+        if self._group is None and torch.cuda.device_count() > int(os.environ["LOCAL_RANK"]):
+            torch.cuda.set_device(own)
+            self._device, self._group = own, dist.new_group(backend="nccl")
+        return own
