@@ -58,16 +58,16 @@ class Alone:
         """Everybody is ours already."""
 
     def owns(self, index: int) -> bool:
-        """Always."""
+        """Whether we play this member: we play all of them."""
         del index
         return True
 
     def gather(self, facts: T) -> list[T]:
-        """Our own."""
+        """What we have to tell, as a list of one."""
         return [facts]
 
     def add(self, *vectors: NDArray[Any]) -> list[NDArray[Any]]:
-        """As they are."""
+        """The vectors as they are: there is nothing to add."""
         return list(vectors)
 
 

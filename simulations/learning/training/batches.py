@@ -133,8 +133,7 @@ def draw_batches(
     Raises:
         ValueError: no client, or a client without examples.
     """
-    if not members or any(len(part) == 0 for part in members):
-        raise ValueError("there must be at least one client, and each needs an example to train on")
+    require_examples(members)
     width = max(training.batch_of(len(part)) for part in members)
     length = max(training.steps_of(len(part)) for part in members)
     shape = (len(members), length, width)
@@ -147,6 +146,12 @@ def draw_batches(
             batches.indices[client, step, : len(chosen)] = chosen
             batches.weights[client, step, : len(chosen)] = 1.0
     return batches
+
+
+def require_examples(members: Sequence[Indices]) -> None:
+    """Raise `ValueError` unless there is a client, and each has an example."""
+    if not members or any(len(part) == 0 for part in members):
+        raise ValueError("there must be at least one client, and each needs an example to train on")
 
 
 def _draw(part: Indices, training: LocalTraining, rng: np.random.Generator) -> Iterator[Indices]:

@@ -30,6 +30,7 @@ from simulations.learning.training.batches import (
     ClientStreams,
     LocalTraining,
     draw_batches,
+    require_examples,
 )
 from simulations.learning.training.strategies import Strategy, Work, chosen_strategy, train
 
@@ -83,6 +84,7 @@ def local_updates(
         ValueError: chunk or ahead below 1, no client, a client without examples, or no such
             strategy.
     """
+    require_examples(members)
     if ahead < 1:
         raise ValueError(f"ahead must be at least 1, got {ahead}")
     if only is None:

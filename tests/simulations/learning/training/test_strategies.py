@@ -16,6 +16,7 @@ from torch.func import grad
 from simulations.learning.data import DataKind, Split
 from simulations.learning.models import CnnTask, DataShape, MlpTask, Task, Vector, build_task
 from simulations.learning.training import (
+    ClientStreams,
     LocalTraining,
     Strategy,
     chosen_strategy,
@@ -213,7 +214,7 @@ def test_a_single_step_loses_nothing_to_cancellation() -> None:
 def test_epochs_walk_through_everything_once_each(
     members: tuple[NDArray[np.int64], ...],
 ) -> None:
-    batches = draw_batches(members, EPOCHS, np.random.default_rng(1))
+    batches = draw_batches(members, EPOCHS, ClientStreams(np.random.default_rng(1)))
     assert batches.indices.shape == (CLIENTS, 2 * 4, 4)
     for client, part in enumerate(members):
         used = batches.indices[client][batches.weights[client] > 0]

@@ -14,7 +14,13 @@ from torch import nn
 from simulations.learning.data import DataKind, Dataset, load_digits_dataset
 from simulations.learning.models import MlpTask, Vector
 from simulations.learning.partition import Partition, partition_dirichlet
-from simulations.learning.training import Batches, LocalTraining, draw_batches, local_updates
+from simulations.learning.training import (
+    Batches,
+    ClientStreams,
+    LocalTraining,
+    draw_batches,
+    local_updates,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -94,7 +100,7 @@ def test_equals_a_sequential_loop(
     task: MlpTask, start: Vector, data: Dataset, members: Partition
 ) -> None:
     updates = stacked(task, start, data, members, chunk=7)
-    batches = draw_batches(members, TRAINING, np.random.default_rng(9))
+    batches = draw_batches(members, TRAINING, ClientStreams(np.random.default_rng(9)))
     assert updates.shape == (CLIENTS, task.dimension) and updates.dtype == np.float32
     for client in range(CLIENTS):
         expected = plain_update(task, start, data, batches, client)
@@ -166,7 +172,7 @@ def test_a_diverging_client_stays_visible_and_alone(
 
 
 def test_batches_walk_through_permutations(members: Partition) -> None:
-    batches = draw_batches(members, TRAINING, np.random.default_rng(1))
+    batches = draw_batches(members, TRAINING, ClientStreams(np.random.default_rng(1)))
     assert batches.indices.shape == batches.weights.shape == (CLIENTS, 4, 8)
     for client, part in enumerate(members):
         used = min(8, len(part))
@@ -183,8 +189,8 @@ def test_one_example_each_is_what_drawing_would_give() -> None:
     # A last client with two examples, so that everybody's are drawn.
     mixed = (*single, np.array([1, 2]))
     for training in (LocalTraining.fed_sgd(), LocalTraining.fed_avg(0.1, batch_size=1)):
-        quick = draw_batches(single, training, np.random.default_rng(5))
-        drawn = draw_batches(mixed, training, np.random.default_rng(5))
+        quick = draw_batches(single, training, ClientStreams(np.random.default_rng(5)))
+        drawn = draw_batches(mixed, training, ClientStreams(np.random.default_rng(5)))
         assert quick.indices.shape == (3, 1, 1)
         np.testing.assert_array_equal(quick.indices, drawn.indices[:3, :1, :1])
         np.testing.assert_array_equal(quick.weights, drawn.weights[:3, :1, :1])
@@ -195,7 +201,7 @@ def test_one_example_each_is_what_drawing_would_give() -> None:
 def test_width_is_no_larger_than_the_largest_client() -> None:
     parts = (np.arange(3), np.arange(3, 5))
     training = LocalTraining(learning_rate=1.0, steps=2, batch_size=100)
-    batches = draw_batches(parts, training, np.random.default_rng(0))
+    batches = draw_batches(parts, training, ClientStreams(np.random.default_rng(0)))
     assert batches.weights.tolist() == [[[1, 1, 1]] * 2, [[1, 1, 0]] * 2]
 
 
@@ -203,7 +209,7 @@ def test_chunk_and_clients_are_checked_before_iteration(
     task: MlpTask, start: Vector, data: Dataset, members: Partition
 ) -> None:
     source = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="chunk and ahead must be at least 1, got 0 and 4"):
+    with pytest.raises(ValueError, match="chunk and clients must be at least 1, got 0 and 24"):
         local_updates(task, start, data.train, members, TRAINING, source, chunk=0)
     empty = np.zeros(0, dtype=np.int64)
     for bad in ((), (members[0], empty)):
