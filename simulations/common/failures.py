@@ -61,10 +61,7 @@ class RankError(RuntimeError):
     """The ranks of a run cannot work together any more."""
 
     def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"another rank cannot be reached, or does not compute the same ({problem}); torchrun "
-            f"names a rank that failed. {KEPT}, with any number of ranks"
-        )
+        super().__init__(f"{problem}; {KEPT}, with any number of ranks")
         self.problem = problem
 
     def __reduce__(self) -> tuple[type[RankError], tuple[str]]:

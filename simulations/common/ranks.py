@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocol.exchange.ranks import ALONE, Ranks
 from simulations.common.failures import RankError
-
-if TYPE_CHECKING:
-    pass
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,6 +31,9 @@ PATIENCE: Final = timedelta(hours=24)
 
 PIECE_BYTES: Final = 1 << 24
 """Bytes of a file that are sent at a time."""
+
+_LOOKS: Final = 5
+_PAUSE_SECONDS: Final = 0.02
 
 
 def launched() -> bool:
@@ -61,7 +63,7 @@ def joined() -> Iterator[Ranks]:
     try:
         dist.init_process_group("gloo", timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
-        raise RankError(_first_line(error)) from error
+        raise RankError(f"the ranks do not find one another ({_said(error)})") from error
     try:
         yield TorchRanks()
     finally:
@@ -78,21 +80,38 @@ def tell(ranks: Ranks, value: T) -> Any:
     return ranks.broadcast(value) if isinstance(ranks, TorchRanks) else value
 
 
-def _told(work: Callable[P, T]) -> Callable[P, T]:
-    """Say in our words that another rank is gone."""
+def _told(work: Callable[Concatenate[TorchRanks, P], T]) -> Callable[Concatenate[TorchRanks, P], T]:
+    """Say in our words that another rank is gone, and which one if it was on this machine."""
 
     @wraps(work)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapped(ranks: TorchRanks, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return work(*args, **kwargs)
+            return work(ranks, *args, **kwargs)
         except RuntimeError as error:
-            raise RankError(_first_line(error)) from error
+            gone = ranks.gone()
+            raise RankError(gone or f"another rank cannot be reached ({_said(error)})") from error
 
     return wrapped
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+def _said(error: Exception) -> str:
+    """The first sentence of an error of torch."""
+    return str(error).strip().partition("\n")[0].partition(". ")[0]
+
+
+def _is_dead(process: int) -> bool:
+    """Whether a process of this machine has ended, even if its parent does not know it yet."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] in ("Z", "X")
 
 
 class TorchRanks:
@@ -108,6 +127,8 @@ class TorchRanks:
         self._owned: frozenset[int] = frozenset()
         self._device = "cpu"
         self._group: Any = None
+        self._places: list[tuple[str, int]] = []
+        self._places = self.gather((socket.gethostname(), os.getpid()))
 
     @property
     def rank(self) -> int:
@@ -119,10 +140,20 @@ class TorchRanks:
         """How many there are."""
         return self._size
 
-    @property
-    def name(self) -> str:
-        """This process as people find it again."""
-        return f"rank {self.rank} of {self.size} on {socket.gethostname()}, process {os.getpid()}"
+    def gone(self) -> str:
+        """Name the ranks of this machine that have died, if there are any; waits a moment for one.
+
+        Only a process of its own machine can be looked at. torchrun names the others.
+        """
+        here = socket.gethostname()
+        near = [(r, process) for r, (host, process) in enumerate(self._places) if host == here]
+        for _ in range(_LOOKS):
+            dead = [f"rank {r} of {self.size} (process {p})" for r, p in near if _is_dead(p)]
+            if dead:
+                return f"{', '.join(dead)} on {here} died"
+            # Its connections are closed a moment before it has ended.
+            time.sleep(_PAUSE_SECONDS)
+        return ""
 
     def take(self, indices: Iterable[int]) -> None:
         """Own these members of the cohort from now on."""

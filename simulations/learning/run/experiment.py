@@ -125,9 +125,10 @@ def assist(config: RunConfig, data: Dataset, ranks: Ranks) -> None:
         BudgetExceededError, TooFewSurvivorsError, DivergedError, RankError: as `run_experiment`.
     """
     with ExitStack() as stack:
-        folder = stack.enter_context(scratch_folder(ranks, config))
-        checkpoint = Checkpoint.load(folder.checkpoint)
-        federation, source = _opened(config, data, folder, checkpoint, stack, ranks)
+        # Gone before the first round: it has secrets, and a rank that is killed cleans up nothing.
+        with scratch_folder(ranks, config) as folder:
+            checkpoint = Checkpoint.load(folder.checkpoint)
+            federation, source = _opened(config, data, folder, checkpoint, stack, ranks)
         for _ in _rounds(config, federation, source, checkpoint):
             pass
 

@@ -1,7 +1,7 @@
 """What other ranks need of a run's folder: a copy of its state, in a folder that is thrown away.
 
 Rank 0 alone keeps the folder. The others begin where it begins, with the same secrets and the same
-ledger, and decide as it does; what they write is gone when they end.
+ledger, and decide as it does. Their copies are removed as soon as they are open.
 """
 
 from __future__ import annotations
