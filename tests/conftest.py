@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Doubles that several folders share are modules of this one.
+_HERE = str(Path(__file__).parent)
+if _HERE not in sys.path:
+    sys.path.insert(0, _HERE)
 
 NO_DATA = "no data sets"
 VARIABLE = "VEILSUM_DATA_DIR"

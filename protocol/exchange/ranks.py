@@ -44,6 +44,9 @@ class Ranks(Protocol):
     def gather(self, facts: T) -> list[T]:
         """What every rank has to tell, in the order of ranks; small, plain values."""
 
+    def broadcast(self, value: T) -> T:
+        """What rank 0 gives; what the others give counts for nothing."""
+
     def add(self, *vectors: NDArray[Any]) -> list[NDArray[Any]]:
         """The sum over all ranks of each vector, one dtype for all; int64 must not overflow."""
 
@@ -65,6 +68,10 @@ class Alone:
     def gather(self, facts: T) -> list[T]:
         """What we have to tell, as a list of one."""
         return [facts]
+
+    def broadcast(self, value: T) -> T:
+        """What is given, as it is."""
+        return value
 
     def add(self, *vectors: NDArray[Any]) -> list[NDArray[Any]]:
         """The vectors as they are: there is nothing to add."""

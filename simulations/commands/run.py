@@ -56,7 +56,7 @@ def run_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Run one experiment. If it is interrupted, the same command resumes it."""
-    from simulations.common.ranks import joined, tell
+    from simulations.common.ranks import joined
 
     with joined() as ranks:
         if ranks.rank:
@@ -74,7 +74,7 @@ def run_command(
         if figures is None:
             figures = _run(chosen, folder, data_dir, console, ranks).summary()
         else:
-            tell(ranks, None)
+            ranks.broadcast(None)
     if as_json:
         typer.echo(json.dumps(figures))
     elif dry_run or not quiet:
@@ -91,10 +91,9 @@ def _chosen(config: Path, change: list[str]) -> RunConfig:
 
 def _assist(ranks: Ranks, data_dir: Path | None) -> None:
     """What every rank but the first does: play its share of the clients."""
-    from simulations.common.ranks import tell
     from simulations.learning.run.experiment import assist
 
-    config = tell(ranks, None)
+    config: RunConfig | None = ranks.broadcast(None)
     if config is not None:
         assist(config, _data(config, data_dir), ranks)
 
@@ -146,16 +145,22 @@ def _run(
     console: Console,
     ranks: Ranks,
 ) -> RunResult:
-    from simulations.common.ranks import tell
     from simulations.learning.run.experiment import run_experiment
     from simulations.learning.run.folder import RunFolder
     from simulations.learning.run.view import LiveView
 
     data = _data(config, data_dir)
     # Made even if nobody sees it: what cannot run here is refused before there is a folder.
-    console.print(figures_table("what this run takes", _forecast(config, data, ranks)))
+    figures = _forecast(config, data, ranks)
+    console.print(figures_table("what this run takes", figures))
+    if (chunks := int(str(figures["chunks_of_a_cohort"]))) < ranks.size:
+        console.print(
+            f"a cohort has {chunks} chunks of clients, and {ranks.size - chunks} of {ranks.size} "
+            "ranks have nothing to do: a smaller engine.chunk makes more of them",
+            soft_wrap=True,
+        )
     with RunFolder(out, config) as folder, LiveView(config, console) as view, kept_so_far():
-        tell(ranks, config)
+        ranks.broadcast(config)
         return run_experiment(config, data, folder, view.add, ranks)
 
 

@@ -75,11 +75,6 @@ def device_of(ranks: Ranks, name: str) -> str:
     return ranks.train_on(name) if isinstance(ranks, TorchRanks) else name
 
 
-def tell(ranks: Ranks, value: T) -> Any:
-    """What rank 0 gives, on all ranks; what the others give counts for nothing."""
-    return ranks.broadcast(value) if isinstance(ranks, TorchRanks) else value
-
-
 def _told(work: Callable[Concatenate[TorchRanks, P], T]) -> Callable[Concatenate[TorchRanks, P], T]:
     """Say in our words that another rank is gone, and which one if it was on this machine."""
 

@@ -292,9 +292,15 @@ class Federation:
         made = CohortUpdates(updates, chunks)
         return Invitation(number, clients, self._lose(number), made, model, tuple(chunks))
 
+    @property
+    def chunks(self) -> list[range]:
+        """The chunks of every cohort, as ranges of indices; one rank trains each."""
+        config = self._config
+        return chunks_of(config.cohort.size, self.task.dimension, config.engine.chunk)
+
     def _divided(self, members: Sequence[Indices]) -> list[range]:
         """The chunks of a cohort that this process trains."""
-        chunks = chunks_of(len(members), self.task.dimension, self._config.engine.chunk)
+        chunks = self.chunks
         if self._ranks.size > 1:
             costs = [training_cost(members[c.start : c.stop], self._local) for c in chunks]
             chunks = [chunks[place] for place in divide(costs, self._ranks.size)[self._ranks.rank]]

@@ -47,6 +47,8 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
         "examples_of_the_poorest_client": poorest,
         "rounds": config.rounds,
         "cohort": config.cohort.size,
+        "chunks_of_a_cohort": len(federation.chunks),
+        "ranks": ranks,
         "rounds_of_one_client": config.participations,
         "aggregator": config.engine.aggregator,
     }
@@ -59,8 +61,8 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
             figures |= {name + key: value for key, value in _sum_figures(deployment).items()}
             seconds += _time_encoding(plan, deployment, np.resize(update, first.dimension))
         figures["clip_l2"] = config.privacy.clip_l2
-    updates = config.cohort.size * config.rounds
-    figures["estimated_minutes"] = seconds * updates / (config.engine.threads * ranks) / 60.0
+    updates, busy = config.cohort.size * config.rounds, min(ranks, len(federation.chunks))
+    figures["estimated_minutes"] = seconds * updates / (config.engine.threads * busy) / 60.0
     return figures
 
 

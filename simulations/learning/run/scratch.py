@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from protocol.exchange.ranks import Ranks
-from simulations.common.ranks import PIECE_BYTES, tell
+from simulations.common.ranks import PIECE_BYTES
 from simulations.learning.configuration import RunConfig
 from simulations.learning.run.folder import RunFolder
 
@@ -22,12 +22,12 @@ def share_state(ranks: Ranks, folder: RunFolder) -> None:
     if ranks.size == 1:
         return
     for path in folder.state():
-        tell(ranks, path.name)
+        ranks.broadcast(path.name)
         with path.open("rb") as file:
             while piece := file.read(PIECE_BYTES):
-                tell(ranks, piece)
-        tell(ranks, b"")
-    tell(ranks, None)
+                ranks.broadcast(piece)
+        ranks.broadcast(b"")
+    ranks.broadcast("")
 
 
 @contextmanager
@@ -35,10 +35,10 @@ def scratch_folder(ranks: Ranks, config: RunConfig) -> Iterator[RunFolder]:
     """A folder with the state that rank 0 shares; removed at the end."""
     with TemporaryDirectory(prefix="veilsum-rank-") as parent:
         with RunFolder(Path(parent) / "run", config) as folder:
-            while (name := tell(ranks, None)) is not None:
+            while name := ranks.broadcast(""):
                 with (folder.path / name).open("xb") as file:
                     # Among it are the secrets of the run.
                     (folder.path / name).chmod(0o600)
-                    while piece := tell(ranks, None):
+                    while piece := ranks.broadcast(b""):
                         file.write(piece)
             yield folder

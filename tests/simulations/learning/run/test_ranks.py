@@ -1,0 +1,283 @@
+"""A run on ranks leaves what one process leaves, and a rank that dies costs no finished round."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rank_doubles import on_ranks
+
+from protocol.errors import ConfigurationError
+from protocol.exchange.ranks import Ranks
+from protocol.planning.configuration import parse
+from simulations.common.failures import RankError
+from simulations.common.ranks import own_cores
+from simulations.learning import federated
+from simulations.learning.configuration import RunConfig, write_config
+from simulations.learning.data import Dataset
+from simulations.learning.federated import Federation, load_data
+from simulations.learning.run.experiment import assist, run_experiment
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.overrides import changed
+
+SMALL = {
+    "seed": 3,
+    "rounds": 3,
+    "task": {"population": 30, "hidden": 6, "minimum_examples": 3},
+    "local": {"learning_rate": 0.3, "steps": 2, "batch_size": 8},
+    "server": {"learning_rate": 2.0},
+    "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
+    "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
+    "sketch": {"window": 2},
+    "faults": {"dropout": 0.1},
+    "engine": {"chunk": 2},
+}
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "ideal": {"engine.aggregator": "ideal"},
+    "central": {"engine.aggregator": "central"},
+    "plain": {"engine.aggregator": "plain"},
+    "noise that stays": {
+        "engine.aggregator": "ideal",
+        "privacy.mechanism": "skellam",
+    },
+    "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
+    "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
+    "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
+    "passes, one after another": {
+        "engine.aggregator": "ideal",
+        "engine.strategy": "loop",
+        "local.steps": None,
+        "local.epochs": 1,
+    },
+}
+KEY = bytes(range(32))
+
+
+def of_kind(kind: str, **changes: Any) -> RunConfig:
+    named = [(key.replace("__", "."), value) for key, value in changes.items()]
+    return changed(parse(SMALL, RunConfig), [*KINDS[kind].items(), *named])
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return load_data(of_kind("ideal"))
+
+
+def folder_of(path: Path, config: RunConfig) -> Path:
+    """A folder of a run that has not begun, with secrets that are always the same."""
+    with RunFolder(path, config) as folder:
+        folder.key.write_bytes(KEY)
+    return path
+
+
+def played(config: RunConfig, data: Dataset, path: Path, size: int) -> None:
+    """Run, or go on, with so many ranks."""
+
+    def work(ranks: Ranks) -> None:
+        if ranks.rank:
+            assist(config, data, ranks)
+            return
+        with RunFolder(path, config) as folder:
+            run_experiment(config, data, folder, ranks=ranks)
+
+    on_ranks(size, work)
+
+
+def left(path: Path) -> tuple[bytes, list[dict[str, Any]], list[dict[str, Any]]]:
+    """The model, the records without times and without measured errors, and the ledger."""
+    with np.load(path / "checkpoint.npz") as arrays:
+        model = arrays["model"].tobytes()
+    records = lines(path / "rounds.jsonl")
+    ledger = path / "ledger.jsonl"
+    return model, timeless(records), lines(ledger) if ledger.exists() else []
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def timeless(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**r, "seconds": 0, "stages": 0, "error": 0} for r in records]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_number_of_ranks_leaves_the_same(data: Dataset, tmp_path: Path, kind: str) -> None:
+    config = of_kind(kind)
+    folders = {size: folder_of(tmp_path / str(size), config) for size in (1, 2, 3, 7)}
+    for size, path in folders.items():
+        played(config, data, path, size)
+    for size in (2, 3, 7):
+        assert left(folders[size]) == left(folders[1]), size
+        for one, alone in zip(
+            lines(folders[size] / "rounds.jsonl"), lines(folders[1] / "rounds.jsonl"), strict=True
+        ):
+            # Figures that nothing depends on, from sums of floats in another order.
+            assert one.get("error", {}) == pytest.approx(alone.get("error", {}), rel=1e-9)
+
+
+def test_with_other_secrets_a_run_leaves_something_else(data: Dataset, tmp_path: Path) -> None:
+    """The control: what is compared depends on noise."""
+    config = of_kind("ideal")
+    played(config, data, folder_of(tmp_path / "one", config), 2)
+    with RunFolder(tmp_path / "other", config) as folder:
+        folder.key.write_bytes(KEY[::-1])
+    played(config, data, tmp_path / "other", 2)
+    assert left(tmp_path / "one")[0] != left(tmp_path / "other")[0]
+
+
+@pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "clipping"])
+def test_a_run_goes_on_with_another_number_of_ranks(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Cut after a round was charged and before its result was kept."""
+    config = of_kind(kind)
+    whole, cut = (folder_of(tmp_path / name, config) for name in ("whole", "cut"))
+    played(config, data, whole, 1)
+    with monkeypatch.context() as patch:
+        optimized = federated.optimize
+        calls = []
+
+        def fails(*given: Any) -> Any:
+            calls.append(given)
+            if len(calls) > 3:
+                raise KeyboardInterrupt
+            return optimized(*given)
+
+        patch.setattr(federated, "optimize", fails)
+        with pytest.raises(KeyboardInterrupt):
+            played(config, data, cut, 3)
+    assert len(lines(cut / "rounds.jsonl")) == 1
+    played(config, data, cut, 2)
+    assert left(cut) == left(whole)
+
+
+def test_ranks_that_compute_another_model_are_found_out(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimized = federated.optimize
+    calls = []
+
+    def drifts(*given: Any) -> Any:
+        calls.append(given)
+        after = optimized(*given)
+        if len(calls) == 2:
+            after.model[0] = np.nextafter(after.model[0], np.float32(9.0))
+        return after
+
+    monkeypatch.setattr(federated, "optimize", drifts)
+    config = of_kind("ideal")
+    with pytest.raises(RankError, match=r"after round 1 rank 1 has another model than rank"):
+        played(config, data, folder_of(tmp_path / "run", config), 2)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("engine.aggregator", {"engine.aggregator": "real"}),
+        (
+            "local_dp.through",
+            {
+                "engine.aggregator": "local",
+                "privacy.epsilon": 300.0,
+                "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05, "through": "secure_sum"},
+            },
+        ),
+    ],
+)
+def test_the_pairwise_protocol_stays_in_one_process(key: str, changes: dict[str, Any]) -> None:
+    config = changed(parse(SMALL, RunConfig), list(changes.items()))
+    config.check()
+    with pytest.raises(ConfigurationError, match="pairwise protocol among 2 ranks") as caught:
+        config.check(2)
+    assert caught.value.key == key
+
+
+def test_a_cohort_is_divided_in_whole_chunks(data: Dataset) -> None:
+    config = of_kind("ideal", engine__chunk=3)
+
+    def work(ranks: Ranks) -> list[list[int]]:
+        federation = Federation(config, data, ranks=ranks)
+        model = federation.initial().model
+        return [[*federation.invite(number, model).own] for number in range(2)]
+
+    for dealt in zip(*on_ranks(3, work), strict=True):
+        assert sorted(index for own in dealt for index in own) == list(range(10))
+        # Of four chunks, each is at one rank.
+        assert sum(len({index // 3 for index in own}) for own in dealt) == 4
+
+
+def test_a_rank_without_clients_is_of_no_harm(data: Dataset, tmp_path: Path) -> None:
+    config = of_kind("ideal", engine__chunk=10)
+    for size in (1, 3):
+        played(config, data, folder_of(tmp_path / str(size), config), size)
+    assert left(tmp_path / "3") == left(tmp_path / "1")
+
+
+def test_ranks_of_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert own_cores() == 8
+    for ranks, cores in ((2, 4), (3, 2), (16, 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+        assert own_cores() == cores == of_kind("ideal").engine.threads
+
+
+def torchrun(size: int, *words: str | Path) -> list[str]:
+    engine = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(size), "-m"]
+    return [sys.executable, "-m", *(engine if size > 1 else []), "simulations", *map(str, words)]
+
+
+@pytest.mark.slow
+def test_processes_of_torchrun_leave_the_same_and_go_on_after_one_is_killed(
+    tmp_path: Path,
+) -> None:
+    """One process; three; two, of which one is killed; and what is left of that, with three."""
+    config = of_kind("ideal", rounds=40)
+    file = write_config(config, tmp_path / "config.toml")
+    whole, three, cut = (folder_of(tmp_path / n, config) for n in ("whole", "three", "cut"))
+    for size, path in ((1, whole), (3, three)):
+        done = subprocess.run(  # noqa: S603 - our own program
+            torchrun(size, "run", file, "--out", path, "--json"), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        # One voice, whatever the number of ranks.
+        assert json.loads(done.stdout)["rounds"] == 40
+    assert left(three) == left(whole)
+    ranks = subprocess.Popen(  # noqa: S603 - our own program
+        torchrun(2, "run", file, "--out", cut, "--quiet"), stderr=subprocess.PIPE, text=True
+    )
+    while len(lines(cut / "rounds.jsonl") if (cut / "rounds.jsonl").exists() else []) < 3:
+        assert ranks.poll() is None
+        time.sleep(0.02)
+    os.kill(rank_of(1, cut), signal.SIGKILL)
+    _, told = ranks.communicate(timeout=60)
+    assert ranks.returncode
+    assert "rank 1 of 2 (process " in told and "died; what was finished is kept" in told
+    assert "Traceback" not in told.partition("RankError")[0]
+    assert 3 <= len(lines(cut / "rounds.jsonl")) < 40
+    again = torchrun(3, "run", file, "--out", cut, "--quiet")
+    done = subprocess.run(again, capture_output=True)  # noqa: S603 - our own program
+    assert done.returncode == 0
+    assert left(cut) == left(whole)
+
+
+def rank_of(number: int, folder: Path) -> int:
+    """The process of a rank of the run in a folder."""
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            told = (place / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if os.fsencode(folder) in words and b"RANK=%d" % number in told:
+            return int(place.name)
+    raise AssertionError(f"no rank {number}")
