@@ -66,6 +66,8 @@ def joined() -> Iterator[Ranks]:
         raise RankError(f"the ranks do not find one another ({_said(error)})") from error
     try:
         yield TorchRanks()
+        # Whoever left while others still read its last words would be ended by the system.
+        dist.barrier()
     finally:
         dist.destroy_process_group()
 

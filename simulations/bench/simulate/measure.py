@@ -25,7 +25,7 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
 from secagg import Mode, SessionContext
 from simulations.bench.simulate.order import Order
-from simulations.bench.simulate.peers import flower_seconds, pfl_seconds
+from simulations.bench.simulate.peers import Progress, peer_figures
 from simulations.bench.simulate.workload import SEED, Workload, sequential_sum, workload
 from simulations.bench.timing import interleaved_seconds, peak_rss_bytes
 from simulations.learning.training import Strategy, chosen_strategy, local_updates, training_pool
@@ -37,8 +37,6 @@ COINS = 64
 _CLIP = 1.0
 _LINF_BOUND = 64
 """Coordinates of the scaled update are around one, so no more than the noise is ever clipped."""
-
-Progress = Callable[[str], None]
 
 
 def bench_simulate(
@@ -75,15 +73,8 @@ def bench_simulate(
     torch.set_num_threads(threads)
     progress("ours and the plain loop, taking turns")
     figures = _own_figures(work, strategy, workers, repeats)
-    for name, seconds in (("flower", flower_seconds), ("pfl", pfl_seconds)):
-        progress(name)
-        taken = seconds(order, repeats) if peers else None
-        rate = None if taken is None else order.clients / taken
-        figures[f"{name}_updates_per_second"] = rate
-        figures[f"ratio_to_{name}"] = (
-            None if rate is None else float(figures["updates_per_second"] or 0) / rate
-        )
-    return figures
+    ours = float(figures["updates_per_second"] or 0)
+    return {**figures, **peer_figures(order, repeats, ours, peers, progress)}
 
 
 def _own_figures(
@@ -91,7 +82,7 @@ def _own_figures(
 ) -> dict[str, int | float | bool | str | None]:
     """Measure our simulation and the plain loop."""
     order, shares = work.order, list[float]()
-    setup = _setup(work.task.dimension, order.clients)
+    setup = round_setup(work.task.dimension, order.clients)
     candidates: dict[str, Callable[[], object]] = {
         "one_thread": lambda: shares.append(_round(work, setup, strategy).encode_share),
         "sequential": lambda: sequential_sum(work),
@@ -203,8 +194,16 @@ def _difference(work: Workload, strategy: Strategy) -> float:
     return float(np.abs(ours - plain).max() / np.abs(plain).max())
 
 
-def _setup(dimension: int, clients: int) -> RoundSetup:
-    """A round without compression, so that encoding is dearest."""
+def round_setup(
+    dimension: int, clients: int, rand: Callable[[int], bytes] = os.urandom
+) -> RoundSetup:
+    """A round without compression, so that encoding is dearest.
+
+    Args:
+        dimension: d of the model.
+        clients: of the cohort.
+        rand: gives the session; its clients are numbered.
+    """
     parameters = RoundParameters(
         model_digest=bytes(32),
         clip_l2=_CLIP,
@@ -217,9 +216,9 @@ def _setup(dimension: int, clients: int) -> RoundSetup:
         tolerated_dropouts=0,
     )
     context = SessionContext(
-        session_id=os.urandom(16),
+        session_id=rand(16),
         round_number=0,
-        cohort=tuple(os.urandom(32) for _ in range(clients)),
+        cohort=tuple(client.to_bytes(32, "big") for client in range(clients)),
         threshold=clients,
         minimum_survivors=clients,
         mode=Mode.SEMI_HONEST,

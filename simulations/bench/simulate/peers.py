@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
@@ -22,6 +23,30 @@ from torch import Tensor, nn
 from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.bench.simulate.workload import LEARNING_RATE, plain_module, train_client, workload
 from simulations.common.peers import NO_CALLS_HOME
+
+Progress = Callable[[str], None]
+
+
+def peer_figures(
+    order: Order, rounds: int, ours: float, wanted: bool, progress: Progress
+) -> dict[str, float | None]:
+    """Client updates per second of other simulators, and ours over theirs; None if not measured.
+
+    Args:
+        order: the work.
+        rounds: that are counted.
+        ours: our updates per second.
+        wanted: whether to measure them at all.
+        progress: is told what is measured next.
+    """
+    figures: dict[str, float | None] = {}
+    for name, seconds in (("flower", flower_seconds), ("pfl", pfl_seconds)):
+        progress(name)
+        taken = seconds(order, rounds) if wanted else None
+        rate = None if taken is None else order.clients / taken
+        figures[f"{name}_updates_per_second"] = rate
+        figures[f"ratio_to_{name}"] = None if rate is None else ours / rate
+    return figures
 
 
 def _installed(*names: str) -> bool:

@@ -6,7 +6,7 @@ May use torch; must not know the simulators that are compared.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -163,12 +163,17 @@ def train_client(module: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> Non
         optimizer.step()
 
 
-def sequential_sum(work: Workload) -> NDArray[np.float64]:
-    """Train one client after another with one module, and add up the updates: float64[d]."""
+def sequential_sum(work: Workload, clients: Iterable[int] | None = None) -> NDArray[np.float64]:
+    """Train one client after another with one module, and add up the updates: float64[d].
+
+    Args:
+        work: to do.
+        clients: of the cohort; all if left out.
+    """
     module = work.module()
     first = {name: value.clone() for name, value in module.state_dict().items()}
     total = np.zeros(work.task.dimension)
-    for client in range(work.order.clients):
+    for client in range(work.order.clients) if clients is None else clients:
         module.load_state_dict(first)
         train_client(module, work.client_batches(client))
         total += work.task.layout.flatten(dict(module.named_parameters())) - work.start

@@ -6,12 +6,13 @@ import json
 import os
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from protocol.errors import ConfigurationError
 from secagg import Mode
 from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.commands.bench.options import (
@@ -25,6 +26,9 @@ from simulations.commands.bench.options import (
     prose,
 )
 from simulations.common.tables import JsonFlag, readable, show
+
+if TYPE_CHECKING:
+    from simulations.learning.training import Strategy
 
 
 class StrategyName(Enum):
@@ -157,6 +161,13 @@ def simulate_command(
     threads: Annotated[
         int, typer.Option(help="Threads of this process, also for the plain loop and pfl.", min=1)
     ] = 1,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            help="Numbers of ranks, such as 1,2: processes of torchrun with one thread each, "
+            "beside as many bare loops of torch. Exit status 1 if they do not release the same sum."
+        ),
+    ] = None,
     repeats: Repeats = 3,
     peers: Annotated[
         bool, typer.Option(help="Also measure Flower and pfl, if they are installed.")
@@ -176,6 +187,9 @@ def simulate_command(
         batch=batch,
         data_dir=None if data_dir is None else str(data_dir),
     )
+    if ranks is not None:
+        _simulate_on_ranks(order, ranks, strategy.value, repeats, peers, as_json)
+        return
     figures = bench_simulate(
         order,
         strategy=strategy.value,
@@ -186,3 +200,30 @@ def simulate_command(
         progress=prose.print,
     )
     show("simulate", figures, as_json)
+
+
+def _simulate_on_ranks(
+    order: Order, ranks: str, strategy: Strategy, repeats: int, peers: bool, as_json: bool
+) -> None:
+    from simulations.bench.simulate.ranks import bench_ranks
+
+    try:
+        counts = [int(count) for count in ranks.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1 or max(counts) > order.clients:
+        valid = f"numbers from 1 to {order.clients} with commas between, such as 1,2"
+        raise ConfigurationError("ranks", f"value {ranks!r}", valid)
+    figures = bench_ranks(
+        order, counts, strategy=strategy, repeats=repeats, peers=peers, progress=prose.print
+    )
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        runs = figures.pop("runs")
+        show("simulate", figures, False)
+        table = Table(*runs[0], title="ranks")
+        for run in runs:
+            table.add_row(*map(readable, run.values()))
+        Console().print(table)
+    exit_if_wrong(figures)
