@@ -29,7 +29,7 @@ from simulations.learning.sources.base import NOTHING, Arrays
 from simulations.learning.sources.clipped import ClippedMean
 from simulations.learning.sources.clipped import restored as clipping_restored
 from simulations.learning.sources.denoised import DenoisedMean, of_source
-from simulations.learning.sources.local import PLACE, Channel, LocalMean, add_up
+from simulations.learning.sources.local import PLACE, Channel, LocalMean
 from simulations.learning.sources.power import PowerMean, restored
 from simulations.learning.sources.secure_levels import SecureLevels
 from sketch import PublicSeed
@@ -83,7 +83,7 @@ def _bare(
         return CentralMean(config, controller, dimension, state, executor, ranks)
     secrets = RunSecrets.open(folder.key)
     if config.local_dp is not None:
-        return _local(config, dimension, secrets, arrays, folder, stack)
+        return _local(config, dimension, secrets, arrays, folder, stack, ranks)
     # A line cut off by a crash was never answered with a result.
     ledger = stack.enter_context(Ledger.open(folder.ledger, recover=True))
     if config.powersgd is not None:
@@ -168,11 +168,12 @@ def _local(
     arrays: Arrays,
     folder: RunFolder,
     stack: ExitStack,
+    ranks: Ranks,
 ) -> LocalMean:
     if config.local_dp is None:
         raise ValueError("the configuration has no table local_dp")
     algorithm = build_algorithm(config.local_dp, config.privacy, dimension, config.participations)
-    channel: Channel = add_up
+    channel: Channel | None = None
     if config.local_dp.through == "secure_sum":
         plan = build_plan(config.privacy, config.cohort, config.participations)
         identities = secrets.identities(config.task.population)
@@ -186,8 +187,9 @@ def _local(
         secrets.noise,
         secrets.public,
         channel=channel,
-        journal=journal,
+        journal=None if ranks.rank else journal,
         before=secrets.begin,
+        ranks=ranks,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from dp.errors import PrivacyError
 from dp.keystream import NoiseSeed
 from dp.local import Reports
+from protocol.exchange.ranks import ALONE, Ranks
+from simulations.common.order_free import OrderFreeSum
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Invitation
 from simulations.learning.local_dp.base import LocalAlgorithm
@@ -30,16 +33,13 @@ from simulations.learning.sources.base import (
     Floats,
     PrivateRate,
     lost_clients,
+    own_uploaders,
     uploaders,
 )
 from simulations.learning.sources.error_budget import ErrorMeter
+from simulations.learning.training import chunks_of
 from sketch import PublicSeed
 from sketch.hashing import SEED_BYTES
-
-GROUP_NUMBERS = 1 << 22
-"""Most numbers of updates held together: 32 MB."""
-
-MOST_ROWS = 256
 
 PLACE = "memory"
 """The array that names the file of what clients remember, and its bytes."""
@@ -65,29 +65,39 @@ Channel = Callable[[Invitation, PublicSeed, Iterable[tuple[Sequence[int], Report
 
 
 def add_up(
-    invitation: Invitation, seed: PublicSeed, parts: Iterable[tuple[Sequence[int], Reports]]
+    invitation: Invitation,
+    seed: PublicSeed,
+    parts: Iterable[tuple[Sequence[int], Reports]],
+    ranks: Ranks = ALONE,
 ) -> Summed:
-    """The server receives every report and adds them up."""
+    """The server receives every report and adds them up, over all ranks."""
     del seed
-    total, count = np.zeros(invitation.model.size), 0
+    total, count = OrderFreeSum(invitation.model.size), 0
     for _, reports in parts:
-        total += reports.total()
+        total.add(reports.total())
         count += len(reports)
-    return Summed(total, count)
+    (total.pieces,) = ranks.add(total.pieces)
+    return Summed(total.total, sum(ranks.gather(count)))
 
 
 class LocalMean(PrivateRate):
     """The mean of what private reports say.
 
+    Clients that are trained together report together: who they are, and the seed of their noise, do
+    not depend on how many ranks there are. Cohorts are divided anew in every round, so every rank
+    has the memory of the whole population, 4 d bytes for each client that was ever asked and each
+    of its vectors, and a round sends the memory of its cohort from each rank to all others.
+
     Args:
         config: of the run.
         algorithm: what a client does.
         memory: of the clients, of vectors of d coordinates; changed in every round.
-        noise: gives the secret seed of a group of clients, by its number in the round.
+        noise: gives the secret seed of a group of clients, by the index of its first member.
         public: gives public seeds.
-        channel: how reports become a sum.
+        channel: how reports become a sum; None adds them up in the clear.
         journal: where what they remember is kept for a checkpoint; None to keep nothing.
         before: told the number of each round before it, which fixes a run's secrets.
+        ranks: which share the cohorts.
     """
 
     state: None = None
@@ -99,16 +109,18 @@ class LocalMean(PrivateRate):
         memory: ClientMemory,
         noise: Callable[[int], NoiseSeed],
         public: Callable[[int], bytes],
-        channel: Channel = add_up,
+        channel: Channel | None = None,
         journal: MemoryJournal | None = None,
         before: Callable[[int], None] = lambda _: None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._config = config
         self._algorithm = algorithm
         self._noise = noise
         self._public = public
         self._before = before
-        self._channel = channel
+        self._channel = channel or partial(add_up, ranks=ranks)
+        self._ranks = ranks
         self._memory = memory
         self._journal = journal
         self._last = Summed(np.zeros(0), 0)
@@ -134,10 +146,11 @@ class LocalMean(PrivateRate):
         seed = PublicSeed(self._public(SEED_BYTES))
         self._refused, self._reported = 0, []
         self._last = self._channel(invitation, seed, self._reports(invitation, seed))
+        reported = self._shared()
         if not self._last.count:
             raise PrivacyError("no client sent an update of finite numbers")
         if self._journal is not None:
-            self._journal.keep(self._reported)
+            self._journal.keep(reported)
         mean = self._last.total / self._last.count
         self._error = self._meter.measure(mean, self._last.count).parts()
         return mean
@@ -146,11 +159,11 @@ class LocalMean(PrivateRate):
         self, invitation: Invitation, seed: PublicSeed
     ) -> Iterator[tuple[Sequence[int], Reports]]:
         """Reports of groups of clients, with their indices in the cohort."""
-        for number, (indices, updates) in enumerate(self._groups(invitation)):
+        for first, indices, updates in self._groups(invitation):
             clients = [invitation.clients[index] for index in indices]
             self._memory.sent.update(clients)
             self._reported += clients
-            noise = self._noise(number)
+            noise = self._noise(first)
             yield indices, self._algorithm.reports(clients, updates, self._memory, seed, noise)
 
     def facts(self, invitation: Invitation) -> Facts:
@@ -181,20 +194,42 @@ class LocalMean(PrivateRate):
             "error": self._error,
         }
 
-    def _groups(self, invitation: Invitation) -> Iterator[tuple[Sequence[int], NDArray[Any]]]:
-        """Indices of clients whose updates are finite, with float64[c, d] each."""
-        rows = max(1, min(MOST_ROWS, GROUP_NUMBERS // invitation.model.size))
-        indices: list[int] = []
-        table = np.empty((rows, invitation.model.size))
-        self._meter = ErrorMeter(invitation.updates)
-        for index in uploaders(invitation):
-            table[len(indices)] = self._meter(index)
-            if not np.isfinite(table[len(indices)]).all():
-                self._refused += 1
-                continue
-            indices.append(index)
-            if len(indices) == rows:
-                yield indices, table
-                indices = []
-        if indices:
-            yield indices, table[: len(indices)]
+    def _groups(self, invitation: Invitation) -> Iterator[tuple[int, Sequence[int], NDArray[Any]]]:
+        """Of each chunk of clients: where it begins, whose updates are finite, and float64[c, d].
+
+        One that is not finite is counted, and its client is left out.
+        """
+        chunks, dimension = invitation.chunks, invitation.model.size
+        if chunks is None:
+            chunks = tuple(chunks_of(len(invitation.clients), dimension))
+        table = np.empty((max(map(len, chunks), default=0), dimension))
+        self._meter = ErrorMeter(invitation.updates, ranks=self._ranks)
+        uploading = frozenset(own_uploaders(invitation))
+        for chunk in chunks:
+            indices: list[int] = []
+            for index in filter(uploading.__contains__, chunk):
+                row = table[len(indices)]
+                row[:] = self._meter(index)
+                if np.isfinite(row).all():
+                    indices.append(index)
+                else:
+                    self._refused += 1
+            if indices:
+                yield chunk.start, indices, table[: len(indices)]
+
+    def _shared(self) -> list[int]:
+        """Tell all ranks whose reports are ours, and what these clients remember now.
+
+        Returns:
+            all clients that reported, ascending.
+        """
+        ranks, memory = self._ranks, self._memory
+        told = ranks.gather((self._reported, self._refused))
+        self._refused = sum(refused for _, refused in told)
+        blocks = memory.blocks(self._reported) if ranks.size > 1 else iter(())
+        # A few megabytes of each rank at a time.
+        while any(given := ranks.gather(next(blocks, b""))):
+            for rank, block in enumerate(given):
+                if block and rank != ranks.rank:
+                    memory.learn(block)
+        return sorted(client for reported, _ in told for client in reported)

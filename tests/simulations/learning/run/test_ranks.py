@@ -41,6 +41,10 @@ SMALL = {
     "faults": {"dropout": 0.1},
     "engine": {"chunk": 2},
 }
+LOCAL = {
+    "engine.aggregator": "local",
+    "local_dp": {"algorithm": "fedsel", "momentum": 0.5},
+}
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "ideal": {"engine.aggregator": "ideal"},
     "central": {"engine.aggregator": "central"},
@@ -52,6 +56,12 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
     "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
+    "fedsel": LOCAL,
+    "residuals": {
+        "engine.aggregator": "local",
+        "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05},
+    },
+    "nothing remembered": {"engine.aggregator": "local", "local_dp": {"algorithm": "piecewise"}},
     "passes, one after another": {
         "engine.aggregator": "ideal",
         "engine.strategy": "loop",

@@ -23,8 +23,9 @@ from simulations.learning.local_dp.config import KEYS, LocalDp
 from simulations.learning.local_dp.registry import build_algorithm, epsilon_of_a_report
 from simulations.learning.run.overrides import changed
 from simulations.learning.sources import uploaders
-from simulations.learning.sources.local import MOST_ROWS, LocalMean
+from simulations.learning.sources.local import LocalMean
 from simulations.learning.sources.secure_levels import SecureLevels, bits_of_sum, with_levels
+from simulations.learning.training.updates import MAX_CHUNK
 from sketch.hashing import PublicSeed
 
 D, COHORT, CLIP = 60, 20, 0.25
@@ -55,13 +56,12 @@ def updates() -> np.ndarray:
 
 def source(made: RunConfig, *, channel: SecureLevels | None = None, reports: int = 2) -> LocalMean:
     algorithm = build_algorithm(made.local_dp, made.privacy, D, reports)
-    seeds = [NoiseSeed(bytes([number] * 32)) for number in range(8)]
     extra = {} if channel is None else {"channel": channel}
     return LocalMean(
         made,
         algorithm,
         ClientMemory(D),
-        seeds.__getitem__,
+        lambda first: NoiseSeed(first.to_bytes(32, "little")),
         lambda count: bytes(range(count)),
         **extra,
     )
@@ -117,7 +117,7 @@ def test_epsilon_is_that_of_the_client_that_sent_most(updates: np.ndarray) -> No
 
 
 def test_more_clients_than_a_group_are_all_counted() -> None:
-    many = np.zeros((2 * MOST_ROWS + 3, D), np.float32)
+    many = np.zeros((2 * MAX_CHUNK + 3, D), np.float32)
     local = source(config(algorithm="cross_polytope"))
     local.mean(invitation(many))
     assert local.facts(invitation(many))["survivors"] == len(many)
