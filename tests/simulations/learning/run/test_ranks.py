@@ -25,6 +25,7 @@ from simulations.learning import federated
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, load_data
+from simulations.learning.local_dp.journal import PATTERN
 from simulations.learning.run.experiment import assist, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
@@ -41,10 +42,8 @@ SMALL = {
     "faults": {"dropout": 0.1},
     "engine": {"chunk": 2},
 }
-LOCAL = {
-    "engine.aggregator": "local",
-    "local_dp": {"algorithm": "fedsel", "momentum": 0.5},
-}
+# Twice as many rounds as ask everybody, or nobody's memory would be looked at.
+LOCAL = {"engine.aggregator": "local", "rounds": 6}
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "ideal": {"engine.aggregator": "ideal"},
     "central": {"engine.aggregator": "central"},
@@ -56,12 +55,9 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
     "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
-    "fedsel": LOCAL,
-    "residuals": {
-        "engine.aggregator": "local",
-        "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05},
-    },
-    "nothing remembered": {"engine.aggregator": "local", "local_dp": {"algorithm": "piecewise"}},
+    "fedsel": {**LOCAL, "local_dp": {"algorithm": "fedsel", "momentum": 0.5}},
+    "residuals": {**LOCAL, "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05}},
+    "nothing remembered": {**LOCAL, "local_dp": {"algorithm": "piecewise"}},
     "passes, one after another": {
         "engine.aggregator": "ideal",
         "engine.strategy": "loop",
@@ -102,13 +98,16 @@ def played(config: RunConfig, data: Dataset, path: Path, size: int) -> None:
     on_ranks(size, work)
 
 
-def left(path: Path) -> tuple[bytes, list[dict[str, Any]], list[dict[str, Any]]]:
-    """The model, the records without times and without measured errors, and the ledger."""
+def left(
+    path: Path,
+) -> tuple[bytes, list[dict[str, Any]], list[dict[str, Any]], dict[str, bytes]]:
+    """The model, the records without times and measured errors, the ledger, clients' memories."""
     with np.load(path / "checkpoint.npz") as arrays:
         model = arrays["model"].tobytes()
     records = lines(path / "rounds.jsonl")
     ledger = path / "ledger.jsonl"
-    return model, timeless(records), lines(ledger) if ledger.exists() else []
+    remembered = {file.name: file.read_bytes() for file in path.glob(PATTERN)}
+    return model, timeless(records), lines(ledger) if ledger.exists() else [], remembered
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -144,7 +143,7 @@ def test_with_other_secrets_a_run_leaves_something_else(data: Dataset, tmp_path:
     assert left(tmp_path / "one")[0] != left(tmp_path / "other")[0]
 
 
-@pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "clipping"])
+@pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "clipping", "fedsel"])
 def test_a_run_goes_on_with_another_number_of_ranks(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -247,11 +246,12 @@ def torchrun(size: int, *words: str | Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ideal", "fedsel"])
 def test_processes_of_torchrun_leave_the_same_and_go_on_after_one_is_killed(
-    tmp_path: Path,
+    tmp_path: Path, kind: str
 ) -> None:
     """One process; three; two, of which one is killed; and what is left of that, with three."""
-    config = of_kind("ideal", rounds=40)
+    config = of_kind(kind, rounds=40)
     file = write_config(config, tmp_path / "config.toml")
     whole, three, cut = (folder_of(tmp_path / n, config) for n in ("whole", "three", "cut"))
     for size, path in ((1, whole), (3, three)):

@@ -7,18 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rank_doubles import on_ranks
 
 from dp import NoiseSeed, PrivacyError
 from dp.accounting.local import LocalAccountant
 from dp.events import LocalRelease
 from dp.local import Duchi
 from protocol.errors import ConfigurationError
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.exchange.stages import Stage
 from protocol.planning.configuration import Privacy, build_plan, parse
 from secagg import Identity, TooFewSurvivorsError
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.federated import CohortUpdates, Invitation
 from simulations.learning.local_dp import ClientMemory
+from simulations.learning.local_dp import memory as memory_module
 from simulations.learning.local_dp.config import KEYS, LocalDp
 from simulations.learning.local_dp.registry import build_algorithm, epsilon_of_a_report
 from simulations.learning.run.overrides import changed
@@ -54,16 +57,18 @@ def updates() -> np.ndarray:
     return np.random.default_rng(3).normal(scale=0.02, size=(COHORT, D)).astype(np.float32)
 
 
-def source(made: RunConfig, *, channel: SecureLevels | None = None, reports: int = 2) -> LocalMean:
+def source(
+    made: RunConfig, *, channel: SecureLevels | None = None, reports: int = 2, ranks: Ranks = ALONE
+) -> LocalMean:
     algorithm = build_algorithm(made.local_dp, made.privacy, D, reports)
-    extra = {} if channel is None else {"channel": channel}
     return LocalMean(
         made,
         algorithm,
         ClientMemory(D),
         lambda first: NoiseSeed(first.to_bytes(32, "little")),
         lambda count: bytes(range(count)),
-        **extra,
+        channel,
+        ranks=ranks,
     )
 
 
@@ -121,6 +126,37 @@ def test_more_clients_than_a_group_are_all_counted() -> None:
     local = source(config(algorithm="cross_polytope"))
     local.mean(invitation(many))
     assert local.facts(invitation(many))["survivors"] == len(many)
+
+
+@pytest.mark.parametrize("algorithm", ["fedsel", "sqsgd", "hybrid"])
+def test_ranks_report_as_one_process_does(
+    updates: np.ndarray, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    """Every rank has the same mean, facts and memory, whoever trains whom in which round."""
+    # A message for each client, and not as many from every rank.
+    monkeypatch.setattr(memory_module, "BLOCK_BYTES", 1)
+    section = {"sample_share": 0.5} if algorithm == "sqsgd" else {}
+    made, model = config(algorithm=algorithm, **section), np.zeros(D, np.float32)
+    updates[4, 7] = np.nan
+    chunks = [range(7), range(7, 9), range(9, 18), range(18, 20)]
+
+    def play(ranks: Ranks) -> list[Any]:
+        local, seen = source(made, ranks=ranks), []
+        for number in range(3):
+            own = tuple(chunks[(ranks.rank + number) % ranks.size :: ranks.size])
+            made_here = CohortUpdates(iter([updates[c.start : c.stop] for c in own]), own)
+            clients, lost = tuple(range(100, 120)), {3: Stage.ADVERTISE}
+            invited = Invitation(number, clients, lost, made_here, model, own)
+            mean, facts = local.mean(invited), local.facts(invited)
+            assert facts.pop("error")["measured"] >= 0.0
+            memory = local._memory
+            seen += [mean.tobytes(), facts, memory.sent, [*memory.blocks(memory.clients)]]
+        assert (facts["survivors"], facts["refused"]) == (18, 1)
+        return seen
+
+    (alone,) = on_ranks(1, play)
+    for size in (2, 3, 5):
+        assert on_ranks(size, play) == [alone] * size
 
 
 class TestSecureLevels:
