@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,3 +65,32 @@ def append_durably(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_behind(path: Path, start: int, pieces: Iterable[bytes]) -> int:
+    """Put pieces behind the first bytes of a file, durably; what stood there is cut off.
+
+    Args:
+        path: made if it does not exist.
+        start: bytes that stay.
+        pieces: written one after another; only one of them is held at a time.
+
+    Returns:
+        the bytes of the file then.
+
+    Raises:
+        OSError: names the file. Its first bytes are untouched; some of the pieces may follow them.
+    """
+    with named(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+        with os.fdopen(descriptor, "wb") as file:
+            file.truncate(start)
+            file.seek(start)
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        if not start:
+            sync_folder(path.parent)
+    return size

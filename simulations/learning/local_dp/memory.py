@@ -1,20 +1,35 @@
 """What clients remember from round to round, kept for a simulation of all of them.
 
 A client that is never asked costs nothing: its vectors are made, as zeros, when they are first
-used. The whole can be written as plain arrays and read back, so that a run can go on from a
-checkpoint.
+used. What some of them remember can be written as bytes and read back: for a file from which a run
+goes on, and for other processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-_CLIENTS = "/clients"
-_VECTORS = "/vectors"
+BLOCK_BYTES: Final = 1 << 22
+"""Most bytes of a block of several clients."""
+
+_NUMBER: Final = np.dtype("<i8")
+_VALUE: Final = np.dtype("<f4")
+
+
+class _Block(msgspec.Struct, frozen=True, array_like=True):
+    """What some clients remember: for each its number, its reports, and a vector for each name."""
+
+    names: tuple[str, ...]
+    clients: bytes
+    sent: bytes
+    vectors: bytes
 
 
 class ClientMemory:
@@ -23,12 +38,15 @@ class ClientMemory:
     Args:
         dimension: d, the length of every vector, at least 1.
 
+    Attributes:
+        sent: how many reports each client has sent.
+
     Raises:
         TypeError: dimension is not an int.
         ValueError: dimension is below 1.
     """
 
-    __slots__ = ("_dimension", "_vectors")
+    __slots__ = ("_dimension", "_vectors", "sent")
 
     def __init__(self, dimension: int) -> None:
         if isinstance(dimension, bool) or not isinstance(dimension, int):
@@ -37,6 +55,7 @@ class ClientMemory:
             raise ValueError(f"dimension must be at least 1, got {dimension}")
         self._dimension = dimension
         self._vectors: dict[str, dict[int, NDArray[np.float32]]] = {}
+        self.sent: Counter[int] = Counter()
 
     @property
     def dimension(self) -> int:
@@ -47,48 +66,76 @@ class ClientMemory:
         """Return a client's vector itself, not a copy: what is written to it is remembered.
 
         Args:
-            name: what it is for, such as "residual"; without a slash, not empty.
+            name: what it is for, such as "residual"; not empty.
             client: its number, from 0.
 
         Raises:
-            ValueError: an empty name, or one with a slash; a negative client.
+            ValueError: an empty name; a negative client.
         """
-        if not name or "/" in name:
-            raise ValueError(f"a name must be non-empty and without a slash, got {name!r}")
+        if not name:
+            raise ValueError("a name must be non-empty, got ''")
         if client < 0:
             raise ValueError(f"client must not be negative, got {client}")
         vectors = self._vectors.setdefault(name, {})
         if client not in vectors:
             vectors[client] = np.zeros(self._dimension, np.float32)
+            self.sent.setdefault(client, 0)
         return vectors[client]
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return copies of everything: per name int64[m] of clients and float32[m, d]."""
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, vectors in self._vectors.items():
-            clients = sorted(vectors)
-            arrays[name + _CLIENTS] = np.array(clients, dtype=np.int64)
-            arrays[name + _VECTORS] = np.stack([vectors[client] for client in clients])
-        return arrays
+    @property
+    def clients(self) -> list[int]:
+        """Return all clients that remember anything, ascending."""
+        return sorted(self.sent)
 
-    @classmethod
-    def restore(cls, dimension: int, arrays: Mapping[str, NDArray[Any]]) -> ClientMemory:
-        """Return the memory whose `arrays` these are.
+    def __len__(self) -> int:
+        """Return how many they are."""
+        return len(self.sent)
+
+    @property
+    def most_sent(self) -> int:
+        """Return the reports of the client that sent most."""
+        return max(self.sent.values(), default=0)
+
+    @property
+    def row_bytes(self) -> int:
+        """Return how many bytes `blocks` needs for a client, but for a little for each block."""
+        return 2 * _NUMBER.itemsize + len(self._vectors) * self._dimension * _VALUE.itemsize
+
+    def blocks(self, clients: Sequence[int]) -> Iterator[bytes]:
+        """Yield what some clients remember, for `learn`; a few megabytes at a time at most."""
+        names = tuple(sorted(self._vectors))
+        rows = max(1, BLOCK_BYTES // self.row_bytes)
+        for first in range(0, len(clients), rows):
+            some = clients[first : first + rows]
+            vectors = (self.vector(name, client) for client in some for name in names)
+            block = _Block(
+                names,
+                np.array(some, _NUMBER).tobytes(),
+                np.array([self.sent[client] for client in some], _NUMBER).tobytes(),
+                b"".join(np.asarray(vector, _VALUE).tobytes() for vector in vectors),
+            )
+            yield msgspec.msgpack.encode(block)
+
+    def learn(self, block: bytes) -> None:
+        """Replace what the clients of a block remember.
 
         Raises:
-            ValueError: the arrays are not those of a memory of this dimension.
+            ValueError: it is no block of a memory of this dimension.
         """
-        memory = cls(dimension)
-        names = {name.rpartition("/")[0] for name in arrays}
-        if set(arrays) != {name + part for name in names for part in (_CLIENTS, _VECTORS)}:
-            raise ValueError(f"these are not the arrays of a memory: {', '.join(sorted(arrays))}")
-        for name in sorted(names):
-            clients, vectors = arrays[name + _CLIENTS], arrays[name + _VECTORS]
-            if vectors.dtype != np.float32 or vectors.shape != (len(clients), dimension):
-                raise ValueError(
-                    f"{name}{_VECTORS} must be float32[{len(clients)}, {dimension}], "
-                    f"got {vectors.dtype}{list(vectors.shape)}"
-                )
-            for client, values in zip(clients.tolist(), vectors, strict=True):
-                memory.vector(name, client)[:] = values
-        return memory
+        try:
+            read = msgspec.msgpack.decode(block, type=_Block)
+        except msgspec.DecodeError as error:
+            raise ValueError(str(error)) from None
+        clients, sent = (np.frombuffer(each, _NUMBER) for each in (read.clients, read.sent))
+        values = np.frombuffer(read.vectors, _VALUE)
+        shape = (len(clients), len(read.names), self._dimension)
+        if len(sent) != len(clients) or values.size != math.prod(shape):
+            raise ValueError(
+                f"{values.size} numbers and {len(sent)} counts for {len(clients)} clients with "
+                f"{len(read.names)} vectors of {self._dimension}"
+            )
+        rows = zip(clients.tolist(), sent.tolist(), values.reshape(shape), strict=True)
+        for client, count, vectors in rows:
+            self.sent[client] = count
+            for name, vector in zip(read.names, vectors, strict=True):
+                self.vector(name, client)[:] = vector

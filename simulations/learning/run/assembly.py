@@ -17,6 +17,8 @@ from protocol.training.power import SUMS, PowerState, PowerTraining
 from protocol.training.private import PrivateTraining, TrainingState
 from secagg.context import SESSION_ID_BYTES
 from simulations.learning.configuration import Clipping, RunConfig
+from simulations.learning.local_dp.journal import MemoryJournal
+from simulations.learning.local_dp.memory import ClientMemory
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.learning.models.layout import ParameterLayout
 from simulations.learning.run.checkpoint import Checkpoint
@@ -27,7 +29,7 @@ from simulations.learning.sources.base import NOTHING, Arrays
 from simulations.learning.sources.clipped import ClippedMean
 from simulations.learning.sources.clipped import restored as clipping_restored
 from simulations.learning.sources.denoised import DenoisedMean, of_source
-from simulations.learning.sources.local import Channel, LocalMean, add_up
+from simulations.learning.sources.local import PLACE, Channel, LocalMean, add_up
 from simulations.learning.sources.power import PowerMean, restored
 from simulations.learning.sources.secure_levels import SecureLevels
 from sketch import PublicSeed
@@ -81,7 +83,7 @@ def _bare(
         return CentralMean(config, controller, dimension, state, executor, ranks)
     secrets = RunSecrets.open(folder.key)
     if config.local_dp is not None:
-        return _local(config, dimension, secrets, arrays)
+        return _local(config, dimension, secrets, arrays, folder, stack)
     # A line cut off by a crash was never answered with a result.
     ledger = stack.enter_context(Ledger.open(folder.ledger, recover=True))
     if config.powersgd is not None:
@@ -159,7 +161,14 @@ def _power(
     return PowerMean(training, identities, config.privacy.clip_l2, whole, ranks)
 
 
-def _local(config: RunConfig, dimension: int, secrets: RunSecrets, arrays: Arrays) -> LocalMean:
+def _local(
+    config: RunConfig,
+    dimension: int,
+    secrets: RunSecrets,
+    arrays: Arrays,
+    folder: RunFolder,
+    stack: ExitStack,
+) -> LocalMean:
     if config.local_dp is None:
         raise ValueError("the configuration has no table local_dp")
     algorithm = build_algorithm(config.local_dp, config.privacy, dimension, config.participations)
@@ -168,14 +177,16 @@ def _local(config: RunConfig, dimension: int, secrets: RunSecrets, arrays: Array
         plan = build_plan(config.privacy, config.cohort, config.participations)
         identities = secrets.identities(config.task.population)
         channel = SecureLevels(plan, identities, secrets.session_id(SESSION_ID_BYTES))
+    memory = ClientMemory(dimension)
+    journal = stack.enter_context(MemoryJournal(folder.path, memory, arrays.get(PLACE)))
     return LocalMean(
         config,
         algorithm,
-        dimension,
+        memory,
         secrets.noise,
         secrets.public,
         channel=channel,
-        arrays=arrays,
+        journal=journal,
         before=secrets.begin,
     )
 

@@ -28,7 +28,7 @@ from sketch import SketchSpec
 from sketch.controllers import Decision, Rationale
 from sketch.controllers.base import ControllerState
 
-FORMAT = 2
+FORMAT = 3
 
 _PREFIX = "source/"
 

@@ -5,6 +5,7 @@ environment.json  versions, machine, commit
 rounds.jsonl      one line for each finished round
 checkpoint.npz    where the run stands
 ledger.jsonl      what was released; private runs only
+memory-N.rows     what clients remember, as far as the checkpoint says; local privacy only
 secrets.key       all secrets of the run; deleted when it is over
 summary.json      when it is over
 """
@@ -22,6 +23,7 @@ from protocol.planning.configuration import load
 from simulations.common.files import append_durably, write_whole
 from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig, write_config
+from simulations.learning.local_dp.journal import PATTERN
 from simulations.learning.records import Record
 
 ENVIRONMENT: Final = "environment.json"
@@ -76,7 +78,7 @@ class RunFolder:
 
     def state(self) -> list[Path]:
         """The files that a run goes on from; those that are there."""
-        files = (self.key, self.ledger, self.checkpoint)
+        files = (self.key, self.ledger, self.checkpoint, *self.path.glob(PATTERN))
         return [path for path in files if path.exists()]
 
     def records(self) -> list[Record]:

@@ -7,7 +7,6 @@ for sampling or shuffling, as the server knows whose report it reads.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from dp.local import Reports
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Invitation
 from simulations.learning.local_dp.base import LocalAlgorithm
+from simulations.learning.local_dp.journal import MemoryJournal
 from simulations.learning.local_dp.memory import ClientMemory
 from simulations.learning.local_dp.registry import composed_epsilon
 from simulations.learning.records import ErrorParts, Facts
@@ -41,7 +41,8 @@ GROUP_NUMBERS = 1 << 22
 
 MOST_ROWS = 256
 
-_REPORTS = "reports"
+PLACE = "memory"
+"""The array that names the file of what clients remember, and its bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,11 +82,11 @@ class LocalMean(PrivateRate):
     Args:
         config: of the run.
         algorithm: what a client does.
-        dimension: d, length of an update.
+        memory: of the clients, of vectors of d coordinates; changed in every round.
         noise: gives the secret seed of a group of clients, by its number in the round.
         public: gives public seeds.
         channel: how reports become a sum.
-        arrays: to go on from.
+        journal: where what they remember is kept for a checkpoint; None to keep nothing.
         before: told the number of each round before it, which fixes a run's secrets.
     """
 
@@ -95,11 +96,11 @@ class LocalMean(PrivateRate):
         self,
         config: RunConfig,
         algorithm: LocalAlgorithm,
-        dimension: int,
+        memory: ClientMemory,
         noise: Callable[[int], NoiseSeed],
         public: Callable[[int], bytes],
         channel: Channel = add_up,
-        arrays: Arrays = NOTHING,
+        journal: MemoryJournal | None = None,
         before: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._config = config
@@ -108,22 +109,18 @@ class LocalMean(PrivateRate):
         self._public = public
         self._before = before
         self._channel = channel
-        kept = dict(arrays)
-        counts = kept.pop(_REPORTS, np.zeros(config.task.population, np.int64))
-        self._sent: Counter[int] = Counter({int(i): int(counts[i]) for i in np.flatnonzero(counts)})
-        self._memory = ClientMemory.restore(dimension, kept)
+        self._memory = memory
+        self._journal = journal
         self._last = Summed(np.zeros(0), 0)
         self._refused = 0
+        self._reported: list[int] = []
         self._meter = ErrorMeter(lambda _: np.zeros(0, np.float32))
         self._error: ErrorParts = {}
 
     @property
     def arrays(self) -> Arrays:
-        """What clients remember, and how many reports each has sent."""
-        counts = np.zeros(self._config.task.population, np.int64)
-        for client, sent in self._sent.items():
-            counts[client] = sent
-        return {**self._memory.arrays(), _REPORTS: counts}
+        """Where what clients remember is, and how many reports each has sent."""
+        return NOTHING if self._journal is None else {PLACE: self._journal.place}
 
     def mean(self, invitation: Invitation) -> Floats:
         """The mean of the estimates.
@@ -131,13 +128,16 @@ class LocalMean(PrivateRate):
         Raises:
             PrivacyError: no client's update could be used.
             TooFewSurvivorsError: reports go through a secure sum, and it failed.
+            OSError: what clients remember cannot be kept.
         """
         self._before(invitation.number)
         seed = PublicSeed(self._public(SEED_BYTES))
-        self._refused = 0
+        self._refused, self._reported = 0, []
         self._last = self._channel(invitation, seed, self._reports(invitation, seed))
         if not self._last.count:
             raise PrivacyError("no client sent an update of finite numbers")
+        if self._journal is not None:
+            self._journal.keep(self._reported)
         mean = self._last.total / self._last.count
         self._error = self._meter.measure(mean, self._last.count).parts()
         return mean
@@ -148,7 +148,8 @@ class LocalMean(PrivateRate):
         """Reports of groups of clients, with their indices in the cohort."""
         for number, (indices, updates) in enumerate(self._groups(invitation)):
             clients = [invitation.clients[index] for index in indices]
-            self._sent.update(clients)
+            self._memory.sent.update(clients)
+            self._reported += clients
             noise = self._noise(number)
             yield indices, self._algorithm.reports(clients, updates, self._memory, seed, noise)
 
@@ -156,7 +157,7 @@ class LocalMean(PrivateRate):
         """Bytes and epsilon of the last round."""
         dimension = invitation.model.size
         sent = self._last.bytes_per_client or self._algorithm.report_bytes
-        most, delta = max(self._sent.values()), self._config.privacy.delta
+        most, delta = self._memory.most_sent, self._config.privacy.delta
         epsilon = composed_epsilon(self._algorithm.epsilon, most, delta)
         lost, lost_later = lost_clients(invitation, uploaders(invitation))
         return {

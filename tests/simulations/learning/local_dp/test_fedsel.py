@@ -109,7 +109,7 @@ def test_refusals_leave_the_memory_alone() -> None:
         send(algorithm, ClientMemory(4), 1, good)
     with pytest.raises(ValueError, match=r"shape \(clients, 3\)"):
         send(algorithm, memory, 1, [1.0, 2.0])
-    assert not memory.arrays()
+    assert not memory.clients
 
 
 def test_updates_too_large_for_the_memory_do_not_end_the_run() -> None:

@@ -119,6 +119,8 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
     expected = {"config.toml", "environment.json", "rounds.jsonl", "checkpoint.npz", "summary.json"}
     assert expected <= names
     assert ("ledger.jsonl" in names) is (kind in SUMS)
+    remembers = kind in ("fedsel", "secure levels")
+    assert sum(name.startswith("memory-") for name in names) == remembers
     # Nobody can take the noise off a run that is over.
     assert "secrets.key" not in names
     assert load(tmp_path / "run" / "config.toml", RunConfig) == config

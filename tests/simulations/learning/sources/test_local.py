@@ -18,6 +18,7 @@ from protocol.planning.configuration import Privacy, build_plan, parse
 from secagg import Identity, TooFewSurvivorsError
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.federated import CohortUpdates, Invitation
+from simulations.learning.local_dp import ClientMemory
 from simulations.learning.local_dp.config import KEYS, LocalDp
 from simulations.learning.local_dp.registry import build_algorithm, epsilon_of_a_report
 from simulations.learning.run.overrides import changed
@@ -57,7 +58,12 @@ def source(made: RunConfig, *, channel: SecureLevels | None = None, reports: int
     seeds = [NoiseSeed(bytes([number] * 32)) for number in range(8)]
     extra = {} if channel is None else {"channel": channel}
     return LocalMean(
-        made, algorithm, D, seeds.__getitem__, lambda count: bytes(range(count)), **extra
+        made,
+        algorithm,
+        ClientMemory(D),
+        seeds.__getitem__,
+        lambda count: bytes(range(count)),
+        **extra,
     )
 
 

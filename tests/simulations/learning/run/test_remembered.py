@@ -1,0 +1,174 @@
+"""What clients remember survives a run that is killed anywhere, and is counted once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import parse
+from simulations.learning.configuration import RunConfig, write_config
+from simulations.learning.data import Dataset
+from simulations.learning.federated import load_data
+from simulations.learning.local_dp.journal import PATTERN, MemoryJournal
+from simulations.learning.local_dp.memory import ClientMemory
+from simulations.learning.run.checkpoint import Checkpoint
+from simulations.learning.run.experiment import run_experiment
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.sources.local import PLACE
+
+CONFIG = parse(
+    {
+        "seed": 3,
+        "rounds": 5,
+        # Everybody reports in every round, so that the file is soon twice what is remembered.
+        "task": {"population": 10, "hidden": 4, "minimum_examples": 3},
+        "local": {"algorithm": "fedsgd"},
+        "server": {"learning_rate": 2.0},
+        "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
+        "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
+        "faults": {"dropout": 0.1},
+        "engine": {"aggregator": "local", "evaluate_every": 5},
+        "local_dp": {"algorithm": "fedsel", "momentum": 0.5},
+    },
+    RunConfig,
+)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return load_data(CONFIG)
+
+
+class Killed(BaseException):
+    """The process went away."""
+
+
+def run(data: Dataset, path: Path, config: RunConfig = CONFIG) -> None:
+    with RunFolder(path, config) as folder:
+        if not folder.checkpoint.exists():
+            folder.key.write_bytes(bytes(range(32)))
+        run_experiment(config, data, folder)
+
+
+def left(path: Path) -> tuple[bytes, list[dict[str, Any]], dict[int, Any]]:
+    """The model, the records without times, and what every client remembers."""
+    checkpoint = Checkpoint.load(path / "checkpoint.npz")
+    assert checkpoint is not None
+    model = checkpoint.state.model
+    memory = ClientMemory(model.size)
+    MemoryJournal(path, memory, checkpoint.arrays[PLACE])
+    remembered = {
+        client: (memory.sent[client], memory.vector("delayed", client).tobytes())
+        for client in memory.clients
+    }
+    lines = (path / "rounds.jsonl").read_text().splitlines()
+    records = [{**json.loads(line), "seconds": 0, "stages": 0} for line in lines]
+    return model.tobytes(), records, remembered
+
+
+def kill_at(patch: pytest.MonkeyPatch, moment: int) -> list[str]:
+    """Let the process go away before one of its lasting steps; what they were is listed."""
+    steps: list[str] = []
+
+    def watched(owner: Any, name: str) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def step(*given: Any, **named: Any) -> Any:
+            steps.append(what(name, given[0]))
+            if len(steps) > moment:
+                raise Killed
+            return original(*given, **named)
+
+        patch.setattr(owner, name, step)
+
+    watched(os, "fsync")
+    watched(Path, "replace")
+    watched(Path, "unlink")
+    return steps
+
+
+def what(name: str, subject: Path | int) -> str:
+    path = subject if isinstance(subject, Path) else Path(os.readlink(f"/proc/self/fd/{subject}"))
+    return f"{name} {path.name}"
+
+
+def torn(path: Path, rng: np.random.Generator) -> None:
+    """What no checkpoint counts of the files may be there, or in part, or as other bytes."""
+    checkpoint = Checkpoint.load(path / "checkpoint.npz")
+    number, counted = (0, 0) if checkpoint is None else checkpoint.arrays[PLACE].tolist()
+    for file in path.glob(PATTERN):
+        data = file.read_bytes()
+        safe = counted if file.name == PATTERN.replace("*", str(number)) else 0
+        rest = len(data) - safe
+        assert rest >= 0
+        tail = (data[safe:], data[safe : safe + rest // 2], rng.bytes(rest))[rng.integers(3)]
+        file.write_bytes(data[:safe] + tail)
+
+
+def test_a_run_killed_at_any_step_ends_as_if_it_had_not_been(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        steps = kill_at(patch, 10**6)
+        run(data, tmp_path / "whole")
+    expected, rng = left(tmp_path / "whole"), np.random.default_rng(1)
+    assert len(expected[2]) == 10
+    first = steps.index("fsync memory-0.rows")
+    # The run has seen all that a file of memory goes through.
+    assert steps.count("fsync memory-0.rows") > 1 and "fsync memory-1.rows" in steps
+    assert "unlink memory-0.rows" in steps
+    for moment in range(first, len(steps)):
+        path = tmp_path / str(moment)
+        with monkeypatch.context() as patch:
+            kill_at(patch, moment)
+            with pytest.raises(Killed):
+                run(data, path)
+        torn(path, rng)
+        run(data, path)
+        assert left(path) == expected, steps[moment]
+        assert len(list(path.glob(PATTERN))) == 1
+
+
+def test_a_damaged_memory_ends_the_run_like_a_damaged_checkpoint(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        # Killed in the second round.
+        kill_at(patch, 20)
+        with pytest.raises(Killed):
+            run(data, tmp_path)
+    path = tmp_path / "memory-0.rows"
+    damaged = bytearray(path.read_bytes())
+    damaged[60] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(ConfigurationError, match=r"damaged .*another folder"):
+        run(data, tmp_path)
+
+
+def test_kill_9_of_a_real_process(data: Dataset, tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"rounds": 30})
+    file = write_config(config, tmp_path / "config.toml")
+    run(data, tmp_path / "whole", config)
+    with RunFolder(tmp_path / "cut", config) as folder:
+        folder.key.write_bytes(bytes(range(32)))
+    command = [sys.executable, "-m", "simulations", "run", str(file), "--quiet", "--out"]
+    process = subprocess.Popen([*command, str(tmp_path / "cut")])  # noqa: S603 - our own program
+    rounds = tmp_path / "cut" / "rounds.jsonl"
+    while not rounds.exists() or rounds.read_bytes().count(b"\n") < 5:
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    subprocess.run([*command, str(tmp_path / "cut")], check=True)  # noqa: S603 - our own program
+    assert left(tmp_path / "cut") == left(tmp_path / "whole")
