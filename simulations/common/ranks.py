@@ -58,6 +58,9 @@ def joined() -> Iterator[Ranks]:
     if not launched():
         yield ALONE
         return
+    # Imported by torch's optimisers while there is a group, it would hold on to the group, whose
+    # threads then outlive the interpreter, and sometimes abort the process at its end (torch 2.13).
+    import torch._dynamo  # noqa: F401
     import torch.distributed as dist
 
     try:
@@ -66,8 +69,6 @@ def joined() -> Iterator[Ranks]:
         raise RankError(f"the ranks do not find one another ({_said(error)})") from error
     try:
         yield TorchRanks()
-        # Whoever left while others still read its last words would be ended by the system.
-        dist.barrier()
     finally:
         dist.destroy_process_group()
 
