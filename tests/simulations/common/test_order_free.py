@@ -45,7 +45,7 @@ def test_every_order_and_every_division_give_the_same_bits(
 
 
 def test_a_plain_sum_depends_on_the_order() -> None:
-    """The control."""
+    """The control: additions that round have an order."""
     rows = np.array([[1e8], [1e-8], [-1e8], [3e-9]])
     plain = {float(np.sum(rows[order])) for order in ([0, 1, 2, 3], [0, 2, 1, 3], [1, 3, 0, 2])}
     ours = {float(summed(rows[order], 1).total[0]) for order in ([0, 1, 2, 3], [0, 2, 1, 3])}
