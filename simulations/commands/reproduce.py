@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from concurrent.futures import Executor
 from dataclasses import asdict
 from inspect import cleandoc
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.provenance import source_hash
 from simulations.common.tables import JsonFlag, show
 from simulations.reproduce.catalog import CAMPAIGNS
@@ -52,13 +54,15 @@ def reproduce_command(
         Path | None,
         typer.Option(help="Folder for figures, page, plots and results; veilsum-NAME if left out."),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Reproduce published results and compare them with this project's own.
 
     Every result is kept in the folder as soon as it is there, with its configuration and a digest
-    of the code that made it; the same command resumes a campaign. Campaigns by name:
+    of the code that made it; the same command resumes a campaign. Under torchrun, the ranks make
+    the results. Campaigns by name:
     """
     if name is None:
         typer.echo("\n".join(f"{each:20}{about}" for each, about in CAMPAIGNS.items()))
@@ -76,12 +80,21 @@ def reproduce_command(
     folder = out or Path(f"veilsum-{name}")
     if show_plan:
         show(f"the plan of {name}", asdict(campaign(name).plan(options)), as_json)
-    elif (figures := finished(folder, name, options)) is not None:
-        Console(stderr=True).print(f"finished, nothing is left to run: {figures}", soft_wrap=True)
-        if as_json:
-            typer.echo(json.dumps(json.loads(figures.read_text(encoding="utf-8"))))
-    else:
-        carry_out(campaign(name), options, folder, data_dir, workers, as_json)
+        return
+    from simulations.common.executors import executor, serve
+    from simulations.common.ranks import joined
+
+    with joined() as ranks:
+        if ranks.rank:
+            serve(ranks)
+            return
+        with executor(workers, scheduler, ranks) as places:
+            if (figures := finished(folder, name, options)) is None:
+                carry_out(campaign(name), options, folder, data_dir, places, as_json)
+                return
+    Console(stderr=True).print(f"finished, nothing is left to run: {figures}", soft_wrap=True)
+    if as_json:
+        typer.echo(json.dumps(json.loads(figures.read_text(encoding="utf-8"))))
 
 
 reproduce_command.__doc__ = f"{cleandoc(reproduce_command.__doc__ or '')}\n\n{LISTED}"
@@ -92,7 +105,7 @@ def carry_out(
     options: Options,
     out: Path,
     data_dir: Path | None = None,
-    workers: int = 1,
+    places: Executor | None = None,
     as_json: bool = False,
 ) -> None:
     """Run what is missing of a campaign, print its figures, then write them into a folder.
@@ -104,7 +117,7 @@ def carry_out(
         options: its plan.
         out: the folder, made if need be.
         data_dir: folder of data sets.
-        workers: processes.
+        places: makes several results at a time; None for one after another, here.
         as_json: print the figures as JSON in place of a summary.
 
     Raises:
@@ -117,7 +130,7 @@ def carry_out(
         out,
         options.seed,
         data_dir=data_dir,
-        workers=workers,
+        executor=places,
         tell=lambda text: told.print(escape(text), soft_wrap=True),
     )
     figures = campaign.run(study, _words(campaign.name, options))

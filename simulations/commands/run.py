@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
 from simulations.common.tables import JsonFlag, figures_table, readable
@@ -107,30 +109,38 @@ def sweep_command(
         Path | None, typer.Option(help="Folder of the sweep. Default: runs/NAME-sweep.")
     ] = None,
     data_dir: DataOption = None,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = None,
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run every point of a grid, each in its own folder. Finished points are not run again."""
-    from protocol.exchange.ranks import ALONE
+    """Run every point of a grid, each in its own folder. Finished points are not run again.
+
+    Points are run one after another, or several at a time by processes, by a Dask cluster, or by
+    the ranks of torchrun. The folder must then be on a file system that all of them share.
+    """
     from protocol.planning.configuration import load
+    from simulations.common.executors import executor, serve
+    from simulations.common.ranks import joined
     from simulations.learning.configuration import RunConfig
     from simulations.learning.run.overrides import changed, grid, point_name, read_choices
 
-    base = load(config, RunConfig)
-    points = list(grid([read_choices(text) for text in choices]))
-    # All of them are checked before the first one is run.
-    runs = [(point, changed(base, point)) for point in points]
-    folder = out or Path("runs") / f"{config.stem}-sweep"
-    console = Console(stderr=True, quiet=quiet)
-    summaries = []
-    for number, (point, chosen) in enumerate(runs, 1):
-        name = point_name(point)
-        console.print(f"{number} of {len(runs)}: {name}", highlight=False)
-        summary = _finished(folder / name, chosen, console)
-        if summary is None:
-            summary = _run(chosen, folder / name, data_dir, console, ALONE).summary()
-        summaries.append({**dict(point), **summary})
-    folder.mkdir(parents=True, exist_ok=True)
+    with joined() as ranks:
+        if ranks.rank:
+            serve(ranks)
+            return
+        base = load(config, RunConfig)
+        points = list(grid([read_choices(text) for text in choices]))
+        # All of them are checked before the first one is run.
+        runs = {point_name(point): changed(base, point) for point in points}
+        folder = out or Path("runs") / f"{config.stem}-sweep"
+        console = Console(stderr=True, quiet=quiet)
+        with executor(workers, scheduler, ranks) as places:
+            if places is None:
+                found = _one_by_one(runs, folder, data_dir, console)
+            else:
+                found = _by_others(places, runs, folder, data_dir, console)
+    summaries = [{**dict(point), **summary} for point, summary in zip(points, found, strict=True)]
     write_whole(folder / "sweep.json", json.dumps(summaries, indent=1) + "\n")
     if as_json:
         typer.echo(json.dumps(summaries))
@@ -138,17 +148,52 @@ def sweep_command(
         Console().print(_comparison(summaries, [key for key, _ in points[0]]))
 
 
+def _one_by_one(
+    runs: Mapping[str, RunConfig], folder: Path, data_dir: Path | None, console: Console
+) -> list[RunSummary]:
+    """Run what is missing here, with a live view of every point."""
+    summaries = []
+    for number, (name, config) in enumerate(runs.items(), 1):
+        console.print(f"{number} of {len(runs)}: {name}", highlight=False)
+        summary = _finished(folder / name, config, console)
+        if summary is None:
+            summary = _run(config, folder / name, data_dir, console).summary()
+        summaries.append(summary)
+    return summaries
+
+
+def _by_others(
+    places: Executor,
+    runs: Mapping[str, RunConfig],
+    folder: Path,
+    data_dir: Path | None,
+    console: Console,
+) -> list[RunSummary]:
+    """Hand what is missing to others; a line for every point that is done.
+
+    A point that fails costs no other point: its error is raised when all the others are done.
+    """
+    from simulations.learning.run.points import Sweep
+
+    with Sweep(folder, data_dir, places) as sweep:
+        for number, name in enumerate(sweep.run(runs), 1):
+            console.print(f"{number} of {len(runs)} done: {name}", highlight=False)
+        return sweep.summaries
+
+
 def _run(
     config: RunConfig,
     out: Path,
     data_dir: Path | None,
     console: Console,
-    ranks: Ranks,
+    ranks: Ranks | None = None,
 ) -> RunResult:
+    from protocol.exchange.ranks import ALONE
     from simulations.learning.run.experiment import run_experiment
     from simulations.learning.run.folder import RunFolder
     from simulations.learning.run.view import LiveView
 
+    ranks = ranks or ALONE
     data = _data(config, data_dir)
     # Made even if nobody sees it: what cannot run here is refused before there is a folder.
     figures = _forecast(config, data, ranks)
@@ -178,16 +223,12 @@ def _forecast(config: RunConfig, data: Dataset, ranks: Ranks) -> dict[str, objec
 
 
 def _finished(folder: Path, config: RunConfig, console: Console) -> RunSummary | None:
-    """The summary of a run that is over; None if it is not."""
-    from simulations.learning.run.folder import RunFolder
+    """The summary of a run that is over, said to be so; None if it is not."""
+    from simulations.learning.run.folder import finished
 
-    if not (folder / "summary.json").exists():
-        return None
-    with RunFolder(folder, config) as opened:
-        summary: RunSummary = json.loads(opened.summary.read_text())
-        # All that a run killed at its very end may have left to do.
-        opened.key.unlink(missing_ok=True)
-    console.print(Text(f"{folder} is finished: nothing is run again"), soft_wrap=True)
+    summary = finished(folder, config)
+    if summary is not None:
+        console.print(Text(f"{folder} is finished: nothing is run again"), soft_wrap=True)
     return summary
 
 

@@ -21,6 +21,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "tomli_w": "cli",
     "torch": "sim",
     "typer": "cli",
+    "distributed": "dask",
     "flwr": "flower",
     "nvflare": "nvflare",
     "pfl": "pfl",

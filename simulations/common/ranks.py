@@ -48,6 +48,16 @@ def own_cores() -> int:
     return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
+def share_cores(processes: int) -> None:
+    """Say that so many processes share the cores of this machine; this is one of them."""
+    os.environ["LOCAL_WORLD_SIZE"] = str(processes)
+
+
+def own_address() -> str:
+    """Where other ranks reach rank 0's machine: torchrun found them by this name."""
+    return os.environ.get("MASTER_ADDR", socket.gethostname())
+
+
 @contextmanager
 def joined() -> Iterator[Ranks]:
     """Meet the other ranks, if torchrun started any; leave them at the end.

@@ -24,7 +24,7 @@ from simulations.common.files import append_durably, write_whole
 from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.local_dp.journal import PATTERN
-from simulations.learning.records import Record
+from simulations.learning.records import Record, RunSummary
 
 ENVIRONMENT: Final = "environment.json"
 
@@ -142,6 +142,21 @@ class RunFolder:
                 "made with another configuration",
                 "another --out, or that configuration",
             )
+
+
+def finished(path: Path, config: RunConfig) -> RunSummary | None:
+    """The summary of a run that is over; None if it is not.
+
+    Raises:
+        ConfigurationError: the folder belongs to another configuration, or is in use.
+    """
+    if not (path / "summary.json").exists():
+        return None
+    with RunFolder(path, config) as folder:
+        # All that a run killed at its very end may have left to do.
+        folder.key.unlink(missing_ok=True)
+        summary: RunSummary = json.loads(folder.summary.read_text())
+    return summary
 
 
 def _resolved(config: RunConfig) -> RunConfig:

@@ -48,7 +48,8 @@ def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
 
     Args:
         name: of its folder among the campaign's runs, if it is to be kept; an interrupted run goes
-            on there, unless the configuration or the source is another.
+            on there, unless the configuration or the source is another. Where the campaign's folder
+            cannot be seen, on a machine of its own perhaps, nothing is kept.
     """
     records: list[Record] = []
     with _folder(config, name) as folder, RunFolder(folder, config) as opened:
@@ -77,7 +78,7 @@ _DATA: dict[tuple[str, Path | None], Dataset] = {}
 @contextmanager
 def _folder(config: RunConfig, name: str | None) -> Iterator[Path]:
     campaign = folder_here()
-    if name is None or campaign is None:
+    if name is None or campaign is None or not campaign.is_dir():
         with TemporaryDirectory() as folder:
             yield Path(folder) / "run"
         return

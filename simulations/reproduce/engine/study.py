@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, as_completed
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 
 
-@dataclass(slots=True)
-class _Here:
-    """Where this process finds data, and where cells may keep folders of their own."""
+class _Here(threading.local):
+    """Where this thread finds data, and where cells may keep folders of their own."""
 
     data_dir: Path | None = None
     folder: Path | None = None
@@ -36,7 +34,7 @@ _HERE = _Here()
 
 
 def enter(data_dir: Path | None, folder: Path | None) -> None:
-    """Tell this process where things are; the results of cells do not depend on it."""
+    """Tell this thread where things are; the results of cells do not depend on it."""
     _HERE.data_dir, _HERE.folder = data_dir, folder
 
 
@@ -66,6 +64,12 @@ def _loaded(name: str, data_dir: Path | None, options: tuple[tuple[str, Any], ..
     return load_dataset(name, data_dir, **dict(options))
 
 
+def _made_elsewhere(cell: Cell, data_dir: Path | None, folder: Path | None) -> Result:
+    """Make a cell where nobody knows yet where things are."""
+    enter(data_dir, folder)
+    return _made(cell)
+
+
 def _made(cell: Cell) -> Result:
     start = time.process_time()
     value = plain(cell.make(*cell.given))
@@ -81,7 +85,7 @@ class Study(Generic[P]):
         seed: the first of those evaluated.
         seeds: how many of them there are.
         data_dir: folder of data sets; None for what the environment says.
-        workers: processes, at least 1.
+        executor: makes several cells at a time; None to make them here, one after another.
         tell: told what people should know; by default nobody is.
     """
 
@@ -93,16 +97,16 @@ class Study(Generic[P]):
         seed: int = 1,
         seeds: int = 1,
         data_dir: Path | None = None,
-        workers: int = 1,
+        executor: Executor | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.plan, self.folder, self.data_dir = plan, folder, data_dir
         self.seed, self.seeds = seed, evaluated(seed, seeds)
-        self.workers, self.seconds = workers, 0.0
+        self.seconds = 0.0
         self.found = self.made = 0
         self._tell, self._stack = tell, ExitStack()
         self._store = self._stack.enter_context(Store(folder))
-        self._pool: ProcessPoolExecutor | None = None
+        self._executor = executor
         enter(data_dir, folder)
 
     def __enter__(self) -> Self:
@@ -112,9 +116,6 @@ class Study(Generic[P]):
         return self
 
     def __exit__(self, *details: object) -> None:
-        # What has not begun when a run fails or is interrupted is not begun any more.
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
         self._stack.close()
         enter(None, None)
 
@@ -154,15 +155,12 @@ class Study(Generic[P]):
 
     def _run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
         """Make cells, here or in processes of their own, and yield them as they are ready."""
-        if self.workers == 1 or len(cells) < 2:
+        if self._executor is None:
             for cell in cells:
                 yield cell, _made(cell)
             return
-        if self._pool is None:
-            # Torch's threads do not survive a fork.
-            context, where = get_context("spawn"), (self.data_dir, self.folder)
-            self._pool = ProcessPoolExecutor(self.workers, context, enter, where)
-        futures = {self._pool.submit(_made, cell): cell for cell in cells}
+        where = (_absolute(self.data_dir), self.folder.resolve())
+        futures = {self._executor.submit(_made_elsewhere, cell, *where): cell for cell in cells}
         failed: BaseException | None = None
         for future in as_completed(futures):
             if future.cancelled():
@@ -181,3 +179,8 @@ class Study(Generic[P]):
     def facts(self) -> dict[str, Any]:
         """Return what all figures begin with."""
         return {"seed": self.seed, "plan": plain(self.plan)}
+
+
+def _absolute(folder: Path | None) -> Path | None:
+    """Return a folder as a process that runs elsewhere names it."""
+    return None if folder is None else folder.resolve()

@@ -21,9 +21,10 @@ from protocol.errors import ConfigurationError
 from simulations.commands import cli
 from simulations.commands.reproduce import carry_out, finished
 from simulations.common import provenance as source
+from simulations.common.executors import executor
 from simulations.common.files import write_whole
 from simulations.reproduce import catalog
-from simulations.reproduce.engine import campaign, store, study
+from simulations.reproduce.engine import campaign, store
 from simulations.reproduce.engine.campaign import Campaign, Options
 from simulations.reproduce.engine.claims import (
     NOT_REPRODUCED,
@@ -108,10 +109,10 @@ CAMPAIGN = Campaign(
 def run(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Run the campaign in one folder, and forget what was made before."""
 
-    def carried(told: list[str] | None = None, workers: int = 1, **changes: Any) -> dict[str, Any]:
+    def carried(told: list[str] | None = None, **changes: Any) -> dict[str, Any]:
         MADE.clear()
         tell = None if told is None else told.append
-        study = CAMPAIGN.study(Plan(**changes), tmp_path, workers=workers, tell=tell)
+        study = CAMPAIGN.study(Plan(**changes), tmp_path, tell=tell)
         return {**CAMPAIGN.run(study), "seconds": 0.0}
 
     return carried
@@ -160,16 +161,10 @@ class TestStudy:
         cells = [Cell(f"{n}", seed_of, (n, "word")) for n in range(4)]
         with Study(Plan(), tmp_path / "one") as study:
             alone = study.results(cells)
-        with Study(Plan(), tmp_path / "two", workers=2) as study:
+        with executor(2) as places, Study(Plan(), tmp_path / "two", executor=places) as study:
             assert study.results(cells) == alone == [list(seed_of(n, "word")) for n in range(4)]
 
-    def test_a_cell_that_fails_costs_no_result_of_another(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        class Threads(ThreadPoolExecutor):
-            def __init__(self, workers: int, _: object, *start: Any) -> None:
-                super().__init__(workers, "", *start)
-
+    def test_a_cell_that_fails_costs_no_result_of_another(self, tmp_path: Path) -> None:
         failed = Event()
 
         def patient(number: int) -> int:
@@ -182,11 +177,11 @@ class TestStudy:
             failed.set()
             raise ValueError(f"no {number}")
 
-        monkeypatch.setattr(study, "ProcessPoolExecutor", Threads)
         kept, lost = Cell("kept", patient, (1,)), Cell("lost", fails, (2,))
         with (
             pytest.raises(ValueError, match="no 2"),
-            Study(Plan(), tmp_path, workers=2) as under_way,
+            ThreadPoolExecutor(2) as threads,
+            Study(Plan(), tmp_path, executor=threads) as under_way,
         ):
             under_way.results([kept, lost])
         with Store(tmp_path) as found:

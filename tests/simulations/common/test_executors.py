@@ -1,0 +1,192 @@
+"""Where tasks are sent: what comes back is what they come to here, and nobody waits for nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+
+import pytest
+from rank_doubles import on_ranks
+
+from protocol.errors import ConfigurationError
+from protocol.exchange.ranks import Ranks
+from simulations.common import executors
+from simulations.common.executors import RankExecutor, executor, serve
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def process() -> tuple[int, str]:
+    return os.getpid(), os.environ.get("LOCAL_WORLD_SIZE", "")
+
+
+def fails(number: int) -> int:
+    raise ConfigurationError("number", f"value {number}", "another")
+
+
+class StubbornError(Exception):
+    """Cannot be rebuilt from what it says."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def fails_badly() -> None:
+    raise StubbornError(1, 2)
+
+
+def lambda_maker() -> object:
+    return lambda: None
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+
+
+def test_without_a_way_there_is_no_executor() -> None:
+    with executor() as places:
+        assert places is None
+
+
+def test_processes_share_the_cores() -> None:
+    with executor(2) as places:
+        assert places is not None
+        assert list(places.map(square, range(5))) == [0, 1, 4, 9, 16]
+        number, sharing = places.submit(process).result()
+        assert number != os.getpid() and sharing == "2"
+
+
+def test_two_ways_at_once() -> None:
+    with (
+        pytest.raises(ConfigurationError, match="given together with --scheduler"),
+        executor(2, "tcp://127.0.0.1:1"),
+    ):
+        pass
+
+    def work(ranks: Ranks) -> None:
+        if ranks.rank == 0:
+            with (
+                pytest.raises(ConfigurationError, match="given together with torchrun"),
+                executor(2, None, ranks),
+            ):
+                pass
+
+    on_ranks(2, work)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_do_all_tasks_and_end(size: int) -> None:
+    def work(ranks: Ranks) -> list[int] | None:
+        if ranks.rank:
+            serve(ranks)
+            return None
+        with executor(1, None, ranks) as places:
+            assert isinstance(places, RankExecutor)
+            futures: list[Future[int]] = [places.submit(square, n) for n in range(20)]
+            wrong = places.submit(fails, 7)
+            worse = places.submit(fails_badly)
+            worst = places.submit(lambda_maker)
+            with pytest.raises(ConfigurationError, match="value 7"):
+                wrong.result(60)
+            with pytest.raises(RuntimeError, match="StubbornError: 1 and 2"):
+                worse.result(60)
+            with pytest.raises(Exception, match=r"(?i)pickle"):
+                worst.result(60)
+            found = [future.result(60) for future in futures]
+        with pytest.raises(RuntimeError, match="shut down"):
+            places.submit(square, 1)
+        return found
+
+    assert on_ranks(size, work)[0] == [n * n for n in range(20)]
+
+
+BEGUN = threading.Event()
+GO_ON = threading.Event()
+
+
+def waits() -> str:
+    BEGUN.set()
+    assert GO_ON.wait(60)
+    return "done"
+
+
+def test_what_has_not_begun_when_it_closes_is_not_begun() -> None:
+    BEGUN.clear()
+    GO_ON.clear()
+    done: list[int] = []
+
+    def work(ranks: Ranks) -> None:
+        if ranks.rank:
+            serve(ranks)
+            return
+        with executor(1, None, ranks) as places:
+            assert places is not None
+            first, second = places.submit(waits), places.submit(waits)
+            assert BEGUN.wait(60)
+            time.sleep(0.2)  # both ranks have one
+            later = [places.submit(done.append, n) for n in range(5)]
+            assert later[3].cancel() and not first.cancel()
+            threading.Timer(0.2, GO_ON.set).start()
+        assert first.result(1) == second.result(1) == "done"
+        for each in later:
+            with pytest.raises(CancelledError):
+                each.result(1)
+
+    on_ranks(2, work)
+    assert done == []
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_dask_cluster_does_the_same(cluster: str) -> None:
+    with executor(1, cluster) as places:
+        assert places is not None
+        assert list(places.map(square, range(5))) == [0, 1, 4, 9, 16]
+        with pytest.raises(ConfigurationError, match="value 3"):
+            places.submit(fails, 3).result(60)
+        assert places.submit(process).result(60)[0] != os.getpid()
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x", "nowhere.invalid:8786"])
+def test_a_scheduler_that_does_not_answer_is_named(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(executors, "SCHEDULER_SECONDS", 0.5)
+    start = time.monotonic()
+    with pytest.raises(ConfigurationError, match="--scheduler") as caught, executor(1, address):
+        pass
+    assert repr(address) in str(caught.value) and "tcp://HOST:8786" in str(caught.value)
+    assert time.monotonic() - start < 30.0
+
+
+def test_dask_is_told_when_it_is_missing(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['distributed'] = None\n"
+        "from simulations.common.executors import executor\n"
+        "from simulations.common.failures import one_line\n"
+        "try:\n    executor(1, 'tcp://h:1').__enter__()\n"
+        "except ImportError as error:\n    print(one_line(error))\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert 'pip install "veilsum[dask]"' in done.stdout, done.stderr
