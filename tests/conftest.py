@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Doubles that several folders share are modules of this one.
-_HERE = str(Path(__file__).parent)
-if _HERE not in sys.path:
-    sys.path.insert(0, _HERE)
+# Doubles that several folders share. They have a folder of their own: `tests/` itself on the path
+# would hide the packages, whose names its folders bear.
+_DOUBLES = str(Path(__file__).parent / "doubles")
+if _DOUBLES not in sys.path:
+    sys.path.insert(0, _DOUBLES)
 
 NO_DATA = "no data sets"
 VARIABLE = "VEILSUM_DATA_DIR"

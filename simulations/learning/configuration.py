@@ -37,7 +37,7 @@ class Task(Section):
         default=1, ge=1, description="fewest examples that a client may have"
     )
     model: str = Field(default="mlp", description="name of a model")
-    hidden: int = Field(default=32, ge=1, description="hidden units of `mlp`")
+    hidden: int = Field(default=32, ge=1, description="hidden units of `mlp` and `ngram`")
     l2: float = Field(default=1e-4, ge=0, description="L2 penalty of linear models")
 
 

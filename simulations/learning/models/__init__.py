@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulations.learning.models.convolutional import BlockCnnTask, CnnTask, Lenet5Task, TinyCnnTask
-from simulations.learning.models.dense import MlpTask, ReluMlpTask
+from simulations.learning.models.dense import MlpTask, NgramTask, ReluMlpTask
 from simulations.learning.models.layout import ParameterLayout, Vector
 from simulations.learning.models.linear import LogisticTask, SvmTask
 from simulations.learning.models.recurrent import LstmClassifierTask, LstmTask
@@ -22,6 +22,7 @@ __all__ = [
     "LstmTask",
     "MlpTask",
     "ModelOptions",
+    "NgramTask",
     "ParameterLayout",
     "ReluMlpTask",
     "SvmTask",

@@ -1,4 +1,4 @@
-"""Models of matrix products only: multilayer perceptrons.
+"""Models of matrix products only: multilayer perceptrons, of numbers and of characters.
 
 May use torch; must not know clients or the protocol.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import embedding, linear
 
 from simulations.learning.data import DataKind
 from simulations.learning.models.task import Family, Parameters, Task, centred
@@ -149,3 +149,66 @@ class ReluMlpTask(Task):
 
     def _layer(self, parameters: Parameters, layer: int, values: Tensor) -> Tensor:
         return linear(values, parameters[f"layer{layer}.weight"], parameters[f"layer{layer}.bias"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramTask(Task):
+    """The next character from the last few: their embeddings, one hidden layer of tanh, a choice.
+
+    Small enough for a million clients, and all in products that clients can share: where the
+    recurrent models see a text of any length, this one sees `length` characters and no order
+    beyond them.
+
+    Args:
+        vocabulary: number of token values, at least 2.
+        length: characters of an input.
+        embedded: length of an embedding.
+        hidden: tanh units.
+        classes: labels.
+
+    Raises:
+        ValueError: a width is below 1, or there are fewer than two tokens or classes.
+
+    Source: Bengio, Ducharme, Vincent and Jauvin 2003, "A Neural Probabilistic Language Model",
+    Journal of Machine Learning Research 3, section 2, without direct connections.
+    """
+
+    vocabulary: int = 82
+    length: int = 4
+    embedded: int = 8
+    hidden: int = 32
+    classes: int = 82
+
+    def __post_init__(self) -> None:
+        """Check the widths."""
+        check_widths(
+            min(self.vocabulary - 1, self.length, self.embedded), self.hidden, self.classes
+        )
+
+    @property
+    def family(self) -> Family:
+        """Most of its work is in matrix products."""
+        return Family.DENSE
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            "embedding": (self.vocabulary, self.embedded),
+            "hidden.weight": (self.hidden, self.length * self.embedded),
+            "hidden.bias": (self.hidden,),
+            "output.weight": (self.classes, self.hidden),
+            "output.bias": (self.classes,),
+        }
+
+    def _initialise(self, parameters: dict[str, Tensor], generator: torch.Generator) -> None:
+        """Draw embeddings in [-1, 1] and Xavier-uniform hidden weights; leave all else zero.
+
+        Embeddings of the size of a tanh unit's answer tell characters apart from the first round.
+        """
+        parameters["embedding"].uniform_(-1.0, 1.0, generator=generator)
+        nn.init.xavier_uniform_(parameters["hidden.weight"], generator=generator)
+
+    def scores(self, parameters: Parameters, inputs: Tensor) -> Tensor:
+        """Return logits float32[m, classes] of int64[m, length]."""
+        values = embedding(inputs, parameters["embedding"]).flatten(1)
+        hidden = linear(values, parameters["hidden.weight"], parameters["hidden.bias"]).tanh()
+        return linear(hidden, parameters["output.weight"], parameters["output.bias"])

@@ -19,7 +19,7 @@ from simulations.learning.models.convolutional import (
     TinyCnnTask,
     image_sides,
 )
-from simulations.learning.models.dense import MlpTask, ReluMlpTask
+from simulations.learning.models.dense import MlpTask, NgramTask, ReluMlpTask
 from simulations.learning.models.linear import L2, LinearTask, LogisticTask, SvmTask
 from simulations.learning.models.recurrent import LstmClassifierTask, LstmTask
 from simulations.learning.models.task import Task
@@ -59,7 +59,7 @@ class ModelOptions:
     """What may be chosen beside the name.
 
     Args:
-        hidden: tanh units of `mlp`; other models have the sizes of their sources.
+        hidden: tanh units of `mlp` and `ngram`; other models have the sizes of their sources.
         l2: penalty of `logistic` and `svm`.
         squared: square the hinge of `svm`.
     """
@@ -134,6 +134,17 @@ def _image(model: type[ImageTask]) -> Builder:
     return build
 
 
+def _ngram(data: DataShape, options: ModelOptions) -> Task:
+    if data.vocabulary is None:
+        raise ConfigurationError("task.model", "text without a vocabulary", "its size")
+    return NgramTask(
+        vocabulary=data.vocabulary,
+        length=data.features,
+        hidden=options.hidden,
+        classes=data.classes,
+    )
+
+
 def _lstm(data: DataShape, options: ModelOptions) -> Task:
     del options
     if data.vocabulary is None or data.classes != data.vocabulary:
@@ -163,6 +174,7 @@ _BUILDERS: Mapping[str, tuple[tuple[DataKind, ...], Builder]] = {
     "cnn3": (_IMAGES, _image(BlockCnnTask)),
     "lenet5": (_IMAGES, _image(Lenet5Task)),
     "tiny": (_IMAGES, _image(TinyCnnTask)),
+    "ngram": (_TEXTS, _ngram),
     "lstm": (_TEXTS, _lstm),
     "lstm_classifier": (_TEXTS, _lstm_classifier),
 }

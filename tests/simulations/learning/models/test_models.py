@@ -25,6 +25,7 @@ from simulations.learning.models import (
     LstmTask,
     MlpTask,
     ModelOptions,
+    NgramTask,
     ReluMlpTask,
     SvmTask,
     Task,
@@ -50,11 +51,13 @@ SHAPES = {
     "cnn3": LARGE,
     "lenet5": WIDE,
     "tiny": PICTURE,
+    "ngram": TEXT,
     "lstm": TEXT,
     "lstm_classifier": NAME,
 }
 CASES = [
     *((name, shape) for name, shape in SHAPES.items()),
+    ("ngram", NAME),
     ("logistic", TABLE),
     ("svm", TABLE),
     ("mlp", TABLE),
@@ -94,6 +97,7 @@ def nonzero_start(task: Task) -> Tensor:
         (CnnTask(classes=10), 1_018_174 - 52 * 129),
         (BlockCnnTask(), 361_290),
         (LstmTask(), 820_522),
+        (NgramTask(), 4418),
         (Lenet5Task(), 119_850),
         (ReluMlpTask(), 784 * 60 + 60 + 60 * 60 + 60 + 60 * 10 + 10),
         (ReluMlpTask(layers=1), 784 * 60 + 60 + 60 * 10 + 10),
@@ -267,6 +271,22 @@ def test_convolutions_equal_plain_modules() -> None:
         torch.testing.assert_close(task.scores(parameters, pixels.flatten(1)), expected)
 
 
+def test_ngram_equals_plain_modules() -> None:
+    task = NgramTask(vocabulary=7, length=3, embedded=2, hidden=5, classes=4)
+    plain = nn.Sequential(
+        nn.Embedding(7, 2), nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)
+    )
+    parameters = task.layout.unflatten(nonzero_start(task))
+    plain[0].load_state_dict({"weight": parameters["embedding"]})
+    for index, layer in ((2, "hidden"), (4, "output")):
+        plain[index].load_state_dict(
+            {part: parameters[f"{layer}.{part}"] for part in ("weight", "bias")}
+        )
+    tokens = torch.randint(0, 7, (9, 3), generator=seeded(8))
+    with torch.no_grad():
+        torch.testing.assert_close(task.scores(parameters, tokens), plain(tokens))
+
+
 def test_lstm_equals_the_plain_module() -> None:
     task = LstmTask(vocabulary=7, embedded=3, hidden=5)
     parameters = task.layout.unflatten(nonzero_start(task))
@@ -325,6 +345,8 @@ def test_registry_reads_a_data_set() -> None:
         ("cnn", TABLE, "cnn for tabular data"),
         ("mlp", TEXT, "mlp for text data"),
         ("lstm", PICTURE, "lstm for image data"),
+        ("ngram", PICTURE, "ngram for image data"),
+        ("ngram", replace(TEXT, vocabulary=None), "text without a vocabulary"),
         ("lstm", NAME, "lstm_classifier"),
         ("lenet5", PICTURE, "too small"),
         ("cnn", replace(PICTURE, shape=(63,)), "not the shape"),
@@ -354,6 +376,9 @@ def test_bad_numbers_are_refused() -> None:
         lambda: SvmTask(features=0),
         lambda: CnnTask(height=7),
         lambda: LstmClassifierTask(classes=1),
+        lambda: NgramTask(vocabulary=1),
+        lambda: NgramTask(length=0),
+        lambda: NgramTask(hidden=0),
     ):
         with pytest.raises(ValueError):
             build()
