@@ -20,6 +20,7 @@ _TOP_BYTE = np.uint64(56)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF_BITS = np.uint64(32)
 _TWO_TO_32 = 4294967296.0
+_LANES = 256
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -35,9 +36,9 @@ def _popcount(word: np.uint64) -> np.uint64:
 def popcount_words(
     words: NDArray[np.unsignedinteger], mask: np.uint64, out: NDArray[np.int64]
 ) -> None:
-    """Set ``out[i]`` to the number of ones in ``words[i] & mask``: one word per coordinate."""
+    """Add the number of ones in ``words[i] & mask`` to ``out[i]``: one word per coordinate."""
     for i in range(words.size):
-        out[i] = np.int64(_popcount(np.uint64(words[i]) & mask))
+        out[i] += np.int64(_popcount(np.uint64(words[i]) & mask))
 
 
 @njit(cache=True, nogil=True)
@@ -94,6 +95,37 @@ def round_piece(
         out[i] = rounded
         squares += rounded * rounded
     return squares
+
+
+@njit(cache=True, nogil=True)
+def sum_of_squares(values: NDArray[np.float64]) -> float:
+    """Return the sum of squares in an order that no processor's width of vectors decides.
+
+    Every 256th value goes to one of 256 sums, then they are added up in turn.
+    """
+    lanes = np.zeros(_LANES)
+    whole = values.size // _LANES * _LANES
+    for start in range(0, whole, _LANES):
+        part = values[start : start + _LANES]
+        for lane in range(_LANES):
+            lanes[lane] += part[lane] * part[lane]
+    for i in range(whole, values.size):
+        lanes[i - whole] += values[i] * values[i]
+    total = 0.0
+    for lane in range(_LANES):
+        total += lanes[lane]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def extent(values: NDArray[np.int64]) -> tuple[np.int64, np.int64]:
+    """Return (smallest, largest) in one pass; zero counts as one of the values."""
+    smallest = np.int64(0)
+    largest = np.int64(0)
+    for i in range(values.size):
+        smallest = min(smallest, values[i])
+        largest = max(largest, values[i])
+    return smallest, largest
 
 
 @njit(cache=True, nogil=True)

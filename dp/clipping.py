@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dp._kernels import sum_of_squares
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 
 NORM_SLACK: Final = 1e-9
@@ -70,15 +71,6 @@ def require_finite(values: NDArray[Any]) -> None:
         raise NonFiniteUpdateError(f"{bad} of {values.size} coordinates are NaN or infinite")
 
 
-def _dot(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    """Return the inner product, on this thread.
-
-    ``np.dot`` hands long vectors to several threads of the BLAS; waking them takes a hundred times
-    as long as the sum where other processes want the cores too.
-    """
-    return float(np.einsum("i,i->", left, right))
-
-
 def _split_norm(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return (unit, length) with ``norm == unit * length``; the product itself may overflow.
 
@@ -88,8 +80,9 @@ def _split_norm(values: NDArray[np.float64]) -> tuple[float, float]:
     Raises:
         NonFiniteUpdateError: a coordinate is NaN or infinite.
     """
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        square = _dot(values, values)
+    # Not np.dot, which hands long vectors to several threads of the BLAS: waking them takes a
+    # hundred times as long as the sum where other processes want the cores too.
+    square = float(sum_of_squares(values))
     # One NaN or infinity makes the sum NaN or infinite: a safe sum vouches for every coordinate.
     if _SMALLEST_PLAIN_SQUARE < square < math.inf:
         return 1.0, math.sqrt(square)
@@ -99,7 +92,7 @@ def _split_norm(values: NDArray[np.float64]) -> tuple[float, float]:
         return 1.0, 0.0
     with np.errstate(under="ignore"):
         reduced = values / unit
-        return unit, math.sqrt(_dot(reduced, reduced))
+    return unit, math.sqrt(sum_of_squares(reduced))
 
 
 def l2_norm(values: NDArray[np.float64]) -> float:

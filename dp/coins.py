@@ -103,20 +103,30 @@ def sample_binomial(seed: NoiseSeed, coins: int, length: int) -> NDArray[np.int6
     Raises:
         TypeError, ValueError: an argument is out of range.
     """
-    require_coins(coins)
     if length < 0:
         raise ValueError(f"length must not be negative, got {length}")
-    if coins > POPCOUNT_COINS:
-        return sample_law(BinomialLaw(coins, 0.5), seed.derive(Usage.COINS), length)
     out = np.zeros(length, dtype=np.int64)
-    if coins == 0:
-        return out
-    stream = Keystream(seed.derive(Usage.COINS))
-    if coins <= _WORD_BITS:
-        _fill_one_word(stream, coins, out)
-    else:
-        _fill_many_words(stream, coins, out)
+    accumulate_binomial(seed, coins, out)
     return out
+
+
+def accumulate_binomial(seed: NoiseSeed, coins: int, out: NDArray[np.int64]) -> None:
+    """Add to ``out`` what ``sample_binomial`` draws: the coins are counted where they go.
+
+    Args:
+        seed, coins: as for ``sample_binomial``.
+        out: int64[length], contiguous; left with room for ``coins`` more.
+
+    Raises:
+        TypeError, ValueError: ``coins`` is out of range.
+    """
+    require_coins(coins)
+    if coins > POPCOUNT_COINS:
+        out += sample_law(BinomialLaw(coins, 0.5), seed.derive(Usage.COINS), out.size)
+    elif coins > _WORD_BITS:
+        _count_many_words(Keystream(seed.derive(Usage.COINS)), coins, out)
+    elif coins > 0:
+        _count_one_word(Keystream(seed.derive(Usage.COINS)), coins, out)
 
 
 def _narrowest_word(coins: int) -> np.dtype[Any]:
@@ -124,8 +134,8 @@ def _narrowest_word(coins: int) -> np.dtype[Any]:
     return next(word for word in _WORDS if 8 * word.itemsize >= coins)
 
 
-def _fill_one_word(stream: Keystream, coins: int, out: NDArray[np.int64]) -> None:
-    """Set ``out`` where one word holds all coins of a coordinate."""
+def _count_one_word(stream: Keystream, coins: int, out: NDArray[np.int64]) -> None:
+    """Add to ``out`` where one word holds all coins of a coordinate."""
     mask = np.uint64((1 << coins) - 1)
     start = 0
     for words in stream.chunks(_narrowest_word(coins), out.size):
@@ -133,8 +143,8 @@ def _fill_one_word(stream: Keystream, coins: int, out: NDArray[np.int64]) -> Non
         start += words.size
 
 
-def _fill_many_words(stream: Keystream, coins: int, out: NDArray[np.int64]) -> None:
-    """Add to the zeroed ``out`` where a coordinate spans several 64-bit words."""
+def _count_many_words(stream: Keystream, coins: int, out: NDArray[np.int64]) -> None:
+    """Add to ``out`` where a coordinate spans several 64-bit words."""
     words_each = -(-coins // _WORD_BITS)
     last_mask = np.uint64((1 << (coins - _WORD_BITS * (words_each - 1))) - 1)
     position = 0
@@ -157,7 +167,7 @@ def add_coins(quantized: Quantized, coins: int, seed: NoiseSeed) -> Noised:
     Raises:
         TypeError, ValueError: ``coins`` is out of range.
     """
-    noise = sample_binomial(seed, coins, quantized.values.size)
-    noise -= coins // 2
-    noise += quantized.values
-    return Noised(noise, Coins(coins), quantized.l2_bound, quantized.linf_bound)
+    require_coins(coins)
+    noised = quantized.values - coins // 2
+    accumulate_binomial(seed, coins, noised)
+    return Noised(noised, Coins(coins), quantized.l2_bound, quantized.linf_bound)

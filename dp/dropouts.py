@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dp.checks import require_integer
 from dp.coin_schedule import CoinSchedule
-from dp.coins import Coins, sample_binomial
+from dp.coins import Coins, accumulate_binomial
 from dp.keystream import NoiseSeed
 from dp.noised import Noised
 from dp.rounding import Quantized
@@ -31,8 +31,8 @@ def add_batches(quantized: Quantized, schedule: CoinSchedule, seeds: Sequence[No
 
     Args and Raises: as for ``batch_noise``.
     """
-    noise = batch_noise(seeds, schedule, quantized.values.size)
-    noise += quantized.values
+    noise = quantized.values.copy()
+    _accumulate(_batches(seeds, schedule), noise)
     coins = Coins(sum(schedule.batches), len(schedule.batches))
     return Noised(noise, coins, quantized.l2_bound, quantized.linf_bound)
 
@@ -57,10 +57,7 @@ def batch_noise(
         TypeError: a seed is not a ``NoiseSeed``, or ``length`` is not an int.
         ValueError: the number of seeds is wrong, a seed occurs twice, or ``length < 0``.
     """
-    if len(seeds) != len(schedule.batches):
-        raise ValueError(f"seeds must be {len(schedule.batches)}, one per batch, got {len(seeds)}")
-    _require_distinct(seeds)
-    return _sum_of_batches(list(zip(seeds, schedule.batches, strict=True)), length)
+    return _sum_of_batches(_batches(seeds, schedule), length)
 
 
 def removed_noise(
@@ -100,19 +97,38 @@ def removed_noise(
     )
 
 
+def _batches(seeds: Sequence[NoiseSeed], schedule: CoinSchedule) -> list[tuple[NoiseSeed, int]]:
+    """Return each seed with the coins that it draws.
+
+    Raises:
+        ValueError: the number of seeds is wrong, or a seed occurs twice.
+    """
+    if len(seeds) != len(schedule.batches):
+        raise ValueError(f"seeds must be {len(schedule.batches)}, one per batch, got {len(seeds)}")
+    _require_distinct(seeds)
+    return list(zip(seeds, schedule.batches, strict=True))
+
+
 def _sum_of_batches(batches: Sequence[tuple[NoiseSeed, int]], length: int) -> NDArray[np.int64]:
-    """Return the sum of ``Bin(coins) - coins // 2`` over ``batches``, one vector at a time."""
+    """Return the sum of ``Bin(coins) - coins // 2`` over ``batches``."""
     require_integer("length", length, 0)
+    total = np.zeros(length, dtype=np.int64)
+    _accumulate(batches, total)
+    return total
+
+
+def _accumulate(batches: Sequence[tuple[NoiseSeed, int]], out: NDArray[np.int64]) -> None:
+    """Add ``Bin(coins) - coins // 2`` of every batch to ``out``.
+
+    Raises:
+        TypeError: a seed is not a ``NoiseSeed``.
+    """
     for seed, _ in batches:
         if not isinstance(seed, NoiseSeed):
             raise TypeError(f"a batch's seed must be a NoiseSeed, got {type(seed).__name__}")
-    total = np.zeros(length, dtype=np.int64)
-    centre = 0
+    out -= sum(coins // 2 for _, coins in batches)
     for seed, coins in batches:
-        total += sample_binomial(seed, coins, length)
-        centre += coins // 2
-    total -= centre
-    return total
+        accumulate_binomial(seed, coins, out)
 
 
 def _require_distinct(seeds: Iterable[NoiseSeed]) -> None:

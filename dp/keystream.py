@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dp.errors import CopiedSecretError
 
 SEED_BYTES: Final = 32
-CHUNK_BYTES: Final = 1 << 16
+CHUNK_BYTES: Final = 1 << 18
 """Bytes made per call of the cipher: large against the cost of a call, small enough that the
 consumer still finds them in the second-level cache."""
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dp._kernels import extent
 from dp.clipping import require_l2_bound, require_vector
 from dp.errors import SensitivityExceededError
 from dp.rounding import require_linf_bound
@@ -65,5 +66,6 @@ class Noised:
 
     def _check_limit(self, limit: int) -> None:
         """Raise unless all magnitudes are within ``limit``; abs(-2**63) is negative."""
-        if self.values.size and not (-limit <= self.values.min() and self.values.max() <= limit):
+        smallest, largest = extent(self.values)
+        if not (-limit <= smallest and largest <= limit):
             raise SensitivityExceededError(f"a noised coordinate exceeds {limit}")

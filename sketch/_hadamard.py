@@ -20,13 +20,13 @@ _BLOCK = 4096
 
 
 @njit(cache=True, nogil=True)
-def _radix_two(low: NDArray[np.float64], high: NDArray[np.float64]) -> None:
-    """One butterfly of the transform between two equally long runs, in place."""
+def _radix_two(low: NDArray[np.float64], high: NDArray[np.float64], factor: float) -> None:
+    """One butterfly of the transform between two equally long runs, in place, times a factor."""
     for j in range(low.size):
         a = low[j]
         b = high[j]
-        low[j] = a + b
-        high[j] = a - b
+        low[j] = (a + b) * factor
+        high[j] = (a - b) * factor
 
 
 @njit(cache=True, nogil=True)
@@ -35,28 +35,32 @@ def _radix_four(
     second: NDArray[np.float64],
     third: NDArray[np.float64],
     fourth: NDArray[np.float64],
+    factor: float,
 ) -> None:
-    """Two levels of butterflies in one pass over four equally long runs, in place."""
+    """Two levels of butterflies in one pass over four equally long runs, in place, and a factor."""
     for j in range(first.size):
         a = first[j] + second[j]
         b = first[j] - second[j]
         c = third[j] + fourth[j]
         d = third[j] - fourth[j]
-        first[j] = a + c
-        second[j] = b + d
-        third[j] = a - c
-        fourth[j] = b - d
+        first[j] = (a + c) * factor
+        second[j] = (b + d) * factor
+        third[j] = (a - c) * factor
+        fourth[j] = (b - d) * factor
 
 
-def _radix_eight(run: int) -> Callable[[NDArray[np.float64]], None]:
-    """The loop that does three levels in one pass, across runs of `run` adjacent entries.
+_Levels = Callable[[NDArray[np.float64], float], None]
+
+
+def _radix_eight(run: int) -> _Levels:
+    """The loop that does three levels and a factor in one pass, across runs of `run` entries.
 
     A run that is a constant of the compiled loop tells the compiler that the eight places of a
     butterfly never overlap, without which it would not vectorise.
     """
 
     @njit(cache=True, nogil=True)
-    def levels(values: NDArray[np.float64]) -> None:
+    def levels(values: NDArray[np.float64], factor: float) -> None:
         for start in range(0, values.size, 8 * run):
             part = values[start : start + 8 * run]
             for j in range(run):
@@ -67,12 +71,12 @@ def _radix_eight(run: int) -> Callable[[NDArray[np.float64]], None]:
                 a4, a5, a6, a7 = x4 + x5, x4 - x5, x6 + x7, x6 - x7
                 b0, b2, b1, b3 = a0 + a2, a0 - a2, a1 + a3, a1 - a3
                 b4, b6, b5, b7 = a4 + a6, a4 - a6, a5 + a7, a5 - a7
-                part[j], part[j + 4 * run] = b0 + b4, b0 - b4
-                part[j + run], part[j + 5 * run] = b1 + b5, b1 - b5
-                part[j + 2 * run], part[j + 6 * run] = b2 + b6, b2 - b6
-                part[j + 3 * run], part[j + 7 * run] = b3 + b7, b3 - b7
+                part[j], part[j + 4 * run] = (b0 + b4) * factor, (b0 - b4) * factor
+                part[j + run], part[j + 5 * run] = (b1 + b5) * factor, (b1 - b5) * factor
+                part[j + 2 * run], part[j + 6 * run] = (b2 + b6) * factor, (b2 - b6) * factor
+                part[j + 3 * run], part[j + 7 * run] = (b3 + b7) * factor, (b3 - b7) * factor
 
-    return cast(Callable[[NDArray[np.float64]], None], levels)
+    return cast(_Levels, levels)
 
 
 _across_1 = _radix_eight(1)
@@ -85,67 +89,72 @@ _across_262144 = _radix_eight(262144)
 
 
 @njit(cache=True, nogil=True)
-def _transform_runs(values: NDArray[np.float64], run: int) -> None:
+def _transform_runs(values: NDArray[np.float64], run: int, factor: float) -> None:
     """All levels of the transform across runs of `run` adjacent entries, in place.
 
     Args:
         values: float64[run * 2^m]; treated as 2^m runs that are combined entry by entry.
         run: the length of a run.
+        factor: of the last level; it is lost where there is none.
     """
     size = values.size
     while 4 * run <= size:
+        last = factor if 4 * run == size else 1.0
         for start in range(0, size, 4 * run):
             _radix_four(
                 values[start : start + run],
                 values[start + run : start + 2 * run],
                 values[start + 2 * run : start + 3 * run],
                 values[start + 3 * run : start + 4 * run],
+                last,
             )
         run *= 4
     if run < size:
-        _radix_two(values[:run], values[run:])
+        _radix_two(values[:run], values[run:], factor)
 
 
 @njit(cache=True, nogil=True)
-def _transform_block(values: NDArray[np.float64]) -> None:
-    """Multiply one in-cache block by the Walsh-Hadamard matrix, in place; float64[power of 2]."""
-    run = 1
-    if values.size >= 8:
-        _across_1(values)
+def _transform_block(values: NDArray[np.float64], factor: float) -> None:
+    """Multiply one in-cache block by the matrix times a factor, in place; float64[power of 2]."""
+    run, size = 1, values.size
+    if size >= 8:
+        _across_1(values, factor if size == 8 else 1.0)
         run = 8
-    if values.size >= 64:
-        _across_8(values)
+    if size >= 64:
+        _across_8(values, factor if size == 64 else 1.0)
         run = 64
-    if values.size >= 512:
-        _across_64(values)
+    if size >= 512:
+        _across_64(values, factor if size == 512 else 1.0)
         run = 512
-    if values.size >= 4096:
-        _across_512(values)
+    if size >= 4096:
+        _across_512(values, factor if size == 4096 else 1.0)
         run = 4096
-    _transform_runs(values, run)
+    _transform_runs(values, run, factor)
 
 
 @njit(cache=True, nogil=True)
-def walsh_hadamard(values: NDArray[np.float64]) -> None:
-    """Multiply by the unnormalised Walsh-Hadamard matrix in natural order, in place.
+def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
+    """Multiply by the Walsh-Hadamard matrix in natural order times a factor, in place.
 
     H_N = H_rows (x) H_columns: every block of `_BLOCK` adjacent entries is transformed in cache,
-    then whole blocks are combined with one another, three levels to a pass over memory.
+    then whole blocks are combined with one another, three levels to a pass over memory. The factor
+    comes with the last level, as if all were multiplied afterwards.
 
     Args:
-        values: float64[N], N a power of two.
+        values: float64[N], N a power of two, at least 2.
+        factor: 1 for the matrix of ones and minus ones.
     """
     size = values.size
     run = min(size, _BLOCK)
     for start in range(0, size, run):
-        _transform_block(values[start : start + run])
+        _transform_block(values[start : start + run], factor if run == size else 1.0)
     if size >= 8 * 4096:
-        _across_4096(values)
+        _across_4096(values, factor if size == 8 * 4096 else 1.0)
         run = 8 * 4096
     if size >= 8 * 32768:
-        _across_32768(values)
+        _across_32768(values, factor if size == 8 * 32768 else 1.0)
         run = 8 * 32768
     if size >= 8 * 262144:
-        _across_262144(values)
+        _across_262144(values, factor if size == 8 * 262144 else 1.0)
         run = 8 * 262144
-    _transform_runs(values, run)
+    _transform_runs(values, run, factor)

@@ -221,13 +221,37 @@ def apply_signs(values: NDArray[np.float64], seed: PublicSeed, usage: Usage) -> 
         seed: the round's public seed.
         usage: a usage that is a stream of signs.
     """
-    # The buffer of one bit per coordinate that a chunk of the largest read covers.
-    span = 32 * CHUNK
-    scratch = Scratch(-(-min(span, values.size) // 8))
+    for part, sign_bytes in _sign_chunks(seed, usage, values.size):
+        _kernels.flip_signs(values[part], sign_bytes)
+
+
+def with_signs(
+    name: str, values: NDArray[np.float64], seed: PublicSeed, usage: Usage
+) -> NDArray[np.float64]:
+    """A copy of a vector after `apply_signs`, whose chunks are still in the cache for it.
+
+    Args:
+        name: what an error calls the vector.
+        values, seed, usage: as for `apply_signs`; the values are left unchanged.
+
+    Raises:
+        ValueError: some entry is not finite.
+    """
+    out = np.empty(values.size)
+    for part, sign_bytes in _sign_chunks(seed, usage, values.size):
+        _kernels.flip_signs(_checks.copied(name, values[part], out[part]), sign_bytes)
+    return out
+
+
+def _sign_chunks(
+    seed: PublicSeed, usage: Usage, size: int
+) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
+    """The stream of (usage, row 0) in pieces, a bit for each coordinate; valid until the next."""
+    scratch = Scratch(-(-min(CHUNK, size) // 8))
     stream = Keystream(derive_key(seed, usage, 0), scratch)
-    for start in range(0, values.size, span):
-        part = values[start : start + span]
-        _kernels.flip_signs(part, stream.read(-(-part.size // 8)))
+    for start in range(0, size, CHUNK):
+        part = slice(start, min(start + CHUNK, size))
+        yield part, stream.read(-(-(part.stop - start) // 8))
 
 
 def _range_bytes(key: bytes, start_byte: int, stop_byte: int) -> NDArray[np.uint8]:

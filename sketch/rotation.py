@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketch import _checks, _hadamard
-from sketch.hashing import PublicSeed, Usage, apply_signs
+from sketch.hashing import PublicSeed, Usage, apply_signs, with_signs
 
 
 def block_length(length: int) -> int:
@@ -62,8 +62,9 @@ def flat_bound(l2: float, length: int, failure_probability: float) -> float:
 
 def _transform(block: NDArray[np.float64]) -> None:
     """The normalised Walsh-Hadamard transform, its own inverse, in place; float64[K]."""
-    _hadamard.walsh_hadamard(block)
-    block *= 1.0 / math.sqrt(block.size)
+    # H_1 is the number one.
+    if block.size > 1:
+        _hadamard.walsh_hadamard(block, 1.0 / math.sqrt(block.size))
 
 
 class Rotation:
@@ -113,8 +114,8 @@ class Rotation:
             TypeError: not an array of float64.
             ValueError: wrong shape, or an entry is not finite.
         """
-        out = _checks.copied("values", _checks.vector("values", values, self._length))
-        apply_signs(out, self._seed, Usage.ROTATION_FIRST)
+        checked = _checks.vector("values", values, self._length)
+        out = with_signs("values", checked, self._seed, Usage.ROTATION_FIRST)
         _transform(out[: self._block])
         if self._block < self._length:
             apply_signs(out, self._seed, Usage.ROTATION_LAST)

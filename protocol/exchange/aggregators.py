@@ -194,12 +194,12 @@ class IdealAggregator:
     ) -> tuple[Words, dict[int, str], dict[int, Sequence[NoiseSeed]]]:
         """The sum over our own whose update can be encoded, why others' cannot, and the seeds."""
         context, pipeline = setup.context, Pipeline(setup)
-        total = context.field.zeros(context.length)
+        total, removable = context.field.zeros(context.length), context.seeds
         refused: dict[int, str] = {}
         seeds: dict[int, Sequence[NoiseSeed]] = {}
 
         def encode(index: int) -> Callable[[], FieldVector]:
-            seeds[index] = self._removable(index, context.seeds)
+            seeds[index] = self._removable(index, removable)
             try:
                 update = updates(index)
             except PEER_ERRORS as error:

@@ -34,7 +34,7 @@ from dp.noised import Noise
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
-from sketch import LinearSketch, Rotation
+from sketch import LinearSketch, NoSketch, Rotation
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -77,6 +77,8 @@ class Compress:
 
     def client(self, bounded: Bounded) -> Bounded:
         """Encode an update: float64[d] to float64[L]."""
+        if isinstance(self.sketch, NoSketch) and self.l2_bound == bounded.l2_bound:
+            return bounded
         return clip_l2(self.sketch.encode(bounded.values), self.l2_bound, take=True)
 
     def server(self, mean_sketch: Floats) -> Floats:
@@ -194,7 +196,9 @@ class Lift:
         as the sum would: an error in its place would depend on the private update.
         """
         values, half = noised.values, self.field.largest_centred
-        if np.abs(values).max(initial=0) > half:
+        limit = noised.noise.noise_limit
+        # What cannot reach so far was not looked through for it.
+        if (limit is None or noised.linf_bound + limit > half) and _reach(values) > half:
             values = (values + half) % self.field.modulus - half
         return lift(values, self.field)
 
@@ -326,6 +330,11 @@ class Pipeline:
         """
         per_client = self._setup.noise_left(survivors).variance + ROUNDING_VARIANCE
         return per_client / (survivors * self._setup.parameters.scale**2)
+
+
+def _reach(values: Integers) -> int:
+    """The largest magnitude: of Python's integers, as abs(-2**63) is negative in int64."""
+    return max(-int(values.min(initial=0)), int(values.max(initial=0)))
 
 
 def _threads() -> int:

@@ -5,50 +5,75 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from dp import Bounded, Noised, NoiseSeed, add_coins, clip_l2, quantize
+from dp import BinomialMechanism, Bounded, NoiseSeed
+from protocol.round.pipeline import AddNoise, Clip, Lift, Quantize, Rotate
+from secagg import FieldVector, PrimeField
+from secagg.field import required_bits
 from simulations.bench.timing import Figures, interleaved_seconds
 from sketch import PublicSeed, Rotation
 
 _CLIP = 1.0
+_EACH = 8
+"""Updates that a thread encodes one after another, so that starting the threads does not count."""
+
 _LINF_BOUND = 64
 """Coordinates of the scaled vector are around one, so no more than the noise is ever clipped."""
 
 
-def bench_encode(dim: int, coins: int, rotate: bool, repeats: int) -> Figures:
-    """Clip, rotate if asked for, round and noise one update; no sketch, no masks.
+def bench_encode(dim: int, coins: int, rotate: bool, threads: int, repeats: int) -> Figures:
+    """Clip, rotate unless told otherwise, round, noise and lift one update; no sketch, no masks.
 
-    The limit is one copy of the vector as float64. All stages run on one thread.
+    The stages are those of a round. The limit is one copy of the vector as float64. All stages run
+    on one thread; then as many threads as asked for encode updates at the same time.
 
     Returns:
         for each stage its seconds and its share of their sum; `seconds` is the whole path, done
-        in one go; `ratio_to_copy` is the whole over the copy.
+        in one go; `ratio_to_copy` is the whole over the copy. Of updates one after another:
+        `one_thread_seconds` each on one thread, `threads_seconds` each on all of them, and
+        `speedup`, the first over the second.
     """
     update = np.random.default_rng(0).normal(size=dim).astype(np.float32)
-    scale = math.sqrt(dim) / _CLIP
-    rotation = Rotation(dim, PublicSeed(os.urandom(32)))
+    clip, lift = Clip(dim, _CLIP), Lift(PrimeField(required_bits(_LINF_BOUND + coins)))
+    rotation = Rotate(Rotation(dim, PublicSeed(os.urandom(32))))
+    quantize = Quantize(math.sqrt(dim) / _CLIP, _LINF_BOUND)
+    noise = AddNoise(BinomialMechanism(coins), None)
 
     def turned(bounded: Bounded) -> Bounded:
-        return bounded.map_isometry(rotation.forward) if rotate else bounded
+        return rotation.client(bounded) if rotate else bounded
 
-    def whole() -> Noised:
+    def whole() -> FieldVector:
         seed = NoiseSeed.fresh()
-        bounded = turned(clip_l2(update, _CLIP))
-        return add_coins(quantize(bounded, scale, _LINF_BOUND, seed), coins, seed)
+        quantized = quantize.client(turned(clip.client(update)), seed)
+        return lift.client(noise.client(quantized, [seed]))
 
-    clipped = clip_l2(update, _CLIP)
+    clipped = clip.client(update)
     rotated = turned(clipped)
-    quantized = quantize(rotated, scale, _LINF_BOUND, NoiseSeed.fresh())
-    stages: dict[str, Callable[[], object]] = {"clip": lambda: clip_l2(update, _CLIP)}
+    quantized = quantize.client(rotated, NoiseSeed.fresh())
+    noised = noise.client(quantized, [NoiseSeed.fresh()])
+    stages: dict[str, Callable[[], object]] = {"clip": lambda: clip.client(update)}
     if rotate:
         stages["rotation"] = lambda: turned(clipped)
-    stages["rounding"] = lambda: quantize(rotated, scale, _LINF_BOUND, NoiseSeed.fresh())
-    stages["coins"] = lambda: add_coins(quantized, coins, NoiseSeed.fresh())
-    taken = interleaved_seconds(
-        {**stages, "whole": whole, "copy": lambda: clipped.values.copy()}, repeats
-    )
+    stages["rounding"] = lambda: quantize.client(rotated, NoiseSeed.fresh())
+    stages["coins"] = lambda: noise.client(quantized, [NoiseSeed.fresh()])
+    stages["lift"] = lambda: lift.client(noised)
+    with ThreadPoolExecutor(threads) as pool:
+
+        def several() -> None:
+            for _ in range(_EACH):
+                whole()
+
+        def on(count: int) -> None:
+            for done in [pool.submit(several) for _ in range(count)]:
+                done.result()
+
+        others: dict[str, Callable[[], object]] = {"whole": whole, "copy": clipped.values.copy}
+        crowds: dict[str, Callable[[], object]] = {"one": lambda: on(1), "all": lambda: on(threads)}
+        taken = interleaved_seconds({**stages, **others, **crowds}, repeats)
+    alone, shared = taken["one"] / _EACH, taken["all"] / (_EACH * threads)
     figures: Figures = {"dim": dim, "coins": coins, "rotate": rotate, "seconds": taken["whole"]}
     total = sum(taken[stage] for stage in stages)
     for stage in stages:
@@ -57,4 +82,8 @@ def bench_encode(dim: int, coins: int, rotate: bool, repeats: int) -> Figures:
     return figures | {
         "copy_seconds": taken["copy"],
         "ratio_to_copy": taken["whole"] / taken["copy"],
+        "threads": threads,
+        "one_thread_seconds": alone,
+        "threads_seconds": shared,
+        "speedup": alone / shared,
     }

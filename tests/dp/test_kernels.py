@@ -44,15 +44,15 @@ def _both(kernel: Any) -> list[Callable[..., Any]]:
 @pytest.mark.parametrize("bits", [1, 7, 63, 64])
 def test_popcount_of_single_words(kernel: Callable[..., None], bits: int) -> None:
     mask = (1 << bits) - 1
-    out = np.empty(WORDS.size, dtype=np.int64)
+    out = np.arange(WORDS.size, dtype=np.int64)
     kernel(WORDS, np.uint64(mask), out)
-    assert out.tolist() == [(int(word) & mask).bit_count() for word in WORDS]
+    assert out.tolist() == [i + (int(word) & mask).bit_count() for i, word in enumerate(WORDS)]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
 def test_popcount_of_narrow_words(dtype: type) -> None:
     words = np.arange(200).astype(dtype)
-    out = np.empty(200, dtype=np.int64)
+    out = np.zeros(200, dtype=np.int64)
     _kernels.popcount_words(words, np.uint64(0x7F), out)
     assert out.tolist() == [(i & 0x7F).bit_count() for i in range(200)]
 
@@ -95,6 +95,28 @@ def test_rounding_compares_the_fraction_with_the_word(kernel: Callable[..., int]
     squares = kernel(values, 2.0, 5.0, words, out)
     assert out.tolist() == [case[2] for case in cases]
     assert squares == sum(case[2] ** 2 for case in cases)
+
+
+@pytest.mark.parametrize("kernel", _both(_kernels.sum_of_squares), ids=["compiled", "plain"])
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 1000])
+def test_squares_are_summed_in_one_order(kernel: Callable[..., float], size: int) -> None:
+    values = np.random.default_rng(size).normal(size=size)
+    lanes = [0.0] * 256
+    for i, value in enumerate(values.tolist()):
+        lanes[i % 256] += value * value
+    total = 0.0
+    for lane in lanes:
+        total += lane
+    assert kernel(values) == total
+    assert kernel(values) == pytest.approx(math.fsum(values**2), rel=1e-14)
+
+
+@pytest.mark.parametrize("kernel", _both(_kernels.extent), ids=["compiled", "plain"])
+@pytest.mark.parametrize(
+    "values", [[], [3], [-3], [2, -(2**63), 2**63 - 1], [0, 0]], ids=["none", "+", "-", "both", "0"]
+)
+def test_extent_counts_zero_in(kernel: Callable[..., tuple[int, int]], values: list[int]) -> None:
+    assert kernel(np.array(values, np.int64)) == (min([0, *values]), max([0, *values]))
 
 
 @pytest.mark.parametrize("kernel", _both(_kernels.extent_and_squares), ids=["compiled", "plain"])

@@ -41,12 +41,12 @@ def dense(length: int, seed: PublicSeed) -> NDArray[np.float64]:
 
 
 class TestTransform:
-    @pytest.mark.parametrize("power", range(12))
+    @pytest.mark.parametrize("power", range(1, 12))
     def test_equals_the_matrix(self, power: int) -> None:
         size = 2**power
         x = normal(power, size)
         expected = hadamard(size) @ x
-        walsh_hadamard(x)
+        walsh_hadamard(x, 1.0)
         np.testing.assert_allclose(x, expected, atol=1e-9)
 
     @pytest.mark.parametrize("power", [12, 13, 14, 15, 17, 18, 19, 21, 22])
@@ -57,8 +57,15 @@ class TestTransform:
         for axis in range(power):
             low, high = np.take(cube, 0, axis), np.take(cube, 1, axis)
             cube = np.stack([low + high, low - high], axis)
-        walsh_hadamard(x)
+        walsh_hadamard(x, 1.0)
         np.testing.assert_allclose(x, cube.ravel(), atol=1e-8)
+
+    @pytest.mark.parametrize("power", range(1, 23))
+    def test_the_factor_comes_last(self, power: int) -> None:
+        plain, scaled = normal(power, 2**power), normal(power, 2**power)
+        walsh_hadamard(plain, 1.0)
+        walsh_hadamard(scaled, 0.3)
+        np.testing.assert_array_equal(scaled, 0.3 * plain)
 
 
 class TestBlockLength:

@@ -92,14 +92,15 @@ def sampler_command(
 def encode_command(
     dim: Annotated[int, typer.Option(help="Elements of the update.", min=1)] = 1 << 20,
     coins: Annotated[int, typer.Option(help="Fair coins per element.", min=0, max=MAX_COINS)] = 64,
-    rotate: Annotated[bool, typer.Option(help="Rotate before rounding.")] = False,
+    rotate: Annotated[bool, typer.Option(help="Rotate before rounding, as rounds do.")] = True,
+    threads: Annotated[int, typer.Option(help="Threads that encode at once.", min=1)] = 2,
     repeats: Repeats = 9,
     as_json: JsonFlag = False,
 ) -> None:
-    """One client's work from clipping to noise, by stage, compared with a copy in memory."""
+    """One client's work from clipping to the field, by stage, compared with a copy in memory."""
     from simulations.bench.encode import bench_encode
 
-    show("encode", bench_encode(dim, coins, rotate, repeats), as_json)
+    show("encode", bench_encode(dim, coins, rotate, threads, repeats), as_json)
 
 
 def sketch_command(
