@@ -58,9 +58,9 @@ def test_bad_arguments_are_refused_by_name(arguments: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("rotate", [False, True])
 def test_encode_reports_every_stage_and_its_share(rotate: bool) -> None:
-    flag = ("--rotate",) if rotate else ()
+    flag = () if rotate else ("--no-rotate",)
     figures = run_json("bench", "encode", "--dim", "3000", "--repeats", "1", *flag)
-    stages = ["clip", *(["rotation"] if rotate else []), "rounding", "coins"]
+    stages = ["clip", *(["rotation"] if rotate else []), "rounding", "coins", "lift"]
     assert sum(figures[f"{stage}_share"] for stage in stages) == pytest.approx(1.0)
     assert ("rotation_seconds" in figures) == rotate
     assert figures["ratio_to_copy"] == pytest.approx(figures["seconds"] / figures["copy_seconds"])
