@@ -58,9 +58,9 @@ print({chr(10).join(HOSTS)!r})
 CALLS_ON = f"""#!{sys.executable}
 import os, sys
 words = sys.argv[1:]
-own = [word for word in words[:words.index("torchrun")]]
-assert own == ["--cpus-per-task=16"], own
-os.execvp("torchrun", words[words.index("torchrun"):])
+begin = words.index("torchrun")
+assert words[:begin] == ["--cpus-per-task=16"], words
+os.execvp("torchrun", words[begin:])
 """
 
 
@@ -188,7 +188,7 @@ def broken(text: str, old: str, new: str) -> str:
     ("old", "new", "match"),
     [
         ("mnist-cnn.toml", "mnist-cnm.toml", "there is no"),
-        ("head -n 1)", "head -n 1", "no script"),
+        ('NODELIST")', 'NODELIST"', "no script"),
         ("--ntasks-per-node=1", "--ntasks-per-node=4", "not one torchrun"),
         ("--nodes=2", "--nodes=1", "one machine"),
         ("#SBATCH --cpus-per-task=16\n", "", "no cores"),
@@ -200,7 +200,7 @@ def broken(text: str, old: str, new: str) -> str:
         ("--rdzv-id", "--rdzv_ident", "does not start"),
         ('"$SLURM_JOB_ID"', "veilsum", "one identifier"),
         ('"$host:29400"', '"$HOSTNAME:29400"', "not all look"),
-        ("head -n 1", "tail -n 1", "not all look"),
+        ('NODELIST")', 'NODELIST" | tac)', "not all look"),
         ("-m simulations", "simulations", "does not start"),
         ("-m simulations", "-m simulation", "does not start"),
         ("--out", "--folder", "no command of ours"),

@@ -6,8 +6,8 @@
 # If it ends early, at its time limit for instance, give the same command again: the run goes on
 # from its last finished round.
 #
-# To change: the four figures below; CONFIG, DATA and OUT, which every machine must see under the
-# same path; and the line that activates your environment.
+# To change: the figures below; CONFIG, DATA and OUT, which every machine must see under these paths
+# (they begin where you call sbatch); and the line that activates your environment.
 
 #SBATCH --job-name=veilsum
 #SBATCH --nodes=2
@@ -28,7 +28,7 @@ RANKS_PER_MACHINE=4
 # source "$PWD/.venv/bin/activate"
 
 # The first machine of the job is the one that all others look for.
-host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+read -r host < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 
 # srun does not take the number of cores from the lines above by itself. The port is any free one.
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" \
