@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from torchrun_words import launched_words
 
 if TYPE_CHECKING:
     from typer.testing import Result
@@ -40,7 +41,7 @@ BLOCK = re.compile(
 FILE = re.compile(r"# ([\w/.-]+\.(?:py|toml))\n")
 NEEDS = {"docs/integrations/pfl.md": "pfl"}
 """Packages that the blocks of a page need, and that nothing else does."""
-FOREIGN = {"cd", "flwr", "mkdir", "pip", "source"}
+FOREIGN = {"cd", "dask", "flwr", "kubectl", "mkdir", "pip", "sbatch", "source"}
 """Programs that are not ours."""
 
 
@@ -294,9 +295,15 @@ def exists(words: list[str], folder: Path) -> bool:
     if program == "make":
         dry = ["make", "--dry-run", "--directory", str(ROOT), *rest]
         return subprocess.run(dry, capture_output=True).returncode == 0  # noqa: S603
+    if program == "torchrun":
+        launched = launched_words(rest)
+        return launched is not None and exists(["veilsum", *launched], folder)
     if program in ("python", "python3") and rest[0] == "-m":
         return importlib.util.find_spec(rest[1]) is not None
-    return program in FOREIGN or (program == "python" and (folder / rest[0]).is_file())
+    if program in FOREIGN:
+        ours = (word.rpartition("=")[2] for word in rest)
+        return all((ROOT / word).exists() for word in ours if word.startswith("examples/"))
+    return program == "python" and (folder / rest[0]).is_file()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -307,7 +314,17 @@ def test_commands_exist(page: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["veilsum pln", "veilsum plan --cleints 5", "make tset", "python examples/none.py", "vielsum"],
+    [
+        "veilsum pln",
+        "veilsum plan --cleints 5",
+        "make tset",
+        "python examples/none.py",
+        "vielsum",
+        "kubectl apply -f examples/none.yaml",
+        "torchrun --nprocs 2 -m simulations run FILE",
+        "torchrun --nproc-per-node 2 simulations run FILE",
+        "torchrun --nproc-per-node 2 -m simulations run FILE --ranks 2",
+    ],
 )
 def test_wrong_commands_would_be_noticed(line: str) -> None:
     assert not exists(line.split(), ROOT)

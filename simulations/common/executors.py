@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from multiprocessing import get_context
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 SCHEDULER_SECONDS: Final = 10.0
 """How long a Dask scheduler may take to answer."""
+
+_PACKAGE: Final = "veilsum"
 
 _NOTHING: Final = b""
 """In place of a task that was cancelled."""
@@ -50,7 +53,8 @@ def executor(
         an executor, or None where tasks run in this process, one after another.
 
     Raises:
-        ConfigurationError: two ways at once, or a scheduler that does not answer.
+        ConfigurationError: two ways at once, a scheduler that does not answer, or a worker of its
+            without this version of the package.
     """
     ways = {"--workers": workers > 1, "--scheduler": scheduler is not None}
     ways["torchrun"] = ranks.size > 1
@@ -79,7 +83,7 @@ def _dask(address: str) -> Iterator[Executor]:
     """The executor of a cluster.
 
     Raises:
-        ConfigurationError: nobody answers.
+        ConfigurationError: nobody answers, or a worker has not this version of the package.
     """
     client: Any = import_module("distributed").Client
 
@@ -90,8 +94,26 @@ def _dask(address: str) -> Iterator[Executor]:
         valid = "the address of a Dask scheduler that runs, such as tcp://HOST:8786"
         raise ConfigurationError("--scheduler", f"value {address!r} ({said})", valid) from None
     with opened:
+        _check_workers(opened.run(version, _PACKAGE, on_error="return"), version(_PACKAGE))
         # Two tasks that look alike are two: a run may have fresh noise.
         yield opened.get_executor(pure=False)
+
+
+def _check_workers(versions: dict[str, object], ours: str) -> None:
+    """Refuse workers that would let a task wait for ever: theirs is a connection that breaks.
+
+    Args:
+        versions: what each worker has, by its address; an exception where it has nothing.
+        ours: what this process has.
+
+    Raises:
+        ConfigurationError: names a worker without this version.
+    """
+    for address, theirs in versions.items():
+        if theirs != ours:
+            has = theirs if isinstance(theirs, str) else "none"
+            value = f"a cluster whose worker {address} has {_PACKAGE} {has}"
+            raise ConfigurationError("--scheduler", value, f"workers with {_PACKAGE} {ours}")
 
 
 class RankExecutor(Executor):

@@ -3,48 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+from errands import fails, fails_badly, lambda_maker, process, square
 from rank_doubles import on_ranks
 
 from protocol.errors import ConfigurationError
 from protocol.exchange.ranks import Ranks
 from simulations.common import executors
 from simulations.common.executors import RankExecutor, executor, serve
-
-
-def square(number: int) -> int:
-    return number * number
-
-
-def process() -> tuple[int, str]:
-    return os.getpid(), os.environ.get("LOCAL_WORLD_SIZE", "")
-
-
-def fails(number: int) -> int:
-    raise ConfigurationError("number", f"value {number}", "another")
-
-
-class StubbornError(Exception):
-    """Cannot be rebuilt from what it says."""
-
-    def __init__(self, first: int, second: int) -> None:
-        super().__init__(f"{first} and {second}")
-
-
-def fails_badly() -> None:
-    raise StubbornError(1, 2)
-
-
-def lambda_maker() -> object:
-    return lambda: None
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +138,25 @@ def test_a_dask_cluster_does_the_same(cluster: str) -> None:
         with pytest.raises(ConfigurationError, match="value 3"):
             places.submit(fails, 3).result(60)
         assert places.submit(process).result(60)[0] != os.getpid()
+
+
+@pytest.mark.filterwarnings("default")
+def test_workers_are_asked_for_their_version(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[dict[str, object], str]] = []
+    monkeypatch.setattr(executors, "_check_workers", lambda *found: asked.append(found))
+    with executor(1, cluster):
+        [(theirs, ours)] = asked
+    assert ours == version("veilsum") and list(theirs.values()) == [ours, ours]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "has"), [("9.9", "veilsum 9.9"), (PackageNotFoundError("veilsum"), "veilsum none")]
+)
+def test_workers_that_would_not_understand_are_named(theirs: object, has: str) -> None:
+    executors._check_workers({}, "1.0")
+    executors._check_workers({"tcp://a:1": "1.0"}, "1.0")
+    with pytest.raises(ConfigurationError, match=f"tcp://b:2 has {re.escape(has)}.*veilsum 1"):
+        executors._check_workers({"tcp://a:1": "1.0", "tcp://b:2": theirs}, "1.0")
 
 
 @pytest.mark.filterwarnings("default")
