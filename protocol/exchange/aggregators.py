@@ -58,6 +58,10 @@ NoiseSource = Callable[[int], NoiseSeed]
 RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
 """Gives a party so many seeds of removable noise, for the same purpose."""
 
+WORTH_THREADS = 1 << 17
+"""Coordinates of an upload from which on several are encoded at once. Threads pass Python's lock to
+and fro in between kernels, which takes longer than to encode a shorter one."""
+
 ENCODED_AHEAD = 8
 """Updates that an executor may work on, or have finished, before the first of them is added."""
 
@@ -118,8 +122,8 @@ class IdealAggregator:
     Args:
         removable: of every client; leave it alone except to run the same round twice.
         noise: likewise.
-        executor: threads, to encode several clients at once; an update must then stay as it is
-            while the next ones are asked for.
+        executor: threads, to encode several clients at once where uploads are long; an update
+            must then stay as it is while the next ones are asked for.
         ranks: among which the cohort is divided; each asks for the updates of its own members.
     """
 
@@ -208,7 +212,8 @@ class IdealAggregator:
 
         everybody = left_after(context.size, dropouts, Stage.INPUT)
         present = [index for index in everybody if self._ranks.owns(index)]
-        results = in_order(map(encode, present), self._executor, ENCODED_AHEAD)
+        executor = self._executor if context.length >= WORTH_THREADS else None
+        results = in_order(map(encode, present), executor, ENCODED_AHEAD)
         for index, encoded in zip(present, results, strict=True):
             try:
                 add_into(total, encoded())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dp import NoiseSeed
 from dp.mechanisms import MECHANISMS, DistributedMechanism
+from protocol.exchange import aggregators
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
 from protocol.round.client import ClientPolicy
@@ -161,6 +162,24 @@ def test_an_executor_changes_nothing(
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         spread = RealAggregator(identities, OPEN_POLICY, pool, noise=noise).run(setup, updates, {})
     assert np.array_equal(plain.total.vector.elements, spread.total.vector.elements)
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_threads_encode_long_uploads_only(
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    noise: Callable[[int], NoiseSeed],
+    monkeypatch: pytest.MonkeyPatch,
+    long: bool,
+) -> None:
+    setup, used = make_setup(), []
+    limit = setup.context.length + (0 if long else 1)
+    monkeypatch.setattr(aggregators, "WORTH_THREADS", limit)
+    alone = IdealAggregator(noise=noise).run(setup, updates, {}).total
+    with ThreadPoolExecutor(2, initializer=lambda: used.append("a thread")) as pool:
+        spread = IdealAggregator(noise=noise, executor=pool).run(setup, updates, {}).total
+    assert bool(used) == long
+    assert np.array_equal(alone.vector.elements, spread.vector.elements)
 
 
 @pytest.fixture(params=["ideal", "real"])
