@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 
 from protocol.adapters.flower.errors import TooFewNodesError
 from protocol.adapters.flower.places import known_clients
-from protocol.adapters.flower.remedy import DEPLOYMENT, SIMULATION_KEY
+from protocol.adapters.flower.remedy import DEPLOYMENT, EXAMPLE, SIMULATION_KEY
 from protocol.adapters.flower.settings import (
     CLIENTS_KEY,
     LEDGER_KEY,
@@ -112,9 +112,10 @@ def filled(asked: Asked, grid: Grid, run_config: Mapping[str, Any]) -> tuple[Flo
         values.pop(SIMULATION_KEY, None)
         values.pop(CLIENTS_KEY, None)
         clients = known_clients(values.get(REGISTRY_KEY))
-    _fill_cohort(values, clients)
+    size = _fill_cohort(values, clients)
     if asked.simulated:
-        _put(values, (CLIENTS_KEY,), clients, weak=True)
+        # As many as there are: a strategy may invite any of them. Too few are counted later.
+        _put(values, (CLIENTS_KEY,), max(clients, size), weak=True)
     missing = list(_missing(values, asked.simulated))
     settings = settings_from(values, missing, {} if asked.simulated else DEPLOYMENT)
     return settings, clients
@@ -132,13 +133,19 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any, weak: bool =
         table[key] = value
 
 
-def _fill_cohort(values: dict[str, Any], clients: int) -> None:
-    if clients:
-        _put(values, ("cohort", "size"), clients, weak=True)
-    size = values["cohort"].get("size") if isinstance(values.get("cohort"), dict) else None
-    if isinstance(size, int):
-        _put(values, ("cohort", "tolerated_dropouts"), size // _DROPOUT_SHARE, weak=True)
-        _put(values, ("cohort", "tolerated_colluders"), size // _COLLUDER_SHARE, weak=True)
+def _fill_cohort(values: dict[str, Any], clients: int) -> int:
+    """The size of a cohort, with defaults for those of it that are lost or collude.
+
+    Where there is no registry yet, it is an example's: the registry is what is told about.
+    """
+    _put(values, ("cohort", "size"), clients or EXAMPLE["cohort"]["size"], weak=True)
+    cohort = values["cohort"]
+    size = cohort.get("size") if isinstance(cohort, dict) else None
+    if not isinstance(size, int):
+        return 0  # the settings' own checks say so
+    _put(values, ("cohort", "tolerated_dropouts"), size // _DROPOUT_SHARE, weak=True)
+    _put(values, ("cohort", "tolerated_colluders"), size // _COLLUDER_SHARE, weak=True)
+    return size
 
 
 def _missing(values: Mapping[str, Any], simulated: bool) -> Iterator[ConfigurationError]:

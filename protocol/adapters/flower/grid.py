@@ -10,6 +10,7 @@ private, pass through if they are allowed to by name, and are refused otherwise.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
@@ -161,11 +162,12 @@ class SecureGrid(Grid):
             LedgerError: the ledger was altered, or is in use.
         """
         places = places_of(settings, plan, context.run_id)
-        return cls(
+        ledger = Ledger.open(places.ledger)
+        secure = cls(
             grid,
             plan,
             controller or settings.controller(),
-            Ledger.open(places.ledger),
+            ledger,
             places.registry,
             strategy=strategy,
             run_config=context.run_config,
@@ -176,6 +178,9 @@ class SecureGrid(Grid):
             clock=clock,
             executor=executor,
         )
+        # Whoever hands the grid to a strategy and keeps none has nothing left to close.
+        weakref.finalize(secure, ledger.close)
+        return secure
 
     @property
     def ledger(self) -> Path:
