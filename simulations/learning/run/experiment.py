@@ -23,6 +23,7 @@ from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, Trained
+from simulations.learning.models import Task
 from simulations.learning.records import Record as Record
 from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
@@ -77,6 +78,7 @@ def run_experiment(
     folder: RunFolder,
     progress: Progress = lambda _: None,
     ranks: Ranks = ALONE,
+    task: Task | None = None,
 ) -> RunResult:
     """Run an experiment, or what is left of it.
 
@@ -85,6 +87,7 @@ def run_experiment(
         folder: open, of this configuration.
         progress: called with each record: first with those of an earlier call, then as rounds end.
         ranks: this one, rank 0, and those that call `assist` at the same time.
+        task: a model of one's own, on this rank alone.
 
     Raises:
         ConfigurationError: the folder is damaged, or data and configuration do not fit.
@@ -102,7 +105,7 @@ def run_experiment(
         progress(record)
     done = len(records)
     with ExitStack() as stack:
-        federation, source = _opened(config, data, folder, checkpoint, stack, ranks)
+        federation, source = _opened(config, data, folder, checkpoint, stack, ranks, task)
         for trained, before, seconds in _rounds(config, federation, source, checkpoint):
             record = record_of(config, source, trained, before, seconds)
             number, state = trained.invitation.number + 1, source.state
@@ -140,13 +143,14 @@ def _opened(
     checkpoint: Checkpoint | None,
     stack: ExitStack,
     ranks: Ranks,
+    task: Task | None = None,
 ) -> tuple[Federation, RecordedSource]:
     """What trains, and what turns updates into means; the stack closes them."""
     if config.engine.device == "cpu":
         # One core for each thread of the pool, or they would wait for one another.
         torch.set_num_threads(1)
     executor = stack.enter_context(training_pool(config.engine.threads))
-    federation = Federation(config, data, executor, ranks)
+    federation = Federation(config, data, executor, ranks, task)
     layout = federation.task.layout
     return federation, source_of(config, layout, folder, checkpoint, stack, executor, ranks)
 
