@@ -17,6 +17,7 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.rings import fitting_security_bits
 from secagg import Mode
 from secagg.graph_parameters import SECURITY_BITS, Adversary, share_of
+from simulations.learning.insecure import seed_in_notes
 from simulations.reports.account.ledger import account_ledger, is_local
 from sketch import SketchSpec, spec_for_size
 
@@ -179,12 +180,16 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
     Raises:
         LedgerError: the file cannot be trusted.
         ParameterError: the ledger has another goal, or none: no run with this one could go on with
-            it.
+            it. Or it is of a simulation with an insecure seed, which no deployment goes on with.
         UnsupportedEventError: it is one of local reports, which add up by other rules.
     """
     entries = read_ledger(ledger)
     if is_local(entries):
         raise UnsupportedEventError("the ledger holds local reports, which a plan cannot cover")
+    seed = seed_in_notes(entry.metadata for entry in entries)
+    if seed is not None:
+        # Its releases protected nobody: what it says was spent is not what its clients lost.
+        raise ParameterError("ledger", f"of a run with insecure_seed = {seed}", "a deployment's")
     if entries:
         recorded = entries[0].metadata.get("goal")
         order = recorded.get("moment_order") if isinstance(recorded, dict) else None

@@ -35,6 +35,7 @@ from dp.audit import (
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.training.records import listed_cohort
+from simulations.learning.insecure import protects, remarks, seed_in_notes
 from simulations.reports.account.export import gaussian_figures
 from simulations.reports.account.question import check_delta
 
@@ -119,6 +120,7 @@ class LedgerAccount:
         pair: the open failure, else Gaussian, that dominates its releases; None if there is none.
         adjacency: what the epsilons are about.
         route: how they were found, in words.
+        insecure_seed: that some of its releases followed from; None if none tells of one.
     """
 
     epsilon: float
@@ -133,6 +135,17 @@ class LedgerAccount:
     pair: FailingGaussian | None
     adjacency: Adjacency
     route: str
+    insecure_seed: int | None = None
+
+    @property
+    def warning(self) -> str | None:
+        """What must stand above the epsilons, if they protect nobody."""
+        if self.insecure_seed is None:
+            return None
+        return (
+            f"a simulation that protects {protects(self.insecure_seed)}; the epsilons are what it "
+            "would have with secrets that nobody knows"
+        )
 
     @property
     def local(self) -> bool:
@@ -142,6 +155,7 @@ class LedgerAccount:
     def as_json(self) -> dict[str, object]:
         """Return JSON values; infinity is the string "inf"."""
         return {
+            **remarks(self.insecure_seed),
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             **_guaranteed(self.guarantee),
@@ -225,6 +239,7 @@ def account_ledger(
         pair=pair,
         adjacency=Adjacency.ANY_INPUT if local else adjacency,
         route=_route(local, goal),
+        insecure_seed=seed_in_notes(entry.metadata for entry in entries),
     )
 
 
