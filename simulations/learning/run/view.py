@@ -39,6 +39,8 @@ class LiveView:
 
     def __init__(self, config: RunConfig, console: Console) -> None:
         self._console = console
+        seed = config.engine.insecure_seed
+        self._warning = None if seed is None else f"this run protects {protects(seed)}"
         self._lines: deque[tuple[str, ...]] = deque(maxlen=SHOWN)
         self._progress = Progress(
             TextColumn("rounds"),
@@ -54,8 +56,6 @@ class LiveView:
         self._animated = console.is_terminal and not console.quiet
         self._start = time.perf_counter()
         self._promise = ""
-        seed = config.engine.insecure_seed
-        self._warning = None if seed is None else f"this run protects {protects(seed)}"
 
     def __enter__(self) -> Self:
         if self._warning:

@@ -111,7 +111,8 @@ class LedgerAccount:
     Attributes:
         epsilon: of the client that has spent most.
         delta: that it is stated at.
-        guarantee: None without a goal, or for another adjacency than the goal's.
+        guarantee: None without a goal, for another adjacency than the goal's, or with an insecure
+            seed.
         sybil: epsilon against a server that made up all other clients.
         client: the one that has spent most.
         releases: that it took part in.
@@ -224,8 +225,10 @@ def account_ledger(
         epsilon = _epsilon(releases, goal, chosen)
         sybil = _epsilon(_busiest(entries, rank, most, without_peers)[1], goal, chosen)
         pair = _replayed_pair(releases, goal, chosen) if math.isfinite(epsilon) else None
-    # A goal is about zero-out.
-    promised = goal if not local and adjacency is Adjacency.ZERO_OUT else None
+    seed = seed_in_notes(entry.metadata for entry in entries)
+    # A goal is about zero-out, and about noise that nobody can compute.
+    kept = seed is None and not local and adjacency is Adjacency.ZERO_OUT
+    promised = goal if kept else None
     return LedgerAccount(
         epsilon=epsilon,
         delta=chosen,
@@ -239,7 +242,7 @@ def account_ledger(
         pair=pair,
         adjacency=Adjacency.ANY_INPUT if local else adjacency,
         route=_route(local, goal),
-        insecure_seed=seed_in_notes(entry.metadata for entry in entries),
+        insecure_seed=seed,
     )
 
 

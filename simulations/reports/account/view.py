@@ -77,6 +77,8 @@ def _ledger_rows(account: LedgerAccount) -> Iterator[tuple[str, float, str]]:
             words += f", but for {guarantee.but_for}"
         yield "goal", guarantee.epsilon, words
         spent = f"spent so far, at delta {account.delta:g}"
+    elif account.insecure_seed is not None:
+        spent = "with secrets that nobody knows, which these are not"
     elif account.goal is not None:
         spent = "a reading, since the goal is about zero-out"
     yield "replay", account.epsilon, f"{spent}; {account.route}"
