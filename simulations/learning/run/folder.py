@@ -146,7 +146,7 @@ class RunFolder:
                 "made with another configuration",
                 "another --out, or that configuration",
             )
-        elif self.key.exists():
+        if self.key.exists():
             self._require_home()
 
     def _require_home(self) -> None:
