@@ -85,7 +85,7 @@ def test_the_wheel_has_all_of_the_packages_and_nothing_else(dist: Path, wheel: P
     inside = {name for name in names if not name.startswith(f"veilsum-{VERSION}.dist-info/")}
     assert inside == set().union(*(files_of(dist.parent / "source" / each) for each in PACKAGES))
     assert {f"{package}/py.typed" for package in PACKAGES} <= inside
-    assert {Path(name).suffix for name in inside} == {".py", ".typed", ".jinja", ".css"}
+    assert {Path(name).suffix for name in inside} == {".py", ".typed", ".jinja", ".css", ".toml"}
     assert f"veilsum-{VERSION}.dist-info/licenses/LICENSE" in names
 
 

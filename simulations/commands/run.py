@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from simulations.learning.records import RunSummary
     from simulations.learning.run.experiment import RunResult
 
-ConfigArgument = Annotated[
-    Path, typer.Argument(help="TOML file, such as those in examples/configs.")
-]
+ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; `veilsum init` writes one.")]
 DataOption = Annotated[
     Path | None,
     typer.Option(help="Folder of data sets. Default: VEILSUM_DATA_DIR.", exists=False),
