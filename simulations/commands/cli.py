@@ -30,6 +30,11 @@ class Commands(LazyGroup):
             "audit_command",
             "Attack the protocol and measure its privacy; exit status 1 if a check does not hold.",
         ),
+        "export": Verb(
+            f"{_HERE}.export",
+            "export_command",
+            "Write the rounds of one or more runs as one flat table.",
+        ),
         "init": Verb(
             f"{_HERE}.init",
             "init_command",

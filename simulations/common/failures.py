@@ -24,6 +24,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "distributed": "dask",
     "flwr": "flower",
     "nvflare": "nvflare",
+    "pyarrow": "parquet",
     "pfl": "pfl",
 }
 """For each package that a plain installation lacks, as it is imported: the extra that has it."""
