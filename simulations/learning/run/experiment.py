@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from simulations.learning.federated import Federation, Trained
 from simulations.learning.records import Record as Record
 from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
+from simulations.learning.run.callbacks import RunCallback, telling
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.scratch import scratch_folder, share_state
@@ -33,8 +34,6 @@ from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.server_optimizer import ModelState
 from simulations.learning.sources import RecordedSource
 from simulations.learning.training import training_pool
-
-Progress = Callable[[Record], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def run_experiment(
     config: RunConfig,
     data: Dataset,
     folder: RunFolder,
-    progress: Progress = lambda _: None,
+    callbacks: Sequence[RunCallback] = (),
     ranks: Ranks = ALONE,
 ) -> RunResult:
     """Run an experiment, or what is left of it.
@@ -83,13 +82,14 @@ def run_experiment(
     Args:
         data: that the configuration names.
         folder: open, of this configuration.
-        progress: called with each record: first with those of an earlier call, then as rounds end.
+        callbacks: are told of the run as it goes; what they raise costs no round.
         ranks: this one, rank 0, and those that call `assist` at the same time.
 
     Raises:
         ConfigurationError: the folder is damaged, or data and configuration do not fit.
         BudgetExceededError, LedgerError, TooFewSurvivorsError, DivergedError, RankError: where the
             run ends; the folder holds all rounds before.
+        CallbackError: a callback cannot start.
     """
     start = time.perf_counter()
     if ranks.size > 1 and config.engine.aggregator in ("ideal", "local"):
@@ -98,10 +98,8 @@ def run_experiment(
     checkpoint = Checkpoint.load(folder.checkpoint)
     records = folder.restore(checkpoint.record if checkpoint else None)
     share_state(ranks, folder)
-    for record in records:
-        progress(record)
     done = len(records)
-    with ExitStack() as stack:
+    with telling(callbacks, config, folder.path, tuple(records)) as told, ExitStack() as stack:
         federation, source = _opened(config, data, folder, checkpoint, stack, ranks)
         for trained, before, seconds in _rounds(config, federation, source, checkpoint):
             record = record_of(config, source, trained, before, seconds)
@@ -109,11 +107,12 @@ def run_experiment(
             Checkpoint(number, trained.state, state, record, source.arrays).save(folder.checkpoint)
             folder.append(record)
             records.append(record)
-            progress(record)
-    result = RunResult(records, done, time.perf_counter() - start, folder.path)
-    write_whole(folder.summary, json.dumps(result.summary(), indent=1).encode() + b"\n")
-    # Nothing has to be released again from now on.
-    folder.key.unlink(missing_ok=True)
+            told.round(record)
+        result = RunResult(records, done, time.perf_counter() - start, folder.path)
+        told.summary = result.summary()
+        write_whole(folder.summary, json.dumps(told.summary, indent=1).encode() + b"\n")
+        # Nothing has to be released again from now on.
+        folder.key.unlink(missing_ok=True)
     return result
 
 
