@@ -75,7 +75,7 @@ def small(**engine: object) -> RunConfig:
 
 def test_every_extra_of_a_user_is_known() -> None:
     """The names of packages on an index differ from those that Python imports."""
-    imported = {"mlflow-skinny": "mlflow", "scikit-learn": "sklearn", "tomli-w": "tomli_w"}
+    imported = {"scikit-learn": "sklearn", "tomli-w": "tomli_w"}
     optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
