@@ -25,7 +25,7 @@ import veilsum
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("secagg", "dp", "sketch", "protocol", "simulations", "veilsum")
 ABOVE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "Makefile")
-PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = ("CITATION.cff", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 CACHES = shutil.ignore_patterns("__pycache__", "*.py[cod]", ".*_cache", "*.egg-info")
 VERSION = veilsum.__version__
 TORCH = os.environ.get("VEILSUM_TEST_RELEASE")

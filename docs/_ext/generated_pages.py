@@ -23,7 +23,7 @@ PROJECT = [f"project/{name}" for name in ("README", "CHANGELOG", "CONTRIBUTING",
 OUTSIDE = re.compile(r"\]\((?:\.\./)+(README|CHANGELOG|CONTRIBUTING|SECURITY)\.md")
 """Links to pages that lie above this folder, and that `project` has for the site."""
 HOW_TO = ["planning", "simulations", "reports", "integrations", "integrations/*"]
-REFERENCE = ["wire", "test-vectors"]
+REFERENCE = ["wire", "test-vectors", "stability"]
 EXPLANATION = [
     "architecture",
     "protocol",
