@@ -115,6 +115,12 @@ def test_the_command_says_its_version(site: Path, tmp_path: Path) -> None:
     )
 
 
+def test_the_examples_come_along(site: Path, tmp_path: Path) -> None:
+    command = (site / "bin" / "veilsum", "init", "own.toml", "--example", "million")
+    run(tmp_path, *command, PYTHONPATH=str(site))
+    assert "population = 1000000" in (tmp_path / "own.toml").read_text()
+
+
 def test_the_library_example_runs_away_from_the_source(site: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "in_process.py", tmp_path)
     where = "import protocol, secagg; print(protocol.__file__, secagg.__file__)"
