@@ -23,6 +23,7 @@ from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, Trained
+from simulations.learning.models import Task
 from simulations.learning.records import Record as Record
 from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
@@ -76,6 +77,7 @@ def run_experiment(
     folder: RunFolder,
     callbacks: Sequence[RunCallback] = (),
     ranks: Ranks = ALONE,
+    task: Task | None = None,
 ) -> RunResult:
     """Run an experiment, or what is left of it.
 
@@ -84,6 +86,7 @@ def run_experiment(
         folder: open, of this configuration.
         callbacks: are told of the run as it goes; what they raise costs no round.
         ranks: this one, rank 0, and those that call `assist` at the same time.
+        task: a model of one's own, on this rank alone.
 
     Raises:
         ConfigurationError: the folder is damaged, or data and configuration do not fit.
@@ -100,7 +103,7 @@ def run_experiment(
     share_state(ranks, folder)
     done = len(records)
     with telling(callbacks, config, folder.path, tuple(records)) as told, ExitStack() as stack:
-        federation, source = _opened(config, data, folder, checkpoint, stack, ranks)
+        federation, source = _opened(config, data, folder, checkpoint, stack, ranks, task)
         for trained, before, seconds in _rounds(config, federation, source, checkpoint):
             record = record_of(config, source, trained, before, seconds)
             number, state = trained.invitation.number + 1, source.state
@@ -109,8 +112,9 @@ def run_experiment(
             records.append(record)
             told.round(record)
         result = RunResult(records, done, time.perf_counter() - start, folder.path)
-        told.summary = result.summary()
-        write_whole(folder.summary, json.dumps(told.summary, indent=1).encode() + b"\n")
+        summary = result.summary()
+        write_whole(folder.summary, json.dumps(summary, indent=1).encode() + b"\n")
+        told.summary = summary
         # Nothing has to be released again from now on.
         folder.key.unlink(missing_ok=True)
     return result
@@ -139,13 +143,14 @@ def _opened(
     checkpoint: Checkpoint | None,
     stack: ExitStack,
     ranks: Ranks,
+    task: Task | None = None,
 ) -> tuple[Federation, RecordedSource]:
     """What trains, and what turns updates into means; the stack closes them."""
     if config.engine.device == "cpu":
         # One core for each thread of the pool, or they would wait for one another.
         torch.set_num_threads(1)
     executor = stack.enter_context(training_pool(config.engine.threads))
-    federation = Federation(config, data, executor, ranks)
+    federation = Federation(config, data, executor, ranks, task)
     layout = federation.task.layout
     return federation, source_of(config, layout, folder, checkpoint, stack, executor, ranks)
 
