@@ -23,13 +23,14 @@ from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, Trained
+from simulations.learning.insecure import protects
 from simulations.learning.models import Task
 from simulations.learning.records import Record as Record
 from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
 from simulations.learning.run.callbacks import RunCallback, telling
 from simulations.learning.run.checkpoint import Checkpoint
-from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.folder import RunFolder, other_seed
 from simulations.learning.run.scratch import scratch_folder, share_state
 from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.server_optimizer import ModelState
@@ -56,7 +57,7 @@ class RunResult:
         """What the run came to, as JSON values."""
         last = self.records[-1]
         tested = [r for r in self.records if r["accuracy"] is not None]
-        return {
+        summary: RunSummary = {
             "rounds": len(self.records),
             "accuracy": number(tested[-1]["accuracy"]),
             "best_accuracy": max(number(r["accuracy"]) for r in tested),
@@ -69,6 +70,9 @@ class RunResult:
             "resumed_after": self.resumed,
             "folder": str(self.path),
         }
+        if (seed := last.get("insecure_seed")) is not None:
+            summary["insecure_seed"], summary["protects"] = seed, protects(seed)
+        return summary
 
 
 def run_experiment(
@@ -97,8 +101,10 @@ def run_experiment(
     start = time.perf_counter()
     if ranks.size > 1 and config.engine.aggregator in ("ideal", "local"):
         # Made now, so that all ranks have the same secrets.
-        RunSecrets.open(folder.key)
+        RunSecrets.open(folder.key, config.engine.insecure_seed)
     checkpoint = Checkpoint.load(folder.checkpoint)
+    if checkpoint is not None:
+        _require_same_seed(checkpoint.record, config)
     records = folder.restore(checkpoint.record if checkpoint else None)
     share_state(ranks, folder)
     done = len(records)
@@ -184,7 +190,7 @@ def record_of(
         seconds: of the whole round.
     """
     invitation, evaluation = trained.invitation, trained.evaluation
-    return {
+    record: Record = {
         "round": invitation.number + 1,
         "accuracy": None if evaluation is None else evaluation.accuracy,
         "loss": None if evaluation is None else evaluation.loss,
@@ -194,6 +200,19 @@ def record_of(
         "step": float(np.linalg.norm(trained.model.astype(np.float64) - before.model)),
         **source.facts(invitation),
     }
+    if config.engine.insecure_seed is not None:
+        record["insecure_seed"] = config.engine.insecure_seed
+    return record
+
+
+def _require_same_seed(last: Record, config: RunConfig) -> None:
+    """See that a run goes on with the insecure seed, or with none, that it was begun with.
+
+    The folder holds its configuration against ours; this holds even where somebody edited that.
+    """
+    seed, begun = config.engine.insecure_seed, last.get("insecure_seed")
+    if seed != begun:
+        raise other_seed(seed, begun)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -137,13 +137,17 @@ class RunFolder:
                 )
             write_environment(self.path)
             write_config(config, path)
-        elif _resolved(load(path, RunConfig)) != _resolved(config):
+            return
+        begun, given = load(path, RunConfig), config.engine.insecure_seed
+        if begun.engine.insecure_seed != given:
+            raise other_seed(given, begun.engine.insecure_seed)
+        if _resolved(begun) != _resolved(config):
             raise ConfigurationError(
                 str(self.path),
                 "made with another configuration",
                 "another --out, or that configuration",
             )
-        elif self.key.exists():
+        if self.key.exists():
             self._require_home()
 
     def _require_home(self) -> None:
@@ -184,6 +188,19 @@ def finished(path: Path, config: RunConfig) -> RunSummary | None:
         folder.key.unlink(missing_ok=True)
         summary: RunSummary = json.loads(folder.summary.read_text())
     return summary
+
+
+def other_seed(given: int | None, begun: int | None) -> ConfigurationError:
+    """Why a run cannot be continued: half of it would repeat and half would not."""
+    return ConfigurationError(
+        "engine.insecure_seed",
+        f"{_named(given)} for a run that was begun with {_named(begun)}",
+        f"{_named(begun)}, or another --out",
+    )
+
+
+def _named(seed: int | None) -> str:
+    return "none" if seed is None else f"value {seed}"
 
 
 def _resolved(config: RunConfig) -> RunConfig:

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from simulations.common.tables import readable
 from simulations.learning.configuration import RunConfig
+from simulations.learning.insecure import protects
 from simulations.learning.records import Record, RunSummary
 from simulations.learning.run.callbacks import RunCallback
 
@@ -41,6 +42,8 @@ class LiveView(RunCallback):
 
     def __init__(self, config: RunConfig, console: Console) -> None:
         self._console = console
+        seed = config.engine.insecure_seed
+        self._warning = None if seed is None else f"this run protects {protects(seed)}"
         self._lines: deque[tuple[str, ...]] = deque(maxlen=SHOWN)
         self._progress = Progress(
             TextColumn("rounds"),
@@ -59,6 +62,8 @@ class LiveView(RunCallback):
 
     def start(self, config: RunConfig, folder: Path, earlier: Sequence[Record]) -> None:
         """Begin to draw, with the rounds of an earlier call."""
+        if self._warning:
+            self._console.print(self._warning, style="bold", highlight=False, soft_wrap=True)
         if self._animated:
             self._live.start()
         for record in earlier:
@@ -68,8 +73,8 @@ class LiveView(RunCallback):
         """Draw no more, and say what the run promises."""
         if self._animated:
             self._live.stop()
-        if self._promise:
-            self._console.print(self._promise, highlight=False, soft_wrap=True)
+        if last := self._warning or self._promise:
+            self._console.print(last, highlight=False, soft_wrap=True)
 
     def round(self, record: Record) -> None:
         """Show one more round."""
@@ -90,7 +95,7 @@ class LiveView(RunCallback):
             self._console.print(text, highlight=False, soft_wrap=True)
 
     def _drawn(self) -> Group:
-        table = Table(*COLUMNS)
+        table = Table(*COLUMNS, title=self._warning)
         for column in table.columns:
             column.justify = "right"
         for line in self._lines:
