@@ -6,6 +6,7 @@ Values are those of JSON; an infinite epsilon is the string "inf".
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 from dp import FourEpsilons
@@ -112,6 +113,29 @@ class RunSummary(TypedDict):
     folder: str
     insecure_seed: NotRequired[int]
     protects: NotRequired[str]
+
+
+Cell: TypeAlias = bool | int | float | str | None
+"""A single value of a record."""
+
+
+def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Cell]:
+    """A record as one row.
+
+    Inner names follow outer ones after a dot, and items of a list are numbered from 0. An infinite
+    number, which JSON has as a word, is a number again.
+    """
+    found: dict[str, Cell] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            found |= flat(
+                {str(place): each for place, each in enumerate(value)}, f"{prefix}{name}."
+            )
+        else:
+            found[prefix + name] = math.inf if value == "inf" else value
+    return found
 
 
 def with_noise(facts: Facts, *mechanisms: DistributedMechanism) -> Facts:

@@ -6,6 +6,7 @@ rounds.jsonl      one line for each finished round
 checkpoint.npz    where the run stands
 ledger.jsonl      what was released; private runs only
 memory-N.rows     what clients remember, as far as the checkpoint says; local privacy only
+trackers.json     what trackers call the run; with --log only
 secrets.key       all secrets of the run; deleted when it is over
 summary.json      when it is over
 """

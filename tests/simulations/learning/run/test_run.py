@@ -31,7 +31,9 @@ from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import load_data
+from simulations.learning.records import Record
 from simulations.learning.run import experiment
+from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.experiment import run_experiment
 from simulations.learning.run.folder import RunFolder
@@ -101,10 +103,23 @@ def of_kind(kind: str, **changes: Any) -> RunConfig:
 
 
 def run(
-    config: RunConfig, data: Dataset, path: Path, progress: Callable[..., Any] = lambda _: None
+    config: RunConfig, data: Dataset, path: Path, *callbacks: RunCallback
 ) -> experiment.RunResult:
     with RunFolder(path, config) as folder:
-        return run_experiment(config, data, folder, progress)
+        return run_experiment(config, data, folder, callbacks)
+
+
+class Listener(RunCallback):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def start(self, config: RunConfig, folder: Path, earlier: Sequence[Record]) -> None:
+        self.records += earlier
+
+    def round(self, record: Record) -> None:
+        self.records.append(record)
 
 
 def timeless(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -159,10 +174,10 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
         stop_at(patch, moment, 2)
         with pytest.raises(Stopped):
             run(config, data, tmp_path / "cut")
-    seen = []
-    result = run(config, data, tmp_path / "cut", seen.append)
+    seen = Listener()
+    result = run(config, data, tmp_path / "cut", seen)
     assert timeless(result.records) == timeless(whole.records)
-    assert timeless(seen) == timeless(whole.records)
+    assert timeless(seen.records) == timeless(whole.records)
     # The second charge is that of the second round, or of the second sum of the first one.
     charged = 2 // SUMS.get(kind, 1) - 1
     assert result.resumed == {"charge": charged, "checkpoint": 1, "record": 2, "after": 2}[moment]
@@ -519,8 +534,7 @@ def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
 def test_the_live_view_shows_every_round(data: Dataset, tmp_path: Path, terminal: bool) -> None:
     console = Console(record=True, force_terminal=terminal, width=120, file=open(os.devnull, "w"))
     config = small(engine__evaluate_every=2)
-    with LiveView(config, console) as view:
-        run(config, data, tmp_path / "run", view.add)
+    run(config, data, tmp_path / "run", LiveView(config, console))
     console.file.close()
     text = console.export_text()
     assert "accuracy" in text
