@@ -80,7 +80,19 @@ def run_command(
     if as_json:
         typer.echo(json.dumps(figures))
     elif dry_run or not quiet:
-        Console().print(figures_table("forecast" if dry_run else "summary", figures))
+        _show("forecast" if dry_run else "summary", figures, None if dry_run else folder)
+
+
+def _show(title: str, figures: Mapping[str, object], folder: Path | None) -> None:
+    """Print figures, and what is to be said about a run that is over, if its folder is given."""
+    from simulations.reports.outcome import show_outcome
+    from simulations.reports.run import read_run
+
+    console = Console()
+    console.print(figures_table(title, figures))
+    if folder is not None:
+        run = read_run(folder)
+        show_outcome(console, run.config, run.records)
 
 
 def _chosen(config: Path, change: list[str]) -> RunConfig:

@@ -95,7 +95,7 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
             lines.append(Line(label, rounds_of(run.records), shown))
     if not lines:
         return None
-    goal = guaranteed(run)
+    goal = run.guaranteed
     plot = RoundPlot(name, "Privacy spent by one client", "epsilon so far", len(lines) + 1)
     for place, line in enumerate(lines):
         plot.draw_line(line, place)
@@ -116,19 +116,6 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
     ]
     columns = ("round", *(key.replace("_", " ") for key in names))
     return plot.chart(text, Table(columns, tuple(rows)))
-
-
-def guaranteed(run: Run) -> float:
-    """Epsilon that a run keeps to wherever it stops: its goal; infinite if it promises nothing.
-
-    Against the server; against an outsider where the server is trusted.
-    """
-    if run.config.engine.aggregator == "plain":
-        return math.inf
-    said = run.records[-1]["epsilons"].get("guaranteed") if run.records else None
-    if said is not None:
-        return number(said)
-    return run.config.privacy.goal(run.config.participations).epsilon
 
 
 def sketch_chart(run: Run, name: str) -> Chart | None:

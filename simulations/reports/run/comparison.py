@@ -12,7 +12,6 @@ from simulations.common.tables import readable
 from simulations.learning.records import Record, number
 from simulations.reports.run.charts import (
     DASH,
-    guaranteed,
     rounds_of,
     sends_vectors,
     words_of,
@@ -77,7 +76,7 @@ def outcomes(run: Run) -> dict[str, str]:
         "rounds": f"{len(records)} of {run.config.rounds}",
         "correct": f"{tested[-1]['accuracy']:.1%}" if tested else DASH,
         "best": f"{max(number(r['accuracy']) for r in tested):.1%}" if tested else DASH,
-        "epsilon": words_of(guaranteed(run)),
+        "epsilon": words_of(run.guaranteed),
         "spent, server": words_of(number(last["epsilons"].get("server"))),
         "spent, outsider": words_of(number(last["epsilons"].get("outsider"))),
         "compression": f"{last['dimension'] / size:.3g}x",
@@ -114,7 +113,7 @@ def privacy_plot(runs: Sequence[Run]) -> Chart | None:
     None with fewer than two finite epsilons.
     """
     points = [
-        (guaranteed(run), number(run.tested[-1]["accuracy"]), run.name)
+        (run.guaranteed, number(run.tested[-1]["accuracy"]), run.name)
         for run in runs
         if math.isfinite(number(run.records[-1]["epsilons"].get("server")))
     ]

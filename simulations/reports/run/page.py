@@ -12,6 +12,7 @@ from protocol.planning.configuration import CONTROLLERS
 from simulations.common.files import write_whole
 from simulations.common.pages import Chart, render
 from simulations.common.tables import readable
+from simulations.reports.guessing import meaning
 from simulations.reports.run.charts import charts_of
 from simulations.reports.run.comparison import (
     comparison_charts,
@@ -19,6 +20,7 @@ from simulations.reports.run.comparison import (
     outcomes,
 )
 from simulations.reports.run.folders import Run
+from simulations.reports.verdict import Verdict, judge
 
 SUMS = {
     "real": "the real protocol, with all its cryptography",
@@ -36,6 +38,8 @@ class Section:
     Attributes:
         anchor: its place on the page.
         headline: what came of it, in a sentence.
+        verdict: on the run's settings.
+        meaning: of its epsilon, in a sentence; empty if it has none.
         notes: what a reader should not miss.
         setting: what was asked for, by name.
         machine: where it ran, and on what.
@@ -48,6 +52,8 @@ class Section:
     anchor: str
     run: Run
     headline: str
+    verdict: Verdict
+    meaning: str
     notes: tuple[str, ...]
     setting: tuple[tuple[str, str], ...]
     machine: tuple[tuple[str, str], ...]
@@ -82,6 +88,8 @@ def _section(run: Run, place: int) -> Section:
         anchor=f"run-{place}",
         run=run,
         headline=_headline(run),
+        verdict=judge(run.config, run.records),
+        meaning=meaning(run.config, run.records[-1]["epsilons"]) if run.records else "",
         notes=tuple(_notes(run)),
         setting=tuple((name, value) for name, value in _setting(run) if value),
         machine=tuple((name, value) for name, value in _machine(run) if value),

@@ -112,6 +112,15 @@ def test_the_page_says_what_was_run_and_on_what(page: str) -> None:
     assert "veilsum account --ledger" not in text
 
 
+def test_the_verdict_and_what_epsilon_means_stand_above_the_plots(page: str) -> None:
+    text = text_of(page)
+    verdict = text.index("Verdict: Nearly every client is clipped.")
+    means = text.index("What epsilon 5 means: an attacker who knows every update but one client's")
+    assert verdict < means < text.index("Test accuracy")
+    assert "97% of the updates were longer than the clip" in text
+    assert "Not known: how long the noise is beside the updates" in text
+
+
 def test_a_run_that_stopped_says_so(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "run", [record(1), record(2), record(3)])
     lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
@@ -147,6 +156,7 @@ def test_plain_runs_have_neither_privacy_nor_losses(tmp_path: Path) -> None:
     text = text_of(render_runs([run], "a run"))
     assert "without privacy" in text
     assert "clip 0.25" not in text
+    assert "Verdict" not in text and "means: an attacker" not in text
 
 
 def test_old_records_without_time_and_error_are_shown_all_the_same(tmp_path: Path) -> None:
