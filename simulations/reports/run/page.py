@@ -13,10 +13,11 @@ from simulations.common.files import write_whole
 from simulations.common.pages import Chart, render
 from simulations.common.tables import readable
 from simulations.reports.guessing import meaning
-from simulations.reports.run.charts import charts_of
+from simulations.reports.run.charts import DASH, charts_of
 from simulations.reports.run.comparison import (
     comparison_charts,
-    comparison_table,
+    comparison_tables,
+    mean,
     outcomes,
 )
 from simulations.reports.run.folders import Run
@@ -71,7 +72,7 @@ def render_runs(runs: Sequence[Run], title: str) -> str:
         "simulations.reports.run",
         title=title,
         sections=sections,
-        table=comparison_table(runs) if several else None,
+        tables=comparison_tables(runs) if several else [],
         charts=comparison_charts(runs) if several else [],
     )
 
@@ -105,21 +106,23 @@ def _headline(run: Run) -> str:
     if not run.records:
         return f"No round of {run.config.rounds} is finished."
     delta = _unbroken(run.config.privacy.delta)
-    said = f"{found['rounds']} rounds: {found['correct']} of the test examples correct"
+    said = f"{found['rounds']} rounds: {found['last']} of the test examples correct"
     if found["spent, server"] not in ("infinite", "-"):
         said += (
-            f", epsilon {found['epsilon']} guaranteed against the server at delta {delta} "
+            f", epsilon {found['guaranteed']} guaranteed against the server at delta {delta} "
             f"({found['spent, server']} spent so far)"
         )
     elif found["spent, outsider"] not in ("infinite", "-"):
         said += (
-            f", epsilon {found['epsilon']} guaranteed at delta {delta} against whoever sees only "
-            f"the released models ({found['spent, outsider']} spent so far), and none against the "
-            "server"
+            f", epsilon {found['guaranteed']} guaranteed at delta {delta} against whoever sees "
+            f"only the released models ({found['spent, outsider']} spent so far), and none "
+            "against the server"
         )
     else:
         said += ", without privacy"
-    return f"{said}, {found['kB each']} kB for each client and round."
+    each = mean([record["bytes_per_client"] for record in run.records]) / 1000
+    of_it = f", {found['vector']} of them its vector" if found["protocol"] != DASH else ""
+    return f"{said}, {readable(each)} kB for each client and round{of_it}."
 
 
 def _notes(run: Run) -> Iterable[str]:
