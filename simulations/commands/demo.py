@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -67,11 +68,11 @@ def demo_command(
 
 def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
     """What the demo showed, in words."""
-    table = Table("", "private", "plain averaging", title="after the last round", min_width=60)
+    table = Table("", "private", "plain averaging", title="after the last round", box=SIMPLE_HEAD)
     table.add_row("accuracy", f"{summary.accuracy:.1%}", f"{summary.accuracy_baseline:.1%}")
     table.add_row("compression", f"{summary.average_compression:.2f}x", "none")
     for adversary, epsilon in summary.epsilons.rows():
-        table.add_row(f"epsilon {adversary}", f"{epsilon:.2f}", "inf")
+        table.add_row(f"epsilon {adversary}", f"{epsilon:.2f}", "none")
     console.print(table)
     console.print(
         f"Plain averaging: no clipping, no noise, no compression, and its own learning rate. "

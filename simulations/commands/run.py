@@ -16,7 +16,7 @@ from rich.text import Text
 from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
-from simulations.common.tables import JsonFlag, figures_table, readable
+from simulations.common.tables import JsonFlag, readable
 
 if TYPE_CHECKING:
     from protocol.exchange.ranks import Ranks
@@ -85,11 +85,12 @@ def run_command(
 
 def _show(title: str, figures: Mapping[str, object], folder: Path | None) -> None:
     """Print figures, and what is to be said about a run that is over, if its folder is given."""
+    from simulations.reports.labels import grouped_table
     from simulations.reports.outcome import show_outcome
     from simulations.reports.run import read_run
 
     console = Console()
-    console.print(figures_table(title, figures))
+    console.print(grouped_table(title, figures))
     if folder is not None:
         run = read_run(folder)
         show_outcome(console, run.config, run.records)
@@ -204,12 +205,13 @@ def _run(
     from simulations.learning.run.experiment import run_experiment
     from simulations.learning.run.folder import RunFolder
     from simulations.learning.run.view import LiveView
+    from simulations.reports.labels import grouped_table
 
     ranks = ranks or ALONE
     data = _data(config, data_dir)
     # Made even if nobody sees it: what cannot run here is refused before there is a folder.
     figures = _forecast(config, data, ranks)
-    console.print(figures_table("what this run takes", figures))
+    console.print(grouped_table("what this run takes", figures))
     if (chunks := int(str(figures["chunks_of_a_cohort"]))) < ranks.size:
         console.print(
             f"a cohort has {chunks} chunks of clients, and {ranks.size - chunks} of {ranks.size} "

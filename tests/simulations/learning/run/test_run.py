@@ -44,7 +44,7 @@ from simulations.learning.run.overrides import (
     read_choices,
 )
 from simulations.learning.run.secrets import RunSecrets
-from simulations.learning.run.view import LiveView
+from simulations.learning.run.view import LiveView, row
 from simulations.learning.server_optimizer import ModelState
 from simulations.reports.verdict import lengths_of
 from sketch.controllers import AdaptNorm
@@ -519,3 +519,11 @@ def test_the_live_view_shows_every_round(data: Dataset, tmp_path: Path, terminal
     if not terminal:
         assert text.count("round ") == 4
         assert "accuracy -" in text  # a round that was not tested
+
+
+def test_compiling_is_marked_in_the_live_view(data: Dataset, tmp_path: Path) -> None:
+    record = run(small(), data, tmp_path / "run").records[0]
+    record["stages"]["compiling"] = 1.25
+    assert row({**record, "seconds": 3.0})[-1] == "3.00 (1.2 compiling)"
+    record["stages"]["compiling"] = 0.0
+    assert row({**record, "seconds": 3.0})[-1] == "3.00"
