@@ -72,7 +72,7 @@ def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
     table.add_row("accuracy", f"{summary.accuracy:.1%}", f"{summary.accuracy_baseline:.1%}")
     table.add_row("compression", f"{summary.average_compression:.2f}x", "none")
     for adversary, epsilon in summary.epsilons.rows():
-        table.add_row(f"epsilon {adversary}", f"{epsilon:.2f}", "none")
+        table.add_row(f"epsilon {adversary}", f"{epsilon:.2f}", "inf")
     console.print(table)
     console.print(
         f"Plain averaging: no clipping, no noise, no compression, and its own learning rate. "

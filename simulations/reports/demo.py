@@ -41,14 +41,14 @@ from simulations.reports.run.charts import split_bytes
 
 COLUMNS = (
     "round",
-    "correct\nanswers",
+    "right",
     "values\nsent",
-    "times\nsmaller",
-    "vector,\nkB",
-    "in all,\nkB",
-    "clients\nin sum",
-    "server,\nepsilon",
-    "outsider,\nepsilon",
+    "times\nless",
+    "vector\nkB",
+    "in all\nkB",
+    "in the\nsum",
+    "server\nepsilon",
+    "outsider\nepsilon",
 )
 PLAIN: Final = "plain"
 """Folder of the baseline, below that of the demo."""
@@ -166,8 +166,8 @@ def _rounds(
 
 def _shown(rounds: Iterator[Record], total: int, console: Console) -> list[Record]:
     """Show rounds as they end, and give them back."""
-    title = "one row for each round; bytes of one client; epsilon spent so far"
-    table = Table(*COLUMNS, title=title, box=SIMPLE_HEAD)
+    title = "test answers right, what one client sends, epsilon spent so far"
+    table = Table(*COLUMNS, title=title, box=SIMPLE_HEAD, collapse_padding=True)
     for column in table.columns:
         column.justify = "right"
     records = []
