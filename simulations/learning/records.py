@@ -47,6 +47,7 @@ class Facts(TypedDict):
     or the parameter of its law in `variance` if it is of another kind; a list for several sums.
     `released_norm_squared` is the squared length of the released mean of what clients sent, noise
     included: less `sketch_size` times `noise_variance`, it estimates that of the mean update.
+    `insecure_seed` is there in runs that protect nobody (`simulations.learning.insecure`).
     """
 
     lost: dict[str, int]
@@ -72,6 +73,7 @@ class Facts(TypedDict):
     threshold: NotRequired[float]
     share_below: NotRequired[float]
     clipping: NotRequired[dict[str, float]]
+    insecure_seed: NotRequired[int]
 
 
 class Record(Facts):
@@ -111,6 +113,8 @@ class RunSummary(TypedDict):
     seconds_training_and_encoding: float
     resumed_after: int
     folder: str
+    insecure_seed: NotRequired[int]
+    protects: NotRequired[str]
 
 
 def with_noise(facts: Facts, *mechanisms: DistributedMechanism) -> Facts:

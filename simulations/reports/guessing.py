@@ -65,7 +65,7 @@ def meaning(config: RunConfig, epsilons: Epsilons) -> str:
         epsilons: of the last record of the run.
     """
     goal = guaranteed(config, epsilons)
-    if math.isinf(goal):
+    if math.isinf(goal) or config.engine.insecure_seed is not None:
         return ""
     kind, saw = config.engine.aggregator, "the server"
     if kind == "central":

@@ -34,6 +34,8 @@ _RESULT, _CLIENTS, _SUM, _NOISE = "training", "clients", "protocol", "noise"
 _EACH, _ERROR, _TIME = "what a client sends and receives", "squared error", "this machine"
 _EPSILON = "epsilon of one client, against"
 LABELS: Final[Mapping[str, Label]] = {
+    "protects": Label("warning", "this run protects"),
+    "insecure_seed": Label("warning", "insecure seed"),
     "rounds": Label(_RESULT, "rounds"),
     "accuracy": Label(_RESULT, "test examples answered correctly", SHARE),
     "best_accuracy": Label(_RESULT, "the same after the best round", SHARE),

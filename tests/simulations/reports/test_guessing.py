@@ -71,3 +71,8 @@ def test_who_attacks_depends_on_who_is_trusted() -> None:
     assert "somebody with the released models saw" in central and "server" not in central
     assert meaning(config_of("plain"), {"server": "inf"}) == ""
     assert meaning(config_of("real"), {**RECORD, "guaranteed": "inf"}) == ""
+
+
+def test_nothing_is_promised_by_a_run_whose_secrets_anybody_may_know() -> None:
+    known = changed(config_of("ideal"), [("engine.insecure_seed", 7)])
+    assert meaning(config_of("ideal"), RECORD) != "" == meaning(known, RECORD)
