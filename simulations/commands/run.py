@@ -88,20 +88,23 @@ def run_command(
     if as_json:
         typer.echo(json.dumps(figures))
     elif dry_run or not quiet:
-        _show("forecast" if dry_run else "summary", figures, None if dry_run else folder)
+        _show("forecast" if dry_run else "summary", figures)
+        if not dry_run:
+            _judge(chosen, folder)
 
 
-def _show(title: str, figures: Mapping[str, object], folder: Path | None) -> None:
-    """Print figures, and what is to be said about a run that is over, if its folder is given."""
+def _show(title: str, figures: Mapping[str, object]) -> None:
     from simulations.reports.labels import grouped_table
-    from simulations.reports.outcome import show_outcome
-    from simulations.reports.run import read_run
 
-    console = Console()
-    console.print(grouped_table(title, figures))
-    if folder is not None:
-        run = read_run(folder)
-        show_outcome(console, run.config, run.records)
+    Console().print(grouped_table(title, figures))
+
+
+def _judge(config: RunConfig, folder: Path) -> None:
+    """Say what is to be said about a run that is over."""
+    from simulations.learning.run.folder import read_rounds
+    from simulations.reports.outcome import show_outcome
+
+    show_outcome(Console(), config, read_rounds(folder))
 
 
 def _chosen(config: Path, change: list[str], insecure_seed: int | None) -> RunConfig:

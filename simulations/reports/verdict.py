@@ -259,7 +259,7 @@ def judge_controller(config: RunConfig, records: Sequence[Record]) -> Answer | N
         return None
     decided = records[1:]
     if len(decided) < FEWEST_DECISIONS:
-        said = f"what the controller of the sketch does: it has chosen {len(decided)} sizes"
+        said = f"what the sketch's controller does: {len(records)} rounds are too few to tell"
         return Answer(Subject.CONTROLLER, Weight.UNKNOWN, said)
     sizes, dimension = [record["sketch_size"] for record in decided], records[-1]["dimension"]
     if min(sizes) >= dimension:
