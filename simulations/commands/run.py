@@ -17,7 +17,7 @@ from rich.text import Text
 from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
-from simulations.common.tables import JsonFlag, figures_table, readable
+from simulations.common.tables import JsonFlag, readable
 
 if TYPE_CHECKING:
     from protocol.exchange.ranks import Ranks
@@ -101,7 +101,23 @@ def run_command(
     if as_json:
         typer.echo(json.dumps(figures))
     elif dry_run or not quiet:
-        Console().print(figures_table("forecast" if dry_run else "summary", figures))
+        _show("forecast" if dry_run else "summary", figures)
+        if not dry_run:
+            _judge(chosen, folder)
+
+
+def _show(title: str, figures: Mapping[str, object]) -> None:
+    from simulations.reports.labels import grouped_table
+
+    Console().print(grouped_table(title, figures))
+
+
+def _judge(config: RunConfig, folder: Path) -> None:
+    """Say what is to be said about a run that is over."""
+    from simulations.learning.run.folder import read_rounds
+    from simulations.reports.outcome import show_outcome
+
+    show_outcome(Console(), config, read_rounds(folder))
 
 
 def _chosen(config: Path, change: list[str], insecure_seed: int | None) -> RunConfig:
@@ -226,12 +242,13 @@ def _run(
     from simulations.learning.run.experiment import run_experiment
     from simulations.learning.run.folder import RunFolder
     from simulations.learning.run.view import LiveView
+    from simulations.reports.labels import grouped_table
 
     ranks = ranks or ALONE
     data = _data(config, data_dir)
     # Made even if nobody sees it: what cannot run here is refused before there is a folder.
     figures = _forecast(config, data, ranks)
-    console.print(figures_table("what this run takes", figures))
+    console.print(grouped_table("what this run takes", figures))
     if (chunks := int(str(figures["chunks_of_a_cohort"]))) < ranks.size:
         console.print(
             f"a cohort has {chunks} chunks of clients, and {ranks.size - chunks} of {ranks.size} "

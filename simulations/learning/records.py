@@ -46,6 +46,8 @@ class Facts(TypedDict):
     `lost` are clients that went away before their update was in the sum, by stage, `lost_later`
     those after that. `error` is there where it was measured. The noise of one client is in `coins`,
     or the parameter of its law in `variance` if it is of another kind; a list for several sums.
+    `released_norm_squared` is the squared length of the released mean of what clients sent, noise
+    included: less `sketch_size` times `noise_variance`, it estimates that of the mean update.
     `insecure_seed` is there in runs that protect nobody (`simulations.learning.insecure`).
     """
 
@@ -65,6 +67,7 @@ class Facts(TypedDict):
     scale: NotRequired[float | list[float]]
     clip_l2: NotRequired[float]
     noise_variance: NotRequired[float | list[float]]
+    released_norm_squared: NotRequired[float]
     rationale: NotRequired[str]
     figures: NotRequired[dict[str, float]]
     clip_of_an_update: NotRequired[float]

@@ -29,6 +29,9 @@ from simulations.learning.run.callbacks import RunCallback
 SHOWN = 12
 """Rounds of the table that stay in sight."""
 
+SHOWN_SECONDS = 0.05
+"""Less compilation than this would be shown as none."""
+
 COLUMNS = ("round", "accuracy", "loss", "sketch", "bits", "kB each", "clients", "spent", "s")
 
 
@@ -115,8 +118,15 @@ def row(record: Record) -> tuple[str, ...]:
         f"{record['bytes_per_client'] / 1000:.1f}",
         f"{'all' if survivors is None else survivors}/{record['cohort']}",
         _number(record["epsilons"]["server"], ".3f"),
-        f"{record['seconds']:.2f}",
+        _seconds(record),
     )
+
+
+def _seconds(record: Record) -> str:
+    """Of a round, and how many of them went into compiling, where that shows."""
+    compiling = record["stages"].get("compiling", 0.0)
+    note = f" ({compiling:.1f} compiling)" if compiling >= SHOWN_SECONDS else ""
+    return f"{record['seconds']:.2f}{note}"
 
 
 def _number(value: Any, form: str) -> str:

@@ -46,8 +46,9 @@ from simulations.learning.run.overrides import (
     read_choices,
 )
 from simulations.learning.run.secrets import RunSecrets
-from simulations.learning.run.view import LiveView
+from simulations.learning.run.view import LiveView, row
 from simulations.learning.server_optimizer import ModelState
+from simulations.reports.verdict import lengths_of
 from sketch.controllers import AdaptNorm
 
 SMALL = {
@@ -151,6 +152,26 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
         if kind != "plain":
             assert record["error"]["measured"] > 0.0
     assert result.summary()["rounds"] == 4
+
+
+@pytest.mark.parametrize("kind", ["ideal", "central", "clipping"])
+def test_released_lengths_tell_how_long_the_mean_update_is(
+    data: Dataset, tmp_path: Path, kind: str
+) -> None:
+    """A compressed round's record has |mu|^2 by another way, in the error of its sketch."""
+    fixed = {"controller": "fixed", "rate": 2.0}
+    result = run(of_kind(kind, sketch=fixed), data, tmp_path / "run")
+    found = lengths_of(result.records)
+    truth = [
+        record["error"]["sketch"] * record["sketch_size"] / (record["dimension"] - 1)
+        for record in result.records
+    ]
+    # The votes of clients are not in the signal, but their collisions are in that error.
+    slack = 0.1 * np.mean(truth) if kind == "clipping" else 0.0
+    assert abs(found.signal_squared - np.mean(truth)) < 6.0 * found.deviation + slack
+    # Without taking the noise off, it would be far from there.
+    taken = np.mean([r["sketch_size"] * r["noise_variance"] for r in result.records])
+    assert taken > 6.0 * found.deviation + slack
 
 
 class Stopped(Exception):  # noqa: N818 - what a kill looks like from inside
@@ -528,6 +549,9 @@ def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
     assert run_json("run", config, *out, "--quiet")["rounds"] == 4
     again = invoke("run", str(config), *out)
     assert "is finished: nothing is run again" in again.stderr and "summary" in again.stdout
+    for printed in (result.stdout, again.stdout):
+        assert "Verdict: " in printed and "What epsilon 30 means" in printed
+    assert "Verdict" not in invoke("run", str(config), "--dry-run").output
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -542,3 +566,11 @@ def test_the_live_view_shows_every_round(data: Dataset, tmp_path: Path, terminal
     if not terminal:
         assert text.count("round ") == 4
         assert "accuracy -" in text  # a round that was not tested
+
+
+def test_compiling_is_marked_in_the_live_view(data: Dataset, tmp_path: Path) -> None:
+    record = run(small(), data, tmp_path / "run").records[0]
+    record["stages"]["compiling"] = 1.25
+    assert row({**record, "seconds": 3.0})[-1] == "3.00 (1.2 compiling)"
+    record["stages"]["compiling"] = 0.0
+    assert row({**record, "seconds": 3.0})[-1] == "3.00"
