@@ -29,6 +29,7 @@ from simulations.learning.local_dp.journal import PATTERN
 from simulations.learning.run.experiment import assist, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
+from simulations.learning.run.secrets import RunSecrets
 
 SMALL = {
     "seed": 3,
@@ -141,6 +142,32 @@ def test_with_other_secrets_a_run_leaves_something_else(data: Dataset, tmp_path:
         folder.key.write_bytes(KEY[::-1])
     played(config, data, tmp_path / "other", 2)
     assert left(tmp_path / "one")[0] != left(tmp_path / "other")[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_seed_of_noise_is_used_twice(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Noise that comes again in another round, or for another client, could be subtracted."""
+    config = of_kind(kind, faults__dropout=0.0)
+    derive, labels = RunSecrets._derive, list[str]()
+
+    def derives(secrets: RunSecrets, label: str, count: int) -> bytes:
+        labels.append(label)
+        return derive(secrets, label, count)
+
+    monkeypatch.setattr(RunSecrets, "_derive", derives)
+    played(config, data, folder_of(tmp_path / "run", config), 1)
+    noise = [label for label in labels if label.startswith(("noise", "removable"))]
+    assert len(set(noise)) == len(noise)
+    sums, members = config.rounds * (2 if config.powersgd else 1), range(config.cohort.size)
+    if config.engine.aggregator == "ideal":
+        assert {f"noise {n} {i}" for n in range(sums) for i in members} <= set(noise)
+    elif config.engine.aggregator == "local":
+        # Clients of a chunk report together.
+        assert set(noise) == {f"noise {n} {i}" for n in range(sums) for i in members[::2]}
+    else:
+        assert not noise
 
 
 @pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "clipping", "fedsel"])
