@@ -57,6 +57,7 @@ def source_of(
 
     Raises:
         ConfigurationError, ParameterError, LedgerError: it cannot be run.
+        RankError: this is not rank 0, and has not the secrets of the run.
     """
     arrays = checkpoint.arrays if checkpoint else NOTHING
     layers = LayerShapes(layout.shapes)
@@ -81,7 +82,7 @@ def _bare(
     if config.engine.aggregator == "central":
         controller = config.sketch.build(config.rounds)
         return CentralMean(config, controller, dimension, state, executor, ranks)
-    secrets = RunSecrets.open(folder.key)
+    secrets = RunSecrets.open(folder.key, given=ranks.rank > 0)
     if config.local_dp is not None:
         return _local(config, dimension, secrets, arrays, folder, stack, ranks)
     # A line cut off by a crash was never answered with a result.

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from dp import NoiseSeed
 from secagg import Identity
 from secagg.keys import NeverCopied
+from simulations.common.failures import RankError
 from simulations.common.files import write_whole
 
 KEY_BYTES = 32
@@ -42,13 +43,19 @@ class RunSecrets(NeverCopied):
         return "RunSecrets(<secret>)"
 
     @classmethod
-    def open(cls, path: Path) -> RunSecrets:
+    def open(cls, path: Path, *, given: bool = False) -> RunSecrets:
         """The key in a file, which is made (mode 600) if there is none.
 
+        Args:
+            given: there must be one, which rank 0 made: all ranks have the same secrets.
+
         Raises:
+            RankError: it was not given.
             ValueError: the file has another length.
         """
         if not path.exists():
+            if given:
+                raise RankError("this rank was not given the secrets of the run")
             write_whole(path, secrets.token_bytes(KEY_BYTES), mode=0o600)
         return cls(path.read_bytes())
 

@@ -26,6 +26,7 @@ from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, load_data
 from simulations.learning.local_dp.journal import PATTERN
+from simulations.learning.run import assembly, experiment
 from simulations.learning.run.experiment import assist, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
@@ -132,6 +133,34 @@ def test_any_number_of_ranks_leaves_the_same(data: Dataset, tmp_path: Path, kind
         ):
             # Figures that nothing depends on, from sums of floats in another order.
             assert one.get("error", {}) == pytest.approx(alone.get("error", {}), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["ideal", "fedsel"])
+def test_ranks_of_a_new_run_have_one_key(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """In a folder without one: rank 0 makes it before it tells the others."""
+    keys: list[bytes] = []
+
+    class Seen(RunSecrets):
+        def __init__(self, key: bytes) -> None:
+            super().__init__(key)
+            keys.append(key)
+
+    monkeypatch.setattr(assembly, "RunSecrets", Seen)
+    played(of_kind(kind), data, tmp_path / "run", 2)
+    assert len(keys) == 2 and len(set(keys)) == 1
+
+
+def test_a_rank_makes_no_key_of_its_own(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shares_nothing(ranks: Ranks, _: RunFolder) -> None:
+        ranks.broadcast("")
+
+    monkeypatch.setattr(experiment, "share_state", shares_nothing)
+    with pytest.raises(RankError, match="this rank was not given the secrets of the run"):
+        played(of_kind("ideal"), data, tmp_path / "run", 2)
 
 
 def test_with_other_secrets_a_run_leaves_something_else(data: Dataset, tmp_path: Path) -> None:
