@@ -8,13 +8,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from errands import fails, fails_badly, lambda_maker, process, square
+from errands import (
+    fails,
+    fails_badly,
+    interrupted,
+    lambda_maker,
+    leaves,
+    naps,
+    outcomes,
+    process,
+    square,
+    unreadable,
+    unreadable_elsewhere,
+)
 from rank_doubles import on_ranks
 
 from protocol.errors import ConfigurationError
@@ -83,6 +96,37 @@ def test_ranks_do_all_tasks_and_end(size: int) -> None:
         return found
 
     assert on_ranks(size, work)[0] == [n * n for n in range(20)]
+
+
+@pytest.fixture(scope="module")
+def in_time() -> Iterator[Callable[..., list[str]]]:
+    """The `outcomes` of tasks, or an error after a minute: the process that waits can be ended."""
+    with get_context("spawn").Pool(1) as pool:
+        yield lambda *given: pool.apply_async(outcomes, given).get(60)
+
+
+def test_a_task_that_would_end_its_rank_has_failed(in_time: Callable[..., list[str]]) -> None:
+    assert in_time([leaves, interrupted, unreadable, naps]) == [
+        "RuntimeError('SystemExit: enough')",
+        "RuntimeError('KeyboardInterrupt: ')",
+        "ValueError('read by nobody')",
+        "'awake'",
+        "9",
+    ]
+
+
+def test_who_waits_for_a_result_is_told_that_none_will_come(
+    in_time: Callable[..., list[str]],
+) -> None:
+    """And what has not begun by then is not begun: it would take minutes."""
+    told = in_time([unreadable_elsewhere] + [naps] * 400)
+    assert told[0] == told[-2] == "ValueError('not read by rank 0')"
+    assert told[-1] == "BrokenExecutor('results cannot be collected any more')"
+
+
+def test_ranks_wait_longer_than_torch_does(in_time: Callable[..., list[str]]) -> None:
+    """One rank for its next task, and rank 0 for a result."""
+    assert in_time([naps], 0.1) == ["'awake'", "9"]
 
 
 BEGUN = threading.Event()
