@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Mapping
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Final
 
@@ -92,6 +93,8 @@ def one_line(error: Exception) -> str | None:
         text = _missing(error)
     elif isinstance(error, OSError):
         text = _refused(error)
+    elif isinstance(error, BrokenProcessPool):
+        text = f"a worker died, perhaps for lack of memory; {KEPT}"
     else:
         text = str(error) if _is_told(error) else None
     if text is None:

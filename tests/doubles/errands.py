@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -72,6 +73,10 @@ def unreadable() -> object:
 
 def unreadable_elsewhere() -> object:
     return ReadBy(only_where_it_was_made)
+
+
+def dies() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def leaves() -> None:

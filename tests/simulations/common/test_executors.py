@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from errands import (
+    dies,
     fails,
     fails_badly,
     interrupted,
@@ -34,6 +35,7 @@ from protocol.errors import ConfigurationError
 from protocol.exchange.ranks import Ranks
 from simulations.common import executors
 from simulations.common.executors import RankExecutor, executor, serve
+from simulations.common.failures import one_line
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +54,17 @@ def test_processes_share_the_cores() -> None:
         assert list(places.map(square, range(5))) == [0, 1, 4, 9, 16]
         number, sharing = places.submit(process).result()
         assert number != os.getpid() and sharing == "2"
+
+
+def test_a_process_that_dies_is_told_in_one_line() -> None:
+    with executor(2) as places:
+        assert places is not None
+        error = places.submit(dies).exception(60)
+    assert isinstance(error, Exception)
+    assert one_line(error) == (
+        "BrokenProcessPool: a worker died, perhaps for lack of memory; what was finished is kept: "
+        "give the same command again to continue"
+    )
 
 
 def test_two_ways_at_once() -> None:
