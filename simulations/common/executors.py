@@ -54,7 +54,7 @@ def executor(
 
     Raises:
         ConfigurationError: two ways at once, a scheduler that does not answer, or a worker of its
-            without this version of the package.
+            without this version of the package, or no worker.
     """
     ways = {"--workers": workers > 1, "--scheduler": scheduler is not None}
     ways["torchrun"] = ranks.size > 1
@@ -83,7 +83,8 @@ def _dask(address: str) -> Iterator[Executor]:
     """The executor of a cluster.
 
     Raises:
-        ConfigurationError: nobody answers, or a worker has not this version of the package.
+        ConfigurationError: nobody answers, there is no worker, or one has not this version of the
+            package.
     """
     client: Any = import_module("distributed").Client
 
@@ -107,8 +108,11 @@ def _check_workers(versions: dict[str, object], ours: str) -> None:
         ours: what this process has.
 
     Raises:
-        ConfigurationError: names a worker without this version.
+        ConfigurationError: there is no worker, or one, which is named, without this version.
     """
+    if not versions:
+        valid = f"workers with {_PACKAGE} {ours}, started first"
+        raise ConfigurationError("--scheduler", "a cluster without workers", valid)
     for address, theirs in versions.items():
         if theirs != ours:
             has = theirs if isinstance(theirs, str) else "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 import threading
@@ -27,6 +28,10 @@ def square(number: int) -> int:
 
 def process() -> tuple[int, str]:
     return os.getpid(), os.environ.get("LOCAL_WORLD_SIZE", "")
+
+
+def fresh() -> str:
+    return secrets.token_hex(16)
 
 
 def fails(number: int) -> int:

@@ -19,6 +19,7 @@ from errands import (
     dies,
     fails,
     fails_badly,
+    fresh,
     interrupted,
     lambda_maker,
     leaves,
@@ -195,6 +196,8 @@ def test_a_dask_cluster_does_the_same(cluster: str) -> None:
         with pytest.raises(ConfigurationError, match="value 3"):
             places.submit(fails, 3).result(60)
         assert places.submit(process).result(60)[0] != os.getpid()
+        # As a run with fresh noise: two tasks that look alike are two.
+        assert places.submit(fresh).result(60) != places.submit(fresh).result(60)
 
 
 @pytest.mark.filterwarnings("default")
@@ -210,10 +213,22 @@ def test_workers_are_asked_for_their_version(cluster: str, monkeypatch: pytest.M
     ("theirs", "has"), [("9.9", "veilsum 9.9"), (PackageNotFoundError("veilsum"), "veilsum none")]
 )
 def test_workers_that_would_not_understand_are_named(theirs: object, has: str) -> None:
-    executors._check_workers({}, "1.0")
     executors._check_workers({"tcp://a:1": "1.0"}, "1.0")
     with pytest.raises(ConfigurationError, match=f"tcp://b:2 has {re.escape(has)}.*veilsum 1"):
         executors._check_workers({"tcp://a:1": "1.0", "tcp://b:2": theirs}, "1.0")
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_cluster_without_workers_is_refused() -> None:
+    """A task would wait until somebody starts one."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty:
+        with (
+            pytest.raises(ConfigurationError, match="a cluster without workers") as caught,
+            executor(1, empty.scheduler_address),
+        ):
+            pass
+    assert caught.value.key == "--scheduler"
 
 
 @pytest.mark.filterwarnings("default")
