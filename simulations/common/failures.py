@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Mapping
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Final
 
@@ -89,6 +88,9 @@ def one_line(error: Exception) -> str | None:
     Returns:
         One line that says what is wrong and what to do, or None for a mistake in the program.
     """
+    # Loaded here: it costs every command's start as much as the rest of this module.
+    from concurrent.futures.process import BrokenProcessPool
+
     if isinstance(error, ImportError):
         text = _missing(error)
     elif isinstance(error, OSError):
