@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -150,6 +151,33 @@ def test_ranks_of_a_new_run_have_one_key(
     monkeypatch.setattr(assembly, "RunSecrets", Seen)
     played(of_kind(kind), data, tmp_path / "run", 2)
     assert len(keys) == 2 and len(set(keys)) == 1
+
+
+def test_a_rank_has_no_secrets_on_disk_when_rounds_begin(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be killed in any of them, and then cleans up nothing."""
+    seen: list[tuple[str, int]] = []
+    opened, plays = experiment._opened, Federation.round
+
+    def note(what: str) -> None:
+        seen.append((what, len(list(tmp_path.glob("veilsum-rank-*")))))
+
+    def opens(*given: Any) -> Any:
+        if given[-1].rank:
+            note("opens")
+        return opened(*given)
+
+    def plays_noted(federation: Federation, *given: Any) -> Any:
+        if federation._ranks.rank:
+            note("plays")
+        return plays(federation, *given)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(experiment, "_opened", opens)
+    monkeypatch.setattr(Federation, "round", plays_noted)
+    played(of_kind("ideal"), data, tmp_path / "run", 2)
+    assert seen == [("opens", 1)] + [("plays", 0)] * 3
 
 
 def test_a_rank_makes_no_key_of_its_own(
@@ -334,6 +362,19 @@ def test_processes_of_torchrun_leave_the_same_and_go_on_after_one_is_killed(
     done = subprocess.run(again, capture_output=True)  # noqa: S603 - our own program
     assert done.returncode == 0
     assert left(cut) == left(whole)
+
+
+@pytest.mark.slow
+def test_ranks_with_nothing_to_do_end_well(tmp_path: Path) -> None:
+    """A forecast, a run, and the same run when it is finished: no rank waits for another."""
+    file = write_config(of_kind("plain"), tmp_path / "config.toml")
+    words = torchrun(2, "run", file, "--out", tmp_path / "run", "--json", "--quiet")
+    for more in (["--dry-run"], [], []):
+        done = subprocess.run(  # noqa: S603 - our own program
+            [*words, *more], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["rounds"] == 3
 
 
 def rank_of(number: int, folder: Path) -> int:
