@@ -172,16 +172,16 @@ def sweep_command(
     from simulations.common.executors import executor, serve
     from simulations.common.ranks import joined
     from simulations.learning.configuration import RunConfig
-    from simulations.learning.run.overrides import changed, grid, point_name, read_choices
+    from simulations.learning.run.overrides import changed, grid, named, read_choices
 
     with joined() as ranks:
         if ranks.rank:
             serve(ranks)
             return
         base = load(config, RunConfig)
-        points = list(grid([read_choices(text) for text in choices]))
+        points = named(grid([read_choices(text) for text in choices]))
         # All of them are checked before the first one is run.
-        runs = {point_name(point): changed(base, point) for point in points}
+        runs = {name: changed(base, point) for name, point in points.items()}
         folder = out or Path("runs") / f"{config.stem}-sweep"
         console = Console(stderr=True, quiet=quiet)
         with executor(workers, scheduler, ranks) as places:
@@ -189,12 +189,14 @@ def sweep_command(
                 found = _one_by_one(runs, folder, data_dir, console)
             else:
                 found = _by_others(places, runs, folder, data_dir, console)
-    summaries = [{**dict(point), **summary} for point, summary in zip(points, found, strict=True)]
+    summaries = [
+        {**dict(point), **summary} for point, summary in zip(points.values(), found, strict=True)
+    ]
     write_whole(folder / "sweep.json", json.dumps(summaries, indent=1) + "\n")
     if as_json:
         typer.echo(json.dumps(summaries))
     elif not quiet:
-        Console().print(_comparison(summaries, [key for key, _ in points[0]]))
+        Console().print(_comparison(summaries, [key for key, _ in next(iter(points.values()))]))
 
 
 def _one_by_one(

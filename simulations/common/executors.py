@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -54,7 +54,7 @@ def executor(
 
     Raises:
         ConfigurationError: two ways at once, a scheduler that does not answer, or a worker of its
-            without this version of the package.
+            without this version of the package, or no worker.
     """
     ways = {"--workers": workers > 1, "--scheduler": scheduler is not None}
     ways["torchrun"] = ranks.size > 1
@@ -83,7 +83,8 @@ def _dask(address: str) -> Iterator[Executor]:
     """The executor of a cluster.
 
     Raises:
-        ConfigurationError: nobody answers, or a worker has not this version of the package.
+        ConfigurationError: nobody answers, there is no worker, or one has not this version of the
+            package.
     """
     client: Any = import_module("distributed").Client
 
@@ -107,8 +108,11 @@ def _check_workers(versions: dict[str, object], ours: str) -> None:
         ours: what this process has.
 
     Raises:
-        ConfigurationError: names a worker without this version.
+        ConfigurationError: there is no worker, or one, which is named, without this version.
     """
+    if not versions:
+        valid = f"workers with {_PACKAGE} {ours}, started first"
+        raise ConfigurationError("--scheduler", "a cluster without workers", valid)
     for address, theirs in versions.items():
         if theirs != ours:
             has = theirs if isinstance(theirs, str) else "none"
@@ -135,6 +139,7 @@ class RankExecutor(Executor):
         self._futures: dict[int, Future[Any]] = {}
         self._count = 0
         self._closed = False
+        self._failed: BaseException | None = None
         self._own = threading.Thread(target=_work, args=(_connected(place),), name="rank 0's tasks")
         results = _connected(place)
         self._collector = threading.Thread(target=self._collect, args=(results,), name="results")
@@ -145,12 +150,16 @@ class RankExecutor(Executor):
         """Have a rank call a function of a module; arguments and result are pickled.
 
         Raises:
+            BrokenExecutor: results cannot be collected any more.
             RuntimeError: the executor was shut down.
         """
         if self._closed:
             raise RuntimeError("the executor was shut down: it takes no more tasks")
         number, future = self._count, Future[T]()
         self._futures[number] = future
+        # Asked after it is among the futures: one that fails now finds it there.
+        if self._failed is not None:
+            raise BrokenExecutor("results cannot be collected any more") from self._failed
         self._store.set(_task(number), pickle.dumps((fn, args, kwargs)))
         future.add_done_callback(partial(self._forget, number))
         self._count += 1
@@ -171,15 +180,25 @@ class RankExecutor(Executor):
             self._collector.join()
 
     def _forget(self, number: int, future: Future[Any]) -> None:
-        """Let whoever takes a task that was cancelled find nothing; who has begun it ends it."""
-        if future.cancelled():
+        """Let whoever takes a task that nobody waits for find nothing; who has begun it ends it."""
+        if future.cancelled() or self._failed is not None:
             self._store.set(_task(number), _NOTHING)
 
     def _collect(self, store: Any) -> None:
+        """Hand out results; whatever ends that is told to all who wait for one."""
+        try:
+            self._hand_out(store)
+        except BaseException as error:
+            self._failed = error
+            for future in list(self._futures.values()):
+                if not future.done():
+                    future.set_exception(error)
+
+    def _hand_out(self, store: Any) -> None:
         """Hand out results as they come, until every rank has ended."""
         ended, place = 0, 0
         while ended < self._size:
-            number, result = pickle.loads(store.get(_word(place)))  # noqa: S301 - our own ranks
+            number, result = pickle.loads(_awaited(store, _word(place)))  # noqa: S301 - our own
             store.delete_key(_word(place))
             place += 1
             if number is None:
@@ -188,8 +207,8 @@ class RankExecutor(Executor):
                 if not self._futures[number].set_running_or_notify_cancel():
                     del self._futures[number]
             elif number in self._futures:
-                future = self._futures.pop(number)
                 value, error = pickle.loads(result)  # noqa: S301 - our own ranks
+                future = self._futures.pop(number)
                 if error is None:
                     future.set_result(value)
                 else:
@@ -218,7 +237,7 @@ def _store(host: str, port: int, *, is_master: bool) -> Any:
 def _work(store: Any) -> None:
     while True:
         number = store.add("taken", 1) - 1
-        task = store.get(_task(number))
+        task = _awaited(store, _task(number))
         if task == _END:
             _tell(store, None, None)
             return
@@ -228,18 +247,43 @@ def _work(store: Any) -> None:
             _tell(store, number, _done(task))
 
 
+def _awaited(store: Any, name: str) -> bytes:
+    """What somebody puts under a name, however long it takes; a lost connection is an error."""
+    from torch.distributed import DistStoreError
+
+    while True:
+        try:
+            found: bytes = store.get(name)
+        except DistStoreError:  # torch's patience is over, not ours
+            continue
+        return found
+
+
 def _done(task: bytes) -> bytes:
-    """What came of a task, pickled: a value or an error."""
+    """What came of a task, pickled: a value or an error.
+
+    A task that would end this process has failed, no more: rank 0 would wait for it for ever.
+    """
     try:
         work, args, kwargs = pickle.loads(task)  # noqa: S301 - our own rank 0
-        return pickle.dumps((work(*args, **kwargs), None))
-    except Exception as error:
+        return _pickled(work(*args, **kwargs), None)
+    except BaseException as error:
+        told = error if isinstance(error, Exception) else _in_words(error)
         try:
-            told = pickle.dumps((None, error))
-            pickle.loads(told)  # noqa: S301 - just made
+            return _pickled(None, told)
         except Exception:
-            return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
-        return told
+            return _pickled(None, _in_words(error))
+
+
+def _pickled(value: object, error: Exception | None) -> bytes:
+    """What rank 0 is told; read here first, as who cannot be read there is waited for."""
+    told = pickle.dumps((value, error))
+    pickle.loads(told)  # noqa: S301 - just made
+    return told
+
+
+def _in_words(error: BaseException) -> RuntimeError:
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _tell(store: Any, number: int | None, result: bytes | None) -> None:

@@ -104,10 +104,15 @@ def one_line(error: Exception) -> str | None:
     Returns:
         One line that says what is wrong and what to do, or None for a mistake in the program.
     """
+    # Loaded here: it costs every command's start as much as the rest of this module.
+    from concurrent.futures.process import BrokenProcessPool
+
     if isinstance(error, ImportError):
         text = _missing(error)
     elif isinstance(error, OSError):
         text = _refused(error)
+    elif isinstance(error, BrokenProcessPool):
+        text = f"a worker died, perhaps for lack of memory; {KEPT}"
     else:
         text = str(error) if _is_told(error) else None
     if text is None:

@@ -107,7 +107,16 @@ def _told_of_the_end(ranks: TorchRanks) -> Iterator[None]:
 
 def device_of(ranks: Ranks, name: str) -> str:
     """The device that a rank trains on, where `engine.device` has this name."""
-    return ranks.train_on(name) if isinstance(ranks, TorchRanks) else name
+    if isinstance(ranks, TorchRanks):
+        return ranks.train_on(name)
+    if name == "cuda" and launched():
+        # A rank that runs whole runs by itself. They need nothing of one another, so where there
+        # are fewer devices than ranks, ranks share them.
+        import torch
+
+        if devices := torch.cuda.device_count():
+            return f"cuda:{int(os.environ['LOCAL_RANK']) % devices}"
+    return name
 
 
 def _told(work: Callable[Concatenate[TorchRanks, P], T]) -> Callable[Concatenate[TorchRanks, P], T]:
@@ -238,5 +247,5 @@ class TorchRanks:
         own = f"cuda:{os.environ['LOCAL_RANK']}"
         if self._group is None and torch.cuda.device_count() > int(os.environ["LOCAL_RANK"]):
             torch.cuda.set_device(own)
-            self._device, self._group = own, dist.new_group(backend="nccl")
+            self._device, self._group = own, dist.new_group(backend="nccl", timeout=PATIENCE)
         return own

@@ -59,6 +59,7 @@ def source_of(
 
     Raises:
         ConfigurationError, ParameterError, LedgerError: it cannot be run.
+        RankError: this is not rank 0, and has not the secrets of the run.
     """
     arrays = checkpoint.arrays if checkpoint else NOTHING
     layers = LayerShapes(layout.shapes)
@@ -83,8 +84,9 @@ def _bare(
     if config.engine.aggregator == "central":
         controller = config.sketch.build(config.rounds)
         return CentralMean(config, controller, dimension, state, executor, ranks)
-    secrets = RunSecrets.open(folder.key, config.engine.insecure_seed)
-    notes = notes_of(config.engine.insecure_seed)
+    seed = config.engine.insecure_seed
+    secrets = RunSecrets.open(folder.key, seed, given=ranks.rank > 0)
+    notes = notes_of(seed)
     if config.local_dp is not None:
         return _local(config, dimension, secrets, arrays, folder, stack, ranks)
     # A line cut off by a crash was never answered with a result.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from protocol.errors import ConfigurationError
@@ -70,6 +70,21 @@ def point_name(point: Sequence[tuple[str, Any]]) -> str:
     """A folder name for a point of a grid."""
     parts = (f"{key.rpartition('.')[2]}={value}" for key, value in point)
     return ",".join(parts).replace("/", "_")
+
+
+def named(points: Iterable[list[tuple[str, Any]]]) -> dict[str, list[tuple[str, Any]]]:
+    """The points of a grid by the names of their folders.
+
+    Raises:
+        ConfigurationError: two of them have the same name.
+    """
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for point in points:
+        if (name := point_name(point)) in found:
+            valid = "values whose folders have different names, each value once"
+            raise ConfigurationError("set", f"two points with the name {name!r}", valid)
+        found[name] = point
+    return found
 
 
 def as_choices(values: Sequence[Any]) -> str:

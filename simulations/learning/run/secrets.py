@@ -24,6 +24,7 @@ from dp import NoiseSeed
 from protocol.errors import ConfigurationError
 from secagg import Identity
 from secagg.keys import NeverCopied
+from simulations.common.failures import RankError
 from simulations.common.files import write_whole
 
 KEY_BYTES = 32
@@ -48,13 +49,17 @@ class RunSecrets(NeverCopied):
         return "RunSecrets(<secret>)"
 
     @classmethod
-    def open(cls, path: Path, insecure_seed: int | None = None) -> RunSecrets:
+    def open(
+        cls, path: Path, insecure_seed: int | None = None, *, given: bool = False
+    ) -> RunSecrets:
         """The key in a file, which is made (mode 600) if there is none.
 
         Args:
             insecure_seed: what the key follows from instead; nothing is stored then.
+            given: there must be one, which rank 0 made: all ranks have the same secrets.
 
         Raises:
+            RankError: it was not given.
             ValueError: the file has another length.
             ConfigurationError: an insecure seed for a run that has drawn its own secrets.
         """
@@ -67,6 +72,8 @@ class RunSecrets(NeverCopied):
                 )
             return cls(_insecure_key(insecure_seed))
         if not path.exists():
+            if given:
+                raise RankError("this rank was not given the secrets of the run")
             write_whole(path, secrets.token_bytes(KEY_BYTES), mode=0o600)
         return cls(path.read_bytes())
 

@@ -29,9 +29,9 @@ from dp.coins import sample_binomial
 from dp.dropouts import batch_noise
 from dp.mechanisms import DistributedMechanism
 from protocol.round import pipeline as pipeline_module
-from protocol.round.pipeline import AddNoise, Clip, Compress, Pipeline, Quantize
+from protocol.round.pipeline import AddNoise, Clip, Compress, Lift, Pipeline, Quantize
 from protocol.round.setup import RoundSetup
-from secagg import FieldSum, FieldVector, ParameterError, centre
+from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre
 from secagg.field import add_into
 
 ALPHA = 1e-6
@@ -100,6 +100,14 @@ def test_stages_in_the_wrong_order_raise_when_forced() -> None:
         Clip(8, 1.0).client(bounded)  # type: ignore[arg-type]
     with pytest.raises(SensitivityExceededError):
         Bounded(np.ones(8), 1.0)
+
+
+def test_what_signal_and_noise_reach_only_together_wraps_around() -> None:
+    """Neither alone is beyond the field's half; an error would tell that together they are."""
+    field, noise = PrimeField(8), BinomialMechanism(240).noise
+    assert (field.largest_centred, noise.noise_limit) == (125, 120)
+    noised = Noised(np.array([126, -126, 125, 0]), noise, 12.0, 6)
+    assert centre(Lift(field).client(noised)).tolist() == [-125, 125, 125, 0]
 
 
 def released_noise(

@@ -8,19 +8,35 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from errands import fails, fails_badly, lambda_maker, process, square
+from errands import (
+    dies,
+    fails,
+    fails_badly,
+    fresh,
+    interrupted,
+    lambda_maker,
+    leaves,
+    naps,
+    outcomes,
+    process,
+    square,
+    unreadable,
+    unreadable_elsewhere,
+)
 from rank_doubles import on_ranks
 
 from protocol.errors import ConfigurationError
 from protocol.exchange.ranks import Ranks
 from simulations.common import executors
 from simulations.common.executors import RankExecutor, executor, serve
+from simulations.common.failures import one_line
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +55,17 @@ def test_processes_share_the_cores() -> None:
         assert list(places.map(square, range(5))) == [0, 1, 4, 9, 16]
         number, sharing = places.submit(process).result()
         assert number != os.getpid() and sharing == "2"
+
+
+def test_a_process_that_dies_is_told_in_one_line() -> None:
+    with executor(2) as places:
+        assert places is not None
+        error = places.submit(dies).exception(60)
+    assert isinstance(error, Exception)
+    assert one_line(error) == (
+        "BrokenProcessPool: a worker died, perhaps for lack of memory; what was finished is kept: "
+        "give the same command again to continue"
+    )
 
 
 def test_two_ways_at_once() -> None:
@@ -83,6 +110,37 @@ def test_ranks_do_all_tasks_and_end(size: int) -> None:
         return found
 
     assert on_ranks(size, work)[0] == [n * n for n in range(20)]
+
+
+@pytest.fixture(scope="module")
+def in_time() -> Iterator[Callable[..., list[str]]]:
+    """The `outcomes` of tasks, or an error after a minute: the process that waits can be ended."""
+    with get_context("spawn").Pool(1) as pool:
+        yield lambda *given: pool.apply_async(outcomes, given).get(60)
+
+
+def test_a_task_that_would_end_its_rank_has_failed(in_time: Callable[..., list[str]]) -> None:
+    assert in_time([leaves, interrupted, unreadable, naps]) == [
+        "RuntimeError('SystemExit: enough')",
+        "RuntimeError('KeyboardInterrupt: ')",
+        "ValueError('read by nobody')",
+        "'awake'",
+        "9",
+    ]
+
+
+def test_who_waits_for_a_result_is_told_that_none_will_come(
+    in_time: Callable[..., list[str]],
+) -> None:
+    """And what has not begun by then is not begun: it would take minutes."""
+    told = in_time([unreadable_elsewhere] + [naps] * 400)
+    assert told[0] == told[-2] == "ValueError('not read by rank 0')"
+    assert told[-1] == "BrokenExecutor('results cannot be collected any more')"
+
+
+def test_ranks_wait_longer_than_torch_does(in_time: Callable[..., list[str]]) -> None:
+    """One rank for its next task, and rank 0 for a result."""
+    assert in_time([naps], 0.1) == ["'awake'", "9"]
 
 
 BEGUN = threading.Event()
@@ -138,6 +196,8 @@ def test_a_dask_cluster_does_the_same(cluster: str) -> None:
         with pytest.raises(ConfigurationError, match="value 3"):
             places.submit(fails, 3).result(60)
         assert places.submit(process).result(60)[0] != os.getpid()
+        # As a run with fresh noise: two tasks that look alike are two.
+        assert places.submit(fresh).result(60) != places.submit(fresh).result(60)
 
 
 @pytest.mark.filterwarnings("default")
@@ -153,10 +213,22 @@ def test_workers_are_asked_for_their_version(cluster: str, monkeypatch: pytest.M
     ("theirs", "has"), [("9.9", "veilsum 9.9"), (PackageNotFoundError("veilsum"), "veilsum none")]
 )
 def test_workers_that_would_not_understand_are_named(theirs: object, has: str) -> None:
-    executors._check_workers({}, "1.0")
     executors._check_workers({"tcp://a:1": "1.0"}, "1.0")
     with pytest.raises(ConfigurationError, match=f"tcp://b:2 has {re.escape(has)}.*veilsum 1"):
         executors._check_workers({"tcp://a:1": "1.0", "tcp://b:2": theirs}, "1.0")
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_cluster_without_workers_is_refused() -> None:
+    """A task would wait until somebody starts one."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty:
+        with (
+            pytest.raises(ConfigurationError, match="a cluster without workers") as caught,
+            executor(1, empty.scheduler_address),
+        ):
+            pass
+    assert caught.value.key == "--scheduler"
 
 
 @pytest.mark.filterwarnings("default")

@@ -53,11 +53,11 @@ def test_every_rank_has_a_device_of_its_own(
     monkeypatch.setenv("LOCAL_RANK", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "set_device", done.append)
-    monkeypatch.setattr(dist, "new_group", lambda backend: done.append(backend) or "group")
+    monkeypatch.setattr(dist, "new_group", lambda **given: done.append(given) or "group")
     assert device_of(one, "cpu") == "cpu" and device_of(one, "cuda:0") == "cuda:0"
     assert done == []
     assert device_of(one, "cuda") == device_of(one, "cuda") == "cuda:2"
-    assert done == ["cuda:2", "nccl"]
+    assert done == ["cuda:2", {"backend": "nccl", "timeout": module.PATIENCE}]
     assert device_of(ALONE, "cuda") == "cuda"
 
 
@@ -66,8 +66,21 @@ def test_a_device_that_is_not_there_is_named_and_nobody_is_waited_for(
 ) -> None:
     monkeypatch.setenv("LOCAL_RANK", "3")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    monkeypatch.setattr(dist, "new_group", lambda backend: pytest.fail(backend))
+    monkeypatch.setattr(dist, "new_group", lambda **given: pytest.fail(str(given)))
     assert device_of(one, "cuda") == "cuda:3"
+
+
+def test_a_rank_that_runs_whole_runs_has_a_device_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of a sweep are of one rank each; more ranks than devices share them."""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for rank, device in (("0", "cuda:0"), ("1", "cuda:1"), ("2", "cuda:0")):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert device_of(ALONE, "cuda") == device
+        assert device_of(ALONE, "cpu") == "cpu" and device_of(ALONE, "cuda:1") == "cuda:1"
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert device_of(ALONE, "cuda") == "cuda"
 
 
 def test_what_goes_wrong_between_ranks_is_put_into_words(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run_json
+from command_line import invoke, run_json
 
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import parse
@@ -110,6 +110,18 @@ def test_a_point_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pytest.M
     assert sorted(done) == ["seed=2", "seed=3"]
     assert not list((tmp_path / "sweep").glob(".shared*"))
     assert (tmp_path / "sweep" / "seed=3" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("choices", "name"), [("seed=1,1", "seed=1"), ('task.data="a/b","a_b"', "data=a_b")]
+)
+def test_points_that_would_share_a_folder_are_refused_before_any_is_run(
+    file: Path, tmp_path: Path, choices: str, name: str
+) -> None:
+    done = invoke("sweep", file, "--set", choices, "--out", tmp_path / "sweep")
+    assert isinstance(done.exception, ConfigurationError) and done.exception.key == "set"
+    assert f"two points with the name '{name}'" in str(done.exception)
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_who_does_not_see_the_folder_says_so(tmp_path: Path) -> None:

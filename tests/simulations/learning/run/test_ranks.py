@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,9 +27,11 @@ from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, load_data
 from simulations.learning.local_dp.journal import PATTERN
+from simulations.learning.run import assembly, experiment
 from simulations.learning.run.experiment import assist, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
+from simulations.learning.run.secrets import RunSecrets
 
 SMALL = {
     "seed": 3,
@@ -133,6 +136,61 @@ def test_any_number_of_ranks_leaves_the_same(data: Dataset, tmp_path: Path, kind
             assert one.get("error", {}) == pytest.approx(alone.get("error", {}), rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["ideal", "fedsel"])
+def test_ranks_of_a_new_run_have_one_key(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """In a folder without one: rank 0 makes it before it tells the others."""
+    keys: list[bytes] = []
+
+    class Seen(RunSecrets):
+        def __init__(self, key: bytes) -> None:
+            super().__init__(key)
+            keys.append(key)
+
+    monkeypatch.setattr(assembly, "RunSecrets", Seen)
+    played(of_kind(kind), data, tmp_path / "run", 2)
+    assert len(keys) == 2 and len(set(keys)) == 1
+
+
+def test_a_rank_has_no_secrets_on_disk_when_rounds_begin(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be killed in any of them, and then cleans up nothing."""
+    seen: list[tuple[str, int]] = []
+    opened, plays = experiment._opened, Federation.round
+
+    def note(what: str) -> None:
+        seen.append((what, len(list(tmp_path.glob("veilsum-rank-*")))))
+
+    def opens(*given: Any) -> Any:
+        if given[-1].rank:
+            note("opens")
+        return opened(*given)
+
+    def plays_noted(federation: Federation, *given: Any) -> Any:
+        if federation._ranks.rank:
+            note("plays")
+        return plays(federation, *given)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(experiment, "_opened", opens)
+    monkeypatch.setattr(Federation, "round", plays_noted)
+    played(of_kind("ideal"), data, tmp_path / "run", 2)
+    assert seen == [("opens", 1)] + [("plays", 0)] * 3
+
+
+def test_a_rank_makes_no_key_of_its_own(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shares_nothing(ranks: Ranks, _: RunFolder) -> None:
+        ranks.broadcast("")
+
+    monkeypatch.setattr(experiment, "share_state", shares_nothing)
+    with pytest.raises(RankError, match="this rank was not given the secrets of the run"):
+        played(of_kind("ideal"), data, tmp_path / "run", 2)
+
+
 def test_with_other_secrets_a_run_leaves_something_else(data: Dataset, tmp_path: Path) -> None:
     """The control: what is compared depends on noise."""
     config = of_kind("ideal")
@@ -141,6 +199,32 @@ def test_with_other_secrets_a_run_leaves_something_else(data: Dataset, tmp_path:
         folder.key.write_bytes(KEY[::-1])
     played(config, data, tmp_path / "other", 2)
     assert left(tmp_path / "one")[0] != left(tmp_path / "other")[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_seed_of_noise_is_used_twice(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Noise that comes again in another round, or for another client, could be subtracted."""
+    config = of_kind(kind, faults__dropout=0.0)
+    derive, labels = RunSecrets._derive, list[str]()
+
+    def derives(secrets: RunSecrets, label: str, count: int) -> bytes:
+        labels.append(label)
+        return derive(secrets, label, count)
+
+    monkeypatch.setattr(RunSecrets, "_derive", derives)
+    played(config, data, folder_of(tmp_path / "run", config), 1)
+    noise = [label for label in labels if label.startswith(("noise", "removable"))]
+    assert len(set(noise)) == len(noise)
+    sums, members = config.rounds * (2 if config.powersgd else 1), range(config.cohort.size)
+    if config.engine.aggregator == "ideal":
+        assert {f"noise {n} {i}" for n in range(sums) for i in members} <= set(noise)
+    elif config.engine.aggregator == "local":
+        # Clients of a chunk report together.
+        assert set(noise) == {f"noise {n} {i}" for n in range(sums) for i in members[::2]}
+    else:
+        assert not noise
 
 
 @pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "clipping", "fedsel"])
@@ -278,6 +362,19 @@ def test_processes_of_torchrun_leave_the_same_and_go_on_after_one_is_killed(
     done = subprocess.run(again, capture_output=True)  # noqa: S603 - our own program
     assert done.returncode == 0
     assert left(cut) == left(whole)
+
+
+@pytest.mark.slow
+def test_ranks_with_nothing_to_do_end_well(tmp_path: Path) -> None:
+    """A forecast, a run, and the same run when it is finished: no rank waits for another."""
+    file = write_config(of_kind("plain"), tmp_path / "config.toml")
+    words = torchrun(2, "run", file, "--out", tmp_path / "run", "--json", "--quiet")
+    for more in (["--dry-run"], [], []):
+        done = subprocess.run(  # noqa: S603 - our own program
+            [*words, *more], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["rounds"] == 3
 
 
 def rank_of(number: int, folder: Path) -> int:
