@@ -1,4 +1,4 @@
-"""A private mean of vectors in one process; the same lines as in the README."""
+"""A private mean from its parts, in one process: plan, identities, ledger, aggregator."""
 
 import secrets
 import tempfile

@@ -271,7 +271,37 @@ def check_learned(printed: str) -> None:
 
 def test_the_example_file_is_the_one_in_the_readme() -> None:
     (block,) = blocks(ROOT / "README.md", "python")
-    assert (ROOT / "examples" / "in_process.py").read_text().endswith(block.text)
+    assert (ROOT / "examples" / "private_mean.py").read_text().endswith(block.text)
+    assert len(block.text.splitlines()) <= 8
+
+
+HOME = (
+    "https://github.com/veilsum/veilsum/blob/main/",
+    "https://raw.githubusercontent.com/veilsum/veilsum/main/",
+)
+
+
+def test_the_readme_reads_the_same_on_a_package_index() -> None:
+    """An index resolves no relative link and draws no diagram language."""
+    text = (ROOT / "README.md").read_text()
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(targets) > 10 and "mermaid" not in text
+    for target in targets:
+        home = next((each for each in HOME if target.startswith(each)), None)
+        assert home is not None, target
+        assert (ROOT / target.removeprefix(home)).exists(), target
+
+
+def test_the_readme_s_figures_are_those_of_the_results() -> None:
+    table = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("|")]
+    figures = re.findall(r"\d+\.\d+", "".join(table))
+    results = (ROOT / "docs" / "results" / "README.md").read_text()
+    assert len(figures) >= 8
+    for figure in figures:
+        # Rounded as the table has it.
+        digits = len(figure.partition(".")[2])
+        found = {f"{float(each):.{digits}f}" for each in re.findall(r"\d+\.\d+", results)}
+        assert figure in found, figure
 
 
 def commands(page: Path) -> Iterator[tuple[list[str], Path]]:

@@ -154,3 +154,25 @@ class TestCustomTransport:
             far.close()
             with pytest.raises(ConnectionResetError):
                 example.receive(near, 5.0)
+
+
+class TestOneCall:
+    """`private_mean.py` and `own_model.py`: what the README and its page show."""
+
+    @pytest.mark.statistical
+    def test_the_mean(self) -> None:
+        text, found = run("private_mean.py", 300).strip().splitlines()
+        vectors = np.random.default_rng(0).normal(0.5, 0.1, size=(40, 100))
+        variance = CALIBRATION * noise_variance(8.0, 1e-6, 6.0, 40, 2) / 100
+        mean = float(found.removeprefix("mean of all numbers: "))
+        assert abs(mean - vectors.mean()) < stats.norm.isf(ALPHA / 2) * np.sqrt(variance)
+        assert "mean of 40 vectors of length 100" in text and "at epsilon 8" in text
+
+    @pytest.mark.slow
+    def test_the_model(self) -> None:
+        pytest.importorskip("torch")
+        last = run("own_model.py", 500).strip().splitlines()[-1]
+        accuracy = float(last.partition("%")[0])
+        # A tenth is guessed; noise and drift leave 92 to 95.
+        assert 80.0 < accuracy < 100.0
+        assert last.endswith("right after 20 rounds, at epsilon 8, delta 1e-05")

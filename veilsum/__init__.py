@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     )
     from secagg import ClientSession, Identity, ServerSession
     from sketch.controllers import FixedRate
+    from veilsum.mean import private_mean
+    from veilsum.training import private_training
 
 __version__ = "0.1.0"
 
@@ -39,6 +41,8 @@ __all__ = [
     "RoundClient",
     "ServerSession",
     "TrainingPlan",
+    "private_mean",
+    "private_training",
 ]
 
 _HOMES: Final = {
@@ -53,6 +57,8 @@ _HOMES: Final = {
     "RoundClient": "protocol",
     "ServerSession": "secagg",
     "TrainingPlan": "protocol",
+    "private_mean": "veilsum.mean",
+    "private_training": "veilsum.training",
 }
 
 check_packages()

@@ -22,6 +22,10 @@ TUTORIAL = ["tutorial/*"]  # their names have numbers
 PROJECT = [f"project/{name}" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
 OUTSIDE = re.compile(r"\]\((?:\.\./)+(README|CHANGELOG|CONTRIBUTING|SECURITY)\.md")
 """Links to pages that lie above this folder, and that `project` has for the site."""
+HOME = r"\]\(https://(?:github\.com/veilsum/veilsum/blob|raw\.githubusercontent\.com/veilsum/veilsum)/main/"
+OF_DOCS = re.compile(HOME + "docs/")
+ABOVE = re.compile(HOME + r"(README|CHANGELOG|CONTRIBUTING|SECURITY)\.md")
+"""Whole links to this folder, and to the pages above it."""
 HOW_TO = ["planning", "simulations", "reports", "integrations", "integrations/*"]
 REFERENCE = ["wire", "test-vectors"]
 EXPLANATION = [
@@ -79,7 +83,13 @@ def fill_in(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = OUTSIDE.sub(r"](/project/\1.md", text)
 
 
+def bring_home(app: Sphinx, path: Path, page: str, source: list[str]) -> None:
+    """Let links of an included page lead to this site: on a package index it needs whole ones."""
+    source[0] = OF_DOCS.sub("](/", ABOVE.sub(r"](/project/\1.md", source[0]))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Fill in every page as it is read."""
     app.connect("source-read", fill_in)
+    app.connect("include-read", bring_home)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

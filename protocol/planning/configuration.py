@@ -66,6 +66,10 @@ MAX_SHOWN = 200
 
 UNKNOWN = "unknown key"
 
+_INSECURE_SEED = "insecure_seed"
+"""What simulations may derive their secrets from. Whoever writes it into any other file, or into
+another table, is told that it is not to be had there, rather than which keys are."""
+
 
 class Privacy(Section):
     """What is promised to every client."""
@@ -318,7 +322,10 @@ def problems_in(raw: dict[str, Any], model: type[Section]) -> list[Configuration
 def _problems(error: ValidationError, model: type[Section]) -> Iterator[ConfigurationError]:
     for each in error.errors():
         key = ".".join(str(part) for part in each["loc"])
-        if each["type"] == "extra_forbidden":
+        if each["type"] == "extra_forbidden" and each["loc"][-1] == _INSECURE_SEED:
+            valid = "left out: secrets are never configured, but for simulations by the key "
+            yield ConfigurationError(key, UNKNOWN, f"{valid}engine.{_INSECURE_SEED}")
+        elif each["type"] == "extra_forbidden":
             yield ConfigurationError(key, UNKNOWN, _known_keys(model, each["loc"]))
         elif each["type"] == "missing":
             yield ConfigurationError(key, "missing", "a value, as it has no default")

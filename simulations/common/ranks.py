@@ -8,6 +8,7 @@ nccl between accelerators. Torch is loaded only where there is more than one ran
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
+from types import FrameType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
@@ -78,9 +80,29 @@ def joined() -> Iterator[Ranks]:
     except (RuntimeError, ValueError) as error:
         raise RankError(f"the ranks do not find one another ({_said(error)})") from error
     try:
-        yield TorchRanks()
+        ranks = TorchRanks()
+        with _told_of_the_end(ranks):
+            yield ranks
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _told_of_the_end(ranks: TorchRanks) -> Iterator[None]:
+    """Name who died also where torchrun is quicker to end this rank than its connection breaks."""
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        # Once is enough: torchrun may say so again while we leave.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise RankError(
+            ranks.gone() or "this rank was told to end, as torchrun does when another one fails"
+        )
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def device_of(ranks: Ranks, name: str) -> str:

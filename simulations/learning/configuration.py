@@ -14,6 +14,7 @@ from protocol.planning.configuration import Cohort, Privacy, Section, Sketch, pa
 from protocol.training.adaptive_clip import VOTE_SHARE
 from simulations.common.files import write_whole
 from simulations.common.ranks import own_cores
+from simulations.learning.insecure import LARGEST
 from simulations.learning.local_dp.config import LocalDp
 from simulations.learning.training.batches import LocalTraining
 
@@ -138,6 +139,13 @@ class Engine(Section):
     test_examples: int | None = Field(
         default=None, ge=1, description="examples of a test, chosen once; all if left out"
     )
+    insecure_seed: int | None = Field(
+        default=None,
+        ge=0,
+        le=LARGEST,
+        description="research only, protects nobody: all secrets follow from it, so that a run can "
+        "be repeated bit for bit",
+    )
 
     @property
     def threads(self) -> int:
@@ -192,7 +200,8 @@ class RunConfig(Section):
     """One federated run.
 
     `seed` fixes the data split, the initial model, the schedule of cohorts, batches and dropouts.
-    Masks, coins and rounding are fresh secrets in every run.
+    Masks, coins and rounding are fresh secrets in every run, but for one with
+    `engine.insecure_seed`.
     """
 
     seed: int = Field(ge=0, description="seed of everything that need not be secret")
@@ -263,6 +272,12 @@ class RunConfig(Section):
                 "privacy.mechanism",
                 f"given for {aggregator}",
                 "left out: clients add none",
+            )
+        if self.engine.insecure_seed is not None and aggregator == "plain":
+            raise ConfigurationError(
+                "engine.insecure_seed",
+                "given for plain",
+                "left out: plain averaging has no secrets, and repeats with seed",
             )
         if self.denoise is not None and aggregator == "plain":
             raise ConfigurationError(

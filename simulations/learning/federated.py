@@ -32,7 +32,14 @@ from simulations.common.failures import DivergedError, RankError
 from simulations.common.ranks import device_of
 from simulations.learning.configuration import RunConfig, Server
 from simulations.learning.data import DATASETS, Dataset, Split, load_dataset
-from simulations.learning.models import DataShape, Evaluation, ModelOptions, Vector, build_task
+from simulations.learning.models import (
+    DataShape,
+    Evaluation,
+    ModelOptions,
+    Task,
+    Vector,
+    build_task,
+)
 from simulations.learning.partition import (
     Indices,
     Partition,
@@ -195,6 +202,7 @@ class Federation:
         data: train and test splits.
         executor: optional; trains clients, in threads for instance.
         ranks: among which every cohort is divided.
+        task: a model of one's own, in place of the one that the configuration names.
 
     Raises:
         ConfigurationError: the configuration does not fit together, or not to the data.
@@ -206,6 +214,7 @@ class Federation:
         data: Dataset,
         executor: Executor | None = None,
         ranks: Ranks = ALONE,
+        task: Task | None = None,
     ) -> None:
         config.check(ranks.size)
         self._ranks = ranks
@@ -214,8 +223,10 @@ class Federation:
         self._config = config
         self._data = data
         self._executor = executor
-        options = ModelOptions(hidden=config.task.hidden, l2=config.task.l2)
-        self.task = build_task(config.task.model, DataShape.of(data), options)
+        if task is None:
+            options = ModelOptions(hidden=config.task.hidden, l2=config.task.l2)
+            task = build_task(config.task.model, DataShape.of(data), options)
+        self.task = task
         self._local = config.local.build()
         self.members = self._partition()
         self._test = self._test_split()

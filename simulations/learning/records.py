@@ -45,6 +45,7 @@ class Facts(TypedDict):
     `lost` are clients that went away before their update was in the sum, by stage, `lost_later`
     those after that. `error` is there where it was measured. The noise of one client is in `coins`,
     or the parameter of its law in `variance` if it is of another kind; a list for several sums.
+    `insecure_seed` is there in runs that protect nobody (`simulations.learning.insecure`).
     """
 
     lost: dict[str, int]
@@ -69,6 +70,7 @@ class Facts(TypedDict):
     threshold: NotRequired[float]
     share_below: NotRequired[float]
     clipping: NotRequired[dict[str, float]]
+    insecure_seed: NotRequired[int]
 
 
 class Record(Facts):
@@ -108,6 +110,8 @@ class RunSummary(TypedDict):
     seconds_training_and_encoding: float
     resumed_after: int
     folder: str
+    insecure_seed: NotRequired[int]
+    protects: NotRequired[str]
 
 
 def with_noise(facts: Facts, *mechanisms: DistributedMechanism) -> Facts:

@@ -99,6 +99,10 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
             raise ConfigurationError(
                 name, "given for the demo", "left out; only veilsum run supports it"
             )
+    if config.engine.insecure_seed is not None:
+        raise ConfigurationError(
+            "engine.insecure_seed", "given for the demo", "left out; only veilsum run supports it"
+        )
     # Tensors this small make a second thread wait, and one thread repeats bit for bit.
     torch.set_num_threads(1)
     data = load_digits_dataset()

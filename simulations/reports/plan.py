@@ -15,8 +15,9 @@ from protocol.planning.deployment import noise_figures, plan_deployment
 from protocol.planning.graph import GraphPlan, plan_graph
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.rings import fitting_security_bits
-from secagg import Mode
+from secagg import Mode, ParameterError
 from secagg.graph_parameters import SECURITY_BITS, Adversary, share_of
+from simulations.learning.insecure import seed_in_notes
 from simulations.reports.account.ledger import account_ledger, is_local
 from sketch import SketchSpec, spec_for_size
 
@@ -179,12 +180,17 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
     Raises:
         LedgerError: the file cannot be trusted.
         ParameterError: the ledger has another goal, or none: no run with this one could go on with
-            it.
+            it. Or it is of a simulation with an insecure seed, which no deployment goes on with.
         UnsupportedEventError: it is one of local reports, which add up by other rules.
     """
     entries = read_ledger(ledger)
     if is_local(entries):
         raise UnsupportedEventError("the ledger holds local reports, which a plan cannot cover")
+    seed = seed_in_notes(entry.metadata for entry in entries)
+    if seed is not None:
+        # Its releases protected nobody: what it says was spent is not what its clients lost.
+        value = f"that of a run with insecure_seed = {seed}"
+        raise ParameterError("ledger", value, "the ledger of a deployment")
     if entries:
         recorded = entries[0].metadata.get("goal")
         order = recorded.get("moment_order") if isinstance(recorded, dict) else None

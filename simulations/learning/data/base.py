@@ -34,6 +34,9 @@ class DataKind(enum.Enum):
     TABULAR = "tabular"
     """float32[m, features], standardised numbers and 0/1 indicators."""
 
+    NUMBERS = "numbers"
+    """float32[m, ...], whatever a model of one's own takes."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:

@@ -6,6 +6,7 @@ from simulations.learning.models.convolutional import BlockCnnTask, CnnTask, Len
 from simulations.learning.models.dense import MlpTask, NgramTask, ReluMlpTask
 from simulations.learning.models.layout import ParameterLayout, Vector
 from simulations.learning.models.linear import LogisticTask, SvmTask
+from simulations.learning.models.module import Loss, ModuleTask
 from simulations.learning.models.recurrent import LstmClassifierTask, LstmTask
 from simulations.learning.models.registry import MODELS, DataShape, ModelOptions, build_task
 from simulations.learning.models.task import Evaluation, Task
@@ -18,10 +19,12 @@ __all__ = [
     "Evaluation",
     "Lenet5Task",
     "LogisticTask",
+    "Loss",
     "LstmClassifierTask",
     "LstmTask",
     "MlpTask",
     "ModelOptions",
+    "ModuleTask",
     "NgramTask",
     "ParameterLayout",
     "ReluMlpTask",

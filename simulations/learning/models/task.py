@@ -50,6 +50,7 @@ class Family(enum.Enum):
     DENSE = "dense"
     CONVOLUTIONAL = "convolutional"
     RECURRENT = "recurrent"
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)

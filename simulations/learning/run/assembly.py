@@ -15,8 +15,10 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.training.adaptive_clip import AdaptiveClipTraining, Vote, starting
 from protocol.training.power import SUMS, PowerState, PowerTraining
 from protocol.training.private import PrivateTraining, TrainingState
+from protocol.training.records import Notes
 from secagg.context import SESSION_ID_BYTES
 from simulations.learning.configuration import Clipping, RunConfig
+from simulations.learning.insecure import notes_of
 from simulations.learning.local_dp.journal import MemoryJournal
 from simulations.learning.local_dp.memory import ClientMemory
 from simulations.learning.local_dp.registry import build_algorithm
@@ -82,21 +84,22 @@ def _bare(
     if config.engine.aggregator == "central":
         controller = config.sketch.build(config.rounds)
         return CentralMean(config, controller, dimension, state, executor, ranks)
-    secrets = RunSecrets.open(folder.key, given=ranks.rank > 0)
+    seed = config.engine.insecure_seed
+    secrets, notes = RunSecrets.open(folder.key, seed, given=ranks.rank > 0), notes_of(seed)
     if config.local_dp is not None:
         return _local(config, dimension, secrets, arrays, folder, stack, ranks)
     # A line cut off by a crash was never answered with a result.
     ledger = stack.enter_context(Ledger.open(folder.ledger, recover=True))
     if config.powersgd is not None:
-        return _power(config, layers, secrets, arrays, ledger, executor, ranks)
+        return _power(config, layers, secrets, arrays, ledger, executor, ranks, notes)
     identities = secrets.identities(config.task.population)
     if config.clipping is not None:
         # One coordinate more, for the clients' votes.
         training = _private(config, dimension + 1, secrets, state, ledger, executor, ranks)
         clipped = _clipped(config.clipping, config.privacy, training, arrays)
-        return ClippedMean(clipped, identities, secrets.begin, ranks)
+        return ClippedMean(clipped, identities, secrets.begin, ranks, notes)
     training = _private(config, dimension, secrets, state, ledger, executor, ranks)
-    return PrivateMean(training, identities, secrets.begin, ranks)
+    return PrivateMean(training, identities, secrets.begin, ranks, notes)
 
 
 def _private(
@@ -145,6 +148,7 @@ def _power(
     ledger: Ledger,
     executor: Executor,
     ranks: Ranks,
+    notes: Notes | None,
 ) -> PowerMean:
     if config.powersgd is None:
         raise ValueError("the configuration has no table powersgd")
@@ -159,7 +163,7 @@ def _power(
     training = PowerTraining(plan, shapes, aggregator, ledger, state, secrets.public, secrets.begin)
     whole = sum(place.stop - place.start for place, _ in shapes.whole())
     identities = secrets.identities(config.task.population)
-    return PowerMean(training, identities, config.privacy.clip_l2, whole, ranks)
+    return PowerMean(training, identities, config.privacy.clip_l2, whole, ranks, notes)
 
 
 def _local(
@@ -178,7 +182,8 @@ def _local(
     if config.local_dp.through == "secure_sum":
         plan = build_plan(config.privacy, config.cohort, config.participations)
         identities = secrets.identities(config.task.population)
-        channel = SecureLevels(plan, identities, secrets.session_id(SESSION_ID_BYTES))
+        session = secrets.session_id(SESSION_ID_BYTES)
+        channel = SecureLevels(plan, identities, session, secrets.rand_of)
     memory = ClientMemory(dimension)
     journal = stack.enter_context(MemoryJournal(folder.path, memory, arrays.get(PLACE)))
     return LocalMean(

@@ -23,11 +23,13 @@ from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, Trained
+from simulations.learning.insecure import protects
+from simulations.learning.models import Task
 from simulations.learning.records import Record as Record
 from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
 from simulations.learning.run.checkpoint import Checkpoint
-from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.folder import RunFolder, other_seed
 from simulations.learning.run.scratch import scratch_folder, share_state
 from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.server_optimizer import ModelState
@@ -56,7 +58,7 @@ class RunResult:
         """What the run came to, as JSON values."""
         last = self.records[-1]
         tested = [r for r in self.records if r["accuracy"] is not None]
-        return {
+        summary: RunSummary = {
             "rounds": len(self.records),
             "accuracy": number(tested[-1]["accuracy"]),
             "best_accuracy": max(number(r["accuracy"]) for r in tested),
@@ -69,6 +71,9 @@ class RunResult:
             "resumed_after": self.resumed,
             "folder": str(self.path),
         }
+        if (seed := last.get("insecure_seed")) is not None:
+            summary["insecure_seed"], summary["protects"] = seed, protects(seed)
+        return summary
 
 
 def run_experiment(
@@ -77,6 +82,7 @@ def run_experiment(
     folder: RunFolder,
     progress: Progress = lambda _: None,
     ranks: Ranks = ALONE,
+    task: Task | None = None,
 ) -> RunResult:
     """Run an experiment, or what is left of it.
 
@@ -85,6 +91,7 @@ def run_experiment(
         folder: open, of this configuration.
         progress: called with each record: first with those of an earlier call, then as rounds end.
         ranks: this one, rank 0, and those that call `assist` at the same time.
+        task: a model of one's own, on this rank alone.
 
     Raises:
         ConfigurationError: the folder is damaged, or data and configuration do not fit.
@@ -94,15 +101,17 @@ def run_experiment(
     start = time.perf_counter()
     if ranks.size > 1 and config.engine.aggregator in ("ideal", "local"):
         # Made now, so that all ranks have the same secrets.
-        RunSecrets.open(folder.key)
+        RunSecrets.open(folder.key, config.engine.insecure_seed)
     checkpoint = Checkpoint.load(folder.checkpoint)
+    if checkpoint is not None:
+        _require_same_seed(checkpoint.record, config)
     records = folder.restore(checkpoint.record if checkpoint else None)
     share_state(ranks, folder)
     for record in records:
         progress(record)
     done = len(records)
     with ExitStack() as stack:
-        federation, source = _opened(config, data, folder, checkpoint, stack, ranks)
+        federation, source = _opened(config, data, folder, checkpoint, stack, ranks, task)
         for trained, before, seconds in _rounds(config, federation, source, checkpoint):
             record = record_of(config, source, trained, before, seconds)
             number, state = trained.invitation.number + 1, source.state
@@ -140,13 +149,14 @@ def _opened(
     checkpoint: Checkpoint | None,
     stack: ExitStack,
     ranks: Ranks,
+    task: Task | None = None,
 ) -> tuple[Federation, RecordedSource]:
     """What trains, and what turns updates into means; the stack closes them."""
     if config.engine.device == "cpu":
         # One core for each thread of the pool, or they would wait for one another.
         torch.set_num_threads(1)
     executor = stack.enter_context(training_pool(config.engine.threads))
-    federation = Federation(config, data, executor, ranks)
+    federation = Federation(config, data, executor, ranks, task)
     layout = federation.task.layout
     return federation, source_of(config, layout, folder, checkpoint, stack, executor, ranks)
 
@@ -180,7 +190,7 @@ def record_of(
         seconds: of the whole round.
     """
     invitation, evaluation = trained.invitation, trained.evaluation
-    return {
+    record: Record = {
         "round": invitation.number + 1,
         "accuracy": None if evaluation is None else evaluation.accuracy,
         "loss": None if evaluation is None else evaluation.loss,
@@ -190,6 +200,19 @@ def record_of(
         "step": float(np.linalg.norm(trained.model.astype(np.float64) - before.model)),
         **source.facts(invitation),
     }
+    if config.engine.insecure_seed is not None:
+        record["insecure_seed"] = config.engine.insecure_seed
+    return record
+
+
+def _require_same_seed(last: Record, config: RunConfig) -> None:
+    """See that a run goes on with the insecure seed, or with none, that it was begun with.
+
+    The folder holds its configuration against ours; this holds even where somebody edited that.
+    """
+    seed, begun = config.engine.insecure_seed, last.get("insecure_seed")
+    if seed != begun:
+        raise other_seed(seed, begun)
 
 
 def _mean(values: Sequence[float]) -> float:

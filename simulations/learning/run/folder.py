@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
@@ -136,12 +136,42 @@ class RunFolder:
                 )
             write_environment(self.path)
             write_config(config, path)
-        elif _resolved(load(path, RunConfig)) != _resolved(config):
+            return
+        begun, given = load(path, RunConfig), config.engine.insecure_seed
+        if begun.engine.insecure_seed != given:
+            raise other_seed(given, begun.engine.insecure_seed)
+        if _resolved(begun) != _resolved(config):
             raise ConfigurationError(
                 str(self.path),
                 "made with another configuration",
                 "another --out, or that configuration",
             )
+        if self.key.exists():
+            self._require_home()
+
+    def _require_home(self) -> None:
+        """See that an unfinished run goes on where its numbers stay the same.
+
+        The round that it was interrupted in may have been charged, and its sum seen. It is run
+        again with the same noise; were its updates others, both sums together would tell more than
+        was charged.
+
+        Raises:
+            ConfigurationError: another processor, or other versions.
+        """
+        try:
+            then = _home(json.loads((self.path / ENVIRONMENT).read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            valid = f"the {ENVIRONMENT} that it was begun with, or another --out"
+            raise ConfigurationError(str(self.path), f"no readable {ENVIRONMENT}", valid) from None
+        for name, now in _home(_environment()).items():
+            if then.get(name) != now:
+                raise ConfigurationError(
+                    str(self.path),
+                    f"begun with {name} {then.get(name)}, and here it is {now}: a round that was "
+                    "charged could be released again with other values",
+                    "to finish it where it was begun, or another --out",
+                )
 
 
 def finished(path: Path, config: RunConfig) -> RunSummary | None:
@@ -157,6 +187,19 @@ def finished(path: Path, config: RunConfig) -> RunSummary | None:
         folder.key.unlink(missing_ok=True)
         summary: RunSummary = json.loads(folder.summary.read_text())
     return summary
+
+
+def other_seed(given: int | None, begun: int | None) -> ConfigurationError:
+    """Why a run cannot be continued: half of it would repeat and half would not."""
+    return ConfigurationError(
+        "engine.insecure_seed",
+        f"{_named(given)} for a run that was begun with {_named(begun)}",
+        f"{_named(begun)}, or another --out",
+    )
+
+
+def _named(seed: int | None) -> str:
+    return "none" if seed is None else f"value {seed}"
 
 
 def _resolved(config: RunConfig) -> RunConfig:
@@ -175,15 +218,25 @@ def _line(record: Record) -> bytes:
     return json.dumps(record).encode() + b"\n"
 
 
+def _home(environment: dict[str, Any]) -> dict[str, str]:
+    """Of what runs somewhere, that which the numbers of a run may depend on."""
+    packages = {name: str(version) for name, version in environment["packages"].items()}
+    return {"processor": environment["processor"], "python": environment["python"], **packages}
+
+
 def write_environment(folder: Path) -> None:
     """Write what runs here, as JSON, into a run's folder."""
+    write_whole(folder / ENVIRONMENT, json.dumps(_environment(), indent=1).encode() + b"\n")
+
+
+def _environment() -> dict[str, Any]:
+    """What runs here."""
     made = provenance()
     packages = dict(made.versions)
-    found = {
+    return {
         "python": packages.pop("python"),
         **made.machine,
         "packages": packages,
         "commit": made.commit,
         "source": made.source,
     }
-    write_whole(folder / ENVIRONMENT, json.dumps(found, indent=1).encode() + b"\n")

@@ -17,6 +17,7 @@ from secagg import Identity
 from secagg.context import SESSION_ID_BYTES
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Federation
+from simulations.learning.insecure import remarks
 from simulations.learning.local_dp.config import LocalDp
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.learning.models.layout import ParameterLayout
@@ -51,6 +52,7 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
         "ranks": ranks,
         "rounds_of_one_client": config.participations,
         "aggregator": config.engine.aggregator,
+        **remarks(config.engine.insecure_seed),
     }
     seconds, update = _time_training(config, federation)
     if config.local_dp is not None:

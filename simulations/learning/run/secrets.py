@@ -5,10 +5,14 @@ after a round was charged and before its result was kept must be able to release
 result again, or it would pay twice; so here all secrets of a round follow from a key in the run's
 folder and the round's number. The key never leaves the folder and is deleted when the run is over.
 Whoever has it can take the noise off: keep the folder of a run on private data to yourself.
+
+A run with `engine.insecure_seed` has no stored key: its key follows from the seed, which stands in
+its configuration. That is for research, and protects nobody (`simulations.learning.insecure`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from dp import NoiseSeed
+from protocol.errors import ConfigurationError
 from secagg import Identity
 from secagg.keys import NeverCopied
 from simulations.common.failures import RankError
@@ -24,13 +29,14 @@ from simulations.common.files import write_whole
 
 KEY_BYTES = 32
 _DOMAIN = b"veilsum/simulated run/v1/"
+_INSECURE_DOMAIN = b"veilsum/insecure seed/v1/"
 
 
 class RunSecrets(NeverCopied):
     """Derives what a round needs. Call `begin` before every round.
 
     Args:
-        key: 32 bytes from the operating system.
+        key: 32 bytes from the operating system; `open` also makes one from an insecure seed.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -43,16 +49,28 @@ class RunSecrets(NeverCopied):
         return "RunSecrets(<secret>)"
 
     @classmethod
-    def open(cls, path: Path, *, given: bool = False) -> RunSecrets:
+    def open(
+        cls, path: Path, insecure_seed: int | None = None, *, given: bool = False
+    ) -> RunSecrets:
         """The key in a file, which is made (mode 600) if there is none.
 
         Args:
-            given: there must be one, which rank 0 made: all ranks have the same secrets.
+            insecure_seed: what the key follows from instead; nothing is stored then.
+            given: there must be a file, which rank 0 made: all ranks have the same secrets.
 
         Raises:
-            RankError: it was not given.
+            RankError: the file is not there, and should be.
             ValueError: the file has another length.
+            ConfigurationError: an insecure seed for a run that has drawn its own secrets.
         """
+        if insecure_seed is not None:
+            if path.exists():
+                raise ConfigurationError(
+                    "engine.insecure_seed",
+                    f"given for a run with secrets of its own, in {path}",
+                    "left out, or another --out",
+                )
+            return cls(_insecure_key(insecure_seed))
         if not path.exists():
             if given:
                 raise RankError("this rank was not given the secrets of the run")
@@ -116,3 +134,12 @@ class RunSecrets(NeverCopied):
             hkdf = HKDFExpand(algorithm=SHA256(), length=length, info=info)
             pieces.append(hkdf.derive(self._key))
         return b"".join(pieces)
+
+
+def _insecure_key(seed: int) -> bytes:
+    """The key of a run that everybody can repeat: of the right length, and as secret as its seed.
+
+    It does not depend on the rest of the configuration: runs that differ in a setting and have one
+    seed meet the same noise, as far as they draw as much of it.
+    """
+    return hashlib.sha256(_INSECURE_DOMAIN + str(seed).encode()).digest()

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from simulations.common.tables import readable
 from simulations.learning.configuration import RunConfig
+from simulations.learning.insecure import protects
 from simulations.learning.records import Record
 
 SHOWN = 12
@@ -38,6 +39,8 @@ class LiveView:
 
     def __init__(self, config: RunConfig, console: Console) -> None:
         self._console = console
+        seed = config.engine.insecure_seed
+        self._warning = None if seed is None else f"this run protects {protects(seed)}"
         self._lines: deque[tuple[str, ...]] = deque(maxlen=SHOWN)
         self._progress = Progress(
             TextColumn("rounds"),
@@ -55,6 +58,8 @@ class LiveView:
         self._promise = ""
 
     def __enter__(self) -> Self:
+        if self._warning:
+            self._console.print(self._warning, style="bold", highlight=False, soft_wrap=True)
         if self._animated:
             self._live.start()
         return self
@@ -62,8 +67,8 @@ class LiveView:
     def __exit__(self, *details: object) -> None:
         if self._animated:
             self._live.stop()
-        if self._promise:
-            self._console.print(self._promise, highlight=False, soft_wrap=True)
+        if last := self._warning or self._promise:
+            self._console.print(last, highlight=False, soft_wrap=True)
 
     def add(self, record: Record) -> None:
         """Show one more round."""
@@ -84,7 +89,7 @@ class LiveView:
             self._console.print(text, highlight=False, soft_wrap=True)
 
     def _drawn(self) -> Group:
-        table = Table(*COLUMNS)
+        table = Table(*COLUMNS, title=self._warning)
         for column in table.columns:
             column.justify = "right"
         for line in self._lines:

@@ -51,7 +51,8 @@ class CentralMean(PrivateRate):
     """A trusted server: clipped sketches, their exact sum, and Gaussian noise on it.
 
     It protects nobody from the server, which sees everything, and is here to be compared with. Its
-    noise comes from the run's seed, as everything in it may be known.
+    noise comes from the run's seed, and its insecure seed if there is one, as everything in it may
+    be known.
 
     Args:
         config: of the run.
@@ -96,7 +97,10 @@ class CentralMean(PrivateRate):
             PrivacyError: no client's update could be used.
         """
         state, decision = self._state, self._state.decision
-        rng = np.random.default_rng([self._config.seed, Purpose.CENTRAL, state.number])
+        insecure = self._config.engine.insecure_seed
+        # One more number marks it: with 0 alone at the end the stream would be that without it.
+        other = () if insecure is None else (1, insecure)
+        rng = np.random.default_rng([self._config.seed, Purpose.CENTRAL, state.number, *other])
         spec, seed = decision.spec, PublicSeed(rng.bytes(SEED_BYTES))
         sketch, clip = spec.build(seed), self._config.privacy.clip_l2
         kept, meter = own_uploaders(invitation), ErrorMeter(invitation.updates, clip, self._ranks)

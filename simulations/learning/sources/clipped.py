@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dp.minimal_clip import ClipState
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.training.adaptive_clip import AdaptiveClipTraining, ClippedResult, ClippingState
+from protocol.training.records import Notes
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
 from simulations.learning.records import Facts
@@ -29,6 +30,7 @@ class ClippedMean(PrivateMean):
         identities: of the whole population.
         before: told the number of attempts before each round, which fixes a run's secrets.
         ranks: which share the cohorts, also in the training's aggregator.
+        notes: public remarks that the ledger gets with every round.
     """
 
     def __init__(
@@ -37,8 +39,9 @@ class ClippedMean(PrivateMean):
         identities: Sequence[Identity],
         before: Callable[[int], None] = lambda _: None,
         ranks: Ranks = ALONE,
+        notes: Notes | None = None,
     ) -> None:
-        super().__init__(training.training, identities, before, ranks)
+        super().__init__(training.training, identities, before, ranks, notes)
         self._clipping = training
         self._clipped: ClippedResult | None = None
 
@@ -56,6 +59,7 @@ class ClippedMean(PrivateMean):
             model_digest(invitation.model),
             meter,
             invitation.dropouts,
+            self._notes,
         )
         self._clipped, self.last = result, result.inner
         release, update = result.inner.release, result.update

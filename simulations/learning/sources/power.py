@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.training.power import PowerResult, PowerState, PowerTraining
+from protocol.training.records import Notes
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
 from simulations.learning.records import ErrorParts, Facts, epsilons_of, with_noise
@@ -32,6 +33,7 @@ class PowerMean(PrivateRate):
         clip_l2: of an update.
         whole: coordinates of the layers that are sent whole.
         ranks: which share the cohorts, also in the training's aggregator.
+        notes: public remarks that the ledger gets with every sum.
     """
 
     state: None = None
@@ -43,8 +45,10 @@ class PowerMean(PrivateRate):
         clip_l2: float,
         whole: int,
         ranks: Ranks = ALONE,
+        notes: Notes | None = None,
     ) -> None:
         self._ranks = ranks
+        self._notes = notes
         self._training = training
         self._identities = identities
         self._clip = clip_l2
@@ -65,6 +69,7 @@ class PowerMean(PrivateRate):
             model_digest(invitation.model),
             updates,
             invitation.dropouts,
+            self._notes,
         )
         update, survivors = self.last.update, self.last.second.outcome.total.survivors
         # Of those in both sums; who was lost between them is in the first alone.

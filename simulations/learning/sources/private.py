@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.training.private import PrivateTraining, RoundResult, TrainingState
+from protocol.training.records import Notes
 from secagg import Identity
 from simulations.learning.federated import Invitation, model_digest
 from simulations.learning.records import ErrorParts, Facts, epsilons_of, with_noise
@@ -27,6 +28,7 @@ class PrivateMean(PrivateRate):
         identities: of the whole population.
         before: told the number of attempts before each round, which fixes a run's secrets.
         ranks: which share the cohorts, also in the training's aggregator.
+        notes: public remarks that the ledger gets with every round.
     """
 
     def __init__(
@@ -35,11 +37,13 @@ class PrivateMean(PrivateRate):
         identities: Sequence[Identity],
         before: Callable[[int], None] = lambda _: None,
         ranks: Ranks = ALONE,
+        notes: Notes | None = None,
     ) -> None:
         self._training = training
         self._ranks = ranks
         self._identities = identities
         self._before = before
+        self._notes = notes
         self.last: RoundResult | None = None
         self._error: ErrorParts = {}
 
@@ -62,6 +66,7 @@ class PrivateMean(PrivateRate):
             model_digest(invitation.model),
             meter,
             invitation.dropouts,
+            self._notes,
         )
         release, parameters = self.last.release, self.last.setup.parameters
         measured = meter.measure(release.update, release.survivors)

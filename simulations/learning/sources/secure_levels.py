@@ -7,7 +7,7 @@ clients over many rounds. It adds no noise and changes no epsilon.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from dp.local import Reports
 from dp.local.priv_quant import LevelReports
+from protocol.exchange.aggregators import system_rand
 from protocol.exchange.in_memory import MemoryRound, Peer
 from protocol.exchange.stages import RoundOutcome, Stage
 from protocol.planning.training_plan import TrainingPlan
 from secagg import ClientSession, Identity, PrimeField, ServerSession, SessionContext, centre
+from secagg.shamir import Rand
 from simulations.common.integer_peer import IntegerPeer
 from simulations.learning.federated import Invitation, model_digest
 from simulations.learning.local_dp.sqsgd import SubsampledReports
@@ -36,12 +38,18 @@ class SecureLevels:
         plan: the cohort, its graph and whom it tolerates; its noise is not used.
         identities: of the whole population.
         session_id: 16 bytes, of every round.
+        rand_of: gives the source of a client's secrets in a round, by its index in the cohort.
     """
 
     def __init__(
-        self, plan: TrainingPlan, identities: Sequence[Identity], session_id: bytes
+        self,
+        plan: TrainingPlan,
+        identities: Sequence[Identity],
+        session_id: bytes,
+        rand_of: Callable[[int], Rand] = system_rand,
     ) -> None:
         self._plan = plan
+        self._rand_of = rand_of
         self._identities = identities
         self._session_id = session_id
 
@@ -85,7 +93,9 @@ class SecureLevels:
         absent = np.zeros(length, np.int64)
         peers: dict[int, Peer] = {
             index: IntegerPeer(
-                ClientSession(context, index, member), levels.get(index, absent), context.field
+                ClientSession(context, index, member, self._rand_of(index)),
+                levels.get(index, absent),
+                context.field,
             )
             for index, member in enumerate(members)
         }

@@ -36,14 +36,21 @@ from simulations.learning.training.batches import Batches
 Strategy = Literal["auto", "vmap", "loop"]
 """How the clients of a chunk are trained; `auto` chooses by model and device alone."""
 
-STACKED_UP_TO = {Family.DENSE: 100_000, Family.CONVOLUTIONAL: 4_000, Family.RECURRENT: 0}
-"""Most parameters for which stacking is the faster way on a CPU, as measured above."""
+STACKED_UP_TO = {
+    Family.DENSE: 100_000,
+    Family.CONVOLUTIONAL: 4_000,
+    Family.RECURRENT: 0,
+    Family.OTHER: 0,
+}
+"""Most parameters for which stacking is the faster way on a CPU, as measured above; 0 for what
+torch may not be able to stack."""
 
 
 def chosen_strategy(strategy: Strategy, task: Task, device: torch.device) -> Strategy:
     """Return `vmap` or `loop`.
 
-    An accelerator is fed by stacking, except that a recurrence would be unrolled step by step.
+    An accelerator is fed by stacking, except that a recurrence would be unrolled step by step, and
+    that a model of unknown operations may not be stackable.
 
     Raises:
         ValueError: no such strategy.
@@ -53,7 +60,7 @@ def chosen_strategy(strategy: Strategy, task: Task, device: torch.device) -> Str
     if strategy != "auto":
         raise ValueError(f"strategy must be auto, vmap or loop, got {strategy!r}")
     if device.type != "cpu":
-        return "loop" if task.family is Family.RECURRENT else "vmap"
+        return "loop" if task.family in (Family.RECURRENT, Family.OTHER) else "vmap"
     return "vmap" if task.dimension <= STACKED_UP_TO[task.family] else "loop"
 
 

@@ -35,6 +35,7 @@ from dp.audit import (
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.training.records import listed_cohort
+from simulations.learning.insecure import protects, remarks, seed_in_notes
 from simulations.reports.account.export import gaussian_figures
 from simulations.reports.account.question import check_delta
 
@@ -110,7 +111,8 @@ class LedgerAccount:
     Attributes:
         epsilon: of the client that has spent most.
         delta: that it is stated at.
-        guarantee: None without a goal, or for another adjacency than the goal's.
+        guarantee: None without a goal, for another adjacency than the goal's, or with an insecure
+            seed.
         sybil: epsilon against a server that made up all other clients.
         client: the one that has spent most.
         releases: that it took part in.
@@ -119,6 +121,7 @@ class LedgerAccount:
         pair: the open failure, else Gaussian, that dominates its releases; None if there is none.
         adjacency: what the epsilons are about.
         route: how they were found, in words.
+        insecure_seed: that some of its releases followed from; None if none tells of one.
     """
 
     epsilon: float
@@ -133,6 +136,17 @@ class LedgerAccount:
     pair: FailingGaussian | None
     adjacency: Adjacency
     route: str
+    insecure_seed: int | None = None
+
+    @property
+    def warning(self) -> str | None:
+        """What must stand above the epsilons, if they protect nobody."""
+        if self.insecure_seed is None:
+            return None
+        return (
+            f"a simulation that protects {protects(self.insecure_seed)}; the epsilons are what it "
+            "would have with secrets that nobody knows"
+        )
 
     @property
     def local(self) -> bool:
@@ -142,6 +156,7 @@ class LedgerAccount:
     def as_json(self) -> dict[str, object]:
         """Return JSON values; infinity is the string "inf"."""
         return {
+            **remarks(self.insecure_seed),
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             **_guaranteed(self.guarantee),
@@ -210,8 +225,10 @@ def account_ledger(
         epsilon = _epsilon(releases, goal, chosen)
         sybil = _epsilon(_busiest(entries, rank, most, without_peers)[1], goal, chosen)
         pair = _replayed_pair(releases, goal, chosen) if math.isfinite(epsilon) else None
-    # A goal is about zero-out.
-    promised = goal if not local and adjacency is Adjacency.ZERO_OUT else None
+    seed = seed_in_notes(entry.metadata for entry in entries)
+    # A goal is about zero-out, and about noise that nobody can compute.
+    kept = seed is None and not local and adjacency is Adjacency.ZERO_OUT
+    promised = goal if kept else None
     return LedgerAccount(
         epsilon=epsilon,
         delta=chosen,
@@ -225,6 +242,7 @@ def account_ledger(
         pair=pair,
         adjacency=Adjacency.ANY_INPUT if local else adjacency,
         route=_route(local, goal),
+        insecure_seed=seed,
     )
 
 

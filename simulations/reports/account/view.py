@@ -14,12 +14,21 @@ from simulations.reports.account.mechanism import MechanismAccount
 
 _SAID_ELSEWHERE = {
     *("by_accountant", "reasons", "route", "adjacency", "delta", "winner", "gaussian", "zcdp"),
-    *("sybil", "guaranteed", "guaranteed_at_delta", "guaranteed_but_for"),
+    *(
+        "insecure_seed",
+        "protects",
+        "sybil",
+        "guaranteed",
+        "guaranteed_at_delta",
+        "guaranteed_but_for",
+    ),
 }
 
 
 def print_account(account: MechanismAccount | LedgerAccount, console: Console) -> None:
     """Print what a mechanism costs, or what a ledger adds up to."""
+    if isinstance(account, LedgerAccount) and account.warning:
+        console.print(account.warning, style="bold", highlight=False, markup=False)
     rows = _ledger_rows(account) if isinstance(account, LedgerAccount) else _bounds(account)
     table = Table("accountant", "epsilon", "remark", title="privacy account")
     for name, value, remark in rows:
@@ -68,6 +77,8 @@ def _ledger_rows(account: LedgerAccount) -> Iterator[tuple[str, float, str]]:
             words += f", but for {guarantee.but_for}"
         yield "goal", guarantee.epsilon, words
         spent = f"spent so far, at delta {account.delta:g}"
+    elif account.insecure_seed is not None:
+        spent = "with secrets that nobody knows, which these are not"
     elif account.goal is not None:
         spent = "a reading, since the goal is about zero-out"
     yield "replay", account.epsilon, f"{spent}; {account.route}"

@@ -12,6 +12,7 @@ from protocol.planning.configuration import CONTROLLERS
 from simulations.common.files import write_whole
 from simulations.common.pages import Chart, render
 from simulations.common.tables import readable
+from simulations.learning.insecure import protects
 from simulations.reports.run.charts import charts_of
 from simulations.reports.run.comparison import (
     comparison_charts,
@@ -64,6 +65,7 @@ def render_runs(runs: Sequence[Run], title: str) -> str:
     return render(
         "simulations.reports.run",
         title=title,
+        warning=_warning(runs),
         sections=sections,
         table=comparison_table(runs) if several else None,
         charts=comparison_charts(runs) if several else [],
@@ -75,6 +77,20 @@ def write_page(runs: Sequence[Run], title: str, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, render_runs(runs, title))
     return path
+
+
+def _warning(runs: Sequence[Run]) -> str | None:
+    """What stands above all else: which of the runs protect nobody."""
+    named = {run.name: run.config.engine.insecure_seed for run in runs}
+    insecure = {name: seed for name, seed in named.items() if seed is not None}
+    if not insecure:
+        return None
+    if len(runs) == 1:
+        return f"This run protects {protects(*insecure.values())}."
+    return (
+        f"These runs protect nobody: {', '.join(insecure)}. All their secrets follow from an "
+        "insecure_seed, which anybody may know."
+    )
 
 
 def _section(run: Run, place: int) -> Section:
@@ -98,7 +114,12 @@ def _headline(run: Run) -> str:
         return f"No round of {run.config.rounds} is finished."
     delta = _unbroken(run.config.privacy.delta)
     said = f"{found['rounds']} rounds: {found['correct']} of the test examples correct"
-    if found["spent, server"] not in ("infinite", "-"):
+    if run.config.engine.insecure_seed is not None:
+        said += (
+            f", nobody protected: the noise is that of epsilon {found['epsilon']} at delta "
+            f"{delta}, and anybody can compute it"
+        )
+    elif found["spent, server"] not in ("infinite", "-"):
         said += (
             f", epsilon {found['epsilon']} guaranteed against the server at delta {delta} "
             f"({found['spent, server']} spent so far)"
@@ -120,6 +141,11 @@ def _notes(run: Run) -> Iterable[str]:
         yield (
             f"Stopped after {done} of {planned} rounds, or still in progress. The command that "
             "began a run continues it."
+        )
+    if (seed := run.config.engine.insecure_seed) is not None:
+        yield (
+            f"This run protects {protects(seed)}. Every epsilon on this page is what the same run "
+            "would have with secrets that nobody knows."
         )
     if run.config.engine.aggregator == "ideal":
         yield (

@@ -1129,6 +1129,14 @@ class TestSite:
         with pytest.raises(ConfigurationError, match=r"identity\.key"):
             site.identity("a")
 
+    @pytest.mark.parametrize("table", ["", "[privacy]", "[cohort]"])
+    def test_an_agreement_has_no_seed_for_secrets(self, tmp_path: Path, table: str) -> None:
+        line = f"{table}\ninsecure_seed = 7\n"
+        text = AGREEMENT.replace(f"{table}\n", line) if table else line + AGREEMENT
+        (tmp_path / "agreement.toml").write_text(text)
+        with pytest.raises(ConfigurationError, match=r"insecure_seed: unknown key.* never conf"):
+            _ = Site(tmp_path).agreement
+
     def test_a_key_that_is_not_the_registered_one(self, tmp_path: Path) -> None:
         make_identity(tmp_path, "a")
         write_registry(tmp_path, {"a": Identity.generate().public})

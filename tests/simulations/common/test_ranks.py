@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,7 @@ import torch.distributed as dist
 from protocol.exchange.ranks import ALONE
 from simulations.common import ranks as module
 from simulations.common.failures import RankError, one_line
-from simulations.common.ranks import TorchRanks, device_of, joined, launched
+from simulations.common.ranks import TorchRanks, _told_of_the_end, device_of, joined, launched
 
 
 @pytest.fixture
@@ -134,3 +137,15 @@ def test_ranks_that_cannot_meet_are_an_error(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(RankError, match="the ranks do not find one another"), joined():
         pass
+
+
+def test_a_rank_that_torchrun_ends_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when another rank was killed, and this one waits for nothing at that moment."""
+    before = signal.getsignal(signal.SIGTERM)
+    ranks = SimpleNamespace(gone=lambda: "rank 1 of 2 (process 7) on here died")
+    for gone, said in ((ranks.gone, "rank 1 of 2"), (lambda: "", "told to end")):
+        monkeypatch.setattr(ranks, "gone", gone)
+        with pytest.raises(RankError, match=said), _told_of_the_end(ranks):  # type: ignore[arg-type]
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        assert signal.getsignal(signal.SIGTERM) is before

@@ -91,6 +91,9 @@ def test_a_good_configuration_becomes_a_plan() -> None:
         ({"privacy__epsilon": -1.0}, "veilsum.privacy.epsilon", "greater than 0"),
         ({"privacy__epsilom": 1.0}, "veilsum.privacy.epsilom", "clip-l2, delta, epsilon"),
         ({"spice": 1.0}, "veilsum.spice", "unknown key"),
+        ({"insecure-seed": 7}, "veilsum.insecure-seed", "secrets are never configured"),
+        ({"privacy__insecure-seed": 7}, "veilsum.privacy.insecure-seed", "never configured"),
+        ({"engine__insecure-seed": 7}, "veilsum.engine", "unknown key"),
         ({"cohort__mode": "trusting"}, "veilsum.cohort.mode", "'active' or 'semi_honest'"),
         ({"sketch__controller": "genius"}, "veilsum.sketch.controller", "adapt_norm"),
         ({"lifetime-seconds": 700_000}, "veilsum.lifetime-seconds", "less than or equal to 604800"),
@@ -463,6 +466,16 @@ def test_rules_survive_being_written(tmp_path: Path) -> None:
     )
     (tmp_path / "policy.toml").write_text(policy_text(rules))
     assert load(tmp_path / "policy.toml", ClientRules) == rules
+
+
+def test_a_policy_has_no_seed_for_secrets(tmp_path: Path) -> None:
+    rules = ClientRules(
+        epsilon=1.0, delta=1e-5, rounds=3, clip_l2=1.0, minimum_survivors=2, tolerated_colluders=0
+    )
+    path = tmp_path / "policy.toml"
+    path.write_text("insecure_seed = 7\n" + policy_text(rules))
+    with pytest.raises(ConfigurationError, match=r"insecure_seed: unknown key.* never configured"):
+        load(path, ClientRules)
 
 
 def records(**changes: bool) -> RecordDict:

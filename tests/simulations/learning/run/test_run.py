@@ -172,6 +172,39 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
                 assert len(ledger.entries()) == 4 * SUMS[kind]
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda found: found.update(processor="another"), "begun with processor another, and here"),
+        (lambda found: found["packages"].update(numpy="1.0"), "begun with numpy 1.0"),
+        (lambda found: found["packages"].pop("numba"), "begun with numba None"),
+        (lambda found: found.clear(), "no readable environment.json"),
+    ],
+)
+def test_a_run_with_secrets_goes_on_where_it_began(
+    data: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[dict[str, Any]], object],
+    said: str,
+) -> None:
+    """Elsewhere, training may come to other updates, released with the noise that was seen."""
+    private, plain = of_kind("ideal"), of_kind("plain")
+    for config, folder in ((private, tmp_path / "private"), (plain, tmp_path / "plain")):
+        with monkeypatch.context() as patch:
+            stop_at(patch, "after", 2)
+            with pytest.raises(Stopped):
+                run(config, data, folder)
+        environment = folder / "environment.json"
+        found = json.loads(environment.read_text())
+        found["cores"] = 77
+        change(found)
+        environment.write_text(json.dumps(found))
+    with pytest.raises(ConfigurationError, match=said):
+        run(private, data, tmp_path / "private")
+    run(plain, data, tmp_path / "plain")
+
+
 def stop_at(patch: pytest.MonkeyPatch, moment: str, number: int) -> None:
     """Let the process go away in a round, after one of its steps."""
     calls = {"count": 0}

@@ -1,0 +1,175 @@
+"""One call each: what they give is what the parts behind them give, and wrong words are named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import veilsum
+from dp import Ledger
+from protocol.errors import ConfigurationError
+from protocol.exchange.stages import Stage
+from secagg import ParameterError
+
+ALPHA = 1e-6
+VECTORS = np.random.default_rng(0).normal(0.5, 0.1, size=(40, 100))
+
+
+def mean(**others: Any) -> Any:
+    return veilsum.private_mean(VECTORS, epsilon=8.0, clip_l2=6.0, **others)
+
+
+@pytest.mark.statistical
+def test_the_error_of_a_mean_is_what_it_says() -> None:
+    found = mean()
+    errors = found.mean - VECTORS.mean(axis=0)
+    square = float((errors**2).sum()) / found.noise**2
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], 100)
+    assert low < square < high
+    # Were the noise said to be half of what it is, it would be noticed.
+    assert 4 * square > high
+    assert found.survivors == 40 and found.shortened == 0 and found.epsilon <= 8.0
+    assert str(found).startswith("mean of 40 vectors of length 100, each coordinate with noise 0.1")
+    assert found.bytes_sent > 100
+
+
+def test_a_plan_may_be_named_in_part() -> None:
+    found = mean(tolerated_dropouts=3, mechanism="skellam", dropouts={1: Stage.INPUT})
+    assert found.survivors == 39
+    with pytest.raises(ParameterError, match="tolerated_dropouts"):
+        mean(tolerated_dropouts=-1)
+    with pytest.raises(TypeError, match="colour"):
+        mean(colour="red")
+
+
+def test_the_ledger_may_be_kept(tmp_path: Path) -> None:
+    mean(ledger=tmp_path / "ledger.jsonl")
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        assert len(list(ledger.events())) == 1
+
+
+def test_long_vectors_are_told() -> None:
+    with pytest.warns(UserWarning, match="3 of 4 vectors were longer than clip_l2 = 1 "):
+        found = veilsum.private_mean([[0.5, 0.0], [2.0, 0.0], [0.0, 3.0], [1.5, 0.0]], epsilon=50.0)
+    assert found.shortened == 3
+
+
+@pytest.mark.parametrize(
+    ("vectors", "said"),
+    [
+        ([], "of shape"),
+        ([1.0, 2.0], "of shape"),
+        ([[1.0], [1.0, 2.0]], "n vectors of one length"),
+        ([["a"], ["b"]], "n vectors of one length"),
+        ([[1.0], [float("nan")], [float("inf")]], r"vectors\[1\]"),
+    ],
+)
+def test_what_are_no_vectors(vectors: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        veilsum.private_mean(vectors, epsilon=8.0)
+
+
+def test_without_torch_the_extra_is_named() -> None:
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import veilsum\n"
+        "veilsum.private_training(None, [], epsilon=1.0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)  # noqa: S603
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: private_training needs torch, which comes with the extra sim: "
+        'pip install "veilsum[sim]"'
+    )
+
+
+class TestTraining:
+    """Two classes that a line tells apart, thirty clients."""
+
+    def clients(self, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+        rng = np.random.default_rng(seed)
+        labels = [rng.integers(0, 2, 20) for _ in range(30)]
+        return [
+            (rng.normal(size=(20, 3)) + np.outer(2 * y - 1, [2.0, 0.0, 0.0]), y) for y in labels
+        ]
+
+    def model(self) -> Any:
+        torch = pytest.importorskip("torch")
+        torch.manual_seed(0)
+        return torch.nn.Linear(3, 2)
+
+    def train(self, **others: Any) -> Any:
+        given = {"epsilon": 20.0, "rounds": 3, "progress": False, **others}
+        return veilsum.private_training(self.model(), self.clients(), **given)
+
+    def test_it_learns(self) -> None:
+        import torch
+
+        threads = torch.get_num_threads()
+        run = self.train(rounds=6)
+        assert torch.get_num_threads() == threads
+        assert run.accuracy > 0.9 and run.epsilon <= 20.0 and run.folder is None
+        assert len(run.records) == 6 and run.summary["accuracy"] == run.accuracy
+        inputs, labels = (np.concatenate(each) for each in zip(*self.clients(1), strict=True))
+        scores = run.model(torch.tensor(inputs, dtype=torch.float32))
+        assert float((scores.argmax(1).numpy() == labels).mean()) > 0.9
+        assert str(run).endswith("after 6 rounds, at epsilon 20, delta 1e-06")
+
+    def test_a_folder_is_kept_and_taken_up_again(self, tmp_path: Path) -> None:
+        first = self.train(folder=tmp_path / "run")
+        again = self.train(folder=tmp_path / "run")
+        assert again.records == first.records and again.folder == tmp_path / "run"
+        for name, value in first.model.state_dict().items():
+            assert (again.model.state_dict()[name] == value).all()
+        ledger = (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()
+        assert len(json.loads(ledger[0])) and len(ledger) >= 3
+        with pytest.raises(ConfigurationError):
+            self.train(folder=tmp_path / "run", epsilon=10.0)
+        other = self.model()
+        other.bias.data += 1.0
+        with pytest.raises(ConfigurationError):
+            veilsum.private_training(
+                other, self.clients(), epsilon=20.0, rounds=3, progress=False,
+                folder=tmp_path / "run",
+            )  # fmt: skip
+        with pytest.raises(ConfigurationError):
+            veilsum.private_training(
+                self.model(), self.clients(2), epsilon=20.0, rounds=3, progress=False,
+                folder=tmp_path / "run",
+            )  # fmt: skip
+
+    def test_every_key_of_a_configuration_may_be_set(self) -> None:
+        run = self.train(settings={"engine.aggregator": "plain", "cohort.tolerated_dropouts": 1})
+        assert run.epsilon is None and "no promise" in str(run)
+        with pytest.raises(ConfigurationError, match=r"engine\.colour"):
+            self.train(settings={"engine.colour": "red"})
+
+    def test_cohorts_take_turns(self) -> None:
+        run = self.train(cohort=10)
+        assert run.records[0]["cohort"] == 10
+
+    def test_a_data_set_of_the_package(self) -> None:
+        from simulations.learning.data.own import own_dataset
+
+        data = own_dataset(self.clients())
+        run = veilsum.private_training(self.model(), data, epsilon=20.0, rounds=1, progress=False)
+        assert len(run.records) == 1
+        with pytest.raises(ConfigurationError, match="test: given with a Dataset"):
+            veilsum.private_training(self.model(), data, epsilon=20.0, test=self.clients()[0])
+
+    def test_a_data_set_without_owners(self) -> None:
+        from simulations.learning.data import load_digits_dataset
+
+        with pytest.raises(ConfigurationError, match="without owners"):
+            veilsum.private_training(self.model(), load_digits_dataset(), epsilon=20.0)
+
+    def test_labels_that_the_model_does_not_have(self) -> None:
+        clients = [(x, y + 4 * (x[:, 0] > 2.5)) for x, y in self.clients()]
+        with pytest.raises(ConfigurationError, match="a label"):
+            veilsum.private_training(self.model(), clients, epsilon=20.0)

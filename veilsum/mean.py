@@ -1,0 +1,149 @@
+"""A private mean in one call, as a simulation in this process."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp import Ledger
+from protocol import PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
+from protocol.exchange.stages import NOBODY, Dropouts
+from secagg import Identity, ParameterError
+from secagg.keys import os_random
+from sketch.controllers import FixedRate
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MeanEstimate:
+    """What the server learned, and what it cost.
+
+    Attributes:
+        mean: float64[d], the private mean over those whose vector arrived.
+        epsilon: guaranteed to every client, against a server that may deviate from the protocol
+            and work together with as many clients as the plan tolerates.
+        delta: of the same promise.
+        noise: standard deviation of the error that noise and rounding make in a coordinate of the
+            mean, in the units of the vectors.
+        survivors: clients whose vector is in the mean.
+        shortened: vectors that were longer than the clip; their own clients know it, and a
+            simulation, but not the server.
+        bytes_sent: by a client, all messages together; the mean over the survivors.
+    """
+
+    mean: NDArray[np.float64]
+    epsilon: float
+    delta: float
+    noise: float
+    survivors: int
+    shortened: int
+    bytes_sent: float
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return (
+            f"mean of {self.survivors} vectors of length {self.mean.size}, each coordinate with "
+            f"noise {self.noise:.3g}, at epsilon {self.epsilon:.3g}, delta {self.delta:.0e}"
+        )
+
+
+def private_mean(
+    vectors: Sequence[ArrayLike] | NDArray[Any],
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    clip_l2: float = 1.0,
+    compression: float = 1.0,
+    dropouts: Dropouts = NOBODY,
+    ledger: str | Path | None = None,
+    **plan: Any,
+) -> MeanEstimate:
+    """Compute the mean of vectors, one of each client, as an untrusted server would learn it.
+
+    This is a simulation: all clients and the server are in this process, and play one round with
+    real keys, masks and noise. It shows what the protocol releases and costs. It protects nobody,
+    since this process has all vectors.
+
+    Args:
+        vectors: one of each client, float[n, d] or n arrays of length d; n at least 2.
+        epsilon: of the promise to every client.
+        delta: of the same; take one well below 1 / n.
+        clip_l2: a longer vector is shortened to this length. Choose it without looking at the
+            vectors: the noise grows with it.
+        compression: d divided by the length of what is sent; above 1, a sketch.
+        dropouts: clients by index, and the stage before which each is lost.
+        ledger: a file for the record of what was released; kept nowhere if left out.
+        plan: other arguments of `TrainingPlan`. Unless told otherwise, a tenth of the clients may
+            be lost, and a twentieth may work for the server.
+
+    Raises:
+        ParameterError: no such vectors, or figures that do not fit together.
+        ProtocolError, PrivacyError: as `PrivateTraining.run_round`.
+    """
+    rows = _rows(vectors)
+    count, dimension = rows.shape
+    choices: dict[str, Any] = {
+        "tolerated_dropouts": count // 10,
+        "tolerated_colluders": count // 20,
+        **plan,
+    }
+    chosen = TrainingPlan(
+        goal=PrivacyGoal(epsilon=epsilon, delta=delta, rounds=1),
+        cohort=count,
+        clip_l2=clip_l2,
+        **choices,
+    )
+    people = [Identity.generate() for _ in range(count)]
+    aggregator = RealAggregator(people, chosen.client_policy(dimension=dimension))
+    with ExitStack() as stack:
+        if ledger is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="veilsum-mean-"))
+            ledger = Path(folder) / "ledger.jsonl"
+        book = stack.enter_context(Ledger.open(ledger))
+        training = PrivateTraining(chosen, dimension, FixedRate(compression), aggregator, book)
+        cohort = [person.public for person in people]
+        result = training.run_round(cohort, os_random(32), lambda index: rows[index], dropouts)
+    shortened = int(np.count_nonzero(np.linalg.norm(rows, axis=1) > clip_l2))
+    if shortened:
+        warnings.warn(
+            f"{shortened} of {count} vectors were longer than clip_l2 = {clip_l2:g} and were "
+            "shortened to it: the mean is that of the shortened ones",
+            stacklevel=2,
+        )
+    release = result.release
+    return MeanEstimate(
+        mean=release.update,
+        epsilon=result.epsilons.guaranteed,
+        delta=delta,
+        noise=math.sqrt(release.noise_variance),
+        survivors=release.survivors,
+        shortened=shortened,
+        bytes_sent=result.outcome.bytes_per_survivor(),
+    )
+
+
+def _rows(vectors: Sequence[ArrayLike] | NDArray[Any]) -> NDArray[np.float64]:
+    """The vectors as float64[n, d].
+
+    Raises:
+        ParameterError: they are none.
+    """
+    valid = "n vectors of one length d, of finite numbers"
+    try:
+        rows = np.array([np.asarray(each) for each in vectors], dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError("vectors", f"({error})", valid) from None
+    if rows.ndim != 2 or rows.size == 0:
+        raise ParameterError("vectors", f"of shape {rows.shape}", valid)
+    wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if wrong.size:
+        raise ParameterError(f"vectors[{wrong[0]}]", "with a NaN or an infinity", valid)
+    return rows
