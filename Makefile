@@ -79,7 +79,8 @@ $(PFL_STAMP): pyproject.toml
 	$(PFL_VENV)/bin/python -m pip check
 	touch $(PFL_STAMP)
 
-# Simulations need ray, which flwr brings with its own extra.
+# Simulations need ray, which flwr brings with its own extra. The tutorial converts a PyTorch app: Flower
+# 1.24 was the last that had one to write in its own package.
 test-flower: $(FLOWER_STAMP)
 	$(FLOWER_VENV)/bin/python -m pytest tests/protocol/adapters/flower \
 		tests/simulations/bench/test_flower.py
@@ -89,9 +90,11 @@ $(FLOWER_STAMP): pyproject.toml
 	test -x $(FLOWER_VENV)/bin/python || $(PYTHON) -m venv $(FLOWER_VENV)
 	$(FLOWER_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(FLOWER_VENV)/bin/python -m pip install --quiet \
-		--editable ".[flower]" "flwr[simulation]>=1.41,<2" "scikit-learn>=1.5" "pytest>=8.3" \
-		"hypothesis>=6.120"
+		"$(TORCH)" --editable ".[flower]" "flwr[simulation]>=1.41,<2" "scikit-learn>=1.5" \
+		"pytest>=8.3" "hypothesis>=6.120" "pyyaml>=6.0"
 	$(FLOWER_VENV)/bin/python -m pip check
+	$(FLOWER_VENV)/bin/python -m pip download --quiet --no-deps \
+		--dest $(FLOWER_VENV)/flwr-new "flwr==1.24.0"
 	touch $(FLOWER_STAMP)
 
 # Its test runs the example in NVFlare's simulator.

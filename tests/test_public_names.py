@@ -27,3 +27,8 @@ def test_no_name_means_two_things() -> None:
         for name in names:
             meanings.setdefault(name, set()).add(id(getattr(module, name)))
     assert [name for name, things in meanings.items() if len(things) > 1] == []
+
+
+def test_the_policy_names_every_package() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "stability.md").read_text()
+    assert [package for package in NAMES if f"`{package}`" not in page] == []

@@ -25,7 +25,7 @@ import veilsum
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("secagg", "dp", "sketch", "protocol", "simulations", "veilsum")
 ABOVE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "Makefile")
-PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = ("CITATION.cff", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 CACHES = shutil.ignore_patterns("__pycache__", "*.py[cod]", ".*_cache", "*.egg-info")
 VERSION = veilsum.__version__
 TORCH = os.environ.get("VEILSUM_TEST_RELEASE")
@@ -85,7 +85,7 @@ def test_the_wheel_has_all_of_the_packages_and_nothing_else(dist: Path, wheel: P
     inside = {name for name in names if not name.startswith(f"veilsum-{VERSION}.dist-info/")}
     assert inside == set().union(*(files_of(dist.parent / "source" / each) for each in PACKAGES))
     assert {f"{package}/py.typed" for package in PACKAGES} <= inside
-    assert {Path(name).suffix for name in inside} == {".py", ".typed", ".jinja", ".css"}
+    assert {Path(name).suffix for name in inside} == {".py", ".typed", ".jinja", ".css", ".toml"}
     assert f"veilsum-{VERSION}.dist-info/licenses/LICENSE" in names
 
 
@@ -113,6 +113,12 @@ def test_the_command_says_its_version(site: Path, tmp_path: Path) -> None:
     assert run(tmp_path, site / "bin" / "veilsum", "--version", PYTHONPATH=str(site)) == (
         f"veilsum {VERSION}\n"
     )
+
+
+def test_the_examples_come_along(site: Path, tmp_path: Path) -> None:
+    command = (site / "bin" / "veilsum", "init", "own.toml", "--example", "million")
+    run(tmp_path, *command, PYTHONPATH=str(site))
+    assert "population = 1000000" in (tmp_path / "own.toml").read_text()
 
 
 def test_the_library_example_runs_away_from_the_source(site: Path, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ check_packages()
 if not TYPE_CHECKING:  # else any name would pass for one of ours
 
     def __getattr__(name: str) -> object:
+        if name == "flower":
+            return import_module("veilsum.flower")
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

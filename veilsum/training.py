@@ -246,8 +246,9 @@ def _trained(
     summary = finished(folder, config)
     with RunFolder(folder, config) as opened, _own_threads():
         if summary is None:
-            with LiveView(config, console) as view, kept_so_far():
-                summary = run_experiment(config, data, opened, view.add, task=task).summary()
+            with kept_so_far():
+                view = LiveView(config, console)
+                summary = run_experiment(config, data, opened, [view], task=task).summary()
         checkpoint = Checkpoint.load(opened.checkpoint)
         if checkpoint is None:
             raise ConfigurationError("folder", f"{folder} has no checkpoint", "another folder")

@@ -27,7 +27,7 @@ OF_DOCS = re.compile(HOME + "docs/")
 ABOVE = re.compile(HOME + r"(README|CHANGELOG|CONTRIBUTING|SECURITY)\.md")
 """Whole links to this folder, and to the pages above it."""
 HOW_TO = ["planning", "simulations", "reports", "integrations", "integrations/*"]
-REFERENCE = ["wire", "test-vectors"]
+REFERENCE = ["wire", "test-vectors", "stability"]
 EXPLANATION = [
     "architecture",
     "protocol",

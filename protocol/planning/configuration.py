@@ -190,7 +190,10 @@ else:
     _SketchKeys = create_model(
         "_SketchKeys",
         __base__=Section,
-        controller=(Literal[tuple(CONTROLLERS)], "adapt_norm"),
+        controller=(
+            Literal[tuple(CONTROLLERS)],
+            Field(default="adapt_norm", description="what chooses the size of the sketch"),
+        ),
         **{name: _key(name) for name in OPTIONS},
     )
 

@@ -138,6 +138,6 @@ def _show(report: AuditReport) -> None:
     from simulations.reports.audit.view import results_table
 
     console = Console()
-    console.print(results_table(report))
+    console.print(results_table(report, console.width))
     for note in report.notes:
         console.print(Text(note), soft_wrap=True)

@@ -30,6 +30,16 @@ class Commands(LazyGroup):
             "audit_command",
             "Attack the protocol and measure its privacy; exit status 1 if a check does not hold.",
         ),
+        "export": Verb(
+            f"{_HERE}.export",
+            "export_command",
+            "Write the rounds of one or more runs as one flat table.",
+        ),
+        "init": Verb(
+            f"{_HERE}.init",
+            "init_command",
+            "Write a configuration with a comment for every key, for `veilsum run`.",
+        ),
         "plan": Verb(
             f"{_HERE}.plan",
             "plan_command",
@@ -75,7 +85,8 @@ app = typer.Typer(
     cls=Commands,
     help="Private sums from an untrusted server, for federated learning.",
     no_args_is_help=True,
-    add_completion=False,
+    # Commands inherit it.
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -37,6 +38,8 @@ def demo_command(
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig, demo_config
     from simulations.reports.demo import run_demo
+    from simulations.reports.outcome import show_outcome
+    from simulations.reports.run import read_run
 
     chosen = load(config, RunConfig) if config else demo_config()
     if seed is not None:
@@ -54,11 +57,18 @@ def demo_command(
         typer.echo(json.dumps(summary.as_json()))
     elif not quiet:
         _explain(chosen, summary, console)
+        run = read_run(out)
+        show_outcome(console, run.config, run.records)
+        console.print(
+            f"Report: {summary.page}, a page for any browser; its data are in the same folder.",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
     """What the demo showed, in words."""
-    table = Table("", "private", "plain averaging", title="after the last round", min_width=60)
+    table = Table("", "private", "plain averaging", title="after the last round", box=SIMPLE_HEAD)
     table.add_row("accuracy", f"{summary.accuracy:.1%}", f"{summary.accuracy_baseline:.1%}")
     table.add_row("compression", f"{summary.average_compression:.2f}x", "none")
     for adversary, epsilon in summary.epsilons.rows():
@@ -71,8 +81,7 @@ def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
         f"A client takes part in at most {config.participations} rounds. "
         f"Clients dropped out {summary.dropped} times in all, at all stages of a round. "
         f"{summary.bytes_per_client / 1000:.1f} kB per client and round, counting all messages "
-        f"in both directions. {summary.seconds:.0f} s.\n"
-        f"Report: {summary.page}, a page for any browser; its data are in the same folder.",
+        f"in both directions. {summary.seconds:.0f} s.",
         soft_wrap=True,
         highlight=False,
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from secagg.context import MAX_COHORT
 from secagg.graph_parameters import Adversary
-from simulations.common.tables import JsonFlag, figures_table
+from simulations.common.tables import JsonFlag
 
 MAX_DIMENSION = 1 << 62
 """Far beyond any model, and within what figures of 64 bits can say."""
@@ -92,6 +92,7 @@ def plan_command(
     as_json: JsonFlag = False,
 ) -> None:
     """What a deployment needs: graph, threshold and bytes; with a goal, also noise and error."""
+    from simulations.reports.labels import grouped_table
     from simulations.reports.plan import Wish, deployment_figures, graph_figures
 
     wish = Wish(
@@ -105,4 +106,4 @@ def plan_command(
     if as_json:
         typer.echo(json.dumps(figures))
     else:
-        Console().print(figures_table("plan", figures))
+        Console().print(grouped_table("plan", figures))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,18 +17,17 @@ from rich.text import Text
 from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
-from simulations.common.tables import JsonFlag, figures_table, readable
+from simulations.common.tables import JsonFlag, readable
 
 if TYPE_CHECKING:
     from protocol.exchange.ranks import Ranks
     from simulations.learning.configuration import RunConfig
     from simulations.learning.data import Dataset
     from simulations.learning.records import RunSummary
+    from simulations.learning.run.callbacks import RunCallback
     from simulations.learning.run.experiment import RunResult
 
-ConfigArgument = Annotated[
-    Path, typer.Argument(help="TOML file, such as those in examples/configs.")
-]
+ConfigArgument = Annotated[Path, typer.Argument(help="TOML file; `veilsum init` writes one.")]
 DataOption = Annotated[
     Path | None,
     typer.Option(help="Folder of data sets. Default: VEILSUM_DATA_DIR.", exists=False),
@@ -35,6 +35,14 @@ DataOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("--quiet", help="Print neither the forecast nor the live view.")
 ]
+
+
+class Tracker(Enum):
+    """Where a run can be followed."""
+
+    TENSORBOARD = "tensorboard"
+    MLFLOW = "mlflow"
+    WANDB = "wandb"
 
 
 def run_command(
@@ -62,6 +70,10 @@ def run_command(
             "--dry-run", help="Check the configuration and print a forecast; run nothing."
         ),
     ] = False,
+    log: Annotated[
+        list[Tracker] | None,
+        typer.Option(help="Also send every round there; may be repeated."),
+    ] = None,
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -82,13 +94,30 @@ def run_command(
         else:
             figures = _finished(folder, chosen, console)
         if figures is None:
-            figures = _run(chosen, folder, data_dir, console, ranks).summary()
+            trackers = _trackers(log or [])
+            figures = _run(chosen, folder, data_dir, console, ranks, trackers).summary()
         else:
             ranks.broadcast(None)
     if as_json:
         typer.echo(json.dumps(figures))
     elif dry_run or not quiet:
-        Console().print(figures_table("forecast" if dry_run else "summary", figures))
+        _show("forecast" if dry_run else "summary", figures)
+        if not dry_run:
+            _judge(chosen, folder)
+
+
+def _show(title: str, figures: Mapping[str, object]) -> None:
+    from simulations.reports.labels import grouped_table
+
+    Console().print(grouped_table(title, figures))
+
+
+def _judge(config: RunConfig, folder: Path) -> None:
+    """Say what is to be said about a run that is over."""
+    from simulations.learning.run.folder import read_rounds
+    from simulations.reports.outcome import show_outcome
+
+    show_outcome(Console(), config, read_rounds(folder))
 
 
 def _chosen(config: Path, change: list[str], insecure_seed: int | None) -> RunConfig:
@@ -100,6 +129,15 @@ def _chosen(config: Path, change: list[str], insecure_seed: int | None) -> RunCo
     if insecure_seed is not None:
         changes.append(("engine.insecure_seed", insecure_seed))
     return changed(load(config, RunConfig), changes)
+
+
+def _trackers(names: Sequence[Tracker]) -> list[RunCallback]:
+    """Made before there is a folder: one that is not installed is refused there."""
+    if not names:
+        return []
+    from simulations.learning.run.trackers import tracker
+
+    return [tracker(name.value) for name in names]
 
 
 def _assist(ranks: Ranks, data_dir: Path | None) -> None:
@@ -200,26 +238,29 @@ def _run(
     data_dir: Path | None,
     console: Console,
     ranks: Ranks | None = None,
+    trackers: Sequence[RunCallback] = (),
 ) -> RunResult:
     from protocol.exchange.ranks import ALONE
     from simulations.learning.run.experiment import run_experiment
     from simulations.learning.run.folder import RunFolder
     from simulations.learning.run.view import LiveView
+    from simulations.reports.labels import grouped_table
 
     ranks = ranks or ALONE
     data = _data(config, data_dir)
     # Made even if nobody sees it: what cannot run here is refused before there is a folder.
     figures = _forecast(config, data, ranks)
-    console.print(figures_table("what this run takes", figures))
+    console.print(grouped_table("what this run takes", figures))
     if (chunks := int(str(figures["chunks_of_a_cohort"]))) < ranks.size:
         console.print(
             f"a cohort has {chunks} chunks of clients, and {ranks.size - chunks} of {ranks.size} "
             "ranks have nothing to do: a smaller engine.chunk makes more of them",
             soft_wrap=True,
         )
-    with RunFolder(out, config) as folder, LiveView(config, console) as view, kept_so_far():
+    with RunFolder(out, config) as folder, kept_so_far():
         ranks.broadcast(config)
-        return run_experiment(config, data, folder, view.add, ranks)
+        view = LiveView(config, console)
+        return run_experiment(config, data, folder, [view, *trackers], ranks)
 
 
 def _data(config: RunConfig, data_dir: Path | None) -> Dataset:

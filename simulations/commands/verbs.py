@@ -1,7 +1,11 @@
-"""A group of commands that are imported when they are called: help and version wait for none."""
+"""A group of commands that are imported when they are called.
+
+Help, version and the completion of a command's name wait for none of them.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -72,8 +76,18 @@ class LazyGroup(TyperGroup):
         self.commands = Verbs(self.verbs)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of a group of the same commands that have nothing but their help."""
-        outline = TyperGroup(
+        """Write the help of the commands' outline."""
+        self._outline().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete the name of a command, or an option of the group, from the outline."""
+        outline, context = self._outline(), copy.copy(ctx)
+        context.command = outline
+        return outline.shell_complete(context, incomplete)
+
+    def _outline(self) -> TyperGroup:
+        """A group of the same commands that have nothing but their help."""
+        return TyperGroup(
             name=self.name,
             help=self.help,
             params=self.params,
@@ -82,4 +96,3 @@ class LazyGroup(TyperGroup):
                 name: TyperCommand(name, help=verb.help) for name, verb in self.verbs.items()
             },
         )
-        outline.format_help(ctx, formatter)

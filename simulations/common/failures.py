@@ -16,14 +16,18 @@ from typing import Final
 EXTRAS: Final[Mapping[str, str]] = {
     "jinja2": "cli",
     "matplotlib": "sim",
+    "mlflow": "mlflow",
     "rich": "cli",
     "sklearn": "sim",
+    "tensorboard": "tensorboard",
     "tomli_w": "cli",
     "torch": "sim",
     "typer": "cli",
+    "wandb": "wandb",
     "distributed": "dask",
     "flwr": "flower",
     "nvflare": "nvflare",
+    "pyarrow": "parquet",
     "pfl": "pfl",
 }
 """For each package that a plain installation lacks, as it is imported: the extra that has it."""
@@ -68,6 +72,18 @@ class RankError(RuntimeError):
     def __reduce__(self) -> tuple[type[RankError], tuple[str]]:
         """Survive pickling between processes."""
         return RankError, (self.problem,)
+
+
+class CallbackError(RuntimeError):
+    """What was to be told of a run could not start, so the run did not, either."""
+
+    def __init__(self, callback: str, problem: str) -> None:
+        super().__init__(f"{callback} could not start, and nothing was run: {problem}")
+        self.callback, self.problem = callback, problem
+
+    def __reduce__(self) -> tuple[type[CallbackError], tuple[str, str]]:
+        """Survive pickling between processes."""
+        return CallbackError, (self.callback, self.problem)
 
 
 @contextmanager
@@ -133,5 +149,5 @@ def _is_told(error: Exception) -> bool:
     from protocol.errors import ConfigurationError, PolicyError
     from secagg import ProtocolError
 
-    told = (ConfigurationError, DivergedError, PolicyError, PrivacyError, ProtocolError, RankError)
-    return isinstance(error, told)
+    ours = (CallbackError, ConfigurationError, DivergedError, RankError)
+    return isinstance(error, (*ours, PolicyError, PrivacyError, ProtocolError))

@@ -13,17 +13,6 @@ from rich.table import Table
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
-def figures_table(title: str, figures: Mapping[str, object]) -> Table:
-    """One row for each figure; nested ones as `outer, inner`."""
-    table = Table("figure", "value", title=title)
-    for name, value in figures.items():
-        inner = value.items() if isinstance(value, Mapping) else [("", value)]
-        for part, figure in inner:
-            label = f"{name}, {part}" if part else name
-            table.add_row(label.replace("_", " "), readable(figure))
-    return table
-
-
 def show(title: str, figures: Mapping[str, object], as_json: bool) -> None:
     """Print a benchmark's figures: one JSON object, or a table under the same names."""
     if as_json:

@@ -26,7 +26,11 @@ class Task(Section):
     data_options: dict[str, bool | int | float | str] = Field(
         default_factory=dict, description="arguments of the data set's reader"
     )
-    clients: Literal["dirichlet", "shards", "iid", "natural"] = "dirichlet"
+    clients: Literal["dirichlet", "shards", "iid", "natural"] = Field(
+        default="dirichlet",
+        description="how the examples are divided: few labels each (dirichlet, shards), at random "
+        "(iid), or as the data set itself says (natural)",
+    )
     population: int = Field(ge=2, description="number of clients")
     dirichlet_alpha: float = Field(
         default=1.0, gt=0, description="the smaller, the fewer labels a client has"
@@ -45,7 +49,10 @@ class Task(Section):
 class Local(Section):
     """How a client trains."""
 
-    algorithm: Literal["fedavg", "fedsgd"] = "fedavg"
+    algorithm: Literal["fedavg", "fedsgd"] = Field(
+        default="fedavg",
+        description="several steps on a client's own examples, or a single gradient",
+    )
     learning_rate: float | None = Field(default=None, gt=0, description="learning rate of fedavg")
     steps: int | None = Field(
         default=None, ge=1, description="batches per round; alternatively, give epochs"
@@ -89,7 +96,9 @@ class Local(Section):
 class Server(Section):
     """What the server does with the mean update."""
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam"] = Field(
+        default="sgd", description="how the mean update moves the model"
+    )
     learning_rate: float = Field(gt=0, description="learning rate of the first round")
     final_learning_rate: float | None = Field(
         default=None,
@@ -102,9 +111,13 @@ class Server(Section):
         description="learning rate of the baseline, whose updates are not clipped and so much "
         "longer",
     )
-    momentum: float = Field(default=0.0, ge=0, lt=1, description="also beta 1 of adam")
-    beta2: float = Field(default=0.99, ge=0, lt=1, description="of adam")
-    adaptivity: float = Field(default=1e-3, gt=0, description="tau of adam")
+    momentum: float = Field(
+        default=0.0, ge=0, lt=1, description="share of the last step that is kept; beta 1 of adam"
+    )
+    beta2: float = Field(default=0.99, ge=0, lt=1, description="beta 2 of adam")
+    adaptivity: float = Field(
+        default=1e-3, gt=0, description="added to the denominator of adam, its tau"
+    )
 
     def private_rate(self, number: int, rounds: int) -> float:
         """Learning rate of round `number` of a private run."""
@@ -123,7 +136,9 @@ class Engine(Section):
     nor adds noise.
     """
 
-    aggregator: Literal["real", "ideal", "central", "local", "plain"] = "ideal"
+    aggregator: Literal["real", "ideal", "central", "local", "plain"] = Field(
+        default="ideal", description="where the sum comes from"
+    )
     device: str = Field(
         default="cpu",
         description="where clients train, by torch's name; cuda gives each rank one of its own",
@@ -134,7 +149,9 @@ class Engine(Section):
         ge=1,
         description="threads that train and encode in each process; all its cores if left out",
     )
-    strategy: Literal["auto", "vmap", "loop"] = "auto"
+    strategy: Literal["auto", "vmap", "loop"] = Field(
+        default="auto", description="train the clients of a chunk together, or one after another"
+    )
     evaluate_every: int = Field(default=1, ge=1, description="rounds between tests")
     test_examples: int | None = Field(
         default=None, ge=1, description="examples of a test, chosen once; all if left out"

@@ -28,6 +28,7 @@ from protocol.errors import ConfigurationError
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.exchange.stages import NOBODY, Dropouts, Stage, stages_of
 from secagg import Mode
+from simulations.common.compiling import CompileTimer
 from simulations.common.failures import DivergedError, RankError
 from simulations.common.ranks import device_of
 from simulations.learning.configuration import RunConfig, Server
@@ -161,11 +162,13 @@ class StageSeconds:
         aggregation: all else from the first update to the released mean: encoding, the protocol's
             messages, adding up, decoding.
         test: of the new model; 0 in rounds without one.
+        compiling: what aggregation waited for beside that, once on a machine: machine code.
     """
 
     training: float
     aggregation: float
     test: float
+    compiling: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,10 +263,15 @@ class Federation:
         start = time.perf_counter()
         invitation = self.invite(number, state.model)
         invited = time.perf_counter()
-        mean = source.mean(invitation)
+        compiler = CompileTimer()
+        with compiler.listening():
+            mean = source.mean(invitation)
         released = time.perf_counter()
         training = invited - start + invitation.updates.seconds
         aggregation = released - invited - invitation.updates.seconds
+        # Other threads may compile while this one waits for updates.
+        compiling = min(compiler.seconds, max(aggregation, 0.0))
+        aggregation -= compiling
         rate = source.rate(config.server, number, config.rounds)
         after = optimize(config.server, state, mean, rate)
         if not np.isfinite(after.model).all():
@@ -271,15 +279,17 @@ class Federation:
         self._agree(number, after.model)
         last = number == config.rounds - 1
         if not last and (number + 1) % config.engine.evaluate_every:
-            return Trained(invitation, after, None, StageSeconds(training, aggregation, 0.0))
+            spent = StageSeconds(training, aggregation, 0.0, compiling)
+            return Trained(invitation, after, None, spent)
         begin = time.perf_counter()
         evaluation = self.task.evaluate(
             after.model, self._test, executor=self._executor, ranks=self._ranks
         )
         if not math.isfinite(evaluation.loss):
             raise DivergedError(number, evaluation.loss)
-        seconds = StageSeconds(training, aggregation, time.perf_counter() - begin)
-        return Trained(invitation, after, evaluation, seconds)
+        testing = time.perf_counter() - begin
+        spent = StageSeconds(training, aggregation, testing, compiling)
+        return Trained(invitation, after, evaluation, spent)
 
     def invite(self, number: int, model: Vector) -> Invitation:
         """Cohorts slide over a fixed random order, so nobody is invited more often than needed."""

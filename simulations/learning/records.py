@@ -6,6 +6,7 @@ Values are those of JSON; an infinite epsilon is the string "inf".
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 from dp import FourEpsilons
@@ -45,6 +46,8 @@ class Facts(TypedDict):
     `lost` are clients that went away before their update was in the sum, by stage, `lost_later`
     those after that. `error` is there where it was measured. The noise of one client is in `coins`,
     or the parameter of its law in `variance` if it is of another kind; a list for several sums.
+    `released_norm_squared` is the squared length of the released mean of what clients sent, noise
+    included: less `sketch_size` times `noise_variance`, it estimates that of the mean update.
     `insecure_seed` is there in runs that protect nobody (`simulations.learning.insecure`).
     """
 
@@ -64,6 +67,7 @@ class Facts(TypedDict):
     scale: NotRequired[float | list[float]]
     clip_l2: NotRequired[float]
     noise_variance: NotRequired[float | list[float]]
+    released_norm_squared: NotRequired[float]
     rationale: NotRequired[str]
     figures: NotRequired[dict[str, float]]
     clip_of_an_update: NotRequired[float]
@@ -112,6 +116,29 @@ class RunSummary(TypedDict):
     folder: str
     insecure_seed: NotRequired[int]
     protects: NotRequired[str]
+
+
+Cell: TypeAlias = bool | int | float | str | None
+"""A single value of a record."""
+
+
+def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Cell]:
+    """A record as one row.
+
+    Inner names follow outer ones after a dot, and items of a list are numbered from 0. An infinite
+    number, which JSON has as a word, is a number again.
+    """
+    found: dict[str, Cell] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            found |= flat(
+                {str(place): each for place, each in enumerate(value)}, f"{prefix}{name}."
+            )
+        else:
+            found[prefix + name] = math.inf if value == "inf" else value
+    return found
 
 
 def with_noise(facts: Facts, *mechanisms: DistributedMechanism) -> Facts:

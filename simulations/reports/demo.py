@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -36,8 +37,19 @@ from simulations.learning.run.folder import write_environment
 from simulations.learning.run.overrides import changed
 from simulations.learning.sources import PlainMean, PrivateMean, RecordedSource
 from simulations.reports.run import find_runs, write_page
+from simulations.reports.run.charts import split_bytes
 
-COLUMNS = ("round", "correct", "sketch", "rate", "bits", "kB", "left", "eps S", "eps O")
+COLUMNS = (
+    "round",
+    "right",
+    "values\nsent",
+    "times\nless",
+    "vector\nkB",
+    "in all\nkB",
+    "in the\nsum",
+    "server\nepsilon",
+    "outsider\nepsilon",
+)
 PLAIN: Final = "plain"
 """Folder of the baseline, below that of the demo."""
 PAGE: Final = "report.html"
@@ -158,9 +170,8 @@ def _rounds(
 
 def _shown(rounds: Iterator[Record], total: int, console: Console) -> list[Record]:
     """Show rounds as they end, and give them back."""
-    table = Table(
-        *COLUMNS, title="one row for each round (epsilon spent so far: S server, O outsider)"
-    )
+    title = "test answers right, what one client sends, epsilon spent so far"
+    table = Table(*COLUMNS, title=title, box=SIMPLE_HEAD, collapse_padding=True)
     for column in table.columns:
         column.justify = "right"
     records = []
@@ -182,7 +193,7 @@ def _row(record: Record) -> tuple[str, ...]:
         f"{record['accuracy']:.1%}",
         str(record["sketch_size"]),
         f"{record['compression']:.1f}x",
-        str(record["bits"]),
+        f"{split_bytes(record)[0] / 1000:.1f}",
         f"{record['bytes_per_client'] / 1000:.1f}",
         f"{record['survivors']}/{record['cohort']}",
         f"{record['epsilons']['server']:.2f}",

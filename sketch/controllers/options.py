@@ -45,15 +45,21 @@ class Option:
 
 OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
-        "rows": Option(meaning="of a sketch", least=1, most=MAX_ROWS),
-        "gamma": Option(meaning="compression over noise error", above=0),
-        "window": Option(meaning="rounds averaged", least=1),
-        "step_factor": Option(meaning="most change in a round", above=1),
-        "first_rate": Option(meaning="of the first round", least=1),
-        "probe_size": Option(
-            meaning="of the second sketch", least=SMALLEST_PROBE, most=LARGEST_PROBE
+        "rows": Option(meaning="rows of a sketch", least=1, most=MAX_ROWS),
+        "gamma": Option(
+            meaning="largest squared error of the compression, as a share of the noise's", above=0
         ),
-        "probe_share": Option(meaning="of the budget, for the second sketch", above=0, below=1),
+        "window": Option(meaning="rounds averaged", least=1),
+        "step_factor": Option(
+            meaning="largest change of the size from one round to the next, as a factor", above=1
+        ),
+        "first_rate": Option(meaning="compression in the first round; 1 for none", least=1),
+        "probe_size": Option(
+            meaning="size of the second sketch", least=SMALLEST_PROBE, most=LARGEST_PROBE
+        ),
+        "probe_share": Option(
+            meaning="share of the budget for the second sketch", above=0, below=1
+        ),
         "horizon": Option(meaning="rounds of the run", least=1),
         "memory": Option(meaning="share of the run for which an error shows", above=0, most=1),
         "warmup": Option(meaning="rounds without compression", least=1),
@@ -61,10 +67,10 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "update": Option(meaning="how adapt_tail answers to the error"),
         "relative": Option(meaning="adapt_tail: error over target"),
         "kappa": Option(meaning="share of progress that compression may cost", above=0, most=1),
-        "gamma_low": Option(meaning="never a longer sketch", above=0),
-        "gamma_high": Option(meaning="never a shorter one", above=0),
-        "caution": Option(meaning="standard deviations added", least=0),
-        "momentum": Option(meaning="of the server", least=0, below=1),
+        "gamma_low": Option(meaning="the smallest gamma: never a longer sketch", above=0),
+        "gamma_high": Option(meaning="the largest gamma: never a shorter sketch", above=0),
+        "caution": Option(meaning="standard deviations added to an estimate", least=0),
+        "momentum": Option(meaning="momentum of the server", least=0, below=1),
         "rate": Option(meaning="compression; 1 for none", least=1),
     }
 )

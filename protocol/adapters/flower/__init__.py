@@ -18,6 +18,7 @@ from protocol.adapters.flower.errors import (
     TooFewNodesError,
 )
 from protocol.adapters.flower.grid import SecureGrid
+from protocol.adapters.flower.protection import protect
 from protocol.adapters.flower.rounds import RoundReport
 from protocol.errors import TrainingFailedError
 
@@ -31,5 +32,6 @@ __all__ = [
     "StrategyError",
     "TooFewNodesError",
     "TrainingFailedError",
+    "protect",
     "secure_mod",
 ]

@@ -29,7 +29,7 @@ def in_the_clear(what: str, key: str) -> str:
     """Words for what is refused for want of a permission, and how to give it."""
     return (
         f"{what}, and the server would read the answers as they are: nothing masks them, and no "
-        f"epsilon covers them. If it may: {key}=True for SecureGrid, or {key.replace('_', '-')} = "
-        f"true in [tool.flwr.app.config.veilsum]; and {key} = true in the policy.toml of each "
-        f"client that agrees"
+        f"epsilon covers them. If it may: {key}=True for protect or SecureGrid, or "
+        f"{key.replace('_', '-')} = true in [tool.flwr.app.config.veilsum]; and {key} = true in "
+        f"the policy.toml of each client that agrees"
     )

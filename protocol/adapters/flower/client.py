@@ -63,34 +63,43 @@ REFUSED = 6
 CallNext = Callable[[Message, Context], Message]
 
 
+FindHome = Callable[[Context], ClientHome]
+
+
 def secure_mod(message: Message, context: Context, call_next: CallNext) -> Message:
     """The mod: `ClientApp(mods=[secure_mod])`, or `@app.train(mods=[secure_mod])`.
 
     Other mods of training go after it in the list, between it and the training function.
     """
+    return guarded(home_of, message, context, call_next)
+
+
+def guarded(find: FindHome, message: Message, context: Context, call_next: CallNext) -> Message:
+    """What `secure_mod` does, of a client whose folder `find` knows."""
     try:
         if category(message.metadata.message_type) != MessageType.TRAIN:
-            return _other(message, context, call_next)
+            return _other(find, message, context, call_next)
         request = read_request(message.content)
         if request is None:
             raise PolicyError("training", "for a plain update", "requests of the protocol only")
     except Exception as error:
         # This answer goes to a server that does not speak our protocol.
         _tell(error)
-        return Message(Error(REFUSED, _refusal(error, context)[1:].decode()), reply_to=message)
+        reason = _refusal(find, error, context)[1:].decode()
+        return Message(Error(REFUSED, reason), reply_to=message)
     try:
-        data = _answer(home_of(context), request, message, context, call_next)
+        data = _answer(find(context), request, message, context, call_next)
     except Exception as error:
         _tell(error)
-        data = _refusal(error, context)
+        data = _refusal(find, error, context)
     return Message(answer_content(data), reply_to=message)
 
 
-def _refusal(error: Exception, context: Context) -> bytes:
+def _refusal(find: FindHome, error: Exception, context: Context) -> bytes:
     """What the server hears; which clause it was, only if our policy says that it may."""
     if isinstance(error, PolicyError):
         with suppress(Exception):  # what is wrong may be our folder: then nothing is named
-            if home_of(context).rules.name_refused_clauses:
+            if find(context).rules.name_refused_clauses:
                 return refuse_clause(error)
     return refuse(error)
 
@@ -100,11 +109,11 @@ def _tell(error: Exception) -> None:
     warn(f"refused: {type(error).__name__}: {error}", error)
 
 
-def _other(message: Message, context: Context, call_next: CallNext) -> Message:
+def _other(find: FindHome, message: Message, context: Context, call_next: CallNext) -> Message:
     """Evaluation and queries: none of ours, and only if this client permits answers as they are."""
     kind = message.metadata.message_type
     key = permission(kind)
-    if key is None or not getattr(home_of(context).rules, key):
+    if key is None or not getattr(find(context).rules, key):
         unless = f", as its policy does not say {key} = true" if key else ""
         raise PolicyError("message type", kind, "training only" + unless)
     try:

@@ -10,8 +10,10 @@ private, pass through if they are allowed to by name, and are refused otherwise.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any, Self
 
 from flwr.app import (
@@ -36,7 +38,7 @@ from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import KEY, category
 from protocol.adapters.flower.rounds import RoundReport, SecureRounds
-from protocol.adapters.flower.settings import DEFAULT_STAGE_SECONDS, read_settings
+from protocol.adapters.flower.settings import DEFAULT_STAGE_SECONDS, FlowerSettings, read_settings
 from protocol.adapters.flower.strategies import check_strategy, weight_key
 from protocol.adapters.flower.waiting import Clock
 from protocol.planning.training_plan import TrainingPlan
@@ -138,13 +140,34 @@ class SecureGrid(Grid):
         if strategy is not None:
             # Before folders are made, and a ledger opened.
             check_strategy(strategy, settings.allow_evaluation_in_the_clear)
-        plan = settings.plan()
+        return cls.from_settings(grid, context, strategy, settings, settings.plan(), executor)
+
+    @classmethod
+    def from_settings(
+        cls,
+        grid: Grid,
+        context: Context,
+        strategy: Strategy | None,
+        settings: FlowerSettings,
+        plan: TrainingPlan,
+        executor: Executor | None = None,
+        controller: Controller | None = None,
+        clock: Clock | None = None,
+    ) -> Self:
+        """As settings say that are read already; `plan` and `controller` count for theirs.
+
+        Raises:
+            SettingsError: what is wrong with the files that the settings name.
+            StrategyError: as `from_context` does.
+            LedgerError: the ledger was altered, or is in use.
+        """
         places = places_of(settings, plan, context.run_id)
-        return cls(
+        ledger = Ledger.open(places.ledger)
+        secure = cls(
             grid,
             plan,
-            settings.controller(),
-            Ledger.open(places.ledger),
+            controller or settings.controller(),
+            ledger,
             places.registry,
             strategy=strategy,
             run_config=context.run_config,
@@ -152,8 +175,17 @@ class SecureGrid(Grid):
             connect_seconds=settings.connect_seconds,
             allow_evaluation_in_the_clear=settings.allow_evaluation_in_the_clear,
             allow_queries_in_the_clear=settings.allow_queries_in_the_clear,
+            clock=clock,
             executor=executor,
         )
+        # Whoever hands the grid to a strategy and keeps none has nothing left to close.
+        weakref.finalize(secure, ledger.close)
+        return secure
+
+    @property
+    def ledger(self) -> Path:
+        """The file that every release is written to."""
+        return self._ledger.path
 
     def close(self) -> None:
         """Close the ledger. The wrapped grid is Flower's."""

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from dp.mechanisms import MechanismName
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
-from protocol.adapters.flower.settings import values_of
+from protocol.adapters.flower.settings import SIMULATION_FOLDER, values_of
 from protocol.adapters.private_files import read_private
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
@@ -111,9 +111,14 @@ class ClientHome:
     """The folder, read when something is needed from it.
 
     Every reader raises `ConfigurationError`, which names the file and what it should hold.
+
+    Attributes:
+        folder: of this client.
+        other_rules: in place of those in the policy file.
     """
 
     folder: Path
+    other_rules: ClientRules | None = None
 
     @cached_property
     def identity(self) -> Identity:
@@ -128,7 +133,7 @@ class ClientHome:
     @cached_property
     def rules(self) -> ClientRules:
         """What this client insists on."""
-        return load(self.folder / POLICY, ClientRules)
+        return self.other_rules or load(self.folder / POLICY, ClientRules)
 
     @contextmanager
     def history(self, policy: ClientPolicy) -> Iterator[StoredHistory]:
@@ -196,7 +201,8 @@ def simulated_network(root: Path, run_id: int) -> Path:
 
 
 def _simulated(run: Mapping[str, Any], node: Mapping[str, Any], run_id: int) -> str:
-    root, partition = values_of(run).get(SIMULATION_KEY), node.get("partition-id")
+    root = values_of(run).get(SIMULATION_KEY, SIMULATION_FOLDER)
+    partition = node.get("partition-id")
     if not isinstance(root, str) or not isinstance(partition, int):
         raise ConfigurationError(
             HOME_KEY,

@@ -40,7 +40,7 @@ def _deployed(settings: FlowerSettings, plan: TrainingPlan) -> Places:
     try:
         registry = read_registry(path)
     except ConfigurationError as error:
-        problems.append(_problem(REGISTRY_KEY, f"{path}: {error.problem}", error.valid))
+        problems.append(_unreadable(path, error))
     else:
         if len(registry) < plan.cohort:
             found = f"{path} has {len(registry)} identities"
@@ -49,6 +49,24 @@ def _deployed(settings: FlowerSettings, plan: TrainingPlan) -> Places:
     if problems:
         raise SettingsError(problems)
     return Places(ledger, registry)
+
+
+def known_clients(registry: object) -> int:
+    """How many clients a registry has; 0 if no path is given.
+
+    Raises:
+        SettingsError: the file is missing, or no registry.
+    """
+    if not isinstance(registry, str) or not Path(registry).expanduser().is_absolute():
+        return 0  # the settings' own checks say so
+    try:
+        return len(read_registry(Path(registry).expanduser()))
+    except ConfigurationError as error:
+        raise SettingsError([_unreadable(Path(registry), error)]) from None
+
+
+def _unreadable(path: Path, error: ConfigurationError) -> ConfigurationError:
+    return _problem(REGISTRY_KEY, f"{path}: {error.problem}", error.valid)
 
 
 def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Places:

@@ -18,7 +18,8 @@ EXAMPLE: Mapping[str, Any] = {
 }
 """Of a simulation; it lacks nothing, and holds together."""
 
-_DEPLOYMENT = {"ledger": "/srv/veilsum/ledger.jsonl", "registry": "/srv/veilsum/registry.txt"}
+DEPLOYMENT = {"ledger": "/srv/veilsum/ledger.jsonl", "registry": "/srv/veilsum/registry.txt"}
+"""The same keys' part that a deployment has in place of a folder for everybody."""
 _TABLE = "tool.flwr.app.config.veilsum"
 _OURS = "  # an example: choose your own"
 
@@ -91,9 +92,9 @@ def _filled(settings: Mapping[str, Any]) -> dict[str, Any]:
     privacy = settings.get("privacy")
     if isinstance(privacy, dict) and "noise_multiplier" in privacy:
         del example["privacy"]["epsilon"]
-    if SIMULATION_KEY not in settings and not settings.keys().isdisjoint(_DEPLOYMENT):
+    if SIMULATION_KEY not in settings and not settings.keys().isdisjoint(DEPLOYMENT):
         del example[SIMULATION_KEY]
-        example |= _DEPLOYMENT
+        example |= DEPLOYMENT
     filled = {**example, **settings}
     for name, value in example.items():
         if isinstance(value, dict) and isinstance(filled[name], dict):

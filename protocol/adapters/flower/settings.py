@@ -8,7 +8,7 @@ up, too long to hear of one mistake at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ from sketch.controllers import Controller
 PREFIX = "veilsum."
 LEDGER_KEY, REGISTRY_KEY, CLIENTS_KEY = "ledger", "registry", "simulated_clients"
 DEFAULT_STAGE_SECONDS = 60.0
+SIMULATION_FOLDER = "~/.cache/veilsum/flower"
+"""Of the clients of a simulation whose run names no other."""
 
 
 class FlowerSettings(Section):
@@ -127,14 +129,47 @@ def read_settings(run_config: Mapping[str, Any]) -> FlowerSettings:
             do not fit together; with a table that would do.
     """
     values = values_of(run_config)
-    problems = _problems(values)
     if not values:
         valid = "a table [tool.flwr.app.config.veilsum] in the app's pyproject.toml"
-        problems = [ConfigurationError("", "no such keys in the run's configuration", valid)]
-    if problems:
-        table = toml_table(mended(values, _problems), values)
-        raise SettingsError([_named(problem) for problem in problems], table)
+        nothing = ConfigurationError("", "no such keys in the run's configuration", valid)
+        raise _wrong([nothing], values, {})
+    return settings_from(values)
+
+
+def settings_from(
+    values: dict[str, Any],
+    missing: Collection[ConfigurationError] = (),
+    example: Mapping[str, Any] | None = None,
+) -> FlowerSettings:
+    """Settings of tables, of which a plan and a controller can be made.
+
+    Args:
+        values: tables, keys with underscores.
+        missing: what is known to be missing, in better words than those of the checks.
+        example: keys for the table of the error, where `values` lacks them.
+
+    Raises:
+        SettingsError: as `read_settings` does.
+    """
+    told = {problem.key for problem in missing}
+    others = [each for each in _problems(values) if not (told and _is_told(each, told))]
+    if missing or others:
+        raise _wrong([*missing, *others], values, example or {})
     return parse(values, FlowerSettings)
+
+
+def _is_told(problem: ConfigurationError, told: Collection[str]) -> bool:
+    """Whether a problem is only what others follow from: a key, or the table, that it is in."""
+    if problem.key == SIMULATION_KEY:
+        return LEDGER_KEY in told or REGISTRY_KEY in told
+    return problem.key in told or any(key.startswith(problem.key + ".") for key in told)
+
+
+def _wrong(
+    problems: Collection[ConfigurationError], values: dict[str, Any], example: Mapping[str, Any]
+) -> SettingsError:
+    table = toml_table(mended({**example, **values}, _problems), values)
+    return SettingsError([_named(problem) for problem in problems], table)
 
 
 def _problems(values: dict[str, Any]) -> list[ConfigurationError]:

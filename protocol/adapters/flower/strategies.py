@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp.strategy import Strategy
 
 from protocol.adapters.flower.clear import EVALUATION, in_the_clear
@@ -39,6 +40,8 @@ REFUSED: Mapping[str, str] = {
 """Flower's strategies that cannot work, by the name of their class, and why."""
 
 DEFAULT_WEIGHT_KEY = "num-examples"
+REPORTED = ("survivors", "epsilon", "epsilon-spent", "sketch-size", "bytes-per-survivor")
+"""Metrics of a round, beside its weight: those of a `RoundReport`."""
 
 
 def check_strategy(strategy: Strategy, allow_evaluation_in_the_clear: bool = False) -> None:
@@ -68,6 +71,60 @@ def _check_mean(strategy: Strategy) -> None:
         f"{reason or 'is not known to use the mean of all updates only'}; the server sees nothing "
         f"but a noisy mean. What works: {', '.join(MEAN_BASED)} and their subclasses"
     )
+
+
+def require_all_clients(strategy: Strategy, clients: int, cohort: int) -> None:
+    """See that a strategy invites as many clients as a round is planned for.
+
+    Args:
+        strategy: that samples `fraction_train` of the nodes, as Flower's do; others pass.
+        clients: that there are.
+        cohort: of a round; clients that are not invited count as lost.
+
+    Raises:
+        StrategyError: it invites fewer; names the fraction and what is valid.
+    """
+    fraction = getattr(strategy, "fraction_train", None)
+    if fraction is None:
+        return
+    invited = max(int(fraction * clients), int(getattr(strategy, "min_train_nodes", 0)))
+    if invited < cohort:
+        raise StrategyError(
+            f"strategy {type(strategy).__name__} trains on a sample (fraction_train = {fraction}): "
+            f"{invited} of {clients} clients, and a round is planned for {cohort}; those that are "
+            "not invited would count as lost, and sampling makes nobody more private here. Valid: "
+            f"fraction_train = 1.0, or a cohort of at most {invited}"
+        )
+
+
+def require_metrics(strategy: Strategy) -> None:
+    """See that a strategy finds what it reads in the one reply to a round.
+
+    What clients measure stays with them: the reply has the weight and figures of the round.
+
+    Raises:
+        StrategyError: the key of its weights is no text, or its `train_metrics_aggr_fn` looks for
+            a key that is not there.
+    """
+    key = getattr(strategy, "weighted_by_key", DEFAULT_WEIGHT_KEY)
+    name = type(strategy).__name__
+    if not isinstance(key, str) or not key:
+        raise StrategyError(
+            f"strategy {name} weighs replies by weighted_by_key = {key!r}; valid: the name of a "
+            f"metric, such as {DEFAULT_WEIGHT_KEY!r}. It is in the reply whatever its name is"
+        )
+    combine = getattr(strategy, "train_metrics_aggr_fn", None)
+    if not callable(combine) or getattr(combine, "__module__", "").startswith("flwr."):
+        return
+    sample = MetricRecord({key: 2, **dict.fromkeys(REPORTED, 1.0)})
+    try:
+        combine([RecordDict({"metrics": sample})], key)
+    except KeyError as error:
+        raise StrategyError(
+            f"train_metrics_aggr_fn of strategy {name} reads {error}, which stays with the "
+            f"clients: nothing makes their metrics private. A round's one reply has: "
+            f"{', '.join(sample)}"
+        ) from error
 
 
 def weight_key(strategy: Strategy | None) -> str:

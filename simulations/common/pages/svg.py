@@ -36,10 +36,15 @@ _ON_PAGE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The figures of a plot, as cells in words."""
+    """The figures of a plot, as cells in words.
+
+    Attributes:
+        groups: names over neighbouring columns, each with how many; all columns, or nothing.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    groups: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,9 @@ class LocalDp(Section):
     refused rather than ignored, because whoever wrote it expects an effect.
     """
 
-    algorithm: Literal["piecewise", "hybrid", "cross_polytope", "sqsgd", "fedsel"]
+    algorithm: Literal["piecewise", "hybrid", "cross_polytope", "sqsgd", "fedsel"] = Field(
+        description="how a client makes its report private"
+    )
     epsilon_report: float | None = Field(
         default=None,
         gt=0,

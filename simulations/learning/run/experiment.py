@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from simulations.learning.models import Task
 from simulations.learning.records import Record as Record
 from simulations.learning.records import RunSummary, number
 from simulations.learning.run.assembly import source_of
+from simulations.learning.run.callbacks import RunCallback, telling
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.folder import RunFolder, other_seed
 from simulations.learning.run.scratch import scratch_folder, share_state
@@ -35,8 +36,6 @@ from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.server_optimizer import ModelState
 from simulations.learning.sources import RecordedSource
 from simulations.learning.training import training_pool
-
-Progress = Callable[[Record], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def run_experiment(
     config: RunConfig,
     data: Dataset,
     folder: RunFolder,
-    progress: Progress = lambda _: None,
+    callbacks: Sequence[RunCallback] = (),
     ranks: Ranks = ALONE,
     task: Task | None = None,
 ) -> RunResult:
@@ -89,7 +88,7 @@ def run_experiment(
     Args:
         data: that the configuration names.
         folder: open, of this configuration.
-        progress: called with each record: first with those of an earlier call, then as rounds end.
+        callbacks: are told of the run as it goes; what they raise costs no round.
         ranks: this one, rank 0, and those that call `assist` at the same time.
         task: a model of one's own, on this rank alone.
 
@@ -97,6 +96,7 @@ def run_experiment(
         ConfigurationError: the folder is damaged, or data and configuration do not fit.
         BudgetExceededError, LedgerError, TooFewSurvivorsError, DivergedError, RankError: where the
             run ends; the folder holds all rounds before.
+        CallbackError: a callback cannot start.
     """
     start = time.perf_counter()
     if ranks.size > 1 and config.engine.aggregator in ("ideal", "local"):
@@ -107,10 +107,8 @@ def run_experiment(
         _require_same_seed(checkpoint.record, config)
     records = folder.restore(checkpoint.record if checkpoint else None)
     share_state(ranks, folder)
-    for record in records:
-        progress(record)
     done = len(records)
-    with ExitStack() as stack:
+    with telling(callbacks, config, folder.path, tuple(records)) as told, ExitStack() as stack:
         federation, source = _opened(config, data, folder, checkpoint, stack, ranks, task)
         for trained, before, seconds in _rounds(config, federation, source, checkpoint):
             record = record_of(config, source, trained, before, seconds)
@@ -118,11 +116,13 @@ def run_experiment(
             Checkpoint(number, trained.state, state, record, source.arrays).save(folder.checkpoint)
             folder.append(record)
             records.append(record)
-            progress(record)
-    result = RunResult(records, done, time.perf_counter() - start, folder.path)
-    write_whole(folder.summary, json.dumps(result.summary(), indent=1).encode() + b"\n")
-    # Nothing has to be released again from now on.
-    folder.key.unlink(missing_ok=True)
+            told.round(record)
+        result = RunResult(records, done, time.perf_counter() - start, folder.path)
+        summary = result.summary()
+        write_whole(folder.summary, json.dumps(summary, indent=1).encode() + b"\n")
+        told.summary = summary
+        # Nothing has to be released again from now on.
+        folder.key.unlink(missing_ok=True)
     return result
 
 

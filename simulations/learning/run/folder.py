@@ -6,6 +6,7 @@ rounds.jsonl      one line for each finished round
 checkpoint.npz    where the run stands
 ledger.jsonl      what was released; private runs only
 memory-N.rows     what clients remember, as far as the checkpoint says; local privacy only
+trackers.json     what trackers call the run; with --log only
 secrets.key       all secrets of the run; deleted when it is over
 summary.json      when it is over
 """
@@ -27,6 +28,7 @@ from simulations.learning.local_dp.journal import PATTERN
 from simulations.learning.records import Record, RunSummary
 
 ENVIRONMENT: Final = "environment.json"
+ROUNDS: Final = "rounds.jsonl"
 
 
 class RunFolder:
@@ -54,7 +56,7 @@ class RunFolder:
     @property
     def rounds(self) -> Path:
         """The record of rounds."""
-        return self.path / "rounds.jsonl"
+        return self.path / ROUNDS
 
     @property
     def checkpoint(self) -> Path:
@@ -82,11 +84,8 @@ class RunFolder:
         return [path for path in files if path.exists()]
 
     def records(self) -> list[Record]:
-        """All finished rounds. An unfinished last line, if the machine stopped, is not one."""
-        if not self.rounds.exists():
-            return []
-        *lines, _ = self.rounds.read_bytes().split(b"\n")
-        return [json.loads(line) for line in lines]
+        """All finished rounds."""
+        return read_rounds(self.path)
 
     def restore(self, last: Record | None) -> list[Record]:
         """Bring the record of rounds up to the checkpoint's, and return it.
@@ -172,6 +171,18 @@ class RunFolder:
                     "charged could be released again with other values",
                     "to finish it where it was begun, or another --out",
                 )
+
+
+def read_rounds(path: Path) -> list[Record]:
+    """All finished rounds of the run in a folder, which need not be open.
+
+    An unfinished last line, if the machine stopped, is not one.
+    """
+    rounds = path / ROUNDS
+    if not rounds.exists():
+        return []
+    *lines, _ = rounds.read_bytes().split(b"\n")
+    return [json.loads(line) for line in lines]
 
 
 def finished(path: Path, config: RunConfig) -> RunSummary | None:

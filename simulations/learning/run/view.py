@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Self
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -21,15 +23,19 @@ from rich.table import Table
 from simulations.common.tables import readable
 from simulations.learning.configuration import RunConfig
 from simulations.learning.insecure import protects
-from simulations.learning.records import Record
+from simulations.learning.records import Record, RunSummary
+from simulations.learning.run.callbacks import RunCallback
 
 SHOWN = 12
 """Rounds of the table that stay in sight."""
 
+SHOWN_SECONDS = 0.05
+"""Less compilation than this would be shown as none."""
+
 COLUMNS = ("round", "accuracy", "loss", "sketch", "bits", "kB each", "clients", "spent", "s")
 
 
-class LiveView:
+class LiveView(RunCallback):
     """Shows records as they come; on a console that is no terminal, a line for each.
 
     Args:
@@ -57,20 +63,23 @@ class LiveView:
         self._start = time.perf_counter()
         self._promise = ""
 
-    def __enter__(self) -> Self:
+    def start(self, config: RunConfig, folder: Path, earlier: Sequence[Record]) -> None:
+        """Begin to draw, with the rounds of an earlier call."""
         if self._warning:
             self._console.print(self._warning, style="bold", highlight=False, soft_wrap=True)
         if self._animated:
             self._live.start()
-        return self
+        for record in earlier:
+            self.round(record)
 
-    def __exit__(self, *details: object) -> None:
+    def end(self, summary: RunSummary | None) -> None:
+        """Draw no more, and say what the run promises."""
         if self._animated:
             self._live.stop()
         if last := self._warning or self._promise:
             self._console.print(last, highlight=False, soft_wrap=True)
 
-    def add(self, record: Record) -> None:
+    def round(self, record: Record) -> None:
         """Show one more round."""
         cells, epsilons = row(record), record["epsilons"]
         if "guaranteed" in epsilons:
@@ -109,8 +118,15 @@ def row(record: Record) -> tuple[str, ...]:
         f"{record['bytes_per_client'] / 1000:.1f}",
         f"{'all' if survivors is None else survivors}/{record['cohort']}",
         _number(record["epsilons"]["server"], ".3f"),
-        f"{record['seconds']:.2f}",
+        _seconds(record),
     )
+
+
+def _seconds(record: Record) -> str:
+    """Of a round, and how many of them went into compiling, where that shows."""
+    compiling = record["stages"].get("compiling", 0.0)
+    note = f" ({compiling:.1f} compiling)" if compiling >= SHOWN_SECONDS else ""
+    return f"{record['seconds']:.2f}{note}"
 
 
 def _number(value: Any, form: str) -> str:

@@ -47,6 +47,11 @@ class PrivateRate:
         return server.private_rate(number, rounds)
 
 
+def squared(vector: Floats) -> float:
+    """The squared Euclidean length of a vector, float64[d]."""
+    return float(vector @ vector)
+
+
 def uploaders(invitation: Invitation) -> list[int]:
     """Members of a cohort that send an update."""
     dropouts = invitation.dropouts

@@ -32,6 +32,7 @@ from simulations.learning.sources.base import (
     PrivateRate,
     lost_clients,
     own_uploaders,
+    squared,
     uploaders,
 )
 from simulations.learning.sources.error_budget import ErrorMeter, Measured, sketched_parts
@@ -136,7 +137,8 @@ class CentralMean(PrivateRate):
         number = state.number + 1
         self._state = TrainingState(b"", number, number, after, update)
         measured = meter.measure(update, used)
-        self._facts = self._told(decision, invitation, used, deviation, measured)
+        length = squared(mean_sent)
+        self._facts = self._told(decision, invitation, used, deviation, length, measured)
         return update
 
     def facts(self, invitation: Invitation) -> Facts:
@@ -152,6 +154,7 @@ class CentralMean(PrivateRate):
         invitation: Invitation,
         used: int,
         deviation: float,
+        length: float,
         measured: Measured,
     ) -> Facts:
         config, kept = self._config, uploaders(invitation)
@@ -168,6 +171,7 @@ class CentralMean(PrivateRate):
             "bits": 32,
             "bytes_per_client": 4.0 * sent.spec.size,
             "noise_variance": variance,
+            "released_norm_squared": length,
             "epsilons": {"server": "inf", "outsider": outsider},
             "rationale": sent.rationale.words,
             "figures": dict(sent.rationale.numbers),

@@ -76,7 +76,11 @@ class ClippedMean(PrivateMean):
         result = self._clipped
         if result is None:
             raise RuntimeError("no round was run")
-        return super().facts(invitation) | {
+        facts = super().facts(invitation)
+        # The votes' coordinate is no part of the update.
+        length = facts["released_norm_squared"] - float(result.inner.release.update[-1]) ** 2
+        return facts | {
+            "released_norm_squared": max(length, 0.0),
             "clip_of_an_update": result.before.clip.clip,
             "threshold": result.before.threshold,
             "share_below": result.below,

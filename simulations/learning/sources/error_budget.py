@@ -20,7 +20,7 @@ from protocol.exchange.ranks import ALONE, Ranks
 from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import MeanRelease
 from simulations.learning.records import ErrorParts
-from simulations.learning.sources.base import Floats
+from simulations.learning.sources.base import Floats, squared
 from sketch import SketchSpec
 from sketch.error import compression_error, noise_error
 
@@ -79,12 +79,12 @@ class ErrorMeter:
         nothing = np.zeros(update.size)
         sums = (self._total, self._cut) if self._count else (nothing, nothing)
         total, cut = (each / max(counted, 1) for each in self._ranks.add(*sums))
-        distance = _squared(update - total) if counted == survivors else None
+        distance = squared(update - total) if counted == survivors else None
         return Measured(
             distance=distance,
-            clipping=None if math.isinf(self._clip) else _squared(cut),
+            clipping=None if math.isinf(self._clip) else squared(cut),
             clipped=clipped,
-            norm_squared=_squared(total - cut),
+            norm_squared=squared(total - cut),
         )
 
 
@@ -157,7 +157,3 @@ def private_parts(
 def rounding_variance(scale: float, survivors: int) -> float:
     """Of one coordinate of the mean of what survivors sent."""
     return ROUNDING_VARIANCE / (scale**2 * survivors)
-
-
-def _squared(vector: Floats) -> float:
-    return float(vector @ vector)

@@ -16,6 +16,7 @@ from simulations.learning.sources.base import (
     Floats,
     PrivateRate,
     lost_clients,
+    squared,
 )
 from simulations.learning.sources.error_budget import ErrorMeter, private_parts
 
@@ -91,6 +92,7 @@ class PrivateMean(PrivateRate):
             "scale": parameters.scale,
             "clip_l2": parameters.clip_l2,
             "noise_variance": result.release.noise_variance,
+            "released_norm_squared": squared(result.release.mean_sketch),
             "epsilons": epsilons_of(result.epsilons),
             "rationale": result.rationale.words,
             "figures": dict(result.rationale.numbers),

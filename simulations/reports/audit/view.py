@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -16,9 +16,13 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from simulations.audits import Check
 from simulations.reports.audit.readings import headline, promise_of
 from simulations.reports.audit.results import AuditReport, UnitOutcome
 from simulations.reports.audit.units import Unit
+
+WIDE: Final = 140
+"""Columns of a console in which five cells beside one another can be read."""
 
 
 class ProgressView:
@@ -71,21 +75,46 @@ class ProgressView:
         self._console.print(Text(line, style), soft_wrap=True)
 
 
-def results_table(report: AuditReport) -> Table:
-    """Return a row for each check."""
+def results_table(report: AuditReport, width: int) -> Table:
+    """Return the checks: a row for each, or a paragraph for each where rows are too narrow to read.
+
+    Args:
+        width: of the console, in columns.
+    """
+    return _rows(report) if width >= WIDE else _paragraphs(report)
+
+
+def _rows(report: AuditReport) -> Table:
     names = ("id", "promise", "with the defence", "without it", "held")
     columns = [Column(name, overflow="fold") for name in names]
     table = Table(*columns, title=_summary(report), title_justify="left", box=SIMPLE_HEAD)
     for check in report.checks:
-        held = Text("yes", "green") if check.held else Text("NO", "bold red")
-        texts = (
-            check.id,
-            promise_of(check),
-            headline(check.with_defence),
-            headline(check.without_defence),
-        )
-        table.add_row(*(Text(text) for text in texts), held)
+        texts = (check.id, *_told(check))
+        table.add_row(*(Text(text) for text in texts), _held(check))
     return table
+
+
+def _paragraphs(report: AuditReport) -> Table:
+    table = Table("held", "check", title=_summary(report), title_justify="left", box=SIMPLE_HEAD)
+    for check in report.checks:
+        promise, with_defence, without = _told(check)
+        lines = (
+            (promise, "bold"),
+            (f"id: {check.id}", ""),
+            (f"with the defence: {with_defence}", ""),
+            (f"without it: {without}", ""),
+        )
+        told = Text("\n").join(Text(line, style) for line, style in lines)
+        table.add_row(_held(check), told, end_section=True)
+    return table
+
+
+def _told(check: Check) -> tuple[str, str, str]:
+    return promise_of(check), headline(check.with_defence), headline(check.without_defence)
+
+
+def _held(check: Check) -> Text:
+    return Text("yes", "green") if check.held else Text("NO", "bold red")
 
 
 def _summary(report: AuditReport) -> Text:

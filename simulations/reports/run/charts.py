@@ -19,24 +19,30 @@ ADVERSARIES: Final = {
     "server": "against the server",
     "outsider": "against an outsider",
 }
-"""The epsilons that are drawn; a record may have more."""
-STAGE_COLOURS: Final = {
-    "advertise": ORANGE,
-    "share": PINK,
-    "input": AMBER,
-    "confirm": SKY,
-    "unmask": BLUE,
+DRAWN: Final = {
+    "server": "so far: server",
+    "outsider": "so far: outsider",
 }
+"""The epsilons that are drawn; a record may have more."""
+STAGES: Final = {
+    "advertise": ("no keys (advertise)", ORANGE),
+    "share": ("no shares (share)", PINK),
+    "input": ("no update (input)", AMBER),
+    "confirm": ("no signature (confirm)", SKY),
+    "unmask": ("no shares given up (unmask)", BLUE),
+}
+"""What the server did not get from a client, by the stage in which it was lost."""
 ERROR_PARTS: Final = {
-    "noise": ("noise", BLUE),
-    "sketch": ("sketch", AMBER),
-    "rounding": ("rounding", PINK),
-    "clipping": ("clipping", GREEN),
+    "noise": ("noise (privacy)", BLUE),
+    "sketch": ("sketch (compression)", AMBER),
+    "rounding": ("rounding (to integers)", PINK),
+    "clipping": ("clipping (long updates)", GREEN),
 }
 STAGE_PARTS: Final = {
-    "training": ("training", GREEN),
-    "aggregation": ("aggregation", BLUE),
-    "test": ("test", AMBER),
+    "training": ("clients train", GREEN),
+    "aggregation": ("protocol and noise", BLUE),
+    "compiling": ("compiling (once)", ORANGE),
+    "test": ("test of the model", AMBER),
 }
 DASH: Final = "-"
 
@@ -88,26 +94,26 @@ def accuracy_chart(run: Run, name: str) -> Chart | None:
 def epsilon_chart(run: Run, name: str) -> Chart | None:
     """Plot the epsilon that one client has spent; None if none is finite."""
     lines = []
-    for key, label in ADVERSARIES.items():
+    for key in ADVERSARIES:
         values = [number(record["epsilons"].get(key)) for record in run.records]
         if any(math.isfinite(value) for value in values):
             shown = [value if math.isfinite(value) else math.nan for value in values]
-            lines.append(Line(label, rounds_of(run.records), shown))
+            lines.append(Line(DRAWN[key], rounds_of(run.records), shown))
     if not lines:
         return None
-    goal = guaranteed(run)
+    goal = run.guaranteed
     plot = RoundPlot(name, "Privacy spent by one client", "epsilon so far", len(lines) + 1)
     for place, line in enumerate(lines):
         plot.draw_line(line, place)
     if math.isfinite(goal):
-        plot.draw_level("guaranteed: the goal", goal)
+        plot.draw_level("guaranteed", goal)
     last = run.records[-1]["epsilons"]
     said = "; ".join(
         f"{words_of(number(last.get(k)))} {v}" for k, v in ADVERSARIES.items() if k in last
     )
     text = (
         f"Guaranteed wherever the run stops: epsilon {words_of(goal)}, its goal. "
-        f"Spent so far by the busiest client (a reading): {said}."
+        f"Spent so far by the busiest client (a reading): {said}, who sees released models only."
     )
     names = [k for k, v in last.items() if is_epsilon(v) and k not in ("delta", "colluders")]
     rows = [
@@ -116,19 +122,6 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
     ]
     columns = ("round", *(key.replace("_", " ") for key in names))
     return plot.chart(text, Table(columns, tuple(rows)))
-
-
-def guaranteed(run: Run) -> float:
-    """Epsilon that a run keeps to wherever it stops: its goal; infinite if it promises nothing.
-
-    Against the server; against an outsider where the server is trusted.
-    """
-    if run.config.engine.aggregator == "plain":
-        return math.inf
-    said = run.records[-1]["epsilons"].get("guaranteed") if run.records else None
-    if said is not None:
-        return number(said)
-    return run.config.privacy.goal(run.config.participations).epsilon
 
 
 def sketch_chart(run: Run, name: str) -> Chart | None:
@@ -162,15 +155,46 @@ def sketch_chart(run: Run, name: str) -> Chart | None:
 
 
 def bytes_chart(run: Run, name: str) -> Chart | None:
-    """Plot the bytes of one client."""
+    """Plot the bytes of one client: its vector, and the protocol's messages around it."""
     records = run.records
-    each = [record["bytes_per_client"] / 1000 for record in records]
-    plot = RoundPlot(name, "Bytes of one client", "kB in a round", 1)
-    plot.draw_line(Line("kB", rounds_of(records), each), 0)
-    mean = sum(each) / len(each)
-    text = f"{readable(mean)} kB in a round on average, {readable(sum(each))} kB in all rounds."
-    rows = [(str(r["round"]), readable(kilo)) for r, kilo in zip(records, each, strict=True)]
-    return plot.chart(text, Table(("round", "kB"), tuple(rows)))
+    vector, protocol = (
+        [n / 1000 for n in part] for part in zip(*map(split_bytes, records), strict=True)
+    )
+    title, label, rounds = "Bytes of one client", "kB in a round", rounds_of(records)
+    whole = [sum(pair) for pair in zip(vector, protocol, strict=True)]
+    total = f"{readable(_mean(whole))} kB in a round on average, {readable(sum(whole))} kB in all"
+    if not any(protocol):
+        plot = RoundPlot(name, title, label, 1)
+        plot.draw_line(Line("kB", rounds, whole), 0)
+        rows = [(str(now), readable(kilo)) for now, kilo in zip(rounds, whole, strict=True)]
+        return plot.chart(f"{total} rounds.", Table(("round", "kB"), tuple(rows)))
+    plot = RoundPlot(name, title, label, 2)
+    plot.draw_layers(
+        rounds,
+        [
+            Layer("vector: the update", BLUE, vector),
+            Layer("protocol: keys, shares", AMBER, protocol),
+        ],
+    )
+    text = (
+        f"{total} rounds: {readable(_mean(vector))} kB of a round are the vector, which "
+        f"compression shortens, {readable(_mean(protocol))} kB keys, shares and signatures, "
+        "which it does not."
+    )
+    cells = zip(rounds, vector, protocol, whole, strict=True)
+    figures = tuple((str(now), *map(readable, kilos)) for now, *kilos in cells)
+    columns = ("round", "vector, kB", "protocol, kB", "together, kB")
+    return plot.chart(text, Table(columns, figures))
+
+
+def split_bytes(record: Record) -> tuple[float, float]:
+    """Bytes of one client in a round: its vector, and all other messages.
+
+    A report that is no vector of numbers of a fixed size counts as one in all of its bytes.
+    """
+    whole, bits = record["bytes_per_client"], record.get("bits")
+    vector = whole if bits is None else min(whole, -(-record["sketch_size"] * bits // 8))
+    return vector, whole - vector
 
 
 def clients_chart(run: Run, name: str) -> Chart | None:
@@ -182,8 +206,13 @@ def clients_chart(run: Run, name: str) -> Chart | None:
     plot = RoundPlot(name, "Clients lost, by stage", "clients", len(layers) + 1)
     plot.draw_layers(rounds_of(records), layers)
     invited, summed = sum(r["cohort"] for r in records), sum(r["survivors"] for r in records)
-    lost = ", ".join(f"{int(sum(layer.values)):,} {layer.label}" for layer in layers)
-    text = f"Of {invited:,} invitations, {summed:,} ended in a sum. Lost: {lost}."
+    lost = ", ".join(f"{layer.label} {int(sum(layer.values)):,}" for layer in layers)
+    text = (
+        f"Of {invited:,} invitations, {summed:,} ended in a sum. Clients lost, by what the server "
+        f"did not get from them: {lost}."
+    )
+    if any(r.get("lost_later") for r in records):
+        text += " Who was lost at confirm or unmask is in the sum all the same."
     rows = [
         (str(r["round"]), str(r["survivors"]), *(str(int(layer.values[i])) for layer in layers))
         for i, r in enumerate(records)
@@ -231,17 +260,20 @@ def time_chart(run: Run, name: str) -> Chart | None:
     if not records:
         return None
     layers = [
-        Layer(label, colour, [r["stages"][key] for r in records])
+        Layer(label, colour, [r["stages"].get(key, 0.0) for r in records])
         for key, (label, colour) in STAGE_PARTS.items()
+        if key != "compiling" or any(r["stages"].get(key) for r in records)
     ]
     rest = [max(0.0, r["seconds"] - sum(r["stages"].values())) for r in records]
-    layers.append(Layer("rest", PINK, rest))
+    layers.append(Layer("rest: the server's step", PINK, rest))
     plot = RoundPlot(name, "Time by stage", "seconds", len(layers))
     plot.draw_layers(rounds_of(records), layers)
     sums = {layer.label: sum(layer.values) for layer in layers}
-    text = f"{readable(sum(sums.values()))} s in all rounds: " + ", ".join(
-        f"{label} {readable(seconds)} s" for label, seconds in sums.items()
+    text = f"{sum(sums.values()):,.1f} s in all rounds: " + ", ".join(
+        f"{label} {seconds:,.2f} s" for label, seconds in sums.items()
     )
+    if records[0]["stages"].get("compiling"):
+        text += ". Compiled code is kept: the next run does not wait for it"
     rows = [
         (str(r["round"]), *(f"{layer.values[i]:.3f}" for layer in layers))
         for i, r in enumerate(records)
@@ -271,6 +303,10 @@ def words_of(value: float) -> str:
     return "infinite" if math.isinf(value) else readable(value)
 
 
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
 def _reasons(records: Sequence[Record]) -> str:
     """How often the controller gave which reason."""
     given = Counter(str(r["rationale"]) for r in records if r.get("rationale"))
@@ -291,11 +327,11 @@ def _loss_layers(records: Sequence[Record]) -> Iterator[Layer]:
     """Losses after the sum had the client's update at the bottom, those before it on top."""
     before = [r["lost"] for r in records]
     later = [r.get("lost_later") or {} for r in records]
-    for words, losses in (("at {} (in the sum)", later), ("at {}", before)):
-        for stage, colour in reversed(STAGE_COLOURS.items()):
+    for losses in (later, before):
+        for stage, (words, colour) in reversed(STAGES.items()):
             counts = [lost.get(stage, 0) for lost in losses]
             if any(counts):
-                yield Layer(words.format(stage), colour, counts)
+                yield Layer(words, colour, counts)
     rest = [
         r["cohort"] - r["survivors"] - sum(lost.values())
         for r, lost in zip(records, before, strict=True)

@@ -12,26 +12,28 @@ from simulations.common.tables import readable
 from simulations.learning.records import Record, number
 from simulations.reports.run.charts import (
     DASH,
-    guaranteed,
     rounds_of,
     sends_vectors,
+    split_bytes,
     words_of,
 )
 from simulations.reports.run.folders import Run
 from simulations.reports.run.plots import MARKERS, Line, RoundPlot
 
-OUTCOMES: Final = (
-    "rounds",
-    "correct",
-    "best",
-    "epsilon",
-    "spent, server",
-    "spent, outsider",
-    "compression",
-    "kB each",
-    "lost",
-    "error",
-    "seconds",
+RESULTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "": ("rounds",),
+    "correct answers": ("last", "best"),
+    "epsilon of one client": ("guaranteed", "spent, server", "spent, outsider"),
+    "mean update": ("squared error",),
+}
+COSTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "": ("clients lost", "compression"),
+    "kB of a client in a round": ("vector", "protocol"),
+    "seconds": ("in all", "compiling"),
+}
+"""What came of a run and what it took, with what neighbouring columns are about."""
+OUTCOMES: Final = tuple(
+    name for groups in (RESULTS, COSTS) for names in groups.values() for name in names
 )
 SHOWN_ANYWAY: Final = "rounds"
 
@@ -54,15 +56,27 @@ def flattened(settings: Mapping[str, object], prefix: str = "") -> dict[str, obj
     return found
 
 
-def comparison_table(runs: Sequence[Run]) -> Table:
-    """A row for each run: what came of it, and the settings that differ."""
+def comparison_tables(runs: Sequence[Run]) -> list[tuple[str, Table]]:
+    """What came of every run, what it took, and the settings that differ; each with a title."""
+    found = [outcomes(run) for run in runs]
+    tables = []
+    for title, groups in (("Results", RESULTS), ("Costs", COSTS)):
+        names = [name for columns in groups.values() for name in columns]
+        rows = [
+            (run.name, *(told[name] for name in names))
+            for run, told in zip(runs, found, strict=True)
+        ]
+        spans = [("", 1), *((name, len(columns)) for name, columns in groups.items())]
+        tables.append((title, Table(("run", *names), tuple(rows), tuple(spans))))
     keys = [key for key in settings_that_differ(runs) if key != SHOWN_ANYWAY]
-    rows = []
-    for run in runs:
-        flat = flattened(run.config.model_dump())
-        settings = (readable(flat[key]) if key in flat else DASH for key in keys)
-        rows.append((run.name, *outcomes(run).values(), *settings))
-    return Table(("run", *OUTCOMES, *keys), tuple(rows))
+    if keys:
+        flat = [flattened(run.config.model_dump()) for run in runs]
+        rows = [
+            (run.name, *(readable(settings[key]) if key in settings else DASH for key in keys))
+            for run, settings in zip(runs, flat, strict=True)
+        ]
+        tables.append(("Settings that differ", Table(("run", *keys), tuple(rows))))
+    return tables
 
 
 def outcomes(run: Run) -> dict[str, str]:
@@ -73,18 +87,23 @@ def outcomes(run: Run) -> dict[str, str]:
     last = records[-1]
     invited = sum(r["cohort"] for r in records)
     size = mean([r["sketch_size"] for r in records])
+    vector, protocol = zip(*map(split_bytes, records), strict=True)
+    stages = [record.get("stages") or {} for record in records]
+    compiled = sum(each.get("compiling", 0.0) for each in stages)
     return {
         "rounds": f"{len(records)} of {run.config.rounds}",
-        "correct": f"{tested[-1]['accuracy']:.1%}" if tested else DASH,
+        "last": f"{tested[-1]['accuracy']:.1%}" if tested else DASH,
         "best": f"{max(number(r['accuracy']) for r in tested):.1%}" if tested else DASH,
-        "epsilon": words_of(guaranteed(run)),
+        "guaranteed": words_of(run.guaranteed),
         "spent, server": words_of(number(last["epsilons"].get("server"))),
         "spent, outsider": words_of(number(last["epsilons"].get("outsider"))),
+        "vector": readable(mean(vector) / 1000),
+        "protocol": readable(mean(protocol) / 1000) if any(protocol) else DASH,
         "compression": f"{last['dimension'] / size:.3g}x",
-        "kB each": readable(mean([r["bytes_per_client"] for r in records]) / 1000),
-        "lost": f"{1 - sum(r['survivors'] for r in records) / invited:.1%}",
-        "error": words_of(measured_error(records)),
-        "seconds": readable(sum(r["seconds"] for r in records)),
+        "clients lost": f"{1 - sum(r['survivors'] for r in records) / invited:.1%}",
+        "squared error": words_of(measured_error(records)),
+        "in all": f"{sum(r['seconds'] for r in records):,.1f}",
+        "compiling": f"{compiled:,.1f}" if any("compiling" in each for each in stages) else DASH,
     }
 
 
@@ -104,7 +123,7 @@ def accuracy_overlay(runs: Sequence[Run]) -> Chart:
         values = [number(record["accuracy"]) for record in run.tested]
         plot.draw_line(Line(run.name, rounds_of(run.tested), values), place)
     plot.in_percent()
-    text = "After the last round: " + _said(runs, "correct")
+    text = "After the last round: " + _said(runs, "last")
     return plot.chart(text, _by_round(runs, "accuracy", ".1%"))
 
 
@@ -114,7 +133,7 @@ def privacy_plot(runs: Sequence[Run]) -> Chart | None:
     None with fewer than two finite epsilons.
     """
     points = [
-        (guaranteed(run), number(run.tested[-1]["accuracy"]), run.name)
+        (run.guaranteed, number(run.tested[-1]["accuracy"]), run.name)
         for run in runs
         if math.isfinite(number(run.records[-1]["epsilons"].get("server")))
     ]
@@ -122,13 +141,18 @@ def privacy_plot(runs: Sequence[Run]) -> Chart | None:
     if len({epsilon for epsilon, _, _ in finite}) < 2:
         return None
     plot = RoundPlot("all-privacy", "Accuracy and privacy", "correct answers", 1)
-    for epsilon, accuracy, label in finite:
+    for place, (epsilon, accuracy, label) in enumerate(finite):
+        # Below those of runs that came to nearly the same.
+        beside = sum(
+            other == epsilon and abs(accuracy - height) < 0.05
+            for other, height, _ in finite[:place]
+        )
         plot.axes.plot([epsilon], [accuracy], color=BLUE, marker=MARKERS[0])
         plot.axes.annotate(
             literal(label),
             (epsilon, accuracy),
             textcoords="offset points",
-            xytext=(5, -11),
+            xytext=(5, -11 - 11 * beside),
             fontsize=9,
         )
     plot.axes.set_xlabel("epsilon, guaranteed against the server", fontsize=11)

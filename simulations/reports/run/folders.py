@@ -17,6 +17,7 @@ from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
 from simulations.learning.configuration import RunConfig
 from simulations.learning.records import Environment, Record
+from simulations.reports.guessing import guaranteed
 
 CONFIG: Final = "config.toml"
 NEEDED: Final = frozenset(
@@ -59,6 +60,11 @@ class Run:
     def tested(self) -> list[Record]:
         """The rounds after which the model was tested."""
         return [record for record in self.records if record["accuracy"] is not None]
+
+    @property
+    def guaranteed(self) -> float:
+        """Epsilon that the run keeps to wherever it stops; infinite if it promises nothing."""
+        return guaranteed(self.config, self.records[-1]["epsilons"] if self.records else None)
 
 
 def find_runs(folders: Iterable[Path]) -> list[Run]:

@@ -13,13 +13,16 @@ from simulations.common.files import write_whole
 from simulations.common.pages import Chart, render
 from simulations.common.tables import readable
 from simulations.learning.insecure import protects
-from simulations.reports.run.charts import charts_of
+from simulations.reports.guessing import meaning
+from simulations.reports.run.charts import DASH, charts_of
 from simulations.reports.run.comparison import (
     comparison_charts,
-    comparison_table,
+    comparison_tables,
+    mean,
     outcomes,
 )
 from simulations.reports.run.folders import Run
+from simulations.reports.verdict import Verdict, judge
 
 SUMS = {
     "real": "the real protocol, with all its cryptography",
@@ -37,6 +40,8 @@ class Section:
     Attributes:
         anchor: its place on the page.
         headline: what came of it, in a sentence.
+        verdict: on the run's settings.
+        meaning: of its epsilon, in a sentence; empty if it has none.
         notes: what a reader should not miss.
         setting: what was asked for, by name.
         machine: where it ran, and on what.
@@ -49,6 +54,8 @@ class Section:
     anchor: str
     run: Run
     headline: str
+    verdict: Verdict
+    meaning: str
     notes: tuple[str, ...]
     setting: tuple[tuple[str, str], ...]
     machine: tuple[tuple[str, str], ...]
@@ -67,7 +74,7 @@ def render_runs(runs: Sequence[Run], title: str) -> str:
         title=title,
         warning=_warning(runs),
         sections=sections,
-        table=comparison_table(runs) if several else None,
+        tables=comparison_tables(runs) if several else [],
         charts=comparison_charts(runs) if several else [],
     )
 
@@ -98,6 +105,8 @@ def _section(run: Run, place: int) -> Section:
         anchor=f"run-{place}",
         run=run,
         headline=_headline(run),
+        verdict=judge(run.config, run.records),
+        meaning=meaning(run.config, run.records[-1]["epsilons"]) if run.records else "",
         notes=tuple(_notes(run)),
         setting=tuple((name, value) for name, value in _setting(run) if value),
         machine=tuple((name, value) for name, value in _machine(run) if value),
@@ -113,26 +122,28 @@ def _headline(run: Run) -> str:
     if not run.records:
         return f"No round of {run.config.rounds} is finished."
     delta = _unbroken(run.config.privacy.delta)
-    said = f"{found['rounds']} rounds: {found['correct']} of the test examples correct"
+    said = f"{found['rounds']} rounds: {found['last']} of the test examples correct"
     if run.config.engine.insecure_seed is not None:
         said += (
-            f", nobody protected: the noise is that of epsilon {found['epsilon']} at delta "
+            f", nobody protected: the noise is that of epsilon {found['guaranteed']} at delta "
             f"{delta}, and anybody can compute it"
         )
     elif found["spent, server"] not in ("infinite", "-"):
         said += (
-            f", epsilon {found['epsilon']} guaranteed against the server at delta {delta} "
+            f", epsilon {found['guaranteed']} guaranteed against the server at delta {delta} "
             f"({found['spent, server']} spent so far)"
         )
     elif found["spent, outsider"] not in ("infinite", "-"):
         said += (
-            f", epsilon {found['epsilon']} guaranteed at delta {delta} against whoever sees only "
-            f"the released models ({found['spent, outsider']} spent so far), and none against the "
-            "server"
+            f", epsilon {found['guaranteed']} guaranteed at delta {delta} against whoever sees "
+            f"only the released models ({found['spent, outsider']} spent so far), and none "
+            "against the server"
         )
     else:
         said += ", without privacy"
-    return f"{said}, {found['kB each']} kB for each client and round."
+    each = mean([record["bytes_per_client"] for record in run.records]) / 1000
+    of_it = f", {found['vector']} of them its vector" if found["protocol"] != DASH else ""
+    return f"{said}, {readable(each)} kB for each client and round{of_it}."
 
 
 def _notes(run: Run) -> Iterable[str]:

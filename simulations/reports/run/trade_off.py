@@ -42,14 +42,16 @@ def trade_off_chart(run: Run, name: str) -> Chart | None:
     figure, (axes,) = blank(WIDTH_INCHES, HEIGHT_INCHES + 2 * LEGEND_INCHES)
     ruled(axes, "y")
     handles = axes.plot(
-        alarms, least_misses(last, alarms), color=BLUE, lw=1.8, label="spent so far"
+        alarms, least_misses(last, alarms), color=BLUE, lw=1.8, label="by what is spent so far"
     )
     if goal is not None:
         promised = promised_misses(goal, run.config.privacy.delta, last, alarms)
-        handles += axes.plot(alarms, promised, color=ORANGE, ls="--", lw=1.8, label="the goal")
-    handles += axes.plot(alarms, 1.0 - alarms, color=INK, ls=":", lw=1.2, label="a blind guess")
-    axes.set_xlabel("false alarms (type I)", fontsize=11)
-    axes.set_ylabel("misses (type II)", fontsize=11)
+        handles += axes.plot(
+            alarms, promised, color=ORANGE, ls="--", lw=1.8, label="by what is guaranteed"
+        )
+    handles += axes.plot(alarms, 1.0 - alarms, color=INK, ls=":", lw=1.2, label="by a blind guess")
+    axes.set_xlabel('false alarms: "took part", wrongly', fontsize=11)
+    axes.set_ylabel('misses: "sent zeros", wrongly', fontsize=11)
     for axis, limit in ((axes.xaxis, axes.set_xlim), (axes.yaxis, axes.set_ylim)):
         axis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
         limit(0.0, 1.0)

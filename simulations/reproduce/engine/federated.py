@@ -51,13 +51,11 @@ def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
             on there, unless the configuration or the source is another. Where the campaign's folder
             cannot be seen, on a machine of its own perhaps, nothing is kept.
     """
-    records: list[Record] = []
     with _folder(config, name) as folder, RunFolder(folder, config) as opened:
         try:
-            run_experiment(config, data, opened, records.append)
+            return Ran(run_experiment(config, data, opened).records, False)
         except DivergedError:
-            return Ran(records, True)
-    return Ran(records, False)
+            return Ran(opened.records(), True)
 
 
 def data_of(config: RunConfig) -> Dataset:

@@ -109,7 +109,12 @@ def test_more_error_allowed_costs_fewer_bits() -> None:
 def test_a_table_for_people() -> None:
     result = invoke("plan", "--clients", "50", *GOAL)
     assert result.exit_code == 0
-    for text in ("coins per client", "epsilons, server", "zero-out", "graph, threshold"):
+    for text in (
+        "coins of one client",
+        "the server and its colluders",
+        "zero-out",
+        "keys of the others",
+    ):
         assert text in result.stdout
 
 

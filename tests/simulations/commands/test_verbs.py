@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,64 @@ def test_help_and_version_import_no_command(option: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # noqa: S603
     assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+@pytest.mark.parametrize("line", ["", "run", "bench", "bench mask", "reproduce", "init"])
+def test_the_short_option_is_the_help(line: str) -> None:
+    short, long = invoke(*line.split(), "-h"), invoke(*line.split(), "--help")
+    assert short.exit_code == 0 and "Usage" in short.stdout
+    assert short.stdout == long.stdout
+
+
+def completed(line: str) -> tuple[set[str], str]:
+    """What bash would offer after a line, and what was imported to know it.
+
+    Typer itself reads the requests of shells by pydantic.
+    """
+    heavy = HEAVY - {"pydantic"}
+    code = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print(sorted({heavy!r} & sys.modules.keys()), file=sys.stderr))\n"
+        "sys.argv = ['veilsum']\n"
+        "from veilsum.__main__ import main\n"
+        "main()\n"
+    )
+    request = {
+        "_VEILSUM_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **request}
+    )
+    return set(done.stdout.split()), done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("veilsum r", {"run", "report", "reproduce"}),
+        ("veilsum --v", {"--version"}),
+    ],
+)
+def test_a_shell_completes_names_without_importing_a_command(line: str, offered: set[str]) -> None:
+    assert completed(line) == (offered, "[]")
+
+
+def test_a_shell_completes_the_options_of_a_command() -> None:
+    found, _ = completed("veilsum run --d")
+    assert found == {"--data-dir", "--dry-run"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_shown(shell: str) -> None:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "veilsum", "--show-completion", shell],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )
+    assert done.returncode == 0 and f"COMPLETE=complete_{shell}" in done.stdout
 
 
 # Runs a command with packages that cannot be imported, as where no extra but `cli` is installed.

@@ -23,7 +23,14 @@ from command_line import invoke
 from protocol.errors import ConfigurationError, PolicyError
 from simulations.__main__ import main
 from simulations.commands import cli
-from simulations.common.failures import EXTRAS, KEPT, DivergedError, kept_so_far, one_line
+from simulations.common.failures import (
+    EXTRAS,
+    KEPT,
+    CallbackError,
+    DivergedError,
+    kept_so_far,
+    one_line,
+)
 from simulations.common.files import append_durably, write_whole
 from simulations.learning.configuration import RunConfig, demo_config, write_config
 from simulations.learning.data.errors import DataError, DataProblem
@@ -349,6 +356,7 @@ def test_a_folder_that_cannot_be_used_is_not_said_to_be_in_use(tmp_path: Path) -
         ConfigurationError("key", "problem", "valid"),
         PolicyError("clip", 3, "2"),
         DivergedError(3, math.inf),
+        CallbackError("Tracker", "gone"),
         DataError("file", DataProblem.MISSING, "gone", "a file"),
     ],
 )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from simulations.learning.data import Dataset
 from simulations.learning.federated import load_data
 from simulations.learning.insecure import seed_in_notes
 from simulations.learning.local_dp.journal import PATTERN
+from simulations.learning.records import Record
+from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.experiment import RunResult, assist, run_experiment
 from simulations.learning.run.folder import RunFolder
@@ -84,11 +86,9 @@ def of_kind(kind: str, insecure_seed: int | None = 7, **changes: Any) -> RunConf
     return changed(parse(SMALL, RunConfig), [*KINDS[kind].items(), *named])
 
 
-def run(
-    config: RunConfig, data: Dataset, path: Path, progress: Callable[..., Any] = lambda _: None
-) -> RunResult:
+def run(config: RunConfig, data: Dataset, path: Path, *callbacks: RunCallback) -> RunResult:
     with RunFolder(path, config) as folder:
-        return run_experiment(config, data, folder, progress)
+        return run_experiment(config, data, folder, callbacks)
 
 
 def left(path: Path) -> dict[str, Any]:
@@ -264,6 +264,16 @@ def test_records_summary_and_ledger_say_so(
         assert all((SAYS in f"protects {note.get('protects')}") is insecure for note in notes)
 
 
+class Shown(RunCallback):
+    """What stands on a console when a run begins."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def start(self, config: RunConfig, folder: Path, earlier: Sequence[Record]) -> None:
+        self.text = " ".join(self._console.export_text(clear=False).split())
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("insecure", [True, False])
 def test_the_live_view_says_so_and_promises_nothing(
@@ -272,12 +282,11 @@ def test_the_live_view_says_so_and_promises_nothing(
     config = of_kind("ideal", 7 if insecure else None)
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, force_terminal=terminal, width=120, file=nowhere)
-        with LiveView(config, console) as view:
-            begun = " ".join(console.export_text(clear=False).split())
-            run(config, data, tmp_path / "run", view.add)
+        begun = Shown(console)
+        run(config, data, tmp_path / "run", LiveView(config, console), begun)
     text = " ".join(console.export_text().split())
     # Before the first round, above the rounds of a terminal, and again when those scrolled by.
-    assert (SAYS in begun) is insecure
+    assert (SAYS in begun.text) is insecure
     assert (text.count(SAYS) >= 2 + terminal) is insecure
     assert ("is guaranteed against the server" in text) is not insecure
 

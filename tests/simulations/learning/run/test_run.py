@@ -31,7 +31,9 @@ from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import load_data
+from simulations.learning.records import Record
 from simulations.learning.run import experiment
+from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.experiment import run_experiment
 from simulations.learning.run.folder import RunFolder
@@ -44,8 +46,9 @@ from simulations.learning.run.overrides import (
     read_choices,
 )
 from simulations.learning.run.secrets import RunSecrets
-from simulations.learning.run.view import LiveView
+from simulations.learning.run.view import LiveView, row
 from simulations.learning.server_optimizer import ModelState
+from simulations.reports.verdict import lengths_of
 from sketch.controllers import AdaptNorm
 
 SMALL = {
@@ -101,10 +104,23 @@ def of_kind(kind: str, **changes: Any) -> RunConfig:
 
 
 def run(
-    config: RunConfig, data: Dataset, path: Path, progress: Callable[..., Any] = lambda _: None
+    config: RunConfig, data: Dataset, path: Path, *callbacks: RunCallback
 ) -> experiment.RunResult:
     with RunFolder(path, config) as folder:
-        return run_experiment(config, data, folder, progress)
+        return run_experiment(config, data, folder, callbacks)
+
+
+class Listener(RunCallback):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def start(self, config: RunConfig, folder: Path, earlier: Sequence[Record]) -> None:
+        self.records += earlier
+
+    def round(self, record: Record) -> None:
+        self.records.append(record)
 
 
 def timeless(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -138,6 +154,26 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
     assert result.summary()["rounds"] == 4
 
 
+@pytest.mark.parametrize("kind", ["ideal", "central", "clipping"])
+def test_released_lengths_tell_how_long_the_mean_update_is(
+    data: Dataset, tmp_path: Path, kind: str
+) -> None:
+    """A compressed round's record has |mu|^2 by another way, in the error of its sketch."""
+    fixed = {"controller": "fixed", "rate": 2.0}
+    result = run(of_kind(kind, sketch=fixed), data, tmp_path / "run")
+    found = lengths_of(result.records)
+    truth = [
+        record["error"]["sketch"] * record["sketch_size"] / (record["dimension"] - 1)
+        for record in result.records
+    ]
+    # The votes of clients are not in the signal, but their collisions are in that error.
+    slack = 0.1 * np.mean(truth) if kind == "clipping" else 0.0
+    assert abs(found.signal_squared - np.mean(truth)) < 6.0 * found.deviation + slack
+    # Without taking the noise off, it would be far from there.
+    taken = np.mean([r["sketch_size"] * r["noise_variance"] for r in result.records])
+    assert taken > 6.0 * found.deviation + slack
+
+
 class Stopped(Exception):  # noqa: N818 - what a kill looks like from inside
     """The process went away."""
 
@@ -159,10 +195,10 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
         stop_at(patch, moment, 2)
         with pytest.raises(Stopped):
             run(config, data, tmp_path / "cut")
-    seen = []
-    result = run(config, data, tmp_path / "cut", seen.append)
+    seen = Listener()
+    result = run(config, data, tmp_path / "cut", seen)
     assert timeless(result.records) == timeless(whole.records)
-    assert timeless(seen) == timeless(whole.records)
+    assert timeless(seen.records) == timeless(whole.records)
     # The second charge is that of the second round, or of the second sum of the first one.
     charged = 2 // SUMS.get(kind, 1) - 1
     assert result.resumed == {"charge": charged, "checkpoint": 1, "record": 2, "after": 2}[moment]
@@ -513,14 +549,16 @@ def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
     assert run_json("run", config, *out, "--quiet")["rounds"] == 4
     again = invoke("run", str(config), *out)
     assert "is finished: nothing is run again" in again.stderr and "summary" in again.stdout
+    for printed in (result.stdout, again.stdout):
+        assert "Verdict: " in printed and "What epsilon 30 means" in printed
+    assert "Verdict" not in invoke("run", str(config), "--dry-run").output
 
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_the_live_view_shows_every_round(data: Dataset, tmp_path: Path, terminal: bool) -> None:
     console = Console(record=True, force_terminal=terminal, width=120, file=open(os.devnull, "w"))
     config = small(engine__evaluate_every=2)
-    with LiveView(config, console) as view:
-        run(config, data, tmp_path / "run", view.add)
+    run(config, data, tmp_path / "run", LiveView(config, console))
     console.file.close()
     text = console.export_text()
     assert "accuracy" in text
@@ -528,3 +566,11 @@ def test_the_live_view_shows_every_round(data: Dataset, tmp_path: Path, terminal
     if not terminal:
         assert text.count("round ") == 4
         assert "accuracy -" in text  # a round that was not tested
+
+
+def test_compiling_is_marked_in_the_live_view(data: Dataset, tmp_path: Path) -> None:
+    record = run(small(), data, tmp_path / "run").records[0]
+    record["stages"]["compiling"] = 1.25
+    assert row({**record, "seconds": 3.0})[-1] == "3.00 (1.2 compiling)"
+    record["stages"]["compiling"] = 0.0
+    assert row({**record, "seconds": 3.0})[-1] == "3.00"

@@ -189,6 +189,21 @@ def test_a_table_for_people(suite_of: Callable[..., list[tuple[Effort, int]]]) -
     assert "2 of 3 A2 NOT HELD" in " ".join(result.stderr.split())
 
 
+def test_a_check_is_a_paragraph_where_the_terminal_is_narrow(
+    suite_of: Callable[..., list[tuple[Effort, int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite_of(unit(attack("A2", held=False)))
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = [line.rstrip() for line in audit().stdout.splitlines()]
+    assert max(map(len, narrow)) <= 80
+    assert any(line.endswith("id: A2") for line in narrow)
+    assert any("with the defence: " in line for line in narrow)
+    assert any("without it: " in line for line in narrow)
+    monkeypatch.setenv("COLUMNS", "200")
+    (row,) = [line for line in audit().stdout.splitlines() if " A2 " in line]
+    assert "NO" in row
+
+
 def test_quiet_prints_nothing(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
     suite_of(unit(attack("A1")))
     result = audit("--quiet")

@@ -9,9 +9,10 @@ import pytest
 from html_elements import Elements, assert_for_every_reader, dangling, loads
 from report_runs import folder_of, record
 
+from simulations.common.pages import Chart
 from simulations.reports.run import find_runs, read_run, render_runs
 from simulations.reports.run.charts import charts_of
-from simulations.reports.run.comparison import comparison_table, settings_that_differ
+from simulations.reports.run.comparison import comparison_tables, settings_that_differ
 from simulations.reports.run.folders import Run
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>$\\frac{1$"
@@ -76,8 +77,8 @@ def test_every_plot_has_words_and_a_table(page: str) -> None:
     assert words["run1-accuracy-desc"].startswith("After round 3, 72.0% of the test examples")
     assert "The estimated norm asks for this size" in words["run1-sketch-desc"]
     assert "Of 192 invitations, 180 ended in a sum." in words["run1-clients-desc"]
-    assert "noise 0.2, sketch 0.02" in words["run1-error-desc"]
-    assert "training 1.5 s, aggregation 3.75 s" in words["run1-time-desc"]
+    assert "noise (privacy) 0.2, sketch (compression) 0.02" in words["run1-error-desc"]
+    assert "clients train 1.50 s, protocol and noise 3.75 s" in words["run1-time-desc"]
     figures = [text for text in elements.named("summary") if text[1] == "Figures of this plot"]
     assert len(figures) == len(elements.named("table")) == 8
 
@@ -98,7 +99,8 @@ def test_the_page_says_what_was_run_and_on_what(page: str) -> None:
         "3 of 3 rounds: 72.0% of the test examples correct, epsilon 5 guaranteed "
         "against the server at delta 1e-05 (2.4 spent so far)",
         "Guaranteed wherever the run stops: epsilon 5, its goal. Spent so far by the busiest "
-        "client (a reading): 2.4 against the server; 2.1 against an outsider.",
+        "client (a reading): 2.4 against the server; 2.1 against an outsider, "
+        "who sees released models only.",
         "mlp, 4,810 parameters",
         "192, 64 in a round",
         "sketch, sized by AdaptNorm",
@@ -110,6 +112,15 @@ def test_the_page_says_what_was_run_and_on_what(page: str) -> None:
     ):
         assert part in text
     assert "veilsum account --ledger" not in text
+
+
+def test_the_verdict_and_what_epsilon_means_stand_above_the_plots(page: str) -> None:
+    text = text_of(page)
+    verdict = text.index("Verdict: Nearly every client is clipped.")
+    means = text.index("What epsilon 5 means: an attacker who knows every update but one client's")
+    assert verdict < means < text.index("Test accuracy")
+    assert "97% of the updates were longer than the clip" in text
+    assert "Not known: how long the noise is beside the updates" in text
 
 
 def test_a_run_that_stopped_says_so(tmp_path: Path) -> None:
@@ -147,6 +158,7 @@ def test_plain_runs_have_neither_privacy_nor_losses(tmp_path: Path) -> None:
     text = text_of(render_runs([run], "a run"))
     assert "without privacy" in text
     assert "clip 0.25" not in text
+    assert "Verdict" not in text and "means: an attacker" not in text
 
 
 def test_old_records_without_time_and_error_are_shown_all_the_same(tmp_path: Path) -> None:
@@ -154,7 +166,38 @@ def test_old_records_without_time_and_error_are_shown_all_the_same(tmp_path: Pat
     run = read_run(folder_of(tmp_path / "run", [old]))
     assert "Time by stage" not in titles(run) and "Error of the mean update" not in titles(run)
     (clients,) = [chart for chart in charts_of(run, 1) if chart.title == "Clients lost, by stage"]
-    assert clients.table.columns == ("round", "in the sum", "at input", "at share", "at advertise")
+    stages = ("no update (input)", "no shares (share)", "no keys (advertise)")
+    assert clients.table.columns == ("round", "in the sum", *stages)
+    assert "is in the sum all the same" not in clients.text
+
+
+def chart_of(title: str, path: Path, *records: dict[str, Any]) -> Chart:
+    run = read_run(folder_of(path / "run", list(records)))
+    (chart,) = [chart for chart in charts_of(run, 1) if chart.title == title]
+    return chart
+
+
+def test_bytes_are_those_of_the_vector_and_of_the_protocol(tmp_path: Path) -> None:
+    """4801 values of 18 bits are 86,418 bits."""
+    odd = record(1, sketch_size=4801, bytes_per_client=30_000.0)
+    chart = chart_of("Bytes of one client", tmp_path, odd)
+    assert chart.table.columns == ("round", "vector, kB", "protocol, kB", "together, kB")
+    assert chart.table.rows == (("1", "10.8", "19.2", "30"),)
+    assert "10.8 kB of a round are the vector" in chart.text
+
+
+def test_bytes_that_are_a_report_are_not_split(tmp_path: Path) -> None:
+    chart = chart_of("Bytes of one client", tmp_path, record(1, **LOCAL))
+    assert chart.table.columns == ("round", "kB")
+
+
+def test_compiling_is_told_apart_where_there_was_any(tmp_path: Path) -> None:
+    stages = {"training": 0.5, "aggregation": 0.25, "test": 0.125, "compiling": 1.0}
+    compiled = chart_of("Time by stage", tmp_path / "a", record(1, stages=stages), record(2))
+    assert "compiling (once) 1.00 s" in compiled.text and "the next run does not" in compiled.text
+    assert compiled.table.columns[3] == "compiling (once)"
+    kept = chart_of("Time by stage", tmp_path / "b", record(1, stages={**stages, "compiling": 0.0}))
+    assert "compiling" not in kept.text and "compiling (once)" not in kept.table.columns
 
 
 def test_refused_clients_are_counted(tmp_path: Path) -> None:
@@ -172,12 +215,23 @@ def test_a_run_that_is_not_tested_after_every_round(tmp_path: Path) -> None:
 
 def test_runs_are_compared(pair: list[Run], pair_page: str) -> None:
     assert settings_that_differ(pair) == ["rounds", "privacy.epsilon"]
-    table = comparison_table(pair)
-    assert table.columns[0] == "run" and table.columns[-1] == "privacy.epsilon"
-    assert [(row[0], row[1], row[-1]) for row in table.rows] == [
-        ("epsilon=2", "1 of 1", "2"),
-        ("epsilon=5", "2 of 2", "5"),
+    tables = dict(comparison_tables(pair))
+    assert list(tables) == ["Results", "Costs", "Settings that differ"]
+    settings = tables["Settings that differ"]
+    assert settings.columns == ("run", "privacy.epsilon")
+    assert settings.rows == (("epsilon=2", "2"), ("epsilon=5", "5"))
+    assert [row[:2] for row in tables["Results"].rows] == [
+        ("epsilon=2", "1 of 1"),
+        ("epsilon=5", "2 of 2"),
     ]
+    for table in (tables["Results"], tables["Costs"]):
+        assert sum(span for _, span in table.groups) == len(table.columns)
+        assert all(len(row) == len(table.columns) for row in table.rows)
+    # 4510 values of 18 bits are 10147.5 bytes, of 2.5 * 4510 in all.
+    one = dict(zip(tables["Costs"].columns, tables["Costs"].rows[0], strict=True))
+    assert (one["vector"], one["protocol"]) == ("10.15", "1.127")
+    assert (one["in all"], one["compiling"]) == ("2.0", "-")
+    assert 'colspan="3">epsilon of one client</th>' in pair_page
     text = text_of(pair_page)
     assert "2 runs side by side" in text
     assert "epsilon=2: 52.0% at epsilon 2, epsilon=5: " in text

@@ -1,0 +1,1 @@
+"""Stands in for `torchvision`, whose transforms an app of `flwr new` uses."""
