@@ -222,7 +222,7 @@ def test_workers_that_would_not_understand_are_named(theirs: object, has: str) -
 def test_a_cluster_without_workers_is_refused() -> None:
     """A task would wait until somebody starts one."""
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty:
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty:
         with (
             pytest.raises(ConfigurationError, match="a cluster without workers") as caught,
             executor(1, empty.scheduler_address),
