@@ -64,6 +64,9 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "scale": Column("steps per unit", "of an update when it is rounded"),
     "clip_l2": Column("units of an update", "bound on the length of what a client sends"),
     "noise_variance": Column("squared units of an update", "noise of one released value"),
+    "released_norm_squared": Column(
+        "squared units of an update", "squared length of the released mean of what clients sent"
+    ),
     "rationale": Column("", "why the next sketch has its size"),
     "figures": Column("", "numbers behind the rationale; they depend on the controller"),
     "clip_of_an_update": Column("units of an update", "the clip, where it follows the norms"),
@@ -79,8 +82,8 @@ COUNTS: Final = ("lost.", "lost_later.")
 
 
 def column_of(name: str) -> Column:
-    """What a column of this name is about."""
-    return COLUMNS[name.partition(".")[0]]
+    """What a column of this name is about; nothing is known of one that another version wrote."""
+    return COLUMNS.get(name.partition(".")[0], Column("", ""))
 
 
 def rows_of(runs: Sequence[Run]) -> list[dict[str, Cell]]:

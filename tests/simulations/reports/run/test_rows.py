@@ -101,7 +101,12 @@ def test_without_pyarrow_the_extra_is_named(
 
 def test_everything_in_a_record_is_described() -> None:
     for name in (*get_type_hints(Record), "run", "config.privacy.epsilon"):
-        assert column_of(name).meaning
+        assert column_of(name).meaning, name
+
+
+def test_what_another_version_wrote_comes_last(tmp_path: Path) -> None:
+    rows = rows_of(find_runs([folder_of(tmp_path / "one", [record(1, novelty={"a": 1})])]))
+    assert list(rows[0])[-1] == "novelty.a" and column_of("novelty.a").meaning == ""
 
 
 def test_the_page_describes_the_same_columns() -> None:
