@@ -38,7 +38,7 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "accuracy": Column("share, 0 to 1", "right answers of the test; empty without a test"),
     "loss": Column("nats", "mean loss of the test, a cross entropy for most models"),
     "seconds": Column("seconds", "the whole round"),
-    "stages": Column("seconds", "its parts: `training`, `aggregation`, `test`"),
+    "stages": Column("seconds", "its parts: `training`, `aggregation`, `test`, `compiling`"),
     "cohort": Column("clients", "invited to the round"),
     "step": Column("units of the model", "Euclidean length of the model's change"),
     "survivors": Column("clients", "in the sum"),
@@ -64,6 +64,9 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "scale": Column("steps per unit", "of an update when it is rounded"),
     "clip_l2": Column("units of an update", "bound on the length of what a client sends"),
     "noise_variance": Column("squared units of an update", "noise of one released value"),
+    "released_norm_squared": Column(
+        "squared units of an update", "length of the released mean of what was sent, with its noise"
+    ),
     "rationale": Column("", "why the next sketch has its size"),
     "figures": Column("", "numbers behind the rationale; they depend on the controller"),
     "clip_of_an_update": Column("units of an update", "the clip, where it follows the norms"),
