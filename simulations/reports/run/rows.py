@@ -38,7 +38,7 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "accuracy": Column("share, 0 to 1", "right answers of the test; empty without a test"),
     "loss": Column("nats", "mean loss of the test, a cross entropy for most models"),
     "seconds": Column("seconds", "the whole round"),
-    "stages": Column("seconds", "its parts: `training`, `aggregation`, `test`"),
+    "stages": Column("seconds", "its parts: `training`, `aggregation`, `test`, `compiling`"),
     "cohort": Column("clients", "invited to the round"),
     "step": Column("units of the model", "Euclidean length of the model's change"),
     "survivors": Column("clients", "in the sum"),
