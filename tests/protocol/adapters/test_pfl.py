@@ -679,9 +679,9 @@ def test_a_round_is_charged_before_it_is_decoded(
     charged = []
     decode = Pipeline.decode
 
-    def watched(self: Pipeline, total: Any) -> Any:
+    def watched(self: Pipeline, *sums: Any) -> Any:
         charged.append(len(ledger.entries()))
-        return decode(self, total)
+        return decode(self, *sums)
 
     monkeypatch.setattr(Pipeline, "decode", watched)
     mean = PrivateMean(make_plan(), DIMENSION, FixedRate(1.0), ledger)
