@@ -197,7 +197,7 @@ class Lift:
         """
         values, half = noised.values, self.field.largest_centred
         limit = noised.noise.noise_limit
-        # What cannot reach so far was not looked through for it.
+        # Bounds that a type has checked need no second look at the values.
         if (limit is None or noised.linf_bound + limit > half) and _reach(values) > half:
             values = (values + half) % self.field.modulus - half
         return lift(values, self.field)

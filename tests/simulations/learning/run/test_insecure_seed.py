@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small_runs
 import tomli_w
 from command_line import invoke, run_json
 from rank_doubles import on_ranks
@@ -38,18 +39,7 @@ from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.run.view import LiveView
 from simulations.reports.demo import run_demo
 
-SMALL = {
-    "seed": 3,
-    "rounds": 3,
-    "task": {"population": 30, "hidden": 6, "minimum_examples": 3},
-    "local": {"learning_rate": 0.3, "steps": 2, "batch_size": 8},
-    "server": {"learning_rate": 2.0},
-    "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
-    "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
-    "sketch": {"window": 2},
-    "faults": {"dropout": 0.1},
-    "engine": {"chunk": 2},
-}
+SMALL = {**small_runs.SMALL, "rounds": 3, "engine": {"chunk": 2}}
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "ideal": {"engine.aggregator": "ideal"},
     "real": {"engine.aggregator": "real"},

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small_runs
 from rank_doubles import on_ranks
 
 from protocol.errors import ConfigurationError
@@ -33,18 +34,7 @@ from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
 from simulations.learning.run.secrets import RunSecrets
 
-SMALL = {
-    "seed": 3,
-    "rounds": 3,
-    "task": {"population": 30, "hidden": 6, "minimum_examples": 3},
-    "local": {"learning_rate": 0.3, "steps": 2, "batch_size": 8},
-    "server": {"learning_rate": 2.0},
-    "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
-    "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
-    "sketch": {"window": 2},
-    "faults": {"dropout": 0.1},
-    "engine": {"chunk": 2},
-}
+SMALL = {**small_runs.SMALL, "rounds": 3, "engine": {"chunk": 2}}
 # Twice as many rounds as ask everybody, or nobody's memory would be looked at.
 LOCAL = {"engine.aggregator": "local", "rounds": 6}
 KINDS: Mapping[str, Mapping[str, Any]] = {

@@ -18,6 +18,7 @@ import pytest
 import tomli_w
 from command_line import invoke, run_json
 from rich.console import Console
+from small_runs import SMALL
 
 from dp import Ledger
 from dp.ledger import Entry
@@ -51,17 +52,6 @@ from simulations.learning.server_optimizer import ModelState
 from simulations.reports.verdict import lengths_of
 from sketch.controllers import AdaptNorm
 
-SMALL = {
-    "seed": 3,
-    "rounds": 4,
-    "task": {"population": 30, "hidden": 6, "minimum_examples": 3},
-    "local": {"learning_rate": 0.3, "steps": 2, "batch_size": 8},
-    "server": {"learning_rate": 2.0},
-    "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
-    "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
-    "sketch": {"window": 2},
-    "faults": {"dropout": 0.1},
-}
 KINDS = {
     "ideal": {"engine.aggregator": "ideal"},
     "real": {"engine.aggregator": "real"},
