@@ -1,22 +1,17 @@
 """One client's side of a round: a state machine without sockets, threads or clocks.
 
-Handlers are pure functions `(party, state, event) -> Step`; `ClientSession` takes the state out
-before it calls one, so an error leaves the session aborted and no state can be answered twice.
-That single use is a defence: a client that answered two different survivor sets would give away
-both the self mask and the pairwise masks of a party. It holds whoever calls: a lock makes threads
-wait for one another, and a forked or copied session, which has the same state, answers nothing.
+Handlers are pure functions `(party, state, event) -> Step`; `ClientSession` uses every
+state once (`secagg.session`). That is a defence: a client that answered two different survivor sets
+would give away both the self mask and the pairwise masks of a party.
 
 Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4; checks before each answer as listed there.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from threading import RLock
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -83,6 +78,7 @@ from secagg.messages import (
 from secagg.prg import accumulate_masks
 from secagg.roster import RoundRoster, advertisement_parts, commitment, masked_input_parts
 from secagg.sealing import seal, unseal
+from secagg.session import SingleUseSession
 from secagg.shamir import Rand, decode_share, encode_share, split
 from secagg.tags import Usage, encode_index
 from secagg.transitions import CLIENT_MOVES, ClientPhase, Local
@@ -330,7 +326,7 @@ HANDLERS: dict[tuple[ClientPhase, Local | type], Handler] = {
 }
 
 
-class ClientSession:
+class ClientSession(SingleUseSession[Party, State, AnyMessage]):
     """One client in one round. Feed it the server's messages; send what it returns.
 
     Args:
@@ -348,6 +344,11 @@ class ClientSession:
     there was a session may not use it, and it is neither copied nor pickled; see `secagg.storage`.
     """
 
+    HANDLERS = HANDLERS
+    MOVES = CLIENT_MOVES
+    FINAL = (Aborted, Finished)
+    ABORTED = Aborted
+
     def __init__(
         self, context: SessionContext, index: int, identity: Identity, rand: Rand = os_random
     ) -> None:
@@ -357,36 +358,13 @@ class ClientSession:
             raise ParameterError(
                 "identity", identity.public.hex(), f"the identity registered for {index}"
             )
-        self._party = Party(context, index, identity, rand)
-        self._state: State = Fresh()
+        super().__init__(Party(context, index, identity, rand), Fresh())
         self._limit = largest_message_bytes(context)
-        self._ended = False
-        self._lock = RLock()
-        self._process = os.getpid()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be copied: two sessions would answer from one state."""
-        raise TypeError("a session is neither copied nor pickled: `secagg.storage` stores it, once")
 
     @property
     def phase(self) -> ClientPhase:
         """The phase that the session is in."""
         return self._state.phase
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """With no other thread at this session.
-
-        Raises:
-            SessionAbortedError: it is that of the process that this one was forked from.
-        """
-        # Before the lock: in a forked process, a thread that is not there may hold it.
-        if self._process != os.getpid():
-            raise SessionAbortedError(
-                "this session belongs to another process, which goes on with it"
-            )
-        with self._lock:
-            yield
 
     @property
     def removable_seeds(self) -> tuple[SecretSeed, ...]:
@@ -402,25 +380,6 @@ class ClientSession:
         if not isinstance(state, Ready):
             raise LocalProtocolError(f"no removable seeds when {state.phase.value!r}")
         return state.removable
-
-    def abort(self) -> None:
-        """End the session for good; what it held is forgotten.
-
-        A step that is under way, in another thread or in the one that a signal handler or a
-        callback calls from, gives no answer.
-        """
-        # Without the lock, which a step holds to its end; it looks at this one when it writes.
-        self._ended = True
-        self._state = Aborted()
-
-    def hand_over(self) -> tuple[Party, State]:
-        """Give up the state, to be stored; see `secagg.storage`. The session is aborted.
-
-        Raises:
-            SessionAbortedError: the session is over.
-        """
-        with self._alone():
-            return self._party, self._take()
 
     @classmethod
     def from_state(cls, party: Party, state: State) -> ClientSession:
@@ -456,45 +415,6 @@ class ClientSession:
     def receive_bytes(self, data: bytes) -> bytes | None:
         """`receive` for bytes: decodes, steps, encodes."""
         with self._alone():
-            state = self._take()
-            message = decode_from_server(data, SERVER, self._limit)
-            self._put(state)
+            message = self._decoded(lambda: decode_from_server(data, SERVER, self._limit))
             outbound = self.receive(message)
         return None if outbound is None else encode_message(outbound)
-
-    def _take(self) -> State:
-        """Take the state out, leaving `Aborted` behind; final states stay."""
-        if isinstance(self._state, Aborted | Finished):
-            raise SessionAbortedError(f"this session is over: {self._state.phase.value}")
-        state, self._state = self._state, Aborted()
-        return state
-
-    def _put(self, state: State) -> None:
-        """Write a state back, unless the session was aborted since the last one was taken."""
-        self._state = state
-        # Looked at afterwards: this thread may be interrupted, and aborted, between any two lines.
-        if self._ended:
-            self._state = Aborted()
-            raise SessionAbortedError("this session was aborted while it answered")
-
-    def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
-        with self._alone():
-            state = self._take()
-            handler = HANDLERS.get((state.phase, event))
-            if handler is None:
-                raise _illegal(state.phase, event)
-            if isinstance(event, type) and payload.context != context_tag(self._party.context):
-                raise RemoteProtocolError(SERVER, Reason.WRONG_CONTEXT)
-            step = handler(self._party, state, payload)
-            if step.state.phase not in CLIENT_MOVES[(state.phase, event)]:
-                raise LocalProtocolError(f"illegal move {state.phase} to {step.state.phase}")
-            self._put(step.state)
-            return step.outbound
-
-
-def _illegal(phase: ClientPhase, event: Local | type) -> Exception:
-    if isinstance(event, Local):
-        return LocalProtocolError(f"{event.value!r} is not legal when {phase.value!r}")
-    return RemoteProtocolError(
-        SERVER, Reason.UNEXPECTED_MESSAGE, f"{event.__name__} when {phase.value!r}"
-    )

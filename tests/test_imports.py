@@ -53,7 +53,7 @@ CLOCKED = {("protocol", "adapters", name) for name in ("flower", "nvflare", "pfl
 # What must be counted or answered once, however its host calls it. They take a lock from threading,
 # and nothing else: no thread is started below simulations.
 LOCKED = {
-    ("secagg", "client.py"),
+    ("secagg", "session.py"),
     ("dp", "ledger.py"),
     ("protocol", "round", "turns.py"),
 }
