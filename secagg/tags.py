@@ -36,6 +36,19 @@ class Usage(enum.Enum):
     STORE = b"store session"
     COMMIT = b"commit seed"
     NODE = b"sign claim to a node"
+    ONE_SHOT = b"one-shot context"
+    COHORT_LEAF = b"cohort leaf"
+    SEALING_KEY = b"sign sealing key"
+    PUBLIC_ELEMENT = b"public ring element"
+    NOISE_SEEDS = b"derive noise seeds"
+    UPLOAD_SECRETS = b"derive upload secrets"
+    CIPHERTEXT = b"hash ciphertext"
+    SEALS = b"hash seals"
+    UPLOAD = b"sign upload"
+    SURVIVORS = b"sign one-shot survivors"
+    CHALLENGE = b"post-mortem challenge"
+    ANSWER = b"sign answer"
+    COMPLAIN = b"sign complaints"
 
 
 def encode_parts(*parts: bytes) -> bytes:

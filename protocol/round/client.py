@@ -34,7 +34,6 @@ from secagg import (
     ParameterError,
     SessionContext,
 )
-from secagg.context import MAX_COHORT
 from secagg.graph_parameters import SECURITY_BITS
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.keys import os_random
@@ -43,6 +42,7 @@ from secagg.storage import StateKeys, StoredStateError
 from secagg.storage import discard as discard_session
 from secagg.storage import resume as resume_session
 from secagg.storage import suspend as suspend_session
+from secagg.terms import MAX_COHORT
 from secagg.transitions import ClientPhase
 
 

@@ -16,7 +16,7 @@ from dp.mechanisms import MECHANISMS, DistributedMechanism
 from dp.rounding import require_linf_bound
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY
 from secagg import ParameterError
-from secagg.context import MAX_COHORT
+from secagg.terms import MAX_COHORT
 from sketch import PublicSeed, SketchSpec
 
 DIGEST_BYTES = 32

@@ -33,9 +33,9 @@ from protocol.round.setup import RoundSetup
 from protocol.training.charged_sums import ChargedSums
 from protocol.training.records import Notes
 from secagg import ParameterError
-from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
+from secagg.terms import SESSION_ID_BYTES
 from sketch import LinearSketch, PublicSeed, SketchSpec
 from sketch.factors import Factors, FactorShapes
 from sketch.hashing import SEED_BYTES

@@ -21,9 +21,9 @@ from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundSetup
 from protocol.training.charged_sums import ChargedSums
 from protocol.training.records import Notes
-from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
+from secagg.terms import SESSION_ID_BYTES
 from sketch.controllers import Controller, Decision, Rationale, ReleasedStats
 from sketch.controllers.release import released_stats
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from secagg.context import MAX_COHORT
 from secagg.graph_parameters import Adversary
+from secagg.terms import MAX_COHORT
 from simulations.common.tables import JsonFlag
 
 MAX_DIMENSION = 1 << 62

@@ -26,7 +26,7 @@ from secagg import (
     WrongSharesError,
     lowest_threshold,
 )
-from secagg.context import MAX_COHORT, MAX_LENGTH
+from secagg.terms import MAX_COHORT, MAX_LENGTH
 
 
 def keys(n: int) -> tuple[bytes, ...]:
@@ -61,7 +61,7 @@ def keys(n: int) -> tuple[bytes, ...]:
         ("tolerated_colluders", {"tolerated_colluders": 4, "threshold": 4}),
         ("threshold", {"threshold": 2}),
         ("threshold", {"threshold": 5}),
-        ("threshold", {"threshold": 3.0}),
+        ("threshold", {"threshold": 3.0, "minimum_survivors": 3}),
         ("threshold", {"threshold": 3, "tolerated_colluders": 2, "minimum_survivors": 4}),
         ("threshold", {"threshold": 1, "mode": Mode.SEMI_HONEST}),
         ("minimum_survivors", {"minimum_survivors": 2}),

@@ -36,10 +36,10 @@ from protocol.planning.configuration import Section, load
 from protocol.round.client import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity
-from secagg.context import MAX_COHORT
 from secagg.graph_parameters import SECURITY_BITS
 from secagg.keys import KEY_BYTES
 from secagg.storage import TokenFolder
+from secagg.terms import MAX_COHORT
 
 HOME_KEY = "veilsum.home"
 SIMULATION_VARIABLE = "VEILSUM_SIMULATION"

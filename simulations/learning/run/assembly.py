@@ -16,7 +16,7 @@ from protocol.training.adaptive_clip import AdaptiveClipTraining, Vote, starting
 from protocol.training.power import SUMS, PowerState, PowerTraining
 from protocol.training.private import PrivateTraining, TrainingState
 from protocol.training.records import Notes
-from secagg.context import SESSION_ID_BYTES
+from secagg.terms import SESSION_ID_BYTES
 from simulations.learning.configuration import Clipping, RunConfig
 from simulations.learning.insecure import notes_of
 from simulations.learning.local_dp.journal import MemoryJournal

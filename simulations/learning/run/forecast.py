@@ -14,7 +14,7 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import Pipeline
 from protocol.training.power import SUMS
 from secagg import Identity
-from secagg.context import SESSION_ID_BYTES
+from secagg.terms import SESSION_ID_BYTES
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Federation
 from simulations.learning.insecure import remarks

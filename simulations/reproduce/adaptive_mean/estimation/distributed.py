@@ -22,9 +22,9 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.setup import RoundSetup
 from protocol.training.charged_sums import ChargedSums
-from secagg.context import SESSION_ID_BYTES
 from secagg.keys import os_random
 from secagg.shamir import Rand
+from secagg.terms import SESSION_ID_BYTES
 from simulations.reproduce.adaptive_mean.estimation.base import (
     Bar,
     MeanTask,

@@ -1,0 +1,1 @@
+"""One-shot sums: every client speaks once, and a committee opens the sum of the lattice keys."""

@@ -1,0 +1,207 @@
+"""The committee of a round: who holds shares of the keys, and how many of them are needed for what.
+
+Three numbers matter. The *randomness* T of the sharing polynomials is at least the number c of
+members that may be corrupt, so what they hold together says nothing. The *quorum* is so large that
+two of them share an honest member: 2 quorum > s + c, so one set is opened. And T + l answers open
+it, l secrets being packed into one polynomial; every wrong answer costs two more.
+docs/one-shot-security.md has the argument.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from secagg.errors import ParameterError
+from secagg.keys import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    Identity,
+    check_public_key,
+    signature_is_valid,
+)
+from secagg.tags import Usage, encode_parts
+
+MAX_MEMBERS = 4096
+"""Bound on the committee, so that a hostile context cannot make a client seal without limit."""
+
+
+class CommitteeKind(enum.Enum):
+    """Who is on the committee: `EVERYONE` who is invited, or members that are `NAMED`."""
+
+    EVERYONE = "everyone"
+    NAMED = "named"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member's keys: an identity, and a sealing key that it signed for some rounds.
+
+    Args:
+        identity: Ed25519 public key.
+        sealing_key: X25519 public key that shares are sealed to.
+        first_round: the key is valid from this round of the session on.
+        last_round: and up to this one; its owner erases the private half afterwards.
+        signature: the identity's, over session, key and range.
+    """
+
+    identity: bytes
+    sealing_key: bytes
+    first_round: int
+    last_round: int
+    signature: bytes
+
+    def encode(self) -> bytes:
+        """Canonical bytes of one entry; all have one length."""
+        rounds = self.first_round.to_bytes(8, "little") + self.last_round.to_bytes(8, "little")
+        return self.identity + self.sealing_key + rounds + self.signature
+
+    @classmethod
+    def sign(
+        cls,
+        identity: Identity,
+        session_id: bytes,
+        sealing_key: bytes,
+        first_round: int,
+        last_round: int,
+    ) -> Member:
+        """The entry of the owner of both keys, for rounds first_round .. last_round."""
+        parts = _signed_parts(session_id, sealing_key, first_round, last_round)
+        return cls(
+            identity=identity.public,
+            sealing_key=sealing_key,
+            first_round=first_round,
+            last_round=last_round,
+            signature=identity.sign(Usage.SEALING_KEY, *parts),
+        )
+
+    def is_signed(self, session_id: bytes) -> bool:
+        """Whether the identity signed the sealing key for these rounds of the session."""
+        parts = _signed_parts(session_id, self.sealing_key, self.first_round, self.last_round)
+        return signature_is_valid(self.identity, self.signature, Usage.SEALING_KEY, *parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committee:
+    """Who holds shares, and how many answers and signatures it takes.
+
+    Args:
+        kind: where the members come from.
+        members: s entries; a member's index is its position.
+        corrupt: c, members that may work for the server, at any time until their keys are erased.
+        randomness: T, at least c.
+        per_polynomial: l, secrets packed into one polynomial.
+        quorum: signatures on a survivor set that convince a member.
+
+    Raises:
+        ParameterError: names the number, its value and what would be valid.
+    """
+
+    kind: CommitteeKind
+    members: tuple[Member, ...]
+    corrupt: int
+    randomness: int
+    per_polynomial: int
+    quorum: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, CommitteeKind):
+            raise ParameterError("kind", self.kind, "a CommitteeKind")
+        if type(self.members) is not tuple:
+            raise ParameterError("members", type(self.members).__name__, "a tuple")
+        for name in ("corrupt", "randomness", "per_polynomial", "quorum"):
+            if type(getattr(self, name)) is not int:
+                raise ParameterError(name, getattr(self, name), "an int")
+        check_sizes(self.size, self.corrupt, self.randomness, self.per_polynomial, self.quorum)
+        self._check_members()
+
+    @property
+    def size(self) -> int:
+        """s, the number of members."""
+        return len(self.members)
+
+    @property
+    def threshold(self) -> int:
+        """How many answers, T + l, open a sum if none is wrong."""
+        return self.randomness + self.per_polynomial
+
+    def encode(self) -> bytes:
+        """Canonical, injective encoding of everything."""
+        numbers = (self.corrupt, self.randomness, self.per_polynomial, self.quorum)
+        return encode_parts(
+            self.kind.value.encode(),
+            b"".join(number.to_bytes(8, "little") for number in numbers),
+            *(member.encode() for member in self.members),
+        )
+
+    def check_keys(self, session_id: bytes, round_number: int) -> None:
+        """See that every member signed its sealing key, for a range that holds this round.
+
+        Raises:
+            ParameterError: of the first member whose key is not valid.
+        """
+        for index, member in enumerate(self.members):
+            if not member.first_round <= round_number <= member.last_round:
+                raise ParameterError(
+                    "sealing_key",
+                    f"member {index}'s, for rounds {member.first_round} .. {member.last_round}",
+                    f"valid in round {round_number}",
+                )
+            if not member.is_signed(session_id):
+                raise ParameterError("sealing_key", f"member {index}'s", "signed by its identity")
+
+    def _check_members(self) -> None:
+        for index, member in enumerate(self.members):
+            name = f"members[{index}]"
+            if len(member.identity) != KEY_BYTES or len(member.signature) != SIGNATURE_BYTES:
+                raise ParameterError(
+                    name, "a key or signature of another length", "32 and 64 bytes"
+                )
+            if not 0 <= member.first_round <= member.last_round < 1 << 63:
+                valid = "an ascending range of rounds below 2^63"
+                raise ParameterError(name, f"{member.first_round} .. {member.last_round}", valid)
+            try:
+                check_public_key(member.sealing_key)
+            except ValueError as error:
+                raise ParameterError(name, str(error), "an acceptable X25519 key") from None
+        for what in ("identity", "sealing_key"):
+            if len({getattr(member, what) for member in self.members}) != self.size:
+                raise ParameterError("members", f"a repeated {what}", "distinct keys")
+
+
+def check_sizes(size: int, corrupt: int, randomness: int, per_polynomial: int, quorum: int) -> None:
+    """The conditions of the theorem on a committee.
+
+    Raises:
+        ParameterError: the first one that fails.
+    """
+    if not 1 <= size <= MAX_MEMBERS:
+        raise ParameterError("members", f"{size} members", f"1 .. {MAX_MEMBERS}")
+    if not 0 <= corrupt < size:
+        raise ParameterError("corrupt", corrupt, f"in 0 .. {size - 1}")
+    # T = 0 would hand every member the packed secrets themselves.
+    fewest = max(corrupt, 1)
+    if not fewest <= randomness < size:
+        raise ParameterError("randomness", randomness, f"in {fewest} .. {size - 1}")
+    if not 1 <= per_polynomial <= size - randomness:
+        raise ParameterError("per_polynomial", per_polynomial, f"in 1 .. {size - randomness}")
+    lowest = lowest_quorum(size, corrupt)
+    if not lowest <= quorum <= size:
+        raise ParameterError("quorum", quorum, f"in {lowest} .. {size}")
+
+
+def lowest_quorum(size: int, corrupt: int) -> int:
+    """Smallest number of signatures of which two sets share an honest member."""
+    return (size + corrupt) // 2 + 1
+
+
+def most_wrong_answers(answers: int, threshold: int) -> int:
+    """e, wrong answers among so many that are corrected and named."""
+    return max(answers - threshold, 0) // 2
+
+
+def _signed_parts(
+    session_id: bytes, sealing_key: bytes, first_round: int, last_round: int
+) -> tuple[bytes, ...]:
+    rounds = first_round.to_bytes(8, "little") + last_round.to_bytes(8, "little")
+    return session_id, sealing_key, rounds
