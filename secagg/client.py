@@ -40,6 +40,7 @@ from secagg.errors import (
     blaming,
 )
 from secagg.field import FieldVector, pack
+from secagg.framing import decode_set, encode_message, encode_set, split_items
 from secagg.graph import held_by
 from secagg.keys import (
     KEY_BYTES,
@@ -67,13 +68,9 @@ from secagg.messages import (
     UnmaskShares,
     context_tag,
     decode_from_server,
-    decode_set,
-    encode_message,
-    encode_set,
     largest_message_bytes,
     sealed_share_bytes,
     shared_secrets,
-    split_items,
 )
 from secagg.prg import accumulate_masks
 from secagg.roster import RoundRoster, advertisement_parts, commitment, masked_input_parts

@@ -1,76 +1,21 @@
-"""The messages of one round: frozen, self-validating, and their versioned codec.
-
-On the wire a message is one version byte and a MessagePack array whose first element is the
-message's number. Parties are named by their index in the cohort; sets of parties are bitmaps,
-lists of fixed-size items are concatenated in ascending order of party, so a repeated or reordered
-party cannot be expressed. The `context` field is a prefix of the context hash: it sorts out
-messages of other rounds early; signatures and sealing keys do the real binding.
-"""
+"""The messages of a pairwise round; `secagg.framing` has what all messages share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
-
 import msgspec
-import numpy as np
 
 from secagg.committee import full_quorum
 from secagg.context import Mode, SessionContext
 from secagg.errors import Reason, RemoteProtocolError
+from secagg.framing import CONTEXT_TAG_BYTES, FRAME_BYTES, ClientMessage, Message, decode_message
 from secagg.keys import KEY_BYTES, NONCE_BYTES, SIGNATURE_BYTES
-from secagg.merkle import HASH_BYTES, largest_proof_bytes
+from secagg.merkle import largest_proof_bytes
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.shamir import SHARE_BYTES
 
-WIRE_VERSION = 1
-CONTEXT_TAG_BYTES = 8
 COMMITMENT_BYTES = 32
 
 ADVERTISEMENT_ENTRY_BYTES = 2 * KEY_BYTES + NONCE_BYTES + SIGNATURE_BYTES
-
-_LENGTHS = {
-    "context": CONTEXT_TAG_BYTES,
-    "sealing_key": KEY_BYTES,
-    "masking_key": KEY_BYTES,
-    "nonce": NONCE_BYTES,
-    "signature": SIGNATURE_BYTES,
-    "root": HASH_BYTES,
-}
-"""Fields of a fixed length, whatever message they are in."""
-
-_FRAME_BYTES = 64
-"""More than the version byte and all MessagePack headers of any message take."""
-
-
-class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Base of all messages: `context` is the first 8 bytes of the context hash."""
-
-    context: bytes
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            if name in _LENGTHS and (found := len(getattr(self, name))) != _LENGTHS[name]:
-                raise ValueError(f"{name} must be {_LENGTHS[name]} bytes, not {found}")
-
-    def __repr__(self) -> str:
-        """Names and sizes only: some messages carry shares and seeds."""
-        sizes = ", ".join(
-            f"{name}={len(value)} bytes" if isinstance(value, bytes) else f"{name}={value}"
-            for name, value in msgspec.structs.asdict(self).items()
-        )
-        return f"{type(self).__name__}({sizes})"
-
-
-class ClientMessage(Message, frozen=True, array_like=True):
-    """Base of messages to the server: `sender` is the index in the cohort."""
-
-    sender: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sender < 0:
-            raise ValueError(f"sender must be at least 0, not {self.sender}")
 
 
 class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
@@ -201,16 +146,8 @@ AnyMessage = (
 FromClient = Advertisement | ShareBundle | MaskedInput | Confirmation | UnmaskShares | SeedShares
 FromServer = Roster | DeliveredShares | SurvivorSet | ConfirmationSet | SeedRequest
 
-M = TypeVar("M")
-
-_encoder = msgspec.msgpack.Encoder()
 _from_client: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
 _from_server: msgspec.msgpack.Decoder[FromServer] = msgspec.msgpack.Decoder(FromServer)
-
-
-def encode_message(message: AnyMessage) -> bytes:
-    """Version byte and MessagePack body."""
-    return bytes([WIRE_VERSION]) + _encoder.encode(message)
 
 
 def decode_from_client(data: bytes, party: int, limit: int) -> FromClient:
@@ -219,7 +156,7 @@ def decode_from_client(data: bytes, party: int, limit: int) -> FromClient:
     Raises:
         RemoteProtocolError: too long, not a message, or it names another sender.
     """
-    message = _decode(_from_client, data, party, limit)
+    message = decode_message(_from_client, data, party, limit)
     if message.sender != party:
         raise RemoteProtocolError(party, Reason.UNKNOWN_SENDER, f"says it is {message.sender}")
     return message
@@ -231,7 +168,7 @@ def decode_from_server(data: bytes, party: int, limit: int) -> FromServer:
     Raises:
         RemoteProtocolError: too long, or not a message.
     """
-    return _decode(_from_server, data, party, limit)
+    return decode_message(_from_server, data, party, limit)
 
 
 def context_tag(context: SessionContext) -> bytes:
@@ -253,7 +190,7 @@ def largest_message_bytes(context: SessionContext) -> int:
     fixed = largest_proof_bytes(n) + (1 + seeds) * COMMITMENT_BYTES + SIGNATURE_BYTES
     active = context.mode is Mode.ACTIVE
     signatures = full_quorum(n, context.tolerated_colluders) * SIGNATURE_BYTES if active else 0
-    return max((peers + 2) * item, signatures, vector) + bitmap + fixed + _FRAME_BYTES
+    return max((peers + 2) * item, signatures, vector) + bitmap + fixed + FRAME_BYTES
 
 
 def shared_secrets(context: SessionContext) -> int:
@@ -264,39 +201,3 @@ def shared_secrets(context: SessionContext) -> int:
 def sealed_share_bytes(context: SessionContext) -> int:
     """Bytes of one sealed share of all of a client's secrets."""
     return shared_secrets(context) * SHARE_BYTES + SEAL_OVERHEAD_BYTES
-
-
-def encode_set(indices: Iterable[int], size: int) -> bytes:
-    """Bitmap of a set of indices below `size`: bit i of byte i // 8, least significant first."""
-    flags = np.zeros(size, np.bool_)
-    flags[np.fromiter(indices, np.int64)] = True
-    return np.packbits(flags, bitorder="little").tobytes()
-
-
-def decode_set(bitmap: bytes, size: int) -> tuple[int, ...]:
-    """Inverse of `encode_set`, ascending; ValueError on another length or set padding bits."""
-    if len(bitmap) != (size + 7) // 8:
-        raise ValueError(f"bitmap of {len(bitmap)} bytes for {size} parties")
-    flags = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
-    members: list[int] = np.flatnonzero(flags).tolist()
-    if members and members[-1] >= size:
-        raise ValueError(f"bitmap names party {members[-1]} of {size}")
-    return tuple(members)
-
-
-def split_items(data: bytes, size: int, count: int) -> list[bytes]:
-    """Cut a concatenation of `count` items of `size` bytes; ValueError on another length."""
-    if len(data) != size * count:
-        raise ValueError(f"{len(data)} bytes, {count} items of {size} bytes expected")
-    return [data[i * size : (i + 1) * size] for i in range(count)]
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes, party: int, limit: int) -> M:
-    if len(data) > limit:
-        raise RemoteProtocolError(party, Reason.OVERSIZED, f"{len(data)} bytes, at most {limit}")
-    if not data or data[0] != WIRE_VERSION:
-        raise RemoteProtocolError(party, Reason.MALFORMED, "unknown version")
-    try:
-        return decoder.decode(memoryview(data)[1:])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise RemoteProtocolError(party, Reason.MALFORMED, str(error)) from None

@@ -13,18 +13,11 @@ from dataclasses import dataclass, field
 
 from secagg.context import SessionContext
 from secagg.errors import SERVER, Reason, RemoteProtocolError, blaming
+from secagg.framing import decode_set, encode_set, split_items
 from secagg.graph import Graph, build_graph, random_order
 from secagg.keys import SecretSeed, check_public_key, signature_is_valid
 from secagg.merkle import HashTree, proof_is_valid
-from secagg.messages import (
-    ADVERTISEMENT_ENTRY_BYTES,
-    Advertisement,
-    Roster,
-    context_tag,
-    decode_set,
-    encode_set,
-    split_items,
-)
+from secagg.messages import ADVERTISEMENT_ENTRY_BYTES, Advertisement, Roster, context_tag
 from secagg.tags import Usage, digest, encode_index
 
 

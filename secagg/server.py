@@ -25,6 +25,7 @@ from secagg.errors import (
     blaming,
 )
 from secagg.field import FieldVector, add_into, unpack
+from secagg.framing import encode_message, encode_set, split_items
 from secagg.graph import held_by
 from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed, signature_is_valid
 from secagg.messages import (
@@ -42,11 +43,8 @@ from secagg.messages import (
     UnmaskShares,
     context_tag,
     decode_from_client,
-    encode_message,
-    encode_set,
     largest_message_bytes,
     sealed_share_bytes,
-    split_items,
 )
 from secagg.rebuild import Rebuilt, Share, rebuild
 from secagg.roster import (

@@ -37,7 +37,6 @@ class Usage(enum.Enum):
     COMMIT = b"commit seed"
     NODE = b"sign claim to a node"
     ONE_SHOT = b"one-shot context"
-    COHORT_LEAF = b"cohort leaf"
     SEALING_KEY = b"sign sealing key"
     PUBLIC_ELEMENT = b"public ring element"
     NOISE_SEEDS = b"derive noise seeds"

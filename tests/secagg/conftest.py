@@ -30,6 +30,7 @@ from secagg import (
     SessionContext,
     lowest_threshold,
 )
+from secagg.framing import encode_message, encode_set
 from secagg.keys import Rand
 from secagg.messages import (
     AnyMessage,
@@ -38,8 +39,6 @@ from secagg.messages import (
     ShareBundle,
     decode_from_client,
     decode_from_server,
-    encode_message,
-    encode_set,
 )
 from secagg.reference import ReferenceRound, Stage, run_secagg
 from secagg.roster import masked_input_parts

@@ -30,6 +30,7 @@ from secagg import (
     SessionAbortedError,
 )
 from secagg import client as client_module
+from secagg.framing import encode_message, encode_set
 from secagg.graph import CompleteGraph
 from secagg.keys import AgreementKey
 from secagg.messages import (
@@ -41,8 +42,6 @@ from secagg.messages import (
     UnmaskShares,
     context_tag,
     decode_from_client,
-    encode_message,
-    encode_set,
 )
 from secagg.reference import Stage
 from secagg.roster import RoundRoster, advertisement_parts

@@ -26,8 +26,8 @@ from secagg.committee import (
     choose_committee,
     full_quorum,
 )
+from secagg.framing import decode_set
 from secagg.keys import SIGNATURE_BYTES
-from secagg.messages import decode_set
 from secagg.reference import Stage
 
 N = 80

@@ -20,10 +20,10 @@ from secagg import (
     ServerSession,
     lowest_threshold,
 )
+from secagg.framing import WIRE_VERSION, decode_set, encode_message, encode_set, split_items
 from secagg.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     COMMITMENT_BYTES,
-    WIRE_VERSION,
     Advertisement,
     AnyMessage,
     Confirmation,
@@ -38,12 +38,8 @@ from secagg.messages import (
     UnmaskShares,
     decode_from_client,
     decode_from_server,
-    decode_set,
-    encode_message,
-    encode_set,
     largest_message_bytes,
     sealed_share_bytes,
-    split_items,
 )
 from secagg.reference import Stage
 from secagg.shamir import SHARE_BYTES

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from secagg import Mode, Reason, RemoteProtocolError, TooFewSurvivorsError
+from secagg.framing import encode_message, encode_set
 from secagg.graph import HararyGraph
 from secagg.keys import AgreementKey
 from secagg.merkle import HASH_BYTES
@@ -19,8 +20,6 @@ from secagg.messages import (
     Roster,
     context_tag,
     decode_from_client,
-    encode_message,
-    encode_set,
     sealed_share_bytes,
 )
 from secagg.reference import Stage

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from secagg import Mode, Reason, RemoteProtocolError, TooFewSurvivorsError, lowest_threshold
 from secagg.field import unpack
+from secagg.framing import encode_set
 from secagg.messages import (
     ConfirmationSet,
     MaskedInput,
@@ -19,7 +20,6 @@ from secagg.messages import (
     UnmaskShares,
     context_tag,
     decode_from_client,
-    encode_set,
 )
 from secagg.reference import Stage
 from secagg.transitions import ServerPhase

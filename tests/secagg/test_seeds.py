@@ -21,6 +21,7 @@ from secagg import (
     WrongSharesError,
     rebuild,
 )
+from secagg.framing import encode_message, encode_set
 from secagg.keys import SecretSeed
 from secagg.messages import (
     AnyMessage,
@@ -28,8 +29,6 @@ from secagg.messages import (
     UnmaskShares,
     decode_from_client,
     decode_from_server,
-    encode_message,
-    encode_set,
 )
 from secagg.reference import Stage
 from secagg.roster import commitment

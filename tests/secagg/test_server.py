@@ -21,7 +21,8 @@ from secagg import (
     TooFewSurvivorsError,
 )
 from secagg.field import pack
-from secagg.messages import AnyMessage, decode_from_client, encode_message, encode_set
+from secagg.framing import encode_message, encode_set
+from secagg.messages import AnyMessage, decode_from_client
 from secagg.reference import Stage
 from secagg.roster import advertisement_parts
 from secagg.shamir import SHARE_BYTES

@@ -33,6 +33,7 @@ from secagg.client_states import (
     State,
 )
 from secagg.field import unpack
+from secagg.framing import encode_set, split_items
 from secagg.masks import pairwise_key, self_key
 from secagg.merkle import HASH_BYTES, HashTree
 from secagg.messages import (
@@ -47,9 +48,7 @@ from secagg.messages import (
     SurvivorSet,
     UnmaskShares,
     context_tag,
-    encode_set,
     sealed_share_bytes,
-    split_items,
 )
 from secagg.prg import accumulate_masks
 from secagg.shamir import decode_share, encode_share

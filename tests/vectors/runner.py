@@ -27,17 +27,12 @@ from secagg import (
 )
 from secagg.committee import choose_committee
 from secagg.field import pack, unpack
+from secagg.framing import decode_set, encode_message, encode_set
 from secagg.graph import build_graph, random_order
 from secagg.keys import AgreementKey, SecretSeed, signature_is_valid
 from secagg.masks import pairwise_key, self_key
 from secagg.merkle import HashTree, proof_is_valid
-from secagg.messages import (
-    decode_from_client,
-    decode_from_server,
-    decode_set,
-    encode_message,
-    encode_set,
-)
+from secagg.messages import decode_from_client, decode_from_server
 from secagg.prg import accumulate_masks, expand_mask
 from secagg.roster import commitment
 from secagg.sealing import seal, unseal

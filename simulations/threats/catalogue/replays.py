@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from secagg import SERVER, ClientSession, FieldVector, ProtocolError, ServerSession, SessionContext
+from secagg.framing import encode_message
 from secagg.messages import (
     AnyMessage,
     SeedRequest,
@@ -18,7 +19,6 @@ from secagg.messages import (
     context_tag,
     decode_from_client,
     decode_from_server,
-    encode_message,
 )
 from secagg.transitions import ServerPhase
 from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from secagg import FieldVector, SessionContext
 from secagg.field import unpack
+from secagg.framing import encode_message
 from secagg.messages import (
     Advertisement,
     AnyMessage,
@@ -30,7 +31,6 @@ from secagg.messages import (
     UnmaskShares,
     decode_from_client,
     decode_from_server,
-    encode_message,
 )
 from secagg.roster import RoundRoster, advertisement_parts, masked_input_parts
 from secagg.shamir import LIMBS, PRIME

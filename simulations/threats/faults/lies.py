@@ -11,6 +11,7 @@ import numpy as np
 
 from secagg import FieldVector, Mode
 from secagg.field import pack
+from secagg.framing import decode_set, encode_set
 from secagg.keys import AgreementKey, SecretSeed
 from secagg.masks import self_key
 from secagg.messages import (
@@ -22,8 +23,6 @@ from secagg.messages import (
     SeedShares,
     ShareBundle,
     UnmaskShares,
-    decode_set,
-    encode_set,
     sealed_share_bytes,
     shared_secrets,
 )

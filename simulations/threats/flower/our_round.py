@@ -21,7 +21,8 @@ from secagg import (
     lowest_threshold,
 )
 from secagg.client_states import Ready
-from secagg.messages import SurvivorSet, context_tag, encode_set
+from secagg.framing import encode_set
+from secagg.messages import SurvivorSet, context_tag
 from simulations.audits.base import Integers
 from simulations.threats.flower.masks import LARGEST
 

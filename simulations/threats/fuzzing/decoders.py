@@ -32,13 +32,11 @@ from secagg import (
 )
 from secagg.client_states import Party, State
 from secagg.field import pack, unpack
+from secagg.framing import decode_set, encode_message, encode_set
 from secagg.messages import (
     UnmaskShares,
     decode_from_client,
     decode_from_server,
-    decode_set,
-    encode_message,
-    encode_set,
     largest_message_bytes,
 )
 from secagg.shamir import decode_share, encode_share

@@ -14,6 +14,7 @@ from itertools import product
 import numpy as np
 
 from secagg import Mode, SessionContext
+from secagg.framing import encode_set
 from secagg.graph import held_by
 from secagg.keys import signature_is_valid
 from secagg.messages import (
@@ -29,7 +30,6 @@ from secagg.messages import (
     SurvivorSet,
     UnmaskShares,
     context_tag,
-    encode_set,
     sealed_share_bytes,
 )
 from secagg.roster import RoundRoster

@@ -18,17 +18,11 @@ import numpy as np
 
 from secagg import SessionContext
 from secagg.field import unpack
+from secagg.framing import split_items
 from secagg.graph import held_by
 from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed
 from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.messages import (
-    MaskedInput,
-    Roster,
-    SeedShares,
-    UnmaskShares,
-    shared_secrets,
-    split_items,
-)
+from secagg.messages import MaskedInput, Roster, SeedShares, UnmaskShares, shared_secrets
 from secagg.prg import accumulate_masks
 from secagg.rebuild import Share
 from secagg.roster import RoundRoster

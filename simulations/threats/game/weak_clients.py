@@ -19,6 +19,7 @@ from secagg import ClientSession, FieldVector, Identity, Mode, SessionContext, k
 from secagg.client import _release
 from secagg.client_states import Confirmed, Masked, Party, Ready, Released
 from secagg.field import pack, unpack
+from secagg.framing import decode_set
 from secagg.graph import held_by
 from secagg.masks import self_key
 from secagg.messages import (
@@ -27,7 +28,6 @@ from secagg.messages import (
     MaskedInput,
     SurvivorSet,
     UnmaskShares,
-    decode_set,
     shared_secrets,
 )
 from secagg.prg import accumulate_masks

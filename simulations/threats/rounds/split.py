@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from protocol.exchange.stages import PEER_ERRORS
 from secagg import FieldSum, Identity, ProtocolError, SessionContext
+from secagg.framing import encode_message, encode_set
 from secagg.graph import held_by
 from secagg.messages import (
     Advertisement,
@@ -28,8 +29,6 @@ from secagg.messages import (
     ShareBundle,
     context_tag,
     decode_from_client,
-    encode_message,
-    encode_set,
 )
 from secagg.roster import RoundRoster, advertisement_parts
 from secagg.tags import Usage

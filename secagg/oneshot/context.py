@@ -1,0 +1,198 @@
+"""What all parties of a one-shot round agree on before it begins, and its hash.
+
+The hash goes into every signature, every seal and the public ring elements: parties that were told
+different things cannot open anything together. A client is not shown the cohort, only the root of a
+hash tree over it and the path to its own entry; so an announcement does not grow with the cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from secagg.errors import ParameterError
+from secagg.keys import KEY_BYTES
+from secagg.merkle import HASH_BYTES, HashTree, proof_is_valid
+from secagg.oneshot.committee import Committee, CommitteeKind
+from secagg.oneshot.layout import ShareLayout
+from secagg.oneshot.masks import Packing
+from secagg.oneshot.parameters import require_allowed
+from secagg.oneshot.ring import Ring
+from secagg.tags import Usage, derive, digest, encode_parts
+from secagg.terms import RoundTerms
+
+PUBLIC_KEY_BYTES = 16
+"""AES key under which the public ring elements are expanded."""
+
+_INTEGERS = (
+    "round_number",
+    "size",
+    "minimum_survivors",
+    "tolerated_colluders",
+    "degree",
+    "limbs",
+    "rounding",
+    "entries",
+    "bits",
+    "length",
+    "opened_at",
+    "lifetime_seconds",
+)
+
+
+class Cohort:
+    """The invited clients, fixed before the first upload; a party's index is its position.
+
+    Args:
+        keys: registered Ed25519 public keys, all distinct.
+
+    Raises:
+        ParameterError: fewer than two keys, one of another length, or a repeated one.
+    """
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        if len(keys) < 2:
+            raise ParameterError("cohort", f"{len(keys)} clients", "at least 2")
+        if any(type(key) is not bytes or len(key) != KEY_BYTES for key in keys):
+            raise ParameterError("cohort", "a key of another kind", "32-byte Ed25519 keys")
+        if len(set(keys)) != len(keys):
+            raise ParameterError("cohort", "a repeated identity key", "distinct identity keys")
+        self.keys = tuple(keys)
+        self._tree = HashTree(self.keys)
+
+    def __len__(self) -> int:
+        """The number of clients."""
+        return len(self.keys)
+
+    @property
+    def root(self) -> bytes:
+        """The hash that a context holds, 32 bytes."""
+        return self._tree.root
+
+    def proof(self, index: int) -> bytes:
+        """The path that shows a client that it is in the cohort, 32 bytes for each level."""
+        return self._tree.proof(index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneShotContext(RoundTerms):
+    """The public parameters of one round of one-shot secure aggregation.
+
+    Beside the terms that every protocol has (`RoundTerms`):
+
+    Args:
+        size: n, the number of invited clients.
+        cohort_root: 32 bytes, `Cohort.root` of their identities.
+        committee: who holds shares; with their keys, and the sizes.
+        degree: N, of the ring.
+        limbs: L, primes of the ring's modulus.
+        rounding: r, low bits of every ciphertext coefficient that are not sent.
+        entries: key entries packed into one shared secret.
+        allow_weak: take also a ring below 104 bits of core-SVP.
+
+    Raises:
+        ParameterError: names the parameter, its value and what would be valid.
+        CapacityError: not even one coordinate fits into a coefficient.
+
+    Source: the theorem of docs/one-shot-security.md. 2 n_min > n + n_C, so that an honest upload is
+    in one opened set at most; n_min - n_C >= 2, so that two honest ones at least are in it.
+    """
+
+    size: int
+    cohort_root: bytes
+    committee: Committee
+    degree: int
+    limbs: int
+    rounding: int = 0
+    entries: int = 1
+    allow_weak: bool = False
+    ring: Ring = field(init=False, repr=False, compare=False)
+    packing: Packing = field(init=False, repr=False, compare=False)
+    layout: ShareLayout = field(init=False, repr=False, compare=False)
+    hash: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        self.check_terms()
+        self.check_removal()
+        self._check_cohort()
+        self._check_committee()
+        require_allowed(self.degree, self.limbs, allow_weak=self.allow_weak)
+        ring = Ring(self.degree, self.limbs)
+        object.__setattr__(self, "ring", ring)
+        packing = Packing(ring, self.field.largest_centred, self.size, self.rounding)
+        object.__setattr__(self, "packing", packing)
+        layout = ShareLayout(
+            key_length=self.degree,
+            clients=self.size,
+            entries=self.entries,
+            seeds=self.seeds,
+            randomness=self.committee.randomness,
+            per_polynomial=self.committee.per_polynomial,
+            members=self.committee.size,
+        )
+        object.__setattr__(self, "layout", layout)
+        object.__setattr__(self, "hash", digest(Usage.ONE_SHOT, self.encode()))
+
+    @property
+    def invited(self) -> int:
+        """n, the number of invited clients."""
+        return self.size
+
+    @property
+    def public_key(self) -> bytes:
+        """16-byte key under which everybody expands the public ring elements."""
+        return derive(self.hash, Usage.PUBLIC_ELEMENT, PUBLIC_KEY_BYTES)
+
+    def is_invited(self, index: int, identity: bytes, proof: bytes) -> bool:
+        """Whether an identity is number `index` of the cohort."""
+        return proof_is_valid(self.cohort_root, identity, index, self.size, proof)
+
+    def encode(self) -> bytes:
+        """Canonical, injective encoding of every parameter."""
+        numbers: list[int] = [getattr(self, name) for name in _INTEGERS]
+        return encode_parts(
+            self.session_id,
+            b"".join(number.to_bytes(8, "little") for number in numbers),
+            b"".join(mask.to_bytes(8, "little") for mask in self.removal),
+            self.cohort_root,
+            self.committee.encode(),
+            bytes([self.allow_weak]),
+            self.application_digest,
+        )
+
+    def _check_types(self) -> None:
+        self.check_term_types()
+        for name in ("size", "degree", "limbs", "rounding", "entries"):
+            if type(getattr(self, name)) is not int:
+                raise ParameterError(name, getattr(self, name), "an int")
+        if type(self.cohort_root) is not bytes or len(self.cohort_root) != HASH_BYTES:
+            raise ParameterError("cohort_root", "of another kind", f"{HASH_BYTES} bytes")
+        if not isinstance(self.committee, Committee):
+            raise ParameterError("committee", type(self.committee).__name__, "a Committee")
+        if type(self.allow_weak) is not bool:
+            raise ParameterError("allow_weak", self.allow_weak, "a bool")
+
+    def _check_cohort(self) -> None:
+        lowest = fewest_survivors(self.size, self.tolerated_colluders)
+        if not lowest <= self.minimum_survivors <= self.size:
+            raise ParameterError(
+                "minimum_survivors", self.minimum_survivors, f"in {lowest} .. {self.size}"
+            )
+
+    def _check_committee(self) -> None:
+        committee = self.committee
+        committee.check_keys(self.session_id, self.round_number)
+        if committee.kind is not CommitteeKind.EVERYONE:
+            return
+        identities = [member.identity for member in committee.members]
+        if len(identities) != self.size or Cohort(identities).root != self.cohort_root:
+            raise ParameterError("committee", "of kind everyone", "the cohort, in its order")
+        if committee.corrupt < self.tolerated_colluders:
+            valid = f"at least the {self.tolerated_colluders} tolerated colluders"
+            raise ParameterError("corrupt", committee.corrupt, valid)
+
+
+def fewest_survivors(size: int, colluders: int) -> int:
+    """Smallest `minimum_survivors`: more than half of all uploads, and two honest ones."""
+    return max((size + colluders) // 2 + 1, colluders + 2)
