@@ -15,7 +15,7 @@ from secagg.keys import KEY_BYTES
 from secagg.merkle import HASH_BYTES, HashTree, proof_is_valid
 from secagg.oneshot.committee import Committee, CommitteeKind
 from secagg.oneshot.layout import ShareLayout
-from secagg.oneshot.masks import Packing
+from secagg.oneshot.packing import Packing
 from secagg.oneshot.parameters import require_allowed
 from secagg.oneshot.ring import Ring
 from secagg.tags import Usage, derive, digest, encode_parts

@@ -1,0 +1,226 @@
+"""One client of a one-shot round: it draws, uploads once, and is done.
+
+Everything that the upload needs is derived from 32 fresh bytes *and* from what is uploaded. The same
+key with two vectors would show their difference; derived like this, a machine that is set back to an
+earlier state and asked again has another key for another vector, and the same bytes for the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from secagg.errors import LocalProtocolError, ParameterError, SessionAbortedError
+from secagg.field import FieldVector, centre
+from secagg.framing import encode_message
+from secagg.keys import KEY_BYTES, AgreementKey, Identity, SecretSeed, os_random
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.gaussian import sample
+from secagg.oneshot.header import Header
+from secagg.oneshot.layout import encode_rows
+from secagg.oneshot.masking import mask
+from secagg.oneshot.messages import AnyMessage, Upload, context_tag
+from secagg.oneshot.states import (
+    ClientAborted,
+    ClientParty,
+    ClientState,
+    Fresh,
+    Seeded,
+    Step,
+    Uploaded,
+)
+from secagg.oneshot.transitions import CLIENT_MOVES, ClientPhase, Local
+from secagg.prg import MASK_KEY_BYTES, keystream
+from secagg.sealing import seal
+from secagg.session import SingleUseSession
+from secagg.shamir import Rand
+from secagg.tags import Usage, derive, digest, encode_index
+
+_KEY, _ERRORS, _POLYNOMIALS, _EPHEMERAL = b"key", b"errors", b"polynomials", b"ephemeral key"
+"""Labels of what is derived from an upload's root."""
+
+
+def draw_seeds(party: ClientParty, state: Fresh, rounded: bytes) -> Step:
+    """Draw the root, and derive the removable noise seeds for these rounded integers."""
+    del state
+    root = SecretSeed(party.rand(KEY_BYTES))
+    what = digest(Usage.NOISE_SEEDS, rounded)
+    removable = tuple(
+        SecretSeed(
+            derive(
+                root.expose(),
+                Usage.NOISE_SEEDS,
+                KEY_BYTES,
+                party.context.hash,
+                encode_index(party.index),
+                encode_index(which),
+                what,
+            )
+        )
+        for which in range(party.context.seeds)
+    )
+    return Step(Seeded(root, removable), None)
+
+
+def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
+    """Mask the vector, share the key, seal the shares, sign the header."""
+    context, index = party.context, party.index
+    if vector.field != context.field or len(vector) != context.length:
+        raise ParameterError(
+            "vector",
+            f"{len(vector)} elements of {vector.field.bits} bits",
+            f"{context.length} elements of {context.bits} bits",
+        )
+    secrets = _UploadSecrets(party, state, vector)
+    key = sample(secrets.derived(_KEY, MASK_KEY_BYTES), context.degree)
+    ciphertext = mask(
+        context.ring,
+        context.packing,
+        context.public_key,
+        key,
+        secrets.derived(_ERRORS, MASK_KEY_BYTES),
+        centre(vector),
+    )
+    rand = keystream(secrets.derived(_POLYNOMIALS, MASK_KEY_BYTES))
+    shares = context.layout.deal(key, [seed.expose() for seed in state.removable], rand)
+    ephemeral = AgreementKey(secrets.derived(_EPHEMERAL, KEY_BYTES))
+    seals = b"".join(
+        seal(
+            ephemeral.agree(member.sealing_key),
+            context.hash,
+            index,
+            number,
+            encode_rows(shares[number]),
+        )
+        for number, member in enumerate(context.committee.members)
+    )
+    unsigned = Upload(
+        context=context_tag(context),
+        sender=index,
+        ephemeral_key=ephemeral.public,
+        ciphertext=ciphertext.encode(),
+        seals=seals,
+        signature=bytes(64),
+    )
+    header = Header.of(unsigned)
+    signature = party.identity.sign(Usage.UPLOAD, *header.signed_parts(context))
+    message = Upload(
+        context=unsigned.context,
+        sender=index,
+        ephemeral_key=unsigned.ephemeral_key,
+        ciphertext=unsigned.ciphertext,
+        seals=seals,
+        signature=signature,
+    )
+    return Step(Uploaded(encode_message(message), header.digest(context)), message)
+
+
+def resend(party: ClientParty, state: Uploaded, _: None) -> Step:
+    """Keep what was uploaded: the caller sends the same bytes again."""
+    del party
+    return Step(state, None)
+
+
+class _UploadSecrets:
+    """Everything secret about one upload, derived from its root and from what is uploaded."""
+
+    def __init__(self, party: ClientParty, state: Seeded, vector: FieldVector) -> None:
+        seeds = b"".join(seed.expose() for seed in state.removable)
+        # The hash covers a secret, but only goes into derivations under another.
+        self._bound = (
+            party.context.hash,
+            encode_index(party.index),
+            digest(Usage.UPLOAD_SECRETS, vector.elements.tobytes(), seeds),
+        )
+        self._root = state.root
+
+    def derived(self, label: bytes, length: int) -> bytes:
+        return derive(self._root.expose(), Usage.UPLOAD_SECRETS, length, label, *self._bound)
+
+
+HANDLERS: dict[tuple[ClientPhase, Local], Callable[[ClientParty, Any, Any], Step]] = {
+    (ClientPhase.FRESH, Local.SEEDS): draw_seeds,
+    (ClientPhase.SEEDED, Local.INPUT): upload,
+    (ClientPhase.UPLOADED, Local.RESEND): resend,
+}
+
+
+class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
+    """One client in one round: ask for the seeds, add the noise, submit the vector, send the bytes.
+
+    Args:
+        context: the public parameters, checked by the caller against its own policy.
+        index: our position in the cohort.
+        identity: our signing key; must be the one registered at that position.
+        proof: the path from our entry to the cohort's root.
+        rand: source of secrets; leave it alone except in test vectors.
+
+    Raises:
+        ParameterError: index or identity are not in the cohort.
+    """
+
+    HANDLERS = HANDLERS
+    MOVES = CLIENT_MOVES
+    FINAL = (ClientAborted,)
+    ABORTED = ClientAborted
+
+    def __init__(
+        self,
+        context: OneShotContext,
+        index: int,
+        identity: Identity,
+        proof: bytes,
+        rand: Rand = os_random,
+    ) -> None:
+        if not 0 <= index < context.size:
+            raise ParameterError("index", index, f"in 0 .. {context.size - 1}")
+        if not context.is_invited(index, identity.public, proof):
+            raise ParameterError("proof", "of another entry", "the path of our own in the cohort")
+        super().__init__(ClientParty(context, index, identity, rand), Fresh())
+
+    @property
+    def phase(self) -> ClientPhase:
+        """The phase that the session is in."""
+        return self._state.phase
+
+    def seeds(self, rounded: bytes) -> tuple[SecretSeed, ...]:
+        """Our removable noise seeds, for the rounded integers to which the noise will be added.
+
+        Args:
+            rounded: their bytes, or anything that differs if they differ.
+        """
+        self._step(Local.SEEDS, rounded)
+        state = self._state
+        if not isinstance(state, Seeded):
+            raise LocalProtocolError(f"no removable seeds when {state.phase.value!r}")
+        return state.removable
+
+    def submit(self, vector: FieldVector) -> Upload:
+        """Hand over the noised input: returns the upload, the only message of this client."""
+        message = self._step(Local.INPUT, vector)
+        assert isinstance(message, Upload)  # noqa: S101 - guaranteed by the handler
+        return message
+
+    def submit_bytes(self, vector: FieldVector) -> bytes:
+        """`submit`, encoded."""
+        return encode_message(self.submit(vector))
+
+    def resend_bytes(self) -> bytes:
+        """The upload once more, the same bytes."""
+        self._step(Local.RESEND, None)
+        return self._uploaded().upload
+
+    @property
+    def header_digest(self) -> bytes:
+        """What names our upload, for the member that we may be as well."""
+        return self._uploaded().header_digest
+
+    def _uploaded(self) -> Uploaded:
+        state = self._state
+        if isinstance(state, ClientAborted):
+            raise SessionAbortedError(f"this session is over: {state.phase.value}")
+        if not isinstance(state, Uploaded):
+            raise LocalProtocolError(f"nothing is uploaded when {state.phase.value!r}")
+        return state
+
+

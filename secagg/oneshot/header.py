@@ -1,0 +1,95 @@
+"""An upload's header: what its signature covers, and what names it in the set that is opened.
+
+A set of uploads is a set of headers, not of clients: a corrupt client that uploads twice could
+otherwise give two halves of a committee two sums under one signed set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from secagg.keys import KEY_BYTES, check_public_key, signature_is_valid
+from secagg.merkle import HASH_BYTES
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.messages import Upload
+from secagg.tags import Usage, digest, encode_index
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands for one upload.
+
+    Attributes:
+        sender: index in the cohort.
+        ephemeral_key: X25519 public key that the shares are sealed with.
+        ciphertext_hash: 32 bytes.
+        seals_hash: 32 bytes, over the seals for all members.
+        signature: the sender's, over all of this in the round's context.
+    """
+
+    sender: int
+    ephemeral_key: bytes
+    ciphertext_hash: bytes
+    seals_hash: bytes
+    signature: bytes
+
+    @classmethod
+    def of(cls, upload: Upload) -> Header:
+        """The header of an upload, hashed from its bytes."""
+        return cls(
+            upload.sender,
+            upload.ephemeral_key,
+            digest(Usage.CIPHERTEXT, upload.ciphertext),
+            digest(Usage.SEALS, upload.seals),
+            upload.signature,
+        )
+
+    def signed_parts(self, context: OneShotContext) -> tuple[bytes, ...]:
+        """What the signature covers."""
+        return (
+            context.hash,
+            encode_index(self.sender),
+            self.ephemeral_key,
+            self.ciphertext_hash,
+            self.seals_hash,
+        )
+
+    def is_signed(self, context: OneShotContext, identity: bytes) -> bool:
+        """Whether `identity` signed it in this context."""
+        parts = self.signed_parts(context)
+        return signature_is_valid(identity, self.signature, Usage.UPLOAD, *parts)
+
+    def has_good_key(self) -> bool:
+        """Whether the ephemeral key is one that an honest client sends."""
+        try:
+            check_public_key(self.ephemeral_key)
+        except ValueError:
+            return False
+        return True
+
+    def digest(self, context: OneShotContext) -> bytes:
+        """32 bytes that name the upload; the signature is not part of the name."""
+        return digest(Usage.UPLOAD, *self.signed_parts(context))
+
+    def encode(self) -> bytes:
+        """Everything but the sender, at a fixed length."""
+        return self.ephemeral_key + self.ciphertext_hash + self.seals_hash + self.signature
+
+    @classmethod
+    def decode(cls, sender: int, encoded: bytes) -> Header:
+        """Inverse of `encode`, of bytes of the right length."""
+        cuts = (0, KEY_BYTES, KEY_BYTES + HASH_BYTES, KEY_BYTES + 2 * HASH_BYTES, len(encoded))
+        pieces = [encoded[low:high] for low, high in zip(cuts, cuts[1:], strict=False)]
+        return cls(sender, *pieces)
+
+
+def survivors_digest(context: OneShotContext, headers: Sequence[Header]) -> bytes:
+    """What members sign: the uploads to be opened, how many they are, and how many were lost.
+
+    Args:
+        headers: of the survivors, by ascending sender.
+    """
+    counts = len(headers).to_bytes(4, "little"), (context.size - len(headers)).to_bytes(4, "little")
+    names = b"".join(encode_index(each.sender) + each.digest(context) for each in headers)
+    return digest(Usage.SURVIVORS, context.hash, *counts, names)

@@ -1,0 +1,247 @@
+"""A member of the committee: it checks, signs one set of uploads, and answers once.
+
+Everything that keeps the server from opening two sums is here: the set is made of uploads whose
+signatures and seals we checked, it is large enough, we sign one, and we answer only on the set that we
+signed and that a quorum signed with us. The state is taken out before the answer is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from secagg.errors import SERVER, ParameterError, Reason, RemoteProtocolError, blaming
+from secagg.framing import decode_set, encode_message, encode_set, split_items
+from secagg.keys import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    AgreementKey,
+    Identity,
+    signature_is_valid,
+)
+from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.header import Header, survivors_digest
+from secagg.oneshot.layout import decode_rows, encode_rows
+from secagg.oneshot.messages import (
+    HEADER_BYTES,
+    Answer,
+    AnyMessage,
+    Complaints,
+    Confirmation,
+    Delivery,
+    Proposal,
+    Quorum,
+    context_tag,
+    decode_to_member,
+    largest_delivery_bytes,
+    seal_bytes,
+)
+from secagg.oneshot.states import (
+    Checked,
+    Confirmed,
+    Finished,
+    MemberAborted,
+    MemberParty,
+    MemberState,
+    Step,
+    Waiting,
+)
+from secagg.oneshot.transitions import MEMBER_MOVES, MemberPhase
+from secagg.sealing import unseal
+from secagg.session import SingleUseSession
+from secagg.tags import Usage, encode_index
+
+
+def on_delivery(party: MemberParty, state: Waiting, message: Delivery) -> Step:
+    """Check every header, open every seal that is ours, and name what is bad."""
+    del state
+    context = party.context
+    with blaming(SERVER, Reason.BAD_LENGTH):
+        keys = split_items(message.cohort, KEY_BYTES, context.size)
+        uploaded = decode_set(message.uploaded, context.size)
+        headers = split_items(message.headers, HEADER_BYTES, len(uploaded))
+        seals = split_items(message.seals, seal_bytes(context), len(uploaded))
+    with blaming(SERVER, Reason.NOT_IN_TREE):
+        if Cohort(keys).root != context.cohort_root:
+            raise ValueError("another cohort than the announced one")
+    kept: list[Header] = []
+    shares = np.empty((len(uploaded), context.layout.polynomials), np.uint32)
+    bad = []
+    for sender, encoded, sealed in zip(uploaded, headers, seals, strict=True):
+        header = Header.decode(sender, encoded)
+        try:
+            if not header.is_signed(context, keys[sender]):
+                raise ValueError("the header is not signed by its sender")
+            shares[len(kept)] = _open_seal(party, header, sealed)
+        except ValueError:
+            bad.append(sender)
+            continue
+        kept.append(header)
+    complaints = encode_set(bad, context.size)
+    signed = (context.hash, encode_index(party.index), complaints)
+    answer = Complaints(
+        context=context_tag(context),
+        sender=party.index,
+        bad=complaints,
+        signature=party.identity.sign(Usage.COMPLAIN, *signed),
+    )
+    return Step(Checked(tuple(kept), shares[: len(kept)].copy()), answer)
+
+
+def on_proposal(party: MemberParty, state: Checked, message: Proposal) -> Step:
+    """Sign the one set of uploads that we shall answer on, if all of it was good here."""
+    context = party.context
+    with blaming(SERVER, Reason.BAD_LENGTH):
+        survivors = decode_set(message.survivors, context.size)
+    needed = context.minimum_survivors
+    if len(survivors) < needed:
+        raise RemoteProtocolError(
+            SERVER, Reason.SET_TOO_SMALL, f"{len(survivors)} uploads, at least {needed} needed"
+        )
+    places = {header.sender: place for place, header in enumerate(state.headers)}
+    if not places.keys() >= set(survivors):
+        raise RemoteProtocolError(
+            SERVER, Reason.SET_NOT_NESTED, "uploads that we did not see, or complained about"
+        )
+    chosen = [places[sender] for sender in survivors]
+    headers = [state.headers[place] for place in chosen]
+    _check_own(party, headers)
+    signed = survivors_digest(context, headers)
+    confirmation = Confirmation(
+        context=context_tag(context),
+        sender=party.index,
+        signature=party.identity.sign(Usage.SURVIVORS, signed),
+    )
+    return Step(Confirmed(signed, survivors, state.shares[chosen]), confirmation)
+
+
+def on_quorum(party: MemberParty, state: Confirmed, message: Quorum) -> Step:
+    """Answer, once, when a quorum signed the set that we signed."""
+    context, layout = party.context, party.context.layout
+    committee = context.committee
+    with blaming(SERVER, Reason.BAD_LENGTH):
+        signers = decode_set(message.signers, committee.size)
+        signatures = split_items(message.signatures, SIGNATURE_BYTES, len(signers))
+    if len(signers) < committee.quorum:
+        raise RemoteProtocolError(
+            SERVER, Reason.MISSING_SIGNATURES, f"{len(signers)} of {committee.quorum}"
+        )
+    for signer, signature in zip(signers, signatures, strict=True):
+        identity = committee.members[signer].identity
+        if not signature_is_valid(identity, signature, Usage.SURVIVORS, state.signed):
+            raise RemoteProtocolError(
+                SERVER, Reason.BAD_SIGNATURE, f"of member {signer} on the survivors"
+            )
+    surplus = context.removed_seeds(len(state.survivors))
+    sums = encode_rows(layout.sum_keys(state.shares))
+    seeds = encode_rows(state.shares[:, layout.seed_columns(surplus)])
+    checks = encode_rows(layout.checks(state.shares, layout.challenge_of(state.signed)))
+    signed = answer_parts(context, party.index, state.signed, sums, seeds, checks)
+    answer = Answer(
+        context=context_tag(context),
+        sender=party.index,
+        sums=sums,
+        seeds=seeds,
+        checks=checks,
+        signature=party.identity.sign(Usage.ANSWER, *signed),
+    )
+    return Step(Finished(), answer)
+
+
+def answer_parts(
+    context: OneShotContext, index: int, signed: bytes, sums: bytes, seeds: bytes, checks: bytes
+) -> tuple[bytes, ...]:
+    """What the signature of a member's answer covers."""
+    return context.hash, encode_index(index), signed, sums, seeds, checks
+
+
+def _open_seal(party: MemberParty, header: Header, sealed: bytes) -> Any:
+    """Our share of an upload: uint32[polynomials]; ValueError if it does not open or decode."""
+    shared = party.sealing.agree(header.ephemeral_key)
+    plain = unseal(shared, party.context.hash, header.sender, party.index, sealed)
+    return decode_rows(plain, 1, party.context.layout.polynomials)[0]
+
+
+def _check_own(party: MemberParty, headers: Sequence[Header]) -> None:
+    """See that no upload counts as ours that is not."""
+    if party.own is None:
+        return
+    index, own = party.own
+    for header in headers:
+        if header.sender == index and header.digest(party.context) != own:
+            raise RemoteProtocolError(SERVER, Reason.OWN_ENTRY_MISSING, "another upload in our name")
+
+
+HANDLERS: dict[tuple[MemberPhase, type], Callable[[MemberParty, Any, Any], Step]] = {
+    (MemberPhase.WAITING, Delivery): on_delivery,
+    (MemberPhase.CHECKED, Proposal): on_proposal,
+    (MemberPhase.CONFIRMED, Quorum): on_quorum,
+}
+
+
+class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
+    """One member in one round. Feed it the server's messages; send what it returns.
+
+    There must be one session for each session id and round number, whatever the context: the caller
+    keeps that in its history before it makes one, beyond a crash.
+
+    Args:
+        context: the public parameters, checked by the caller against its own policy.
+        index: our position in the committee.
+        identity: our signing key; must be the one registered at that position.
+        sealing: the private half of our sealing key there.
+        own: for a member that is a client of this round, its index in the cohort and
+            `OneShotClient.header_digest`, None if it uploaded nothing.
+
+    Raises:
+        ParameterError: index or keys do not match the committee.
+    """
+
+    HANDLERS = HANDLERS
+    MOVES = MEMBER_MOVES
+    FINAL = (MemberAborted, Finished)
+    ABORTED = MemberAborted
+
+    def __init__(
+        self,
+        context: OneShotContext,
+        index: int,
+        identity: Identity,
+        sealing: AgreementKey,
+        own: tuple[int, bytes | None] | None = None,
+    ) -> None:
+        members = context.committee.members
+        if not 0 <= index < len(members):
+            raise ParameterError("index", index, f"in 0 .. {len(members) - 1}")
+        if members[index].identity != identity.public:
+            raise ParameterError("identity", identity.public.hex(), f"that of member {index}")
+        if members[index].sealing_key != sealing.public:
+            raise ParameterError("sealing", sealing.public.hex(), f"the key of member {index}")
+        super().__init__(MemberParty(context, index, identity, sealing, own), Waiting())
+        self._limit = largest_delivery_bytes(context)
+
+    @property
+    def phase(self) -> MemberPhase:
+        """The phase that the session is in."""
+        return self._state.phase
+
+    @classmethod
+    def from_state(cls, party: MemberParty, state: MemberState) -> OneShotMember:
+        """A session that goes on from a state that was handed over."""
+        session = cls(party.context, party.index, party.identity, party.sealing, party.own)
+        session._state = state
+        return session
+
+    def receive(self, message: AnyMessage) -> AnyMessage:
+        """Process a message from the server; returns the answer to send."""
+        outbound = self._step(type(message), message)
+        assert outbound is not None  # noqa: S101 - guaranteed by the handlers
+        return outbound
+
+    def receive_bytes(self, data: bytes) -> bytes:
+        """`receive` for bytes: decodes, steps, encodes."""
+        with self._alone():
+            message = self._decoded(lambda: decode_to_member(data, SERVER, self._limit))
+            return encode_message(self.receive(message))

@@ -1,0 +1,356 @@
+"""The server of a one-shot round: it adds ciphertexts as they come, and asks the committee once.
+
+A bad message is refused with a `RemoteProtocolError` that names its sender, and changes nothing. The
+session aborts when too few uploads or members are left, or when what was opened does not check. What
+a lost client costs is nothing; what it keeps of every upload besides one accumulator is spooled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, TypeVar
+
+from secagg.errors import (
+    LocalProtocolError,
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+    SessionAbortedError,
+    TooFewSurvivorsError,
+    blaming,
+)
+from secagg.framing import decode_set, encode_message, encode_set
+from secagg.keys import signature_is_valid
+from secagg.oneshot.complaints import left_out
+from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.header import Header, survivors_digest
+from secagg.oneshot.layout import CHALLENGES, decode_rows
+from secagg.oneshot.masking import Accumulator, Ciphertext
+from secagg.oneshot.member import answer_parts
+from secagg.oneshot.messages import (
+    Answer,
+    AnyMessage,
+    Complaints,
+    Confirmation,
+    Delivery,
+    Proposal,
+    Quorum,
+    Upload,
+    context_tag,
+    decode_from_member,
+    decode_upload,
+    largest_answer_bytes,
+    largest_upload_bytes,
+    seal_bytes,
+)
+from secagg.oneshot.opening import MemberAnswer, open_sum
+from secagg.oneshot.spool import Spool
+from secagg.oneshot.transitions import SERVER_MOVES, Local, ServerPhase
+from secagg.server import FieldSum
+from secagg.tags import Usage, encode_index
+
+T = TypeVar("T")
+
+Outbound = tuple[int, AnyMessage]
+"""A message and the index of the member it goes to."""
+
+
+class OneShotServer:
+    """The server in one round. Feed it uploads, members' messages and deadlines.
+
+    The caller owns time: `close_round()` says that a stage's deadline has passed, and returns the
+    messages to members for the next one. After the last stage `open()` gives the sum.
+
+    Args:
+        context: the public parameters.
+        cohort: the invited clients, whose root is in the context.
+        folder: where uploads are spooled that do not fit into memory; None for the system's place.
+
+    Raises:
+        ParameterError: the cohort is another one.
+    """
+
+    def __init__(self, context: OneShotContext, cohort: Cohort, folder: Path | None = None) -> None:
+        if len(cohort) != context.size or cohort.root != context.cohort_root:
+            raise ParameterError("cohort", f"{len(cohort)} clients", "those of the context's root")
+        self._context = context
+        self._cohort = cohort
+        self._tag = context_tag(context)
+        self._phase = ServerPhase.COLLECTING
+        self._total = Accumulator(context.ring, context.packing, context.length)
+        self._ciphertexts, self._seals = Spool(folder), Spool(folder)
+        self._headers: dict[int, Header] = {}
+        self._complaints: dict[int, frozenset[int]] = {}
+        self._members: tuple[int, ...] = ()
+        self._survivors: tuple[int, ...] = ()
+        self._signed = b""
+        self._confirmations: dict[int, bytes] = {}
+        self._answers: dict[int, MemberAnswer] = {}
+        self._excluded: tuple[int, ...] = ()
+
+    @property
+    def phase(self) -> ServerPhase:
+        """What the session is collecting."""
+        return self._phase
+
+    @property
+    def survivors(self) -> tuple[int, ...]:
+        """The clients whose uploads are in the sum; empty before that is decided."""
+        return self._survivors
+
+    @property
+    def excluded(self) -> tuple[int, ...]:
+        """Clients that were left out because seals of theirs did not open; a lead, not a proof."""
+        return self._excluded
+
+    @property
+    def answered(self) -> tuple[int, ...]:
+        """The clients, or after the first stage the members, that have answered, ascending."""
+        stages: dict[ServerPhase, Collection[int]] = {
+            ServerPhase.COLLECTING: self._headers,
+            ServerPhase.CHECKING: self._complaints,
+            ServerPhase.CONFIRMING: self._confirmations,
+            ServerPhase.OPENING: self._answers,
+        }
+        return tuple(sorted(stages.get(self._phase, ())))
+
+    def receive(self, message: AnyMessage) -> None:
+        """Process a message of a client (an `Upload`) or of a member (any other).
+
+        Raises:
+            RemoteProtocolError: the message is refused; the session is as it was.
+            SessionAbortedError: the session is over.
+        """
+        self._check_open()
+        sender = getattr(message, "sender", -1)
+        uploads = isinstance(message, Upload)
+        if not 0 <= sender < (self._context.size if uploads else self._context.committee.size):
+            raise RemoteProtocolError(sender, Reason.UNKNOWN_SENDER, "not in the round")
+        if message.context != self._tag:
+            raise RemoteProtocolError(sender, Reason.WRONG_CONTEXT)
+        handler = _RECEIVERS.get((self._phase, type(message)))
+        if handler is None:
+            raise RemoteProtocolError(
+                sender,
+                Reason.UNEXPECTED_MESSAGE,
+                f"{type(message).__name__} while collecting {self._phase.value}",
+            )
+        handler(self, message)
+
+    def receive_upload(self, client: int, data: bytes) -> None:
+        """`receive` for bytes that the transport attributes to a client."""
+        self._check_open()
+        self.receive(decode_upload(data, client, largest_upload_bytes(self._context)))
+
+    def receive_from_member(self, member: int, data: bytes) -> None:
+        """`receive` for bytes that the transport attributes to a member."""
+        self._check_open()
+        self.receive(decode_from_member(data, member, largest_answer_bytes(self._context)))
+
+    def close_round(self) -> list[Outbound]:
+        """The deadline of the present stage has passed: returns what members are sent next.
+
+        After the complaints are in, `survivors` are final: whoever keeps a ledger charges it before
+        the messages that this returns leave.
+
+        Raises:
+            TooFewSurvivorsError: the session aborts and releases nothing.
+            LocalProtocolError: the present stage ends with `open()`.
+        """
+        self._check_open()
+        closer = _CLOSERS.get(self._phase)
+        if closer is None:
+            raise LocalProtocolError("the last stage ends with open()")
+        return self._guarded(lambda: closer(self))
+
+    def close_round_bytes(self) -> list[tuple[int, bytes]]:
+        """Close the round as `close_round` does, and encode its messages."""
+        return [(to, encode_message(message)) for to, message in self.close_round()]
+
+    def open(self) -> FieldSum:
+        """Open the sum of the keys, take the masks off, and release the sum.
+
+        Raises:
+            TooFewSurvivorsError: fewer members answered than open a sum.
+            OpeningFailedError: answers, or dealers' shares, are too wrong; names leads.
+        """
+        self._check_open()
+        if self._phase is not ServerPhase.OPENING:
+            raise LocalProtocolError(f"cannot open while collecting {self._phase.value}")
+        return self._guarded(self._open)
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def _on_upload(self, message: Upload) -> None:
+        context = self._context
+        sender = self._first(message.sender, self._headers)
+        expected = context.committee.size * seal_bytes(context)
+        if len(message.seals) != expected:
+            raise RemoteProtocolError(
+                sender, Reason.BAD_LENGTH, f"seals of {len(message.seals)} bytes, not {expected}"
+            )
+        header = Header.of(message)
+        if not header.is_signed(context, self._cohort.keys[sender]):
+            raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
+        if not header.has_good_key():
+            raise RemoteProtocolError(sender, Reason.BAD_KEY, "ephemeral key")
+        self._total.add(self._decoded(sender, message.ciphertext))
+        self._ciphertexts.put(sender, message.ciphertext)
+        self._seals.put(sender, message.seals)
+        self._headers[sender] = header
+
+    def _on_complaints(self, message: Complaints) -> None:
+        context = self._context
+        member = self._first(message.sender, self._complaints)
+        with blaming(member, Reason.BAD_LENGTH):
+            bad = frozenset(decode_set(message.bad, context.size))
+        signed = (context.hash, encode_index(member), message.bad)
+        self._check_signature(member, message.signature, Usage.COMPLAIN, signed)
+        if not bad <= self._headers.keys():
+            raise RemoteProtocolError(member, Reason.SET_NOT_NESTED, "complains about nobody's")
+        self._complaints[member] = bad
+
+    def _on_confirmation(self, message: Confirmation) -> None:
+        member = self._first(message.sender, self._confirmations, self._members)
+        self._check_signature(member, message.signature, Usage.SURVIVORS, (self._signed,))
+        self._confirmations[member] = message.signature
+
+    def _on_answer(self, message: Answer) -> None:
+        context, layout = self._context, self._context.layout
+        member = self._first(message.sender, self._answers, self._confirmations)
+        parts = (message.sums, message.seeds, message.checks)
+        signed = answer_parts(context, member, self._signed, *parts)
+        self._check_signature(member, message.signature, Usage.ANSWER, signed)
+        count = len(self._survivors)
+        surplus = len(context.removed_seeds(count)) * layout.seed_polynomials
+        with blaming(member, Reason.BAD_SHARE):
+            self._answers[member] = MemberAnswer(
+                sums=decode_rows(message.sums, 1, layout.key_polynomials)[0],
+                seeds=decode_rows(message.seeds, count, surplus),
+                checks=decode_rows(message.checks, count, CHALLENGES),
+            )
+
+    # -- deadlines ----------------------------------------------------------------------------
+
+    def _close_collecting(self) -> list[Outbound]:
+        context = self._context
+        self._require("upload", len(self._headers), context.minimum_survivors)
+        senders = sorted(self._headers)
+        uploaded = encode_set(senders, context.size)
+        headers = b"".join(self._headers[sender].encode() for sender in senders)
+        cohort = b"".join(self._cohort.keys)
+        size = seal_bytes(context)
+        self._move(Local.DEADLINE, ServerPhase.CHECKING)
+        return [
+            (
+                member,
+                Delivery(
+                    context=self._tag,
+                    cohort=cohort,
+                    uploaded=uploaded,
+                    headers=headers,
+                    seals=b"".join(self._seals.get(each, member * size, size) for each in senders),
+                ),
+            )
+            for member in range(context.committee.size)
+        ]
+
+    def _close_checking(self) -> list[Outbound]:
+        context, committee = self._context, self._context.committee
+        clients, members = left_out(
+            self._complaints, context.tolerated_colluders, committee.corrupt
+        )
+        for client in sorted(clients):
+            self._total.subtract(self._decoded(client, self._ciphertexts.get(client)))
+        self._ciphertexts.clear()
+        self._seals.clear()
+        self._excluded = tuple(sorted(clients))
+        self._members = tuple(sorted(self._complaints.keys() - members))
+        self._survivors = tuple(sorted(self._headers.keys() - clients))
+        self._require("check", len(self._survivors), context.minimum_survivors)
+        self._require("check", len(self._members), max(committee.quorum, committee.threshold))
+        headers = [self._headers[client] for client in self._survivors]
+        self._signed = survivors_digest(context, headers)
+        bitmap = encode_set(self._survivors, context.size)
+        self._move(Local.DEADLINE, ServerPhase.CONFIRMING)
+        proposal = Proposal(context=self._tag, survivors=bitmap)
+        return [(member, proposal) for member in self._members]
+
+    def _close_confirming(self) -> list[Outbound]:
+        committee = self._context.committee
+        confirmed = sorted(self._confirmations)
+        self._require("confirm", len(confirmed), max(committee.quorum, committee.threshold))
+        chosen = confirmed[: committee.quorum]
+        quorum = Quorum(
+            context=self._tag,
+            signers=encode_set(chosen, committee.size),
+            signatures=b"".join(self._confirmations[member] for member in chosen),
+        )
+        self._move(Local.DEADLINE, ServerPhase.OPENING)
+        return [(member, quorum) for member in confirmed]
+
+    def _open(self) -> FieldSum:
+        self._require("open", len(self._answers), self._context.committee.threshold)
+        result = open_sum(self._context, self._total, self._survivors, self._signed, self._answers)
+        self._move(Local.OPEN, ServerPhase.FINISHED)
+        return result
+
+    # -- helpers ------------------------------------------------------------------------------
+
+    def _decoded(self, sender: int, ciphertext: bytes) -> Ciphertext:
+        context = self._context
+        with blaming(sender, Reason.NOT_IN_FIELD):
+            return Ciphertext.decode(ciphertext, context.ring, context.packing, context.length)
+
+    def _first(
+        self, sender: int, seen: Collection[int], allowed: Collection[int] | None = None
+    ) -> int:
+        if allowed is not None and sender not in allowed:
+            raise RemoteProtocolError(sender, Reason.UNKNOWN_SENDER, "not in the previous stage")
+        if sender in seen:
+            raise RemoteProtocolError(sender, Reason.DUPLICATE_MESSAGE)
+        return sender
+
+    def _check_signature(
+        self, member: int, signature: bytes, usage: Usage, parts: tuple[bytes, ...]
+    ) -> None:
+        identity = self._context.committee.members[member].identity
+        if not signature_is_valid(identity, signature, usage, *parts):
+            raise RemoteProtocolError(member, Reason.BAD_SIGNATURE, usage.value.decode())
+
+    def _require(self, stage: str, count: int, needed: int) -> None:
+        if count < needed:
+            raise TooFewSurvivorsError(stage, count, needed)
+
+    def _check_open(self) -> None:
+        if self._phase in (ServerPhase.ABORTED, ServerPhase.FINISHED):
+            raise SessionAbortedError(f"this session is over: {self._phase.value}")
+
+    def _move(self, event: Local | type, phase: ServerPhase) -> None:
+        if phase not in SERVER_MOVES[(self._phase, event)]:
+            raise LocalProtocolError(f"illegal move from {self._phase} to {phase}")
+        self._phase = phase
+
+    def _guarded(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except BaseException:  # an interrupt, too, may leave half of a sum
+            self._phase = ServerPhase.ABORTED
+            self._ciphertexts.clear()
+            self._seals.clear()
+            raise
+
+
+_RECEIVERS: dict[tuple[ServerPhase, type], Callable[[OneShotServer, Any], None]] = {
+    (ServerPhase.COLLECTING, Upload): OneShotServer._on_upload,
+    (ServerPhase.CHECKING, Complaints): OneShotServer._on_complaints,
+    (ServerPhase.CONFIRMING, Confirmation): OneShotServer._on_confirmation,
+    (ServerPhase.OPENING, Answer): OneShotServer._on_answer,
+}
+
+_CLOSERS: dict[ServerPhase, Callable[[OneShotServer], list[Outbound]]] = {
+    ServerPhase.COLLECTING: OneShotServer._close_collecting,
+    ServerPhase.CHECKING: OneShotServer._close_checking,
+    ServerPhase.CONFIRMING: OneShotServer._close_confirming,
+}

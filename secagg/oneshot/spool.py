@@ -1,0 +1,67 @@
+"""Uploads that may still be needed: kept in memory up to a bound, beyond it in a file without a name.
+
+A ciphertext is added up when it arrives, and looked at again only if its upload is left out; the seals
+are handed to the members when all uploads are in. Both together are what a server cannot afford to
+keep: clients times dimension, and clients times members. What is spooled is public to the server.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+IN_MEMORY_BYTES = 64 << 20
+"""Most bytes of one spool that are kept in memory."""
+
+
+class Spool:
+    """Items of bytes by number; what is not in memory is in a temporary file.
+
+    Args:
+        folder: where the file is made, if one is needed; None for the system's place.
+        in_memory: most bytes kept in memory.
+    """
+
+    def __init__(self, folder: Path | None = None, in_memory: int = IN_MEMORY_BYTES) -> None:
+        self._folder = folder
+        self._left = in_memory
+        self._held: dict[int, bytes] = {}
+        self._places: dict[int, tuple[int, int]] = {}
+        self._file: BinaryIO | None = None
+        self._end = 0
+
+    def put(self, number: int, item: bytes) -> None:
+        """Keep an item; a number is used once.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if len(item) <= self._left:
+            self._left -= len(item)
+            self._held[number] = item
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+        os.pwrite(self._file.fileno(), item, self._end)
+        self._places[number] = (self._end, len(item))
+        self._end += len(item)
+
+    def get(self, number: int, start: int = 0, length: int | None = None) -> bytes:
+        """An item, or `length` bytes of it from `start` on; KeyError if there is none."""
+        if number in self._held:
+            item = self._held[number]
+            return item if length is None else item[start : start + length]
+        place, size = self._places[number]
+        assert self._file is not None  # noqa: S101 - whatever has a place is in the file
+        wanted = size if length is None else length
+        return os.pread(self._file.fileno(), wanted, place + start)
+
+    def clear(self) -> None:
+        """Forget everything, and free the disk."""
+        self._held.clear()
+        self._places.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
