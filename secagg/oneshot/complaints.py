@@ -1,9 +1,11 @@
 """Whom to leave out when seals do not open.
 
 Every complaint joins an upload and a member, and every true one has a corrupt end: an honest client's
-seal opens for an honest member. So whoever has more complaints against it than there can be corrupt
-parties on the other side is corrupt. What is left is cleared by leaving out as few as possible: a
-smallest vertex cover of a bipartite graph, by König's theorem from a largest matching.
+seal opens for an honest member. Leaving out the ends of a vertex cover clears all of them. The
+smallest one would do harm: two corrupt clients that each spoil the one seal for an honest member make
+that member the smaller cover. So a member weighs w = ceil(n_C / c) clients, and the cheapest cover is
+taken. It leaves out at most n_C / w <= c honest members and c w < n_C + c honest clients
+(docs/one-shot-security.md has the proof).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 
 def left_out(
@@ -28,52 +30,38 @@ def left_out(
     Returns:
         Clients, members.
     """
-    members = {m for m, bad in complaints.items() if len(bad) > corrupt_clients}
-    counts: dict[int, int] = {}
-    for member, bad in complaints.items():
-        if member not in members:
-            for client in bad:
-                counts[client] = counts.get(client, 0) + 1
-    clients = {client for client, count in counts.items() if count > corrupt_members}
-    edges = sorted(
-        (client, member)
-        for member, bad in complaints.items()
-        if member not in members
-        for client in bad - clients
-    )
-    more_clients, more_members = _smallest_cover(edges)
-    return frozenset(clients | more_clients), frozenset(members | more_members)
+    edges = sorted((client, member) for member, bad in complaints.items() for client in bad)
+    if not edges:
+        return frozenset(), frozenset()
+    if corrupt_members == 0:
+        return frozenset(client for client, _ in edges), frozenset()
+    weight = max(-(-corrupt_clients // corrupt_members), 1)
+    return _cheapest_cover(edges, weight)
 
 
-def _smallest_cover(edges: list[tuple[int, int]]) -> tuple[set[int], set[int]]:
-    """A smallest set of ends that touches every edge.
+def _cheapest_cover(
+    edges: list[tuple[int, int]], weight: int
+) -> tuple[frozenset[int], frozenset[int]]:
+    """The cheapest cover of a bipartite graph, a client costing 1 and a member `weight`.
 
-    König: from the unmatched clients, walk along any edge to members and back along matched edges;
-    the members reached and the clients not reached are a smallest cover.
+    It is a smallest cut: source to client at 1, client to member without limit, member to sink at
+    `weight`. A client is cut off from the source, a member from the sink.
     """
     clients = sorted({client for client, _ in edges})
     members = sorted({member for _, member in edges})
-    if not edges:
-        return set(), set()
-    row = {client: i for i, client in enumerate(clients)}
-    column = {member: j for j, member in enumerate(members)}
-    rows = [row[client] for client, _ in edges]
-    columns = [column[member] for _, member in edges]
-    graph = csr_matrix(
-        (np.ones(len(edges), np.int8), (rows, columns)), (len(clients), len(members))
+    row = {client: 1 + i for i, client in enumerate(clients)}
+    column = {member: 1 + len(clients) + j for j, member in enumerate(members)}
+    source, sink = 0, 1 + len(clients) + len(members)
+    unlimited = 1 + len(clients)
+    arcs = [(source, row[client], 1) for client in clients]
+    arcs += [(row[client], column[member], unlimited) for client, member in edges]
+    arcs += [(column[member], sink, weight) for member in members]
+    start, end, capacity = (np.array(each, np.int32) for each in zip(*arcs, strict=True))
+    network = csr_matrix((capacity, (start, end)), shape=(sink + 1, sink + 1))
+    left = network - maximum_flow(network, source, sink).flow
+    left.eliminate_zeros()
+    reached = set(breadth_first_order(left, source, return_predecessors=False).tolist())
+    return (
+        frozenset(client for client in clients if row[client] not in reached),
+        frozenset(member for member in members if column[member] in reached),
     )
-    matched = maximum_bipartite_matching(graph, perm_type="column")
-    owner = {int(j): i for i, j in enumerate(matched) if j >= 0}
-    reached = {i for i, j in enumerate(matched) if j < 0}
-    seen: set[int] = set()
-    todo = list(reached)
-    while todo:
-        i = todo.pop()
-        for j in graph.indices[graph.indptr[i] : graph.indptr[i + 1]].tolist():
-            if j not in seen:
-                seen.add(j)
-                partner = owner[j]
-                if partner not in reached:
-                    reached.add(partner)
-                    todo.append(partner)
-    return {clients[i] for i in range(len(clients)) if i not in reached}, {members[j] for j in seen}
