@@ -221,7 +221,7 @@ def _prime_factors(number: int) -> list[int]:
             while number % divisor == 0:
                 number //= divisor
         divisor += 1
-    return factors + [number] if number > 1 else factors
+    return [*factors, number] if number > 1 else factors
 
 
 def _is_prime(number: int) -> bool:
