@@ -88,3 +88,79 @@ def weighted_sums(
     for i in range(holders):
         for j in range(columns):
             sums[j] = _reduce_31(sums[j] + weights[i] * shares[i, j])
+
+
+@njit(cache=True, nogil=True)
+def interpolation_matrix(
+    sources: NDArray[np.uint64], targets: NDArray[np.uint64], weights: NDArray[np.uint64]
+) -> None:
+    """Lagrange weights for many targets: value at targets[t] = sum_i weights[t, i] value(i).
+
+    In the barycentric form weights[t, i] = A(t) / (d_i (y_t - x_i)) with A(t) the product of all
+    y_t - x_i and d_i that of all x_i - x_j. The divisions of a row cost one inversion.
+
+    Args:
+        sources: uint64[m], distinct, below p.
+        targets: uint64[count], below p, none of them a source.
+        weights: uint64[count, m], output.
+    """
+    p = np.uint64(_MERSENNE_31)
+    m = sources.size
+    spread = np.ones(m, np.uint64)
+    for i in range(m):
+        for j in range(m):
+            if j != i:
+                spread[i] = _reduce_31(spread[i] * _reduce_31(sources[i] + p - sources[j]))
+    below = np.empty(m, np.uint64)
+    prefix = np.empty(m + 1, np.uint64)
+    prefix[0] = np.uint64(1)
+    for t in range(targets.size):
+        every = np.uint64(1)
+        for i in range(m):
+            distance = _reduce_31(targets[t] + p - sources[i])
+            every = _reduce_31(every * distance)
+            below[i] = _reduce_31(distance * spread[i])
+            prefix[i + 1] = _reduce_31(prefix[i] * below[i])
+        # Fermat: 1/a = a^(p-2). It is that of below[0] .. below[i] in turn.
+        inverse = power_31(prefix[m], _MERSENNE_31 - 2)
+        for i in range(m - 1, -1, -1):
+            weights[t, i] = _reduce_31(every * _reduce_31(inverse * prefix[i]))
+            inverse = _reduce_31(inverse * below[i])
+
+
+@njit(cache=True, nogil=True)
+def matrix_product(
+    left: NDArray[np.uint64], right: NDArray[np.uint64], product: NDArray[np.uint64]
+) -> None:
+    """The matrix product, left times right, over GF(2^31 - 1).
+
+    Four products of elements are below 2^64 - 2^35, so that a folded total fits beside them.
+
+    Args:
+        left: uint64[rows, inner], below p.
+        right: uint64[inner, columns], below p.
+        product: uint64[rows, columns], output.
+    """
+    p = np.uint64(_MERSENNE_31)
+    rows, inner = left.shape
+    for r in range(rows):
+        total = product[r]
+        total[:] = np.uint64(0)
+        k = 0
+        while k + 4 <= inner:
+            a, b, c, d = left[r, k], left[r, k + 1], left[r, k + 2], left[r, k + 3]
+            w, x, y, z = right[k], right[k + 1], right[k + 2], right[k + 3]
+            for i in range(total.size):
+                j = np.uint64(i)
+                value = total[j] + a * w[j] + b * x[j] + c * y[j] + d * z[j]
+                total[j] = (value & p) + (value >> np.uint64(31))
+            k += 4
+        while k < inner:
+            a, w = left[r, k], right[k]
+            for i in range(total.size):
+                j = np.uint64(i)
+                value = total[j] + a * w[j]
+                total[j] = (value & p) + (value >> np.uint64(31))
+            k += 1
+        for i in range(total.size):
+            total[i] = _reduce_31(total[i])

@@ -1,10 +1,11 @@
 """Which of many shares of a secret are wrong: Shamir shares are a Reed-Solomon code.
 
 The m shares of one limb are the values of a polynomial of degree t - 1 at m points, a word of a
-code in which two words differ in at least m - t + 1 places. A secret has 9 limbs, and whoever gives
-a wrong share is wrong at one place of nine words. With N = m - t syndromes for each limb, an error
-e_h at point X adds e_h v X^j to syndrome j of limb h: the nine sequences obey one recurrence, whose
-roots are the inverses of the points of all wrong shares. The shortest joint recurrence gives them.
+code in which two words differ in at least m - t + 1 places. A secret has several limbs (9 for one
+of 32 bytes), and whoever gives a wrong share is wrong at one place of all their words. With
+N = m - t syndromes for each limb, an error e_h at point X adds e_h v X^j to syndrome j of limb h:
+the sequences obey one recurrence, whose roots are the inverses of the points of all wrong shares.
+The shortest joint recurrence gives them.
 
 *What is found is true.* If the shortest recurrence of length d has d roots among the points, each
 sequence is a sum of the d powers, hence the syndromes of errors at these points alone: all other
@@ -15,9 +16,9 @@ shares lie on polynomials of degree t - 1, for every limb.
 Vandermonde matrix of N - L >= L rows: every wrong share has some e_h != 0, so all L points are its
 roots.
 
-With more wrong shares that are random in every limb the joint recurrence is found up to 9 N / 10,
-except with a probability of about 1/p; a set of liars that wants to prevent this can. Whatever is
-found, the caller holds the secret against its commitment.
+With more wrong shares that are random in every one of h limbs the joint recurrence is found up to
+h N / (h + 1), except with a probability of about 1/p; a set of liars that wants to prevent this
+can. Whatever is found, the caller holds the secret against its commitment.
 
 Source: Feng and Tzeng 1991 (multisequence synthesis); Schmidt, Sidorenko and Bossert 2009
 (interleaved Reed-Solomon codes beyond half of the distance); the words above are ours.
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 
 from secagg import _decoding_kernels
 from secagg.errors import ParameterError
-from secagg.shamir import LIMBS, points_of
+from secagg.shamir import points_of
 
 
 def wrong_shares(
@@ -43,7 +44,7 @@ def wrong_shares(
     Post: the shares of the others are values of polynomials of degree `threshold` - 1.
 
     Args:
-        shares: uint32[holders, LIMBS], below 2^31 - 1.
+        shares: uint32[holders, limbs], below 2^31 - 1, any number of limbs from 1 on.
         holders: whose they are.
         threshold: t, 1 .. len(holders).
 
@@ -53,13 +54,13 @@ def wrong_shares(
     Raises:
         ParameterError: shapes do not match, holders repeat, or there are fewer than `threshold`.
     """
-    if shares.shape != (len(holders), LIMBS):
-        raise ParameterError("shares", shares.shape, f"({len(holders)}, {LIMBS})")
+    if shares.ndim != 2 or shares.shape[0] != len(holders) or not shares.shape[1]:
+        raise ParameterError("shares", shares.shape, f"({len(holders)}, limbs)")
     if not 1 <= threshold <= len(holders):
         raise ParameterError("threshold", threshold, f"in 1 .. {len(holders)}, the holders")
     points = points_of(holders)
     words = np.ascontiguousarray(shares.T).astype(np.uint64)
-    sums = np.empty((LIMBS, len(holders) - threshold), np.uint64)
+    sums = np.empty((words.shape[0], len(holders) - threshold), np.uint64)
     _decoding_kernels.syndromes(points, words, sums)
     locator = np.empty(sums.shape[1] + 1, np.uint64)
     length = _decoding_kernels.joint_recurrence(sums, locator)

@@ -111,6 +111,27 @@ class WrongSharesError(LocalProtocolError):
         return type(self), (self.owner, self.answered, self.threshold)
 
 
+class WrongAnswersError(LocalProtocolError):
+    """Too many answers of a committee are wrong to tell which; the round releases nothing.
+
+    Attributes:
+        answered: m, how many members answered.
+        needed: t, how many right answers open; up to (m - t) / 2 wrong ones would be found.
+    """
+
+    def __init__(self, answered: int, needed: int) -> None:
+        super().__init__(
+            f"stage open: of {answered} answers more than {(answered - needed) // 2} are wrong "
+            f"({needed} right ones are needed), and nobody can tell which; the round releases "
+            "nothing"
+        )
+        self.answered = answered
+        self.needed = needed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.answered, self.needed)
+
+
 class RemoteProtocolError(ProtocolError):
     """A peer misbehaved: `party` is its index in the cohort, or `SERVER`."""
 

@@ -17,19 +17,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import ECB
+from cryptography.hazmat.primitives.ciphers import CipherContext
 from numpy.typing import NDArray
 
 from secagg import _kernels
 from secagg.errors import ParameterError
 from secagg.field import PrimeField, Words
+from secagg.keystream import BLOCK_BYTES, KEY_BYTES, block_cipher
 
-MASK_KEY_BYTES = 16
+MASK_KEY_BYTES = KEY_BYTES
 MAX_COORDINATES = 1 << _kernels.POSITION_BITS
 """Coordinates of the longest vector that can be masked."""
-_BLOCK_BYTES = 16
 
 CHUNK_BYTES = 128 * 1024
 """Most keystream bytes of one cipher call."""
@@ -86,14 +84,14 @@ class _Expansion:
         self._start = start
         word_bytes = field.dtype.itemsize
         # Chunks begin on counter-block borders of the whole vector.
-        self._lead = start * word_bytes % _BLOCK_BYTES // word_bytes
+        self._lead = start * word_bytes % BLOCK_BYTES // word_bytes
         wanted = (self._lead + accumulator.size) * word_bytes
-        most = min(CHUNK_BYTES, _GROUP_BYTES // rows // _BLOCK_BYTES * _BLOCK_BYTES)
-        chunk_bytes = min(most, -(-wanted // _BLOCK_BYTES) * _BLOCK_BYTES)
+        most = min(CHUNK_BYTES, _GROUP_BYTES // rows // BLOCK_BYTES * BLOCK_BYTES)
+        chunk_bytes = min(most, -(-wanted // BLOCK_BYTES) * BLOCK_BYTES)
         self._chunk = chunk_bytes // word_bytes
-        self._counters = np.empty((chunk_bytes // _BLOCK_BYTES, 2), np.uint64)
+        self._counters = np.empty((chunk_bytes // BLOCK_BYTES, 2), np.uint64)
         # `update_into` wants room for one block more than it writes.
-        buffers = np.empty((rows, chunk_bytes + _BLOCK_BYTES), np.uint8)
+        buffers = np.empty((rows, chunk_bytes + BLOCK_BYTES), np.uint8)
         self._rows = [buffer.data for buffer in buffers]
         self._words: Words = buffers.view(field.dtype)
         # Room for a group of which every word is refused, and as much again to wait for more.
@@ -102,8 +100,7 @@ class _Expansion:
 
     def add(self, keys: Sequence[bytes], subtract: bool) -> None:
         """Add or subtract the masks of a batch of keys."""
-        # ECB of counter blocks, all distinct under a key, is CTR keystream.
-        ciphers = [Cipher(AES(key), ECB()).encryptor() for key in keys]  # noqa: S305
+        ciphers = [block_cipher(key) for key in keys]
         found = 0
         # Position of the chunk's first word, negative in front of the first element.
         for position in range(-self._lead, self._accumulator.size, self._chunk):
@@ -135,7 +132,7 @@ class _Expansion:
 
     def _counters_of(self, position: int, high: int) -> memoryview:
         """Counter blocks of stream 0 for the words from `position` to `high`."""
-        per_block = _BLOCK_BYTES // self._field.dtype.itemsize
+        per_block = BLOCK_BYTES // self._field.dtype.itemsize
         blocks = self._counters[: -(-(high - position) // per_block)]
         _kernels.counter_blocks((self._start + position) // per_block, blocks)
         return blocks.data.cast("B")
@@ -168,12 +165,12 @@ class _Expansion:
         stream: int,
     ) -> Words:
         """The blocks of a stream that hold the words of each key's positions."""
-        per_block = _BLOCK_BYTES // self._field.dtype.itemsize
+        per_block = BLOCK_BYTES // self._field.dtype.itemsize
         counters = np.empty((positions.size, 2), np.uint64)
         _kernels.scattered_counter_blocks(stream, self._start, positions, per_block, counters)
         plain = counters.data.cast("B")
-        blocks = np.empty(len(plain) + _BLOCK_BYTES, np.uint8)
-        borders = (_BLOCK_BYTES * starts).tolist()
+        blocks = np.empty(len(plain) + BLOCK_BYTES, np.uint8)
+        borders = (BLOCK_BYTES * starts).tolist()
         for cipher, (low, high) in zip(ciphers, pairwise(borders), strict=True):
             if low < high:
                 cipher.update_into(plain[low:high], blocks[low:].data)

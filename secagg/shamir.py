@@ -115,12 +115,17 @@ def encode_share(share: NDArray[np.uint32]) -> bytes:
 
 def decode_share(encoded: bytes, secrets: int) -> NDArray[np.uint32]:
     """Inverse of `encode_share`: uint32[secrets, LIMBS]; ValueError on length or range."""
-    if len(encoded) != secrets * SHARE_BYTES:
-        raise ValueError(f"share of {len(encoded)} bytes, {secrets * SHARE_BYTES} expected")
-    share = np.frombuffer(encoded, "<u4").astype(np.uint32).reshape(secrets, LIMBS)
-    if share.size and int(share.max()) >= PRIME:
+    return decode_elements(encoded, secrets * LIMBS).reshape(secrets, LIMBS)
+
+
+def decode_elements(encoded: bytes, count: int) -> NDArray[np.uint32]:
+    """Elements of GF(2^31 - 1) from little-endian 32-bit words; ValueError on length or range."""
+    if len(encoded) != 4 * count:
+        raise ValueError(f"share of {len(encoded)} bytes, {4 * count} expected")
+    elements = np.frombuffer(encoded, "<u4").astype(np.uint32)
+    if count and int(elements.max()) >= PRIME:
         raise ValueError("share element is not below 2^31 - 1")
-    return share
+    return elements
 
 
 def _words_31(raw: bytes) -> NDArray[np.uint64]:
