@@ -132,27 +132,69 @@ class WrongAnswersError(LocalProtocolError):
         return type(self), (self.answered, self.needed)
 
 
-class RemoteProtocolError(ProtocolError):
-    """A peer misbehaved: `party` is its index in the cohort, or `SERVER`."""
+class OpeningFailedError(LocalProtocolError):
+    """A committee's answers do not open the sum; the round is lost, and releases nothing.
 
-    def __init__(self, party: int, reason: Reason, detail: str = "") -> None:
-        name = "server" if party == SERVER else f"client {party}"
+    Attributes:
+        answered: m, how many members answered.
+        needed: t, how many right answers open.
+        dealers: clients whose shares are on no polynomial: leads, not proofs.
+        members: members whose answers are off everybody else's: leads, not proofs.
+    """
+
+    def __init__(
+        self,
+        why: str,
+        answered: int,
+        needed: int,
+        dealers: tuple[int, ...] = (),
+        members: tuple[int, ...] = (),
+    ) -> None:
+        leads = [
+            f"{name} {', '.join(map(str, found))}"
+            for name, found in (("clients", dealers), ("members", members))
+            if found
+        ]
+        super().__init__(
+            f"stage open: {answered} answers, of which {needed} right ones open the sum, do not: "
+            f"{why}; the round releases nothing; "
+            + (f"look at {' and '.join(leads)}" if leads else "nobody can tell whose fault it is")
+        )
+        self.why = why
+        self.answered = answered
+        self.needed = needed
+        self.dealers = dealers
+        self.members = members
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.why, self.answered, self.needed, self.dealers, self.members)
+
+
+class RemoteProtocolError(ProtocolError):
+    """A peer misbehaved: `party` is its index in the cohort (in the committee if `role` says
+    "member"), or `SERVER`."""
+
+    def __init__(
+        self, party: int, reason: Reason, detail: str = "", role: str = "client"
+    ) -> None:
+        name = "server" if party == SERVER else f"{role} {party}"
         super().__init__(f"{name}: {reason.value}" + (f" ({detail})" if detail else ""))
         self.party = party
         self.reason = reason
         self.detail = detail
+        self.role = role
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.party, self.reason, self.detail)
+        return type(self), (self.party, self.reason, self.detail, self.role)
 
 
 @contextmanager
-def blaming(party: int, reason: Reason) -> Iterator[None]:
+def blaming(party: int, reason: Reason, role: str = "client") -> Iterator[None]:
     """Turn a `ValueError` inside, from bytes that do not decode, into the party's error."""
     try:
         yield
     except ValueError as error:
-        raise RemoteProtocolError(party, reason, str(error)) from None
+        raise RemoteProtocolError(party, reason, str(error), role) from None
 
 
 class CapacityError(LocalProtocolError, ValueError):

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from secagg.errors import LocalProtocolError, ParameterError, SessionAbortedError
 from secagg.field import FieldVector, centre
 from secagg.framing import encode_message
 from secagg.keys import KEY_BYTES, AgreementKey, Identity, SecretSeed, os_random
+from secagg.keystream import KEY_BYTES as STREAM_KEY_BYTES
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.gaussian import sample
-from secagg.oneshot.header import Header
-from secagg.oneshot.layout import encode_rows
+from secagg.oneshot.header import Header, seed_commitment
+from secagg.oneshot.layout import encode_rows, reader_of
 from secagg.oneshot.masking import mask
 from secagg.oneshot.messages import AnyMessage, Upload, context_tag
 from secagg.oneshot.states import (
@@ -30,7 +33,6 @@ from secagg.oneshot.states import (
     Uploaded,
 )
 from secagg.oneshot.transitions import CLIENT_MOVES, ClientPhase, Local
-from secagg.prg import MASK_KEY_BYTES, keystream
 from secagg.sealing import seal
 from secagg.session import SingleUseSession
 from secagg.shamir import Rand
@@ -72,16 +74,16 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
             f"{context.length} elements of {context.bits} bits",
         )
     secrets = _UploadSecrets(party, state, vector)
-    key = sample(secrets.derived(_KEY, MASK_KEY_BYTES), context.degree)
+    key = sample(secrets.derived(_KEY, STREAM_KEY_BYTES), context.degree)
     ciphertext = mask(
         context.ring,
         context.packing,
         context.public_key,
         key,
-        secrets.derived(_ERRORS, MASK_KEY_BYTES),
+        secrets.derived(_ERRORS, STREAM_KEY_BYTES),
         centre(vector),
     )
-    rand = keystream(secrets.derived(_POLYNOMIALS, MASK_KEY_BYTES))
+    rand = reader_of(secrets.derived(_POLYNOMIALS, STREAM_KEY_BYTES))
     shares = context.layout.deal(key, [seed.expose() for seed in state.removable], rand)
     ephemeral = AgreementKey(secrets.derived(_EPHEMERAL, KEY_BYTES))
     seals = b"".join(
@@ -94,24 +96,22 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
         )
         for number, member in enumerate(context.committee.members)
     )
+    commitments = b"".join(
+        seed_commitment(context, index, which, seed.expose())
+        for which, seed in enumerate(state.removable)
+    )
     unsigned = Upload(
         context=context_tag(context),
         sender=index,
         ephemeral_key=ephemeral.public,
         ciphertext=ciphertext.encode(),
+        commitments=commitments,
         seals=seals,
         signature=bytes(64),
     )
     header = Header.of(unsigned)
     signature = party.identity.sign(Usage.UPLOAD, *header.signed_parts(context))
-    message = Upload(
-        context=unsigned.context,
-        sender=index,
-        ephemeral_key=unsigned.ephemeral_key,
-        ciphertext=unsigned.ciphertext,
-        seals=seals,
-        signature=signature,
-    )
+    message = msgspec.structs.replace(unsigned, signature=signature)
     return Step(Uploaded(encode_message(message), header.digest(context)), message)
 
 

@@ -24,7 +24,7 @@ class Header:
         sender: index in the cohort.
         ephemeral_key: X25519 public key that the shares are sealed with.
         ciphertext_hash: 32 bytes.
-        seals_hash: 32 bytes, over the seals for all members.
+        seals_hash: 32 bytes, over the commitments to the seeds and the seals for all members.
         signature: the sender's, over all of this in the round's context.
     """
 
@@ -41,7 +41,7 @@ class Header:
             upload.sender,
             upload.ephemeral_key,
             digest(Usage.CIPHERTEXT, upload.ciphertext),
-            digest(Usage.SEALS, upload.seals),
+            digest(Usage.SEALS, upload.commitments, upload.seals),
             upload.signature,
         )
 
@@ -93,3 +93,13 @@ def survivors_digest(context: OneShotContext, headers: Sequence[Header]) -> byte
     counts = len(headers).to_bytes(4, "little"), (context.size - len(headers)).to_bytes(4, "little")
     names = b"".join(encode_index(each.sender) + each.digest(context) for each in headers)
     return digest(Usage.SURVIVORS, context.hash, *counts, names)
+
+
+def seed_commitment(context: OneShotContext, index: int, which: int, seed: bytes) -> bytes:
+    """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is.
+
+    Args:
+        index: its owner.
+        which: its number among the owner's removable seeds.
+    """
+    return digest(Usage.COMMIT, context.hash, encode_index(index), encode_index(which), seed)

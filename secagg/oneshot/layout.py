@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from secagg import _shamir_kernels
 from secagg.errors import ParameterError
 from secagg.oneshot import packed_sharing
-from secagg.oneshot.key_entries import combine_entries, entries_base, secrets_of
-from secagg.prg import keystream
+from secagg.keystream import BLOCK_BYTES, Keystream
+from secagg.oneshot.key_entries import base_for, combine, entries_for, split
 from secagg.shamir import LIMBS, PRIME, Rand, random_elements, to_limbs
 from secagg.tags import Usage, derive
 
@@ -49,16 +49,14 @@ class ShareLayout:
     members: int
 
     def __post_init__(self) -> None:
-        most = 1
-        while entries_base(self.clients) ** (most + 1) <= PRIME:
-            most += 1
+        most = entries_for(self.clients)
         if not 1 <= self.entries <= most:
             raise ParameterError("entries", self.entries, f"in 1 .. {most}")
 
     @property
     def key_secrets(self) -> int:
         """Secrets that one key makes."""
-        return secrets_of(self.key_length, self.entries)
+        return -(-self.key_length // self.entries)
 
     @property
     def key_polynomials(self) -> int:
@@ -104,12 +102,16 @@ class ShareLayout:
         width = self.per_polynomial
         secrets = np.zeros((self.polynomials, width), np.uint64)
         flat = secrets.reshape(-1)
-        flat[: self.key_secrets] = combine_entries(key, self.entries, self.clients)
+        flat[: self.key_secrets] = combine(key, self.entries, base_for(self.clients))
         for number, seed in enumerate(seeds):
             start = (self.key_polynomials + number * self.seed_polynomials) * width
             flat[start : start + LIMBS] = to_limbs(seed)
         secrets[-CHALLENGES:] = random_elements(CHALLENGES * width, rand).reshape(-1, width)
         return packed_sharing.deal(flat, width, self.randomness, self.members, rand)
+
+    def key_of(self, secrets: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """The entries of a summed key, int64[key_length], of its opened secrets."""
+        return split(secrets, self.entries, base_for(self.clients), self.key_length)
 
     def sum_keys(self, shares: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """A member's share of the sum of keys: uint32[key_polynomials].
@@ -145,8 +147,22 @@ class ShareLayout:
             survivors_digest: what members signed; nobody knows it before the uploads are in.
         """
         key = derive(survivors_digest, Usage.CHALLENGE, 16)
-        elements = random_elements(CHALLENGES * self.key_polynomials, keystream(key))
+        elements = random_elements(CHALLENGES * self.key_polynomials, reader_of(key))
         return elements.reshape(CHALLENGES, self.key_polynomials)
+
+
+def reader_of(key: bytes) -> Rand:
+    """A source of random bytes that reads the keystream of a 16-byte key from its beginning."""
+    stream, place = Keystream(key), 0
+
+    def read(count: int) -> bytes:
+        nonlocal place
+        blocks = -(-count // BLOCK_BYTES)
+        taken = stream.blocks(place, blocks)[:count].tobytes()
+        place += blocks
+        return taken
+
+    return read
 
 
 def encode_rows(rows: NDArray[np.uint32]) -> bytes:

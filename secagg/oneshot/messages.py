@@ -29,11 +29,13 @@ HEADER_BYTES = KEY_BYTES + 2 * HASH_BYTES + SIGNATURE_BYTES
 class Upload(ClientMessage, frozen=True, array_like=True, tag=32):
     """All that a client says: its ciphertext, and a sealed share for each member, in their order.
 
-    The signature covers the ephemeral key and the hashes of the other two.
+    With them commitments to its removable seeds. The signature covers the ephemeral key and hashes
+    of the rest.
     """
 
     ephemeral_key: bytes
     ciphertext: bytes
+    commitments: bytes
     seals: bytes
     signature: bytes
 
@@ -141,6 +143,7 @@ def upload_bytes(context: OneShotContext) -> dict[str, int]:
     return {
         "ciphertext": context.packing.ciphertext_bytes(context.length),
         "seals": context.committee.size * seal_bytes(context),
+        "commitments": context.seeds * HASH_BYTES,
         "header": KEY_BYTES + SIGNATURE_BYTES + FRAME_BYTES,
     }
 

@@ -21,6 +21,7 @@ from secagg.keys import os_random
 from secagg.oneshot import packed_sharing
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.gaussian import CUT
+from secagg.oneshot.header import seed_commitment
 from secagg.oneshot.masking import Accumulator
 from secagg.server import FieldSum
 from secagg.shamir import LIMBS, from_limbs
@@ -50,7 +51,7 @@ class OpenedSum(FieldSum):
 
     Attributes:
         wrong_members: members whose answers were wrong, and corrected.
-        noisy: survivors whose surplus seeds did not open: their noise stays on the sum.
+        noisy: survivors whose surplus seeds are not what they committed to: their noise stays.
     """
 
     wrong_members: tuple[int, ...] = ()
@@ -60,27 +61,25 @@ class OpenedSum(FieldSum):
 def open_sum(
     context: OneShotContext,
     total: Accumulator,
-    survivors: Sequence[int],
-    signed: bytes,
+    commitments: Mapping[int, Sequence[bytes]],
     answers: Mapping[int, MemberAnswer],
 ) -> OpenedSum:
     """Open the sum of the keys, and with it that of the vectors.
 
     Args:
         total: the survivors' ciphertexts, added up.
-        signed: what the members signed; their combinations were challenged by it.
+        commitments: by survivor, ascending, those to its removable seeds.
         answers: by member.
 
     Raises:
         TooFewSurvivorsError: fewer than T + l answers.
         OpeningFailedError: they do not open the sum; names leads.
     """
-    members = sorted(answers)
+    members, survivors = sorted(answers), tuple(commitments)
     committee, layout = context.committee, context.layout
-    sums = np.stack([answers[member].sums for member in members])
     try:
         secrets, wrong = packed_sharing.open(
-            sums,
+            np.stack([answers[member].sums for member in members]),
             members,
             committee.randomness,
             committee.per_polynomial,
@@ -91,82 +90,102 @@ def open_sum(
         raise _failure(context, survivors, answers, "too many of them are wrong") from None
     key_sum = layout.key_of(secrets)
     if int(np.abs(key_sum).max()) > CUT * context.size:
-        raise _failure(context, survivors, answers, "they give a key that no honest clients have")
-    values, spread = total.open(key_sum)
-    if spread > _largest_spread(context, len(survivors)):
-        raise _failure(context, survivors, answers, "they give a key that does not fit the sum")
-    removed, liars, noisy = _open_seeds(context, survivors, answers, wrong)
+        raise _failure(context, survivors, answers, "no honest clients have the key they give")
+    values, mean_square = total.open(key_sum)
+    if mean_square > largest_mean_square(context, len(survivors)):
+        raise _failure(context, survivors, answers, "the key they give does not fit the sum")
+    seeds = _Seeds(context, commitments, answers, [m for m in members if m not in set(wrong)])
     return OpenedSum(
-        vector=FieldVector(context.field, lift(values, context.field).elements),
-        survivors=tuple(survivors),
-        removed=removed,
-        wrong_members=tuple(sorted({*wrong, *liars})),
-        noisy=noisy,
+        vector=lift(values, context.field),
+        survivors=survivors,
+        removed=seeds.removed,
+        wrong_members=tuple(sorted({*wrong, *seeds.liars})),
+        noisy=tuple(seeds.noisy),
     )
 
 
-def _largest_spread(context: OneShotContext, uploads: int) -> float:
+def largest_mean_square(context: OneShotContext, uploads: int) -> float:
     """Bound on the mean square of honest errors, by the tail of a chi-squared variable.
 
     Source: Laurent and Massart 2000, Lemma 1. A wrong key leaves errors that are uniform below the
-    rounding step, 27 times as much: with a dozen coefficients it is told apart.
+    rounding step, 27 times as much: with some twenty coefficients it is told apart.
     """
     count = context.packing.coefficients(context.length)
     x = _FAILURE_BITS * log(2) / count
     return uploads * context.packing.error_variance * (1 + 2 * sqrt(x) + 2 * x)
 
 
-def _open_seeds(
-    context: OneShotContext,
-    survivors: Sequence[int],
-    answers: Mapping[int, MemberAnswer],
-    wrong: Sequence[int],
-) -> tuple[dict[int, tuple[bytes, ...]], tuple[int, ...], tuple[int, ...]]:
-    """Surplus seeds by survivor, members that lied about them, survivors whose do not open."""
-    count = len(context.removed_seeds(len(survivors)))
-    if not count:
-        return {}, (), ()
-    committee, layout = context.committee, context.layout
-    trusted = [member for member in sorted(answers) if member not in set(wrong)]
-    shares = np.stack([answers[member].seeds for member in trusted])
-    needed = committee.threshold
-    liars: set[int] = set()
-    bad: set[int] = set()
-    # Nearly always nobody lies: one look at all columns together, then at each survivor's.
-    columns = shares.reshape(len(trusted), -1)
-    consistent = packed_sharing.consistent_columns(columns, trusted, needed)
-    per_survivor = consistent.reshape(len(survivors), -1).all(axis=1)
-    for place in np.flatnonzero(~per_survivor).tolist():
-        found = wrong_shares(shares[:, place], trusted, needed)
-        if found is None or 2 * len(found) > len(trusted) - needed:
-            bad.add(place)
-        else:
-            liars.update(found)
-    right = [i for i, member in enumerate(trusted) if member not in liars]
-    if len(right) < needed:
-        return {}, tuple(sorted(liars)), tuple(survivors)
-    if liars:
-        columns = columns[right]
-        consistent = packed_sharing.consistent_columns(
-            columns, [trusted[i] for i in right], needed
-        )
-        per_survivor = consistent.reshape(len(survivors), -1).all(axis=1)
-    bad = set(np.flatnonzero(~per_survivor).tolist())
-    values = packed_sharing.interpolate(
-        columns[:needed],
-        [trusted[i] for i in right][:needed],
-        committee.per_polynomial,
-    )
-    limbs = values.reshape(len(survivors), count, -1)[:, :, :LIMBS]
-    removed: dict[int, tuple[bytes, ...]] = {}
-    noisy = []
-    for place, survivor in enumerate(survivors):
-        seeds = [from_limbs(each) for each in limbs[place].astype(np.uint64)]
-        if place in bad or any(seed is None for seed in seeds):
-            noisy.append(survivor)
-        else:
-            removed[survivor] = tuple(seed for seed in seeds if seed is not None)
-    return removed, tuple(sorted(liars)), tuple(noisy)
+class _Seeds:
+    """Surplus seeds, every one checked against its owner's commitment.
+
+    Attributes:
+        removed: by survivor, in the order of `removed_seeds`.
+        noisy: survivors whose seeds do not open to what they committed to.
+        liars: members whose shares of some seed were wrong.
+    """
+
+    def __init__(
+        self,
+        context: OneShotContext,
+        commitments: Mapping[int, Sequence[bytes]],
+        answers: Mapping[int, MemberAnswer],
+        trusted: Sequence[int],
+    ) -> None:
+        self._context = context
+        self._commitments = commitments
+        self._which = context.removed_seeds(len(commitments))
+        self.removed: dict[int, tuple[bytes, ...]] = {}
+        self.noisy: list[int] = []
+        self.liars: set[int] = set()
+        if not self._which:
+            return
+        shares = np.stack([answers[member].seeds for member in trusted])
+        needed = context.committee.threshold
+        # Nearly always nobody lies: all seeds at once, from the first T + l answers.
+        first = self._opened(shares[:needed], trusted[:needed])
+        for place, survivor in enumerate(commitments):
+            seeds = self._checked(survivor, first[place])
+            if seeds is None:
+                seeds = self._corrected(survivor, shares[:, place], trusted)
+            if seeds is None:
+                self.noisy.append(survivor)
+            else:
+                self.removed[survivor] = seeds
+
+    def _opened(self, shares: NDArray[np.uint32], members: Sequence[int]) -> NDArray[np.uint32]:
+        """Secrets uint32[owners, seeds, secrets] of shares uint32[T + l, owners, polynomials]."""
+        per = self._context.committee.per_polynomial
+        columns = shares.reshape(len(members), -1)
+        secrets = packed_sharing.interpolate(columns, members, per)
+        return secrets.reshape(shares.shape[1], len(self._which), -1)
+
+    def _checked(self, owner: int, secrets: NDArray[np.uint32]) -> tuple[bytes, ...] | None:
+        """The owner's seeds; None if one is not what it committed to."""
+        seeds = []
+        for which, limbs in zip(self._which, secrets.astype(np.uint64), strict=True):
+            seed = from_limbs(limbs[:LIMBS])
+            if seed is None:
+                return None
+            made = seed_commitment(self._context, owner, which, seed)
+            if made != self._commitments[owner][which]:
+                return None
+            seeds.append(seed)
+        return tuple(seeds)
+
+    def _corrected(
+        self, owner: int, shares: NDArray[np.uint32], trusted: Sequence[int]
+    ) -> tuple[bytes, ...] | None:
+        """The owner's seeds from the shares that lie on polynomials; None if too many do not."""
+        needed = self._context.committee.threshold
+        wrong = wrong_shares(shares, trusted, needed)
+        if wrong is None or 2 * len(wrong) > len(trusted) - needed:
+            return None
+        right = [i for i, member in enumerate(trusted) if member not in set(wrong)][:needed]
+        opened = self._opened(shares[right][:, np.newaxis], [trusted[i] for i in right])
+        seeds = self._checked(owner, opened[0])
+        if seeds is not None:
+            self.liars.update(wrong)
+        return seeds
 
 
 def _failure(
@@ -176,17 +195,17 @@ def _failure(
     why: str,
 ) -> OpeningFailedError:
     """The error of a round that does not open, with what the masked combinations say."""
-    members = sorted(answers)
-    committee = context.committee
-    needed = committee.threshold
-    if len(members) < needed + 2 * committee.corrupt:
-        return OpeningFailedError(why, len(members), needed, (), ())
-    dealers, liars = [], set()
-    checks = np.stack([answers[member].checks for member in members])
-    for place, survivor in enumerate(survivors):
-        found = wrong_shares(checks[:, place], members, needed)
-        if found is None or len(found) > committee.corrupt:
-            dealers.append(survivor)
-        else:
-            liars.update(found)
+    members, committee = sorted(answers), context.committee
+    needed, corrupt = committee.threshold, committee.corrupt
+    dealers: list[int] = []
+    liars: set[int] = set()
+    # With fewer answers the corrupt members could put a polynomial of their own through honest ones.
+    if len(members) >= needed + 2 * corrupt:
+        checks = np.stack([answers[member].checks for member in members])
+        for place, survivor in enumerate(survivors):
+            found = wrong_shares(checks[:, place], members, needed)
+            if found is None or len(found) > corrupt:
+                dealers.append(survivor)
+            else:
+                liars.update(found)
     return OpeningFailedError(why, len(members), needed, tuple(dealers), tuple(sorted(liars)))

@@ -124,11 +124,29 @@ def open(
     wide = shares.astype(np.uint64)
     wrong = _find_wrong(wide, members, needed, rand)
     right = [i for i, member in enumerate(members) if member not in set(wrong)][:needed]
-    weights = np.empty((per_polynomial, needed), np.uint64)
-    _shamir_kernels.interpolation_matrix(points[right], _secret_points(per_polynomial), weights)
-    opened = np.empty((per_polynomial, polynomials), np.uint64)
-    _shamir_kernels.matrix_product(weights, wide[right], opened)
-    return opened.T.reshape(-1)[:count].astype(np.uint32), wrong
+    opened = interpolate(shares[right], [members[i] for i in right], per_polynomial)
+    return opened.reshape(-1)[:count], wrong
+
+
+def interpolate(
+    shares: NDArray[np.uint32], members: Sequence[int], per_polynomial: int
+) -> NDArray[np.uint32]:
+    """Secrets from the right answers of exactly T + l members.
+
+    Args:
+        shares: uint32[T + l, polynomials], below 2^31 - 1.
+        members: whose they are.
+        per_polynomial: l.
+
+    Returns:
+        uint32[polynomials, l].
+    """
+    weights = np.empty((per_polynomial, len(members)), np.uint64)
+    targets = _secret_points(per_polynomial)
+    _shamir_kernels.interpolation_matrix(points_of(members), targets, weights)
+    opened = np.empty((per_polynomial, shares.shape[1]), np.uint64)
+    _shamir_kernels.matrix_product(weights, shares.astype(np.uint64), opened)
+    return opened.T.astype(np.uint32)
 
 
 def _find_wrong(

@@ -7,7 +7,7 @@ a lost client costs is nothing; what it keeps of every upload besides one accumu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +20,9 @@ from secagg.errors import (
     TooFewSurvivorsError,
     blaming,
 )
-from secagg.framing import decode_set, encode_message, encode_set
+from secagg.framing import decode_set, encode_message, encode_set, split_items
 from secagg.keys import signature_is_valid
+from secagg.merkle import HASH_BYTES
 from secagg.oneshot.complaints import left_out
 from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.header import Header, survivors_digest
@@ -81,6 +82,7 @@ class OneShotServer:
         self._total = Accumulator(context.ring, context.packing, context.length)
         self._ciphertexts, self._seals = Spool(folder), Spool(folder)
         self._headers: dict[int, Header] = {}
+        self._commitments: dict[int, list[bytes]] = {}
         self._complaints: dict[int, frozenset[int]] = {}
         self._members: tuple[int, ...] = ()
         self._survivors: tuple[int, ...] = ()
@@ -148,8 +150,10 @@ class OneShotServer:
         self._check_open()
         self.receive(decode_from_member(data, member, largest_answer_bytes(self._context)))
 
-    def close_round(self) -> list[Outbound]:
-        """The deadline of the present stage has passed: returns what members are sent next.
+    def close_round(self) -> Iterator[Outbound]:
+        """The deadline of the present stage has passed: gives what members are sent next.
+
+        One message at a time: together they are as many seals as clients times members.
 
         After the complaints are in, `survivors` are final: whoever keeps a ledger charges it before
         the messages that this returns leave.
@@ -164,9 +168,9 @@ class OneShotServer:
             raise LocalProtocolError("the last stage ends with open()")
         return self._guarded(lambda: closer(self))
 
-    def close_round_bytes(self) -> list[tuple[int, bytes]]:
+    def close_round_bytes(self) -> Iterator[tuple[int, bytes]]:
         """Close the round as `close_round` does, and encode its messages."""
-        return [(to, encode_message(message)) for to, message in self.close_round()]
+        return ((to, encode_message(message)) for to, message in self.close_round())
 
     def open(self) -> FieldSum:
         """Open the sum of the keys, take the masks off, and release the sum.
@@ -190,6 +194,8 @@ class OneShotServer:
             raise RemoteProtocolError(
                 sender, Reason.BAD_LENGTH, f"seals of {len(message.seals)} bytes, not {expected}"
             )
+        with blaming(sender, Reason.BAD_LENGTH):
+            commitments = split_items(message.commitments, HASH_BYTES, context.seeds)
         header = Header.of(message)
         if not header.is_signed(context, self._cohort.keys[sender]):
             raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
@@ -199,6 +205,7 @@ class OneShotServer:
         self._ciphertexts.put(sender, message.ciphertext)
         self._seals.put(sender, message.seals)
         self._headers[sender] = header
+        self._commitments[sender] = commitments
 
     def _on_complaints(self, message: Complaints) -> None:
         context = self._context
@@ -233,7 +240,7 @@ class OneShotServer:
 
     # -- deadlines ----------------------------------------------------------------------------
 
-    def _close_collecting(self) -> list[Outbound]:
+    def _close_collecting(self) -> Iterator[Outbound]:
         context = self._context
         self._require("upload", len(self._headers), context.minimum_survivors)
         senders = sorted(self._headers)
@@ -242,7 +249,7 @@ class OneShotServer:
         cohort = b"".join(self._cohort.keys)
         size = seal_bytes(context)
         self._move(Local.DEADLINE, ServerPhase.CHECKING)
-        return [
+        return (
             (
                 member,
                 Delivery(
@@ -254,9 +261,9 @@ class OneShotServer:
                 ),
             )
             for member in range(context.committee.size)
-        ]
+        )
 
-    def _close_checking(self) -> list[Outbound]:
+    def _close_checking(self) -> Iterator[Outbound]:
         context, committee = self._context, self._context.committee
         clients, members = left_out(
             self._complaints, context.tolerated_colluders, committee.corrupt
@@ -275,9 +282,9 @@ class OneShotServer:
         bitmap = encode_set(self._survivors, context.size)
         self._move(Local.DEADLINE, ServerPhase.CONFIRMING)
         proposal = Proposal(context=self._tag, survivors=bitmap)
-        return [(member, proposal) for member in self._members]
+        return ((member, proposal) for member in self._members)
 
-    def _close_confirming(self) -> list[Outbound]:
+    def _close_confirming(self) -> Iterator[Outbound]:
         committee = self._context.committee
         confirmed = sorted(self._confirmations)
         self._require("confirm", len(confirmed), max(committee.quorum, committee.threshold))
@@ -288,11 +295,12 @@ class OneShotServer:
             signatures=b"".join(self._confirmations[member] for member in chosen),
         )
         self._move(Local.DEADLINE, ServerPhase.OPENING)
-        return [(member, quorum) for member in confirmed]
+        return ((member, quorum) for member in confirmed)
 
     def _open(self) -> FieldSum:
         self._require("open", len(self._answers), self._context.committee.threshold)
-        result = open_sum(self._context, self._total, self._survivors, self._signed, self._answers)
+        commitments = {client: self._commitments[client] for client in self._survivors}
+        result = open_sum(self._context, self._total, commitments, self._answers)
         self._move(Local.OPEN, ServerPhase.FINISHED)
         return result
 
@@ -349,7 +357,7 @@ _RECEIVERS: dict[tuple[ServerPhase, type], Callable[[OneShotServer, Any], None]]
     (ServerPhase.OPENING, Answer): OneShotServer._on_answer,
 }
 
-_CLOSERS: dict[ServerPhase, Callable[[OneShotServer], list[Outbound]]] = {
+_CLOSERS: dict[ServerPhase, Callable[[OneShotServer], Iterator[Outbound]]] = {
     ServerPhase.COLLECTING: OneShotServer._close_collecting,
     ServerPhase.CHECKING: OneShotServer._close_checking,
     ServerPhase.CONFIRMING: OneShotServer._close_confirming,
