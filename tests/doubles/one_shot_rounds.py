@@ -1,0 +1,165 @@
+"""Small one-shot rounds for tests: parties with known keys, and a round played to its end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from secagg.field import FieldVector, lift
+from secagg.keys import AgreementKey, Identity
+from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
+from secagg.oneshot.context import Cohort, OneShotContext, fewest_survivors
+from secagg.oneshot.member import OneShotMember
+from secagg.oneshot.opening import OpenedSum
+from secagg.oneshot.server import OneShotServer
+
+SESSION = bytes(range(16))
+
+
+def secret(*what: object) -> bytes:
+    """32 bytes that stand for a name."""
+    return hashlib.sha256(repr(what).encode()).digest()
+
+
+def identity(name: str, index: int) -> Identity:
+    """A known identity."""
+    return Identity.from_private_bytes(secret("identity", name, index))
+
+
+def sealing(name: str, index: int) -> AgreementKey:
+    """A known sealing key."""
+    return AgreementKey(secret("sealing", name, index))
+
+
+class Stream:
+    """Repeatable randomness for one party."""
+
+    def __init__(self, *what: object) -> None:
+        self._what, self._calls = what, 0
+
+    def __call__(self, count: int) -> bytes:
+        self._calls += 1
+        return hashlib.shake_256(repr((self._what, self._calls)).encode()).digest(count)
+
+
+def committee(size: int, name: str = "member", **changes: Any) -> Committee:
+    """A named committee of so many members, one of them corrupt unless changed."""
+    corrupt = changes.get("corrupt", 1)
+    randomness = changes.get("randomness", max(corrupt, 1))
+    members = tuple(
+        Member.sign(identity(name, i), SESSION, sealing(name, i).public, 0, 9) for i in range(size)
+    )
+    terms = {
+        "kind": CommitteeKind.NAMED,
+        "members": members,
+        "corrupt": corrupt,
+        "randomness": randomness,
+        "per_polynomial": max(size - randomness - 2 * corrupt, 1),
+        "quorum": lowest_quorum(size, corrupt),
+    }
+    return Committee(**{**terms, **changes})
+
+
+def cohort(size: int) -> Cohort:
+    """The identities of so many clients."""
+    return Cohort([identity("client", i).public for i in range(size)])
+
+
+def context(size: int = 5, members: int = 6, **changes: Any) -> OneShotContext:
+    """A small round on the smallest ring."""
+    colluders = changes.get("tolerated_colluders", 1)
+    terms: dict[str, Any] = {
+        "session_id": SESSION,
+        "round_number": 3,
+        "size": size,
+        "cohort_root": cohort(size).root,
+        "minimum_survivors": fewest_survivors(size, colluders),
+        "tolerated_colluders": colluders,
+        "committee": changes.get("committee") or committee(members),
+        "degree": 1024,
+        "limbs": 1,
+        "bits": 12,
+        "length": 7,
+        "application_digest": bytes(32),
+    }
+    return OneShotContext(**{**terms, **changes})
+
+
+@dataclass
+class Round:
+    """All parties of one round, and its stages one by one.
+
+    Args:
+        context: of the round; a named committee with the kit's keys.
+        away: members that never answer.
+    """
+
+    context: OneShotContext
+    away: Collection[int] = ()
+    clients: dict[int, OneShotClient] = field(default_factory=dict)
+    members: dict[int, OneShotMember] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cohort = cohort(self.context.size)
+        self.server = OneShotServer(self.context, self.cohort)
+        for i in range(self.context.size):
+            self.clients[i] = OneShotClient(
+                self.context, i, identity("client", i), self.cohort.proof(i), Stream("client", i)
+            )
+        for j in range(self.context.committee.size):
+            self.members[j] = self.member(j)
+
+    def member(self, index: int) -> OneShotMember:
+        """A new session of a member."""
+        return OneShotMember(
+            self.context, index, identity("member", index), sealing("member", index)
+        )
+
+    def vector(self, client: int) -> FieldVector:
+        """A client's input: small and different for everybody."""
+        values = np.arange(self.context.length, dtype=np.int64) * (client + 1) - 5
+        return lift(values, self.context.field)
+
+    def upload(self, client: int) -> bytes:
+        """A client's only message."""
+        self.clients[client].seeds(b"rounded %d" % client)
+        return self.clients[client].submit_bytes(self.vector(client))
+
+    def collect(self, lost: Collection[int] = ()) -> None:
+        """Deliver all uploads but those of lost clients."""
+        for client in self.clients:
+            data = self.upload(client)
+            if client not in lost:
+                self.server.receive_upload(client, data)
+
+    def pass_on(self, change: Callable[[int, bytes], bytes | None] | None = None) -> None:
+        """Close a stage, and take the answers of all members that are not away.
+
+        Args:
+            change: what becomes of a member's answer on its way; None if it is lost.
+        """
+        for member, data in self.server.close_round_bytes():
+            if member in self.away:
+                continue
+            answer = self.members[member].receive_bytes(data)
+            changed = change(member, answer) if change else answer
+            if changed is not None:
+                self.server.receive_from_member(member, changed)
+
+    def finish(self, lost: Collection[int] = ()) -> OpenedSum:
+        """The whole round."""
+        self.collect(lost)
+        for _ in range(3):
+            self.pass_on()
+        return self.server.open()
+
+    def expected(self, survivors: Sequence[int]) -> list[int]:
+        """The sum of some clients' inputs, modulo p."""
+        modulus = self.context.field.modulus
+        total = sum(self.vector(i).elements.astype(np.int64) for i in survivors)
+        return [int(x) % modulus for x in total]  # type: ignore[union-attr]
