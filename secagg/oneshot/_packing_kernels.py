@@ -1,0 +1,391 @@
+"""Compiled packing of signed coordinates into coefficients, and back.
+
+Coordinates x in -h .. h, h = (B - 1) / 2, are handled as digits x + h in 0 .. B - 1: what that adds
+to a coefficient is a constant. Several digits make a *word* below 2^32, or one digit makes two;
+a coefficient is a sum of words times constants, which each prime takes modulo itself.
+
+Many-word integers are kept word by word, least significant first: uint32[words, coefficients], so
+that every step runs over neighbouring coefficients. Loops have unsigned indices, and divisions go
+by floating-point quotients that are off by one at most and then corrected: both so that they
+vectorise, as do rows only of arrays that are contiguous.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from secagg.oneshot._ring_kernels import _at_most, times
+
+Words = NDArray[np.uint32]
+
+_U = np.uint32
+_I = np.uint64
+_LOW = 0xFFFF_FFFF
+
+
+@njit(cache=True, nogil=True)
+def group_digits(
+    values: NDArray[np.int64],
+    first: int,
+    count: int,
+    per: int,
+    group: int,
+    base: int,
+    words: Words,
+) -> bool:
+    """Write the words of coefficients first .. first + count; whether every coordinate is in range.
+
+    Args:
+        values: int64[d]; coordinates beyond the end are 0.
+        per: coordinates of a coefficient.
+        group: digits of a word; 0 if a digit has two words.
+        base: B, odd, below 2^62.
+        words: uint32[words, >= count], output.
+    """
+    half = np.uint64(base // 2)
+    scale = np.uint64(base)
+    most = np.uint64(0)
+    # Coefficients of which every coordinate is there.
+    full = min(count, max(0, values.size // per - first))
+    words[:, :count] = _U(0)
+    for j in range(per - 1, -1, -1):
+        k = 2 * j if group == 0 else j // group
+        low = words[k]
+        high = words[k + 1] if group == 0 else low
+        place = _I(first * per + j)
+        for t in range(full):
+            i = _I(t)
+            digit = np.uint64(values[place + i * _I(per)]) + half
+            most = max(most, digit)
+            if group == 0:
+                low[i] = _U(digit & _I(_LOW))
+                high[i] = _U(digit >> _I(32))
+            else:
+                low[i] = _U(np.uint64(low[i]) * scale + digit)
+        for t in range(full, count):
+            index = (first + t) * per + j
+            digit = half + (np.uint64(values[index]) if index < values.size else _I(0))
+            most = max(most, digit)
+            if group == 0:
+                low[t] = _U(digit & _I(_LOW))
+                high[t] = _U(digit >> _I(32))
+            else:
+                low[t] = _U(np.uint64(low[t]) * scale + digit)
+    return most < scale
+
+
+@njit(cache=True, nogil=True)
+def weigh_words(
+    words: Words,
+    low: int,
+    high: int,
+    weights: NDArray[np.uint64],
+    constant: Any,
+    totals: NDArray[np.uint64],
+) -> None:
+    """totals[t - low] = constant + sum_k weights[k] words[k, t], below 2^64 for 31 words.
+
+    Args:
+        words: uint32[words, coefficients].
+        weights: uint64[words], below 2^27.
+        constant: uint64, below 2^32.
+        totals: uint64[>= high - low], output.
+    """
+    count = words.shape[0]
+    if count % 2:
+        row, weight = words[0, low:high], weights[0]
+        for t in range(high - low):
+            i = _I(t)
+            totals[i] = constant + weight * np.uint64(row[i])
+    else:
+        for t in range(high - low):
+            totals[_I(t)] = constant
+    for k in range(count % 2, count, 2):
+        row, weight = words[k, low:high], weights[k]
+        next_row, next_weight = words[k + 1, low:high], weights[k + 1]
+        for t in range(high - low):
+            i = _I(t)
+            totals[i] += weight * np.uint64(row[i]) + next_weight * np.uint64(next_row[i])
+
+
+@njit(cache=True, nogil=True)
+def fold(total: Any, p: Any, shift: Any, shift_q: Any, one_q: Any) -> Any:
+    """Take a uint64 to a residue below 4p: shift = 2^32 mod p, and quotients as in `times`."""
+    high, low = _U(total >> np.uint64(32)), _U(total & np.uint64(_LOW))
+    return _U(times(high, shift, shift_q, p) + times(low, _U(1), one_q, p))
+
+
+@njit(cache=True, nogil=True)
+def weighted_residues(
+    words: Words,
+    weights: NDArray[np.uint64],
+    constants: NDArray[np.uint64],
+    primes: Words,
+    shifts: Words,
+    residues: Words,
+    totals: NDArray[np.uint64],
+) -> None:
+    """Residues of constant + sum_k weight_k words[k] modulo every prime.
+
+    Args:
+        words: uint32[words, count].
+        weights: uint64[L, words].
+        constants: uint64[L], below 2^32.
+        primes: uint32[L].
+        shifts: uint32[3, L]: 2^32 mod p, its quotient as in `times`, and that of 1.
+        residues: uint32[L, count], output, below the primes.
+        totals: uint64[chunk], scratch.
+    """
+    count = words.shape[1]
+    for i in range(primes.size):
+        p = primes[i]
+        p2 = _U(p + p)
+        shift, shift_q, one_q = shifts[0, i], shifts[1, i], shifts[2, i]
+        for low in range(0, count, totals.size):
+            high = min(low + totals.size, count)
+            weigh_words(words, low, high, weights[i], constants[i], totals)
+            row = residues[i, low:high]
+            for t in range(high - low):
+                j = _I(t)
+                value = fold(totals[j], p, shift, shift_q, one_q)
+                row[j] = _at_most(_at_most(value, p2), p)
+
+
+@njit(cache=True, nogil=True)
+def to_words(
+    residues: Words,
+    first: int,
+    count: int,
+    added: Words,
+    primes: Words,
+    inverses: Words,
+    inverses_q: Words,
+    one_q: Words,
+    digits: Words,
+    words: Words,
+    constant: Words,
+) -> None:
+    """Words of constant + ((x + a) mod q), x and a given by their residues.
+
+    Garner's mixed radix digits v_i, then x = v_0 + p_0 (v_1 + p_1 (v_2 + ...)).
+
+    Args:
+        residues: uint32[L, coefficients], below the primes; of these first .. first + count.
+        added: uint32[L], below the primes.
+        primes: uint32[L].
+        inverses: uint32[L, L]: at i, j the inverse of p_j modulo p_i, j < i.
+        inverses_q: uint32[L, L], their quotients as in `times`.
+        one_q: uint32[L], quotients of 1.
+        digits: uint32[L, >= count], scratch.
+        words: uint32[W, >= count], output; the whole fits.
+        constant: uint32[W].
+    """
+    limbs = primes.size
+    for i in range(limbs):
+        p = primes[i]
+        p2 = _U(p + p)
+        own, source = digits[i], residues[i, first : first + count]
+        for t in range(count):
+            own[_I(t)] = _U(source[_I(t)] + added[i])
+        for j in range(i):
+            other, inverse, inverse_q = digits[j], inverses[i, j], inverses_q[i, j]
+            for t in range(count):
+                k = _I(t)
+                own[k] = times(_U(own[k] - other[k] + p2), inverse, inverse_q, p)
+        for t in range(count):
+            own[_I(t)] = _at_most(times(own[_I(t)], _U(1), one_q[i], p), p)
+    words[:, :count] = _U(0)
+    words[0, :count] = digits[limbs - 1, :count]
+    for i in range(limbs - 2, -1, -1):
+        multiply_add(words, count, np.uint64(primes[i]), digits[i])
+    add_constant(words, count, constant, digits[0])
+
+
+@njit(cache=True, nogil=True)
+def multiply_add(words: Words, count: int, factor: Any, carry: Words) -> None:
+    """Multiply by a factor below 2^32 and add a carry, which is used up."""
+    for w in range(words.shape[0]):
+        row = words[w]
+        for t in range(count):
+            i = _I(t)
+            value = np.uint64(row[i]) * factor + np.uint64(carry[i])
+            row[i] = _U(value & _I(_LOW))
+            carry[i] = _U(value >> _I(32))
+
+
+@njit(cache=True, nogil=True)
+def add_constant(words: Words, count: int, constant: Words, carry: Words) -> None:
+    """Add a constant of as many words; carry is scratch."""
+    for t in range(count):
+        carry[_I(t)] = _U(0)
+    for w in range(words.shape[0]):
+        row, addend = words[w], np.uint64(constant[w])
+        for t in range(count):
+            i = _I(t)
+            value = np.uint64(row[i]) + addend + np.uint64(carry[i])
+            row[i] = _U(value & _I(_LOW))
+            carry[i] = _U(value >> _I(32))
+
+
+@njit(cache=True, nogil=True)
+def shift_right(words: Words, count: int, bits: int) -> None:
+    """Divide by 2^bits and round down, bits below 32."""
+    if bits == 0:
+        return
+    down, up = _U(bits), _U(32 - bits)
+    for w in range(words.shape[0]):
+        row = words[w]
+        if w + 1 < words.shape[0]:
+            above = words[w + 1]
+            for t in range(count):
+                i = _I(t)
+                row[i] = _U((row[i] >> down) | (above[i] << up))
+        else:
+            for t in range(count):
+                row[_I(t)] = _U(row[_I(t)] >> down)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def divide(words: Words, count: int, divisor: Any, remainders: Words) -> None:
+    """Divide by a divisor in 1 .. 2^32 - 1: quotients in place, and the remainders.
+
+    A quotient q < 2^32 of doubles has an error below 1 + 2^-18, so its floor is off by one at most.
+
+    Args:
+        words: uint32[W, >= count], in place.
+        divisor: uint64.
+        remainders: uint32[>= count], output.
+    """
+    reciprocal = 1.0 / np.float64(divisor)
+    for t in range(count):
+        remainders[_I(t)] = _U(0)
+    for w in range(words.shape[0] - 1, -1, -1):
+        row = words[w]
+        for t in range(count):
+            i = _I(t)
+            value = (np.uint64(remainders[i]) << _I(32)) | np.uint64(row[i])
+            quotient = np.uint64(np.float64(value) * reciprocal)
+            rest = np.int64(value - quotient * divisor)
+            less, more = np.int64(rest < 0), np.int64(rest >= np.int64(divisor))
+            row[i] = _U(np.int64(quotient) - less + more)
+            remainders[i] = _U(rest + (less - more) * np.int64(divisor))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _divide_by_large(words: Words, count: int, divisor: Any, remainders: NDArray[np.int64]) -> None:
+    """Divide like `divide`, by anything in 2^32 .. 2^62: a few bits of a word at a time."""
+    step = 16
+    while divisor >> np.uint64(64 - step):
+        step //= 2
+    mask = (np.uint64(1) << np.uint64(step)) - np.uint64(1)
+    for t in range(count):
+        rest = np.uint64(0)
+        for w in range(words.shape[0] - 1, -1, -1):
+            word, result = np.uint64(words[w, t]), np.uint64(0)
+            for low in range(32 - step, -1, -step):
+                rest = (rest << np.uint64(step)) | ((word >> np.uint64(low)) & mask)
+                quotient = rest // divisor
+                rest -= quotient * divisor
+                result = (result << np.uint64(step)) | quotient
+            words[w, t] = _U(result)
+        remainders[t] = np.int64(rest)
+
+
+@njit(cache=True, nogil=True)
+def split_digits(
+    words: Words,
+    count: int,
+    per: int,
+    group: int,
+    base: int,
+    values: NDArray[np.int64],
+    first: int,
+    scratch: Words,
+    wide: NDArray[np.int64],
+) -> None:
+    """Write the coordinates of coefficients first .. first + count, taken off from the lowest.
+
+    Args:
+        words: uint32[W, >= count]: each the sum of digits times B^j and what lies above; used up.
+        group: digits below 2^32 together; 0 if one is larger.
+        values: int64[d], output; what lies beyond the end is left out.
+        scratch: uint32[2, >= count].
+        wide: int64[>= count], scratch.
+    """
+    half = np.int64(base // 2)
+    scale = np.uint64(base)
+    width = max(1, group)
+    for j in range(0, per, width):
+        taken = min(width, per - j)
+        if group == 0:
+            _divide_by_large(words, count, scale, wide)
+        else:
+            divide(words, count, np.uint64(base) ** np.uint64(taken), scratch[0])
+        for k in range(j, j + taken):
+            if group > 0:
+                if k + 1 < j + taken:
+                    divide(scratch[:1], count, scale, scratch[1])
+                    digits = scratch[1]
+                else:
+                    digits = scratch[0]
+                for t in range(count):
+                    wide[_I(t)] = np.int64(digits[_I(t)])
+            place = first * per + k
+            for t in range(min(count, (values.size - place + per - 1) // per)):
+                values[_I(place) + _I(t) * _I(per)] = wide[_I(t)] - half
+
+
+@njit(cache=True, nogil=True)
+def pack_words(words: Words, bits: int, packed: NDArray[np.uint64]) -> None:
+    """Write numbers of `bits` bits each as consecutive little-endian bit fields.
+
+    Args:
+        words: uint32[W, count], below 2^bits.
+        packed: uint64[> bits count / 64], zeros, output; one word more than is needed.
+    """
+    position = 0
+    for t in range(words.shape[1]):
+        for w in range((bits + 31) // 32):
+            value = np.uint64(words[w, t])
+            place = position >> 6
+            shift = np.uint64(position & 63)
+            packed[place] |= value << shift
+            # Two shifts, because one by 64 would not clear the word when shift is 0.
+            packed[place + 1] |= (value >> np.uint64(1)) >> (np.uint64(63) - shift)
+            position += min(32, bits - 32 * w)
+
+
+@njit(cache=True, nogil=True)
+def unpack_words(packed: NDArray[np.uint64], bits: int, words: Words, most: Words) -> bool:
+    """Inverse of `pack_words`; whether no number is larger than `most`.
+
+    Args:
+        packed: uint64[> bits count / 64], one word more than is needed.
+        words: uint32[W, count], output.
+        most: uint32[W].
+    """
+    fits = True
+    position = 0
+    for t in range(words.shape[1]):
+        above = False
+        for w in range(words.shape[0]):
+            size = min(32, bits - 32 * w)
+            value = np.uint64(0)
+            if size > 0:
+                word = position >> 6
+                shift = np.uint64(position & 63)
+                # Two shifts, because one by 64 would not clear the word when shift is 0.
+                beyond = (packed[word + 1] << np.uint64(1)) << (np.uint64(63) - shift)
+                value = (packed[word] >> shift) | beyond
+                value &= (np.uint64(1) << np.uint64(size)) - np.uint64(1)
+                position += size
+            words[w, t] = _U(value)
+            # The highest word that differs decides.
+            if value != np.uint64(most[w]):
+                above = value > np.uint64(most[w])
+        fits &= not above
+    return fits

@@ -1,0 +1,131 @@
+"""Masked vectors on the wire: nothing but their coefficients, at a fixed number of bits each.
+
+Without rounding a coefficient is its L residues of 27 bits. With rounding bits r it is floor(c /
+2^r), c in 0 .. q - 1, at the exact bit length of the largest such number. Bits are in
+little-endian order, and the last byte is padded with zeros. What arrives is checked: the length,
+every number's range, and the padding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secagg import _kernels
+from secagg.errors import ParameterError
+from secagg.oneshot import _packing_kernels
+from secagg.oneshot.packing import Packing, crt_tables, words_of
+from secagg.oneshot.ring import PRIME_BITS, Residues
+
+_CHUNK = 8192
+"""Coefficients packed at once; a multiple of 64, so that every chunk ends on a 64-bit border."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ciphertext:
+    """A masked vector as it is sent: what rounding takes off is gone.
+
+    Attributes:
+        packing: how the vector is packed.
+        length: d, its coordinates.
+        content: uint32[L, coefficients], residues; with rounding bits
+            uint32[words, coefficients], floor(c / 2^r) in 32-bit words, the lowest first.
+
+    Raises:
+        ParameterError: the content has another dtype or shape.
+    """
+
+    packing: Packing
+    length: int
+    content: Residues = field(repr=False)
+
+    def __post_init__(self) -> None:
+        shape = content_shape(self.packing, self.length)
+        if self.content.dtype != np.uint32 or self.content.shape != shape:
+            given = f"{self.content.dtype}{self.content.shape}"
+            raise ParameterError("content", given, f"uint32{shape}")
+
+    def encode(self) -> bytes:
+        """The bytes that are sent: `wire_bytes` of them."""
+        if self.packing.rounding_bits:
+            return self._encode_rounded()
+        limbs = self.packing.ring.limbs
+        packed = np.empty(wire_bytes(self.packing, self.length), np.uint8)
+        for first in range(0, self.content.shape[1], _CHUNK):
+            chunk = self.content[:, first : first + _CHUNK]
+            start = first * limbs * PRIME_BITS // 8
+            _kernels.pack_bits(chunk.T.reshape(-1), PRIME_BITS, packed[start:])
+        return packed.tobytes()
+
+    def residues(self) -> Residues:
+        """Residues of what was sent, multiplied back by 2^r: uint32[L, coefficients]."""
+        packing, ring = self.packing, self.packing.ring
+        if not packing.rounding_bits:
+            return self.content
+        places = [32 * w + packing.rounding_bits for w in range(self.content.shape[0])]
+        weights = [[(1 << place) % p for place in places] for p in ring.primes]
+        out = np.empty((ring.limbs, self.content.shape[1]), np.uint32)
+        none = np.zeros(ring.limbs, np.uint64)
+        crt_tables(ring).to_residues(self.content, np.array(weights, np.uint64), none, out)
+        return out
+
+    def _encode_rounded(self) -> bytes:
+        size = wire_bytes(self.packing, self.length)
+        packed = np.zeros(size // 8 + 2, "<u8")
+        _packing_kernels.pack_words(self.content, self.packing.wire_bits, packed)
+        return packed.view(np.uint8)[:size].tobytes()
+
+
+def decode(packing: Packing, length: int, data: bytes) -> Ciphertext:
+    """Inverse of `Ciphertext.encode`.
+
+    Raises:
+        ValueError: another number of bytes, set padding bits, or a number out of range.
+        ParameterError: length is below 1.
+    """
+    size = wire_bytes(packing, length)
+    if len(data) != size:
+        raise ValueError(f"masked vector of {len(data)} bytes, {size} expected")
+    padding = 8 * size - packing.coefficients(length) * _bits(packing)
+    if padding and data[-1] >> (8 - padding):
+        raise ValueError("padding bits of a masked vector are not zero")
+    # The kernels read whole words, one beyond the last.
+    packed = np.zeros(size // 8 + 2, "<u8")
+    packed.view(np.uint8)[:size] = np.frombuffer(data, np.uint8)
+    content = np.empty(content_shape(packing, length), np.uint32)
+    if packing.rounding_bits:
+        most = words_of((packing.ring.modulus - 1) >> packing.rounding_bits, content.shape[0])
+        fits = bool(_packing_kernels.unpack_words(packed, packing.wire_bits, content, most))
+    else:
+        fits = _unpack_residues(packed, packing.ring.tables.primes, content)
+    if not fits:
+        raise ValueError("a number of a masked vector is out of range")
+    return Ciphertext(packing, length, content)
+
+
+def wire_bytes(packing: Packing, length: int) -> int:
+    """Bytes of a masked vector of this length."""
+    return -(-packing.coefficients(length) * _bits(packing) // 8)
+
+
+def content_shape(packing: Packing, length: int) -> tuple[int, int]:
+    """Shape of a ciphertext's content."""
+    rows = -(-packing.wire_bits // 32) if packing.rounding_bits else packing.ring.limbs
+    return rows, packing.coefficients(length)
+
+
+def _bits(packing: Packing) -> int:
+    """Bits of a coefficient."""
+    return packing.wire_bits if packing.rounding_bits else packing.ring.limbs * PRIME_BITS
+
+
+def _unpack_residues(packed: NDArray[np.uint64], primes: Residues, content: Residues) -> bool:
+    """Write residues to uint32[L, coefficients]; whether all are below their primes."""
+    for first in range(0, content.shape[1], _CHUNK):
+        chunk = content[:, first : first + _CHUNK]
+        values = np.empty(chunk.size, np.uint32)
+        _kernels.unpack_bits(packed[first * primes.size * PRIME_BITS // 64 :], PRIME_BITS, values)
+        chunk[:] = values.reshape(-1, primes.size).T
+    return bool((content.max(axis=1) < primes).all())
