@@ -171,12 +171,12 @@ class OpeningFailedError(LocalProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """A peer misbehaved: `party` is its index in the cohort (in the committee if `role` says
-    "member"), or `SERVER`."""
+    """A peer misbehaved: `party` is its index in the cohort, or `SERVER`.
 
-    def __init__(
-        self, party: int, reason: Reason, detail: str = "", role: str = "client"
-    ) -> None:
+    If `role` is "member", it is an index in the committee of a one-shot round.
+    """
+
+    def __init__(self, party: int, reason: Reason, detail: str = "", role: str = "client") -> None:
         name = "server" if party == SERVER else f"{role} {party}"
         super().__init__(f"{name}: {reason.value}" + (f" ({detail})" if detail else ""))
         self.party = party

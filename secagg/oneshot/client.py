@@ -1,8 +1,9 @@
 """One client of a one-shot round: it draws, uploads once, and is done.
 
-Everything that the upload needs is derived from 32 fresh bytes *and* from what is uploaded. The same
-key with two vectors would show their difference; derived like this, a machine that is set back to an
-earlier state and asked again has another key for another vector, and the same bytes for the same one.
+Everything that the upload needs is derived from 32 fresh bytes *and* from what is uploaded. The
+same key with two vectors would show their difference; derived like this, a machine that is set back
+to an earlier state and asked again has another key for another vector, and the same bytes for the
+same one.
 """
 
 from __future__ import annotations
@@ -76,7 +77,6 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
     secrets = _UploadSecrets(party, state, vector)
     key = sample(secrets.derived(_KEY, STREAM_KEY_BYTES), context.degree)
     ciphertext = mask(
-        context.ring,
         context.packing,
         context.public_key,
         key,
@@ -222,5 +222,3 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         if not isinstance(state, Uploaded):
             raise LocalProtocolError(f"nothing is uploaded when {state.phase.value!r}")
         return state
-
-

@@ -1,11 +1,11 @@
 """Whom to leave out when seals do not open.
 
-Every complaint joins an upload and a member, and every true one has a corrupt end: an honest client's
-seal opens for an honest member. Leaving out the ends of a vertex cover clears all of them. The
-smallest one would do harm: two corrupt clients that each spoil the one seal for an honest member make
-that member the smaller cover. So a member weighs w = ceil(n_C / c) clients, and the cheapest cover is
-taken. It leaves out at most n_C / w <= c honest members and c w < n_C + c honest clients
-(docs/one-shot-security.md has the proof).
+Every complaint joins an upload and a member, and every true one has a corrupt end: an honest
+client's seal opens for an honest member. Leaving out the ends of a vertex cover clears all of them.
+The smallest one would do harm: two corrupt clients that each spoil the one seal for an honest
+member make that member the smaller cover. So a member weighs w = ceil(n_C / c) clients, and the
+cheapest cover is taken. It leaves out at most n_C / w <= c honest members and c w < n_C + c honest
+clients (docs/one-shot-security.md has the proof).
 """
 
 from __future__ import annotations

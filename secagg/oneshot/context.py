@@ -31,7 +31,7 @@ _INTEGERS = (
     "tolerated_colluders",
     "degree",
     "limbs",
-    "rounding",
+    "rounding_bits",
     "entries",
     "bits",
     "length",
@@ -86,7 +86,7 @@ class OneShotContext(RoundTerms):
         committee: who holds shares; with their keys, and the sizes.
         degree: N, of the ring.
         limbs: L, primes of the ring's modulus.
-        rounding: r, low bits of every ciphertext coefficient that are not sent.
+        rounding_bits: r, low bits of every ciphertext coefficient that are not sent.
         entries: key entries packed into one shared secret.
         allow_weak: take also a ring below 104 bits of core-SVP.
 
@@ -103,7 +103,7 @@ class OneShotContext(RoundTerms):
     committee: Committee
     degree: int
     limbs: int
-    rounding: int = 0
+    rounding_bits: int = 0
     entries: int = 1
     allow_weak: bool = False
     ring: Ring = field(init=False, repr=False, compare=False)
@@ -120,7 +120,7 @@ class OneShotContext(RoundTerms):
         require_allowed(self.degree, self.limbs, allow_weak=self.allow_weak)
         ring = Ring(self.degree, self.limbs)
         object.__setattr__(self, "ring", ring)
-        packing = Packing(ring, self.field.largest_centred, self.size, self.rounding)
+        packing = Packing(ring, self.field.largest_centred, self.size, self.rounding_bits)
         object.__setattr__(self, "packing", packing)
         layout = ShareLayout(
             key_length=self.degree,
@@ -163,7 +163,7 @@ class OneShotContext(RoundTerms):
 
     def _check_types(self) -> None:
         self.check_term_types()
-        for name in ("size", "degree", "limbs", "rounding", "entries"):
+        for name in ("size", "degree", "limbs", "rounding_bits", "entries"):
             if type(getattr(self, name)) is not int:
                 raise ParameterError(name, getattr(self, name), "an int")
         if type(self.cohort_root) is not bytes or len(self.cohort_root) != HASH_BYTES:

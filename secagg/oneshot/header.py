@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from secagg.keys import KEY_BYTES, check_public_key, signature_is_valid
 from secagg.merkle import HASH_BYTES
@@ -80,7 +81,7 @@ class Header:
     def decode(cls, sender: int, encoded: bytes) -> Header:
         """Inverse of `encode`, of bytes of the right length."""
         cuts = (0, KEY_BYTES, KEY_BYTES + HASH_BYTES, KEY_BYTES + 2 * HASH_BYTES, len(encoded))
-        pieces = [encoded[low:high] for low, high in zip(cuts, cuts[1:], strict=False)]
+        pieces = [encoded[low:high] for low, high in pairwise(cuts)]
         return cls(sender, *pieces)
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from secagg import _shamir_kernels
 from secagg.errors import ParameterError
-from secagg.oneshot import packed_sharing
 from secagg.keystream import BLOCK_BYTES, Keystream
+from secagg.oneshot import packed_sharing
 from secagg.oneshot.key_entries import base_for, combine, entries_for, split
 from secagg.shamir import LIMBS, PRIME, Rand, random_elements, to_limbs
 from secagg.tags import Usage, derive
@@ -84,9 +84,7 @@ class ShareLayout:
         first = [self.key_polynomials + seed * width for seed in which]
         return np.array([start + i for start in first for i in range(width)], np.int64)
 
-    def deal(
-        self, key: NDArray[np.int8], seeds: Sequence[bytes], rand: Rand
-    ) -> NDArray[np.uint32]:
+    def deal(self, key: NDArray[np.int8], seeds: Sequence[bytes], rand: Rand) -> NDArray[np.uint32]:
         """Share a key, removable seeds, and polynomials of nothing but randomness.
 
         Args:
@@ -120,7 +118,8 @@ class ShareLayout:
             shares: uint32[uploads, polynomials], of the uploads that are opened.
         """
         keys = shares[:, : self.key_polynomials]
-        return (keys.sum(axis=0, dtype=np.uint64) % PRIME).astype(np.uint32)
+        total: NDArray[np.uint64] = keys.sum(axis=0, dtype=np.uint64)
+        return (total % np.uint64(PRIME)).astype(np.uint32)
 
     def checks(
         self, shares: NDArray[np.uint32], challenge: NDArray[np.uint64]

@@ -119,6 +119,17 @@ class Accumulator:
         self._check(ciphertext, 1)
         self._add(ciphertext.residues(), 1)
 
+    def subtract(self, ciphertext: Ciphertext) -> None:
+        """Take out a ciphertext that was added.
+
+        Raises:
+            ParameterError: another packing or length.
+        """
+        self._check(ciphertext, 0)
+        residues = ciphertext.residues()
+        primes = self.packing.ring.tables.primes[:, np.newaxis]
+        self._add(np.where(residues == 0, residues, primes - residues), -1)
+
     def merge(self, other: Accumulator) -> None:
         """Add another machine's sum.
 
@@ -142,16 +153,16 @@ class Accumulator:
 
 def open(
     accumulator: Accumulator, public_key: bytes, key_sum: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], int]:
-    """Summed vector and largest error from the sum of ciphertexts and the sum of their keys.
+) -> tuple[NDArray[np.int64], float]:
+    """Summed vector and mean square of the errors from the sums of ciphertexts and of keys.
 
     Args:
         public_key: as in `mask`.
         key_sum: int64[N].
 
     Returns:
-        int64[d], and the largest |E| of a coefficient. Of a right sum it is below Delta / 2 with
-        room to spare; with a wrong key it comes near to that.
+        int64[d], and the mean square of the coefficients' errors. With a wrong key it is 27 times
+        that of a right one.
 
     Raises:
         ParameterError: wrong length or dtype, or an entry beyond 84 times the ciphertexts: no sum

@@ -1,8 +1,8 @@
 """A member of the committee: it checks, signs one set of uploads, and answers once.
 
 Everything that keeps the server from opening two sums is here: the set is made of uploads whose
-signatures and seals we checked, it is large enough, we sign one, and we answer only on the set that we
-signed and that a quorum signed with us. The state is taken out before the answer is made.
+signatures and seals we checked, it is large enough, we sign one, and we answer only on the set that
+we signed and that a quorum signed with us. The state is taken out before the answer is made.
 """
 
 from __future__ import annotations
@@ -171,7 +171,9 @@ def _check_own(party: MemberParty, headers: Sequence[Header]) -> None:
     index, own = party.own
     for header in headers:
         if header.sender == index and header.digest(party.context) != own:
-            raise RemoteProtocolError(SERVER, Reason.OWN_ENTRY_MISSING, "another upload in our name")
+            raise RemoteProtocolError(
+                SERVER, Reason.OWN_ENTRY_MISSING, "another upload in our name"
+            )
 
 
 HANDLERS: dict[tuple[MemberPhase, type], Callable[[MemberParty, Any, Any], Step]] = {

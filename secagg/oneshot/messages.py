@@ -1,13 +1,14 @@
 """The messages of a one-shot round. A client that is no member sends one of them, and gets none.
 
-Numbers of kinds go on from those of the pairwise protocol, so bytes of one are never a message of the
-other.
+Numbers of kinds go on from those of the pairwise protocol, so bytes of one are never a message of
+the other.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from secagg.errors import Reason, RemoteProtocolError
 from secagg.framing import (
     CONTEXT_TAG_BYTES,
     FRAME_BYTES,
@@ -15,11 +16,11 @@ from secagg.framing import (
     Message,
     decode_message,
 )
-from secagg.errors import Reason, RemoteProtocolError
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.layout import CHALLENGES
+from secagg.oneshot.wire import wire_bytes
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 
 HEADER_BYTES = KEY_BYTES + 2 * HASH_BYTES + SIGNATURE_BYTES
@@ -78,8 +79,8 @@ class Quorum(Message, frozen=True, array_like=True, tag=37):
 class Answer(ClientMessage, frozen=True, array_like=True, tag=38):
     """From a member, once: what it gives up of its shares, signed.
 
-    `sums` are those of the keys' shares over all uploads opened; `seeds` its shares of surplus seeds,
-    upload by upload; `checks` its masked combinations, upload by upload.
+    `sums` are those of the keys' shares over all uploads opened; `seeds` its shares of surplus
+    seeds, upload by upload; `checks` its masked combinations, upload by upload.
     """
 
     sums: bytes
@@ -141,7 +142,7 @@ def seal_bytes(context: OneShotContext) -> int:
 def upload_bytes(context: OneShotContext) -> dict[str, int]:
     """Bytes of an upload by part: ciphertext, seals, and the rest at most."""
     return {
-        "ciphertext": context.packing.ciphertext_bytes(context.length),
+        "ciphertext": wire_bytes(context.packing, context.length),
         "seals": context.committee.size * seal_bytes(context),
         "commitments": context.seeds * HASH_BYTES,
         "header": KEY_BYTES + SIGNATURE_BYTES + FRAME_BYTES,
@@ -171,5 +172,3 @@ def largest_answer_bytes(context: OneShotContext) -> int:
 def _check_sender(message: ClientMessage, party: int) -> None:
     if message.sender != party:
         raise RemoteProtocolError(party, Reason.UNKNOWN_SENDER, f"says it is {message.sender}")
-
-

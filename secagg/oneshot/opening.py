@@ -1,8 +1,8 @@
 """What a server makes of the members' answers: the sum, the surplus seeds, or names to look at.
 
 Answers are shares of the sum of all keys. Wrong ones are corrected and named, up to half of what is
-left over beyond T + l. If the sum does not open all the same, the masked combinations that came with
-the answers say whose shares are on no polynomial. The round is lost; the names are leads.
+left over beyond T + l. If the sum does not open all the same, the masked combinations that came
+with the answers say whose shares are on no polynomial. The round is lost; the names are leads.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from secagg.decoding import wrong_shares
 from secagg.errors import OpeningFailedError, WrongAnswersError
-from secagg.field import FieldVector, lift
+from secagg.field import lift
 from secagg.keys import os_random
 from secagg.oneshot import packed_sharing
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.gaussian import CUT
 from secagg.oneshot.header import seed_commitment
 from secagg.oneshot.masking import Accumulator
+from secagg.oneshot.masking import open as open_masked
 from secagg.server import FieldSum
 from secagg.shamir import LIMBS, from_limbs
 
@@ -89,9 +90,9 @@ def open_sum(
     except WrongAnswersError:
         raise _failure(context, survivors, answers, "too many of them are wrong") from None
     key_sum = layout.key_of(secrets)
-    if int(np.abs(key_sum).max()) > CUT * context.size:
+    if int(np.abs(key_sum).max()) > CUT * len(survivors):
         raise _failure(context, survivors, answers, "no honest clients have the key they give")
-    values, mean_square = total.open(key_sum)
+    values, mean_square = open_masked(total, context.public_key, key_sum)
     if mean_square > largest_mean_square(context, len(survivors)):
         raise _failure(context, survivors, answers, "the key they give does not fit the sum")
     seeds = _Seeds(context, commitments, answers, [m for m in members if m not in set(wrong)])
@@ -199,7 +200,7 @@ def _failure(
     needed, corrupt = committee.threshold, committee.corrupt
     dealers: list[int] = []
     liars: set[int] = set()
-    # With fewer answers the corrupt members could put a polynomial of their own through honest ones.
+    # With fewer answers corrupt members could put a polynomial of their own through honest ones.
     if len(members) >= needed + 2 * corrupt:
         checks = np.stack([answers[member].checks for member in members])
         for place, survivor in enumerate(survivors):

@@ -135,8 +135,18 @@ class Packing:
         ):
             raise ParameterError("values", "out of range", f"at most {self.base // 2} in magnitude")
 
-    def decode(self, sums: Residues, length: int, offset: int = 0) -> tuple[NDArray[np.int64], int]:
-        """Summed coordinates from sums Delta M + E: the vector and the largest |E|.
+    @property
+    def error_variance(self) -> float:
+        """Variance of one upload's error in a coefficient: 6.4^2, and 4^r / 12 if it is rounded."""
+        return 40.96 + (4**self.rounding_bits / 12 if self.rounding_bits else 0)
+
+    def decode(
+        self, sums: Residues, length: int, offset: int = 0
+    ) -> tuple[NDArray[np.int64], float]:
+        """Summed coordinates from sums Delta M + E: the vector, and the mean of E^2.
+
+        E itself says nothing: it is a remainder, and never beyond (Delta - 1) / 2. But of a wrong
+        sum it is uniform, with a mean square of Delta^2 / 12.
 
         Args:
             sums: uint32[L, coefficients], below the primes.
@@ -144,7 +154,7 @@ class Packing:
             offset: an integer that is added to every coefficient first.
 
         Returns:
-            int64[d], each of magnitude at most (B - 1) / 2, and the largest |E| <= (Delta - 1) / 2.
+            int64[d], each of magnitude at most (B - 1) / 2, and the mean square of E.
 
         Raises:
             ParameterError: another dtype or shape.
@@ -158,7 +168,7 @@ class Packing:
         centre = (ring.modulus - 1) // 2 + offset
         added = np.array([centre % p for p in ring.primes], np.uint32)
         values = np.empty(length, np.int64)
-        lowest, highest = self.delta, 0
+        squares = 0.0
         words = np.empty((tables.decode_constant.size, min(CHUNK, count)), np.uint32)
         scratch = np.empty((2, words.shape[1]), np.uint32)
         wide = np.empty(words.shape[1], np.int64)
@@ -167,12 +177,12 @@ class Packing:
             crt.to_words(sums, first, here, added, tables.decode_constant, words)
             _packing_kernels.divide(words, here, np.uint64(self.delta), scratch[0])
             rest = scratch[0, :here]
-            lowest, highest = min(lowest, int(rest.min())), max(highest, int(rest.max()))
+            errors = rest.astype(np.float64) - self.delta // 2
+            squares += float(errors @ errors)
             _packing_kernels.split_digits(
                 words, here, self.per, tables.group, self.base, values, first, scratch, wide
             )
-        half = self.delta // 2
-        return values, max(highest - half, half - lowest)
+        return values, squares / count
 
 
 @dataclass(frozen=True, slots=True, eq=False)

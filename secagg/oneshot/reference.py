@@ -1,9 +1,10 @@
 """The whole one-shot protocol in one function: slow, plain, and the oracle of the tests.
 
-Read `run_one_shot` from top to bottom to learn the protocol. It plays all parties at once with Python's
-integers, multiplies polynomials as one does on paper, and shares no code with the state machines and
-compiled kernels: it only agrees with them on keys, sealing and the encodings that are hashed or signed.
-With the same randomness it gives the same ciphertexts, shares, answers and sum, bit for bit.
+Read `run_one_shot` from top to bottom to learn the protocol. It plays all parties at once with
+Python's integers, multiplies polynomials as one does on paper, and shares no code with the state
+machines and compiled kernels: it only agrees with them on keys, sealing and the encodings that are
+hashed or signed. With the same randomness it gives the same ciphertexts, shares, answers and sum,
+bit for bit.
 
 Not for use: it checks nothing, and keeps every party's secrets in one place.
 
@@ -84,7 +85,7 @@ def run_one_shot(
     primes = _primes(n_ring, context.limbs)
     q, t, width = prod(primes), committee.randomness, committee.per_polynomial
     # Digits in base B, errors below Delta / 2: as many digits as fit below q.
-    base, delta = context.field.modulus, _delta(context.size, context.rounding)
+    base, delta = context.field.modulus, _delta(context.size, context.rounding_bits)
     per = max(e for e in range(1, 200) if delta * base**e < q)
     coefficients = -(-context.length // per)
     a = [_public_element(context, primes, b) for b in range(-(-coefficients // n_ring))]
@@ -112,7 +113,7 @@ def run_one_shot(
         ]
         # c = a k + e + Delta m
         ciphertexts[i] = [
-            (products[at] + errors[at] + delta * messages[at]) % q >> context.rounding
+            (products[at] + errors[at] + delta * messages[at]) % q >> context.rounding_bits
             for at in range(coefficients)
         ]
 
@@ -158,7 +159,7 @@ def run_one_shot(
                 context.hash,
                 encode_index(i),
                 ephemeral.public,
-                digest(Usage.CIPHERTEXT, _packed(ciphertexts[i], primes, context.rounding)),
+                digest(Usage.CIPHERTEXT, _packed(ciphertexts[i], primes, context.rounding_bits)),
                 digest(Usage.SEALS, b"".join(commitments), seals[i]),
             )
         )
@@ -213,18 +214,16 @@ def run_one_shot(
             key_sum[e * secrets_of_key + j], left = digit, (left - digit) // entry_base
     masks = [value for element in a for value in _negacyclic(element, key_sum[:n_ring], q)]
     # What rounding cut off has a mean of (2^r - 1) / 2 for each upload.
-    missing = len(survivors) * (2**context.rounding - 1) // 2
+    missing = len(survivors) * (2**context.rounding_bits - 1) // 2
     total: list[int] = []
     for at in range(coefficients):
-        summed = sum(ciphertexts[i][at] for i in survivors) << context.rounding
+        summed = sum(ciphertexts[i][at] for i in survivors) << context.rounding_bits
         noisy = _centred(summed + missing - masks[at], q)
         digits = (noisy - _centred(noisy, delta)) // delta
         for _ in range(per):
             total.append(_centred(digits, base))
             digits = (digits - total[-1]) // base
-    given = {
-        i: tuple(removable[i][which] for which in surplus) for i in survivors if surplus
-    }
+    given = {i: tuple(removable[i][which] for which in surplus) for i in survivors if surplus}
     return ReferenceRound(
         ciphertexts, seals, answers, survivors, tuple(total[: context.length]), given
     )
@@ -304,7 +303,9 @@ def _public_element(context: OneShotContext, primes: Sequence[int], block: int) 
     for i, p in enumerate(primes):
         first = (block * len(primes) + i) * n
         psi = _root(p, n)
-        powers = list(accumulate(range(1, 2 * n), lambda x, _, z=psi, m=p: x * z % m, initial=1))
+        powers = [1]
+        while len(powers) < 2 * n:
+            powers.append(powers[-1] * psi % p)
         values = [0] * n
         for j, value in enumerate(_words(key, first, n, p)):
             # Value j belongs to the root psi^(2 rev(j) + 1).

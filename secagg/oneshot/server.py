@@ -1,8 +1,9 @@
 """The server of a one-shot round: it adds ciphertexts as they come, and asks the committee once.
 
-A bad message is refused with a `RemoteProtocolError` that names its sender, and changes nothing. The
-session aborts when too few uploads or members are left, or when what was opened does not check. What
-a lost client costs is nothing; what it keeps of every upload besides one accumulator is spooled.
+A bad message is refused with a `RemoteProtocolError` that names its sender, and changes nothing.
+The session aborts when too few uploads or members are left, or when what was opened does not check.
+What a lost client costs is nothing; what it keeps of every upload besides one accumulator is
+spooled.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from secagg.oneshot.complaints import left_out
 from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.header import Header, survivors_digest
 from secagg.oneshot.layout import CHALLENGES, decode_rows
-from secagg.oneshot.masking import Accumulator, Ciphertext
+from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import (
     Answer,
@@ -48,6 +49,7 @@ from secagg.oneshot.messages import (
 from secagg.oneshot.opening import MemberAnswer, open_sum
 from secagg.oneshot.spool import Spool
 from secagg.oneshot.transitions import SERVER_MOVES, Local, ServerPhase
+from secagg.oneshot.wire import Ciphertext, decode
 from secagg.server import FieldSum
 from secagg.tags import Usage, encode_index
 
@@ -79,7 +81,7 @@ class OneShotServer:
         self._cohort = cohort
         self._tag = context_tag(context)
         self._phase = ServerPhase.COLLECTING
-        self._total = Accumulator(context.ring, context.packing, context.length)
+        self._total = Accumulator(context.packing, context.length)
         self._ciphertexts, self._seals = Spool(folder), Spool(folder)
         self._headers: dict[int, Header] = {}
         self._commitments: dict[int, list[bytes]] = {}
@@ -309,7 +311,7 @@ class OneShotServer:
     def _decoded(self, sender: int, ciphertext: bytes) -> Ciphertext:
         context = self._context
         with blaming(sender, Reason.NOT_IN_FIELD):
-            return Ciphertext.decode(ciphertext, context.ring, context.packing, context.length)
+            return decode(context.packing, context.length, ciphertext)
 
     def _first(
         self, sender: int, seen: Collection[int], allowed: Collection[int] | None = None

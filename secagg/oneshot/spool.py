@@ -1,8 +1,9 @@
-"""Uploads that may still be needed: kept in memory up to a bound, beyond it in a file without a name.
+"""Uploads that may still be needed: in memory up to a bound, beyond it in a file without a name.
 
-A ciphertext is added up when it arrives, and looked at again only if its upload is left out; the seals
-are handed to the members when all uploads are in. Both together are what a server cannot afford to
-keep: clients times dimension, and clients times members. What is spooled is public to the server.
+A ciphertext is added up when it arrives, and looked at again only if its upload is left out; the
+seals are handed to the members when all uploads are in. Both together are what a server cannot
+afford to keep: clients times dimension, and clients times members. What is spooled is public to the
+server.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Spool:
             self._held[number] = item
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)
         os.pwrite(self._file.fileno(), item, self._end)
         self._places[number] = (self._end, len(item))
         self._end += len(item)

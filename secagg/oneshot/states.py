@@ -85,7 +85,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The uploads' headers are checked and our seals opened: `shares[i]` belongs to `headers[i]`."""
+    """Headers are checked and our seals opened: `shares[i]` belongs to `headers[i]`."""
 
     phase = MemberPhase.CHECKED
     headers: tuple[Header, ...]

@@ -1,7 +1,7 @@
 """Every legal move of a client, a member and a server of a one-shot round, as data.
 
-A move that is not listed is an error, and a test walks all (phase, event) pairs of the three tables.
-The diagrams in docs/one-shot.md are generated from them.
+A move that is not listed is an error, and a test walks all (phase, event) pairs of the three
+tables. The diagrams in docs/one-shot.md are generated from them.
 """
 
 from __future__ import annotations
