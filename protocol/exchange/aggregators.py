@@ -32,9 +32,10 @@ from protocol.exchange.stages import (
     no_hook,
     stages_of,
 )
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
+from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundSetup
 from secagg import (

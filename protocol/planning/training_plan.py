@@ -12,9 +12,9 @@ from protocol.checks import require_int, require_number
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE, calibrate, sharpest
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph
-from protocol.round.client import ClientPolicy
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
 from protocol.round.parameters import RoundParameters, require_room
+from protocol.round.policy import ClientPolicy
 from protocol.round.rings import fitting_security_bits, unsafe
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold

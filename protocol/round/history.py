@@ -28,7 +28,7 @@ from dp import (
 from dp.accounting import reserved_accountant
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding
 from protocol.round.turns import Turns
 
 
@@ -93,7 +93,7 @@ class ClientHistory:
         with self._lock:
             yield
 
-    def answer(self, setup: RoundSetup, *, keeps_time: bool = False) -> None:
+    def answer(self, setup: RoundEncoding, *, keeps_time: bool = False) -> None:
         """Enter a round as answered, before anything is sent.
 
         Args:
@@ -107,7 +107,7 @@ class ClientHistory:
                 thread is at it already, and a signal handler or a callback asks.
         """
         context = setup.context
-        failure = context.ring_failure(keeps_time=keeps_time)
+        failure = setup.ring_failure(keeps_time=keeps_time)
         with self._alone():
             self._check(setup)
             self._check_rings(setup, failure)
@@ -116,7 +116,7 @@ class ClientHistory:
                 raise PolicyError("round_number", context.round_number, valid)
             self._rings += Fraction(failure)
 
-    def charge(self, setup: RoundSetup) -> None:
+    def charge(self, setup: RoundEncoding) -> None:
         """Charge a round, before the client's masked update leaves.
 
         Raises:
@@ -140,10 +140,10 @@ class ClientHistory:
         self._answered.add(pair)
         return not known
 
-    def _pay(self, event: Event, setup: RoundSetup) -> None:
+    def _pay(self, event: Event, setup: RoundEncoding) -> None:
         """What has to happen before a round is charged; nothing here. Called with the lock held."""
 
-    def _check_rings(self, setup: RoundSetup, failure: float) -> None:
+    def _check_rings(self, setup: RoundEncoding, failure: float) -> None:
         """See that the rings of all rounds joined fail with no more than the goal sets aside."""
         if self._goal is None:
             return
@@ -151,13 +151,13 @@ class ClientHistory:
         if together > self._goal.rounds * Fraction(share):
             raise PolicyError(
                 "security_bits",
-                f"{setup.context.security_bits}, with which the rings of all rounds joined so far "
+                f"{getattr(setup.context, 'security_bits', 0)}, with which the rings of all rounds joined so far "
                 f"and of this one fail with probability {float(together):.3g}",
                 f"at most {self._goal.rounds * share:.3g} together: more bits, or a lifetime and a "
                 "clock to keep it by",
             )
 
-    def _check(self, setup: RoundSetup) -> None:
+    def _check(self, setup: RoundEncoding) -> None:
         if self._goal is None:
             return
         if self._spent.releases >= self._goal.rounds:
@@ -177,7 +177,7 @@ class ClientHistory:
             raise PolicyError("mechanism", str(error), "rounds that it can account for") from None
 
 
-def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:
+def epsilon_of_rounds(setup: RoundEncoding, goal: PrivacyGoal) -> float:
     """Worst-case epsilon of `goal.rounds` rounds like this one; infinite if there is no theorem."""
     accountant = reserved_accountant(goal.reserve)
     try:
@@ -187,5 +187,5 @@ def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:
     return accountant.epsilon(goal.delta)
 
 
-def _worst_case(setup: RoundSetup) -> Event:
+def _worst_case(setup: RoundEncoding) -> Event:
     return setup.events(setup.context.minimum_survivors).server

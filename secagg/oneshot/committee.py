@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from itertools import pairwise
 
 from secagg.errors import ParameterError
 from secagg.keys import (
@@ -55,6 +56,19 @@ class Member:
         """Canonical bytes of one entry; all have one length."""
         rounds = self.first_round.to_bytes(8, "little") + self.last_round.to_bytes(8, "little")
         return self.identity + self.sealing_key + rounds + self.signature
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> Member:
+        """Inverse of `encode`, of bytes of the right length."""
+        cuts = (0, KEY_BYTES, 2 * KEY_BYTES, 2 * KEY_BYTES + 8, 2 * KEY_BYTES + 16, len(encoded))
+        identity, key, first, last, signature = (encoded[a:b] for a, b in pairwise(cuts))
+        return cls(
+            identity=identity,
+            sealing_key=key,
+            first_round=int.from_bytes(first, "little"),
+            last_round=int.from_bytes(last, "little"),
+            signature=signature,
+        )
 
     @classmethod
     def sign(

@@ -199,7 +199,7 @@ class SlowHistory(ClientHistory):
         super().__init__(goal)
         self.meeting = Meeting(self.patience)
 
-    def _pay(self, event: Event, setup: RoundSetup) -> None:
+    def _pay(self, event: Event, setup: RoundEncoding) -> None:
         self.meeting.wait()
 
 
