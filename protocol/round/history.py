@@ -28,7 +28,7 @@ from dp import (
 from dp.accounting import reserved_accountant
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
-from protocol.round.setup import RoundEncoding
+from protocol.round.setup import RoundEncoding, RoundSetup
 from protocol.round.turns import Turns
 
 
@@ -116,6 +116,21 @@ class ClientHistory:
                 raise PolicyError("round_number", context.round_number, valid)
             self._rings += Fraction(failure)
 
+    def enter(self, session_id: bytes, round_number: int) -> None:
+        """Enter a round that one will answer as a member of its committee, before anything is sent.
+
+        A member keeps a history of its own for this, also if it is a client as well: it signs one
+        set of uploads for each session and number, whatever the context.
+
+        Raises:
+            PolicyError: it was entered before.
+            LedgerError: as for `answer`.
+        """
+        with self._alone():
+            if not self._enter(session_id, round_number, 0.0):
+                valid = "a number it has not signed for before"
+                raise PolicyError("round_number", round_number, valid)
+
     def charge(self, setup: RoundEncoding) -> None:
         """Charge a round, before the client's masked update leaves.
 
@@ -145,13 +160,13 @@ class ClientHistory:
 
     def _check_rings(self, setup: RoundEncoding, failure: float) -> None:
         """See that the rings of all rounds joined fail with no more than the goal sets aside."""
-        if self._goal is None:
+        if self._goal is None or not isinstance(setup, RoundSetup):
             return
         together, share = self._rings + Fraction(failure), self._goal.reserve.aggregation
         if together > self._goal.rounds * Fraction(share):
             raise PolicyError(
                 "security_bits",
-                f"{getattr(setup.context, 'security_bits', 0)}, with which the rings of all rounds joined so far "
+                f"{setup.context.security_bits}, with which the rings of all rounds joined so far "
                 f"and of this one fail with probability {float(together):.3g}",
                 f"at most {self._goal.rounds * share:.3g} together: more bits, or a lifetime and a "
                 "clock to keep it by",
