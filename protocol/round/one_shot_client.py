@@ -1,7 +1,7 @@
 """One client in one one-shot round: it looks at the announcement, encodes, uploads, and is done.
 
-The client never takes a parameter from the server without looking at it. What it cannot look at, the
-cohort and what becomes of its upload, it leaves to a committee that its own policy accepts.
+The client never takes a parameter from the server without looking at it. What it cannot look at,
+the cohort and what becomes of its upload, it leaves to a committee that its own policy accepts.
 """
 
 from __future__ import annotations
