@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -37,7 +37,7 @@ from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding, RoundSetup
 from secagg import (
     FieldSum,
     FieldVector,
@@ -48,6 +48,7 @@ from secagg import (
 )
 from secagg.field import Words, add_into
 from secagg.keys import os_random
+from secagg.oneshot.committee import Member
 from secagg.shamir import Rand
 
 UpdateSource = Callable[[int], NDArray[Any]]
@@ -87,12 +88,25 @@ def fresh_seeds(_: int, count: int) -> Sequence[NoiseSeed]:
     return [NoiseSeed.fresh() for _ in range(count)]
 
 
+@runtime_checkable
+class HasCommittee(Protocol):
+    """An aggregator of one-shot rounds knows who is on their committees."""
+
+    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
+        """The members' signed keys for a session.
+
+        Args:
+            session_id: of the round.
+            cohort: identity keys of those who are invited.
+        """
+
+
 class Aggregator(Protocol):
     """Turns a round's updates into their noisy sum."""
 
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource,
         dropouts: Dropouts,
         *,

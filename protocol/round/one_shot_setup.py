@@ -7,7 +7,7 @@ the encoding is enough for the context, and what it enforces is all in there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -29,18 +29,29 @@ _MEMBER_BYTES = 2 * KEY_BYTES + 16 + SIGNATURE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class OneShotSetup(RoundEncoding):
-    """A one-shot round as announced: the secure-aggregation context and what it carries."""
+    """A one-shot round as announced: the secure-aggregation context and what it carries.
+
+    Args:
+        cohort: whose root is in the context; the server has it, clients do not.
+    """
 
     context: OneShotContext
+    cohort: Cohort | None = field(default=None, compare=False, repr=False)
 
-    def announce(self, index: int, cohort: Cohort) -> bytes:
-        """The setup as bytes for one client of the cohort.
+    def known_cohort(self) -> Cohort:
+        """The cohort, at the server.
 
-        Args:
-            index: its position.
-            cohort: whose root is in the context.
+        Raises:
+            LocalProtocolError: this is a client's setup.
         """
-        return _encoded(_announcement(self.context, self.parameters, index, cohort.proof(index)))
+        if self.cohort is None:
+            raise LocalProtocolError("only the server's setup has the cohort")
+        return self.cohort
+
+    def announce(self, index: int) -> bytes:
+        """The setup as bytes for one client, by its position in the cohort."""
+        proof = self.known_cohort().proof(index)
+        return _encoded(_announcement(self.context, self.parameters, index, proof))
 
     def announce_to_member(self) -> bytes:
         """The setup as bytes for a member of the committee that is no client."""
