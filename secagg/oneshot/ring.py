@@ -231,7 +231,7 @@ def _prime_factors(number: int) -> list[int]:
 
 
 def _is_prime(number: int) -> bool:
-    """Miller's test of an odd number above 7, exact below 3.2e9 with these bases (Jaeschke 1993)."""
+    """Miller's test, exact from 9 to 3.2e9 with these bases, of odd numbers (Jaeschke 1993)."""
     odd, twos = number - 1, 0
     while odd % 2 == 0:
         odd, twos = odd // 2, twos + 1
