@@ -37,7 +37,7 @@ from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundEncoding, RoundSetup
+from protocol.round.setup import RoundEncoding, RoundSetup, pairwise
 from secagg import (
     FieldSum,
     FieldVector,
@@ -156,7 +156,7 @@ class IdealAggregator:
 
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource,
         dropouts: Dropouts,
         *,
@@ -187,7 +187,7 @@ class IdealAggregator:
 
     def _together(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         total: Words,
         seeds: Mapping[int, Sequence[NoiseSeed]],
         survivors: Sequence[int],
@@ -209,7 +209,7 @@ class IdealAggregator:
         return replace(outcome, surplus=rest[0] if rest else None)
 
     def _add_up(
-        self, setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts
+        self, setup: RoundEncoding, updates: UpdateSource, dropouts: Dropouts
     ) -> tuple[Words, dict[int, str], dict[int, Sequence[NoiseSeed]]]:
         """The sum over our own whose update can be encoded, why others' cannot, and the seeds."""
         context, pipeline = setup.context, Pipeline(setup)
@@ -242,7 +242,7 @@ def _raise(error: Exception) -> NoReturn:
 
 
 def ideal_outcome(
-    setup: RoundSetup,
+    setup: RoundEncoding,
     total: FieldVector,
     seeds: Mapping[int, Sequence[NoiseSeed]],
     refused: Mapping[int, str],
@@ -302,13 +302,14 @@ class RealAggregator:
 
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource,
         dropouts: Dropouts,
         *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """Run all stages of the protocol in this process; see `Aggregator.run`."""
+        setup = pairwise(setup)
         check_dropouts(dropouts, setup.context.size)
         announcement = setup.announce()
         peers = {

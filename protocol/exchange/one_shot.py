@@ -61,11 +61,11 @@ AWAY: Mapping[MemberStage, Stage] = {
     MemberStage.CONFIRM: Stage.CONFIRM,
     MemberStage.OPEN: Stage.UNMASK,
 }
-"""When everybody is a member: a client that is lost at a stage of a pairwise round, after its upload,
-sends none of the members' messages that take the place of that stage."""
+"""When everybody is a member, what a client that is lost at a stage of a pairwise round, after its
+upload, does not send: the members' messages that take the place of that stage."""
 
 Absences = Mapping[int, MemberStage]
-"""For each lost member of a named committee, by its index there, the first message it does not send."""
+"""For each lost member of a named committee, the first message that it does not send."""
 
 MemberMessages = Iterable[tuple[int, bytes]]
 """A message for each member, by its index in the committee; made one at a time."""

@@ -21,8 +21,7 @@ from secagg.oneshot.context import fewest_survivors
 from secagg.oneshot.key_entries import entries_for
 from secagg.oneshot.layout import ShareLayout
 from secagg.oneshot.packing import MAX_ROUNDING_BITS, Packing
-from secagg.oneshot.parameters import allowed_rings
-from secagg.oneshot.ring import Ring
+from secagg.oneshot.parameters import ALLOWED_RINGS
 from secagg.oneshot.wire import wire_bytes
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 
@@ -165,9 +164,10 @@ def choose_ring(
     """
     best: RingChoice | None = None
     largest = PrimeField(bits).largest_centred
-    for degree, limbs in _rings():
+    rings = [allowed.ring for allowed in ALLOWED_RINGS if not allowed.weak]
+    for ring in rings:
         layout = ShareLayout(
-            key_length=degree,
+            key_length=ring.degree,
             clients=clients,
             entries=entries_for(clients),
             seeds=seeds,
@@ -182,20 +182,15 @@ def choose_ring(
         }
         for rounding in range(MAX_ROUNDING_BITS + 1):
             try:
-                packing = Packing(Ring(degree, limbs), largest, clients, rounding)
+                packing = Packing(ring, largest, clients, rounding)
             except (CapacityError, ParameterError):
                 break
             priced = {"vector": wire_bytes(packing, length), **parts}
             if best is None or sum(priced.values()) < sum(best.bytes_each.values()):
-                best = RingChoice(degree, limbs, rounding, layout.entries, priced)
+                best = RingChoice(ring.degree, ring.limbs, rounding, layout.entries, priced)
     if best is None:
-        raise CapacityError(bits, max(row.limbs for row in allowed_rings()) * 27)
+        raise CapacityError(bits, max(ring.modulus.bit_length() for ring in rings))
     return best
-
-
-def _rings() -> list[tuple[int, int]]:
-    """All rings that may be used: a row of the table allows fewer primes as well."""
-    return [(row.degree, limbs) for row in allowed_rings() for limbs in range(1, row.limbs + 1)]
 
 
 def require_one_shot(cohort: int, colluders: int, dropouts: int) -> None:

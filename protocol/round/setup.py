@@ -286,6 +286,17 @@ class RoundSetup(RoundEncoding):
         return setup
 
 
+def pairwise(setup: RoundEncoding) -> RoundSetup:
+    """A setup of the pairwise protocol, for whoever runs no other.
+
+    Raises:
+        ParameterError: it is of another one.
+    """
+    if not isinstance(setup, RoundSetup):
+        raise ParameterError("setup", type(setup).__name__, "that of a pairwise round")
+    return setup
+
+
 _SETUPS: WeakValueDictionary[tuple[bytes, bytes], RoundSetup] = WeakValueDictionary()
 """Announcements that some client of this process is working on. A setup never changes, so they
 share it: ten thousand clients that each keep ten thousand keys would fill the memory. One that

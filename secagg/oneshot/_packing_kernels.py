@@ -64,7 +64,7 @@ def group_digits(
             end = min(values.size, start + rest.size)
             rest[: end - start] = values[start:end]
         most = max(most, _group_some(rest, per, group, base, words, full))
-    return most < np.uint64(base)
+    return bool(most < np.uint64(base))
 
 
 @njit(cache=True, nogil=True)
@@ -410,6 +410,6 @@ def unpack_words(packed: NDArray[np.uint64], bits: int, words: Words, most: Word
             words[w, t] = _U(value)
             # The highest word that differs decides.
             if value != np.uint64(most[w]):
-                above = value > np.uint64(most[w])
-        fits &= not above
+                above = bool(value > np.uint64(most[w]))
+        fits = fits and not above
     return fits

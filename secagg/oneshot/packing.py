@@ -29,7 +29,8 @@ from secagg.oneshot.rounding import ceil_sqrt
 DEVIATIONS = 9
 """Standard deviations of the summed error that Delta leaves room for, on each side."""
 MAX_MAGNITUDE = (1 << 61) - 1
-MAX_ROUNDING_BITS = 31
+MAX_ROUNDING_BITS = 29
+"""With more, Delta would not be below 2^32 even for one client."""
 _WORD_BITS = 32
 
 CHUNK = 512
