@@ -90,6 +90,7 @@ class RemoteAggregator:
             raise ParameterError("updates", updates, "left out: remote clients make their own")
         if dropouts:
             raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
+        setup = pairwise(setup)
         announcement = setup.announce()
         return conduct(
             ServerSession(setup.context),

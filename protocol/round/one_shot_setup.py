@@ -18,6 +18,7 @@ from secagg import SERVER, LocalProtocolError, Reason, RemoteProtocolError
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.oneshot.committee import Committee, CommitteeKind, Member
 from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.wire import wire_bytes
 
 ANNOUNCEMENT_VERSION = 1
 _TAG = b"one-shot"
@@ -37,6 +38,21 @@ class OneShotSetup(RoundEncoding):
 
     context: OneShotContext
     cohort: Cohort | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def context_hash(self) -> bytes:
+        """That of the context."""
+        return self.context.hash
+
+    @property
+    def identities(self) -> tuple[bytes, ...]:
+        """The cohort, at the server."""
+        return self.known_cohort().keys
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of one client's ciphertext."""
+        return wire_bytes(self.context.packing, self.context.length)
 
     def known_cohort(self) -> Cohort:
         """The cohort, at the server.

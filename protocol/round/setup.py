@@ -229,12 +229,42 @@ class RoundEncoding:
         del keeps_time
         return 0.0
 
+    @property
+    def context_hash(self) -> bytes:
+        """The hash that everything in the round is bound to, 32 bytes."""
+        raise NotImplementedError
+
+    @property
+    def identities(self) -> tuple[bytes, ...]:
+        """The cohort's identity keys, in the order of their indices, where they are known."""
+        raise NotImplementedError
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of one client's masked vector."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class RoundSetup(RoundEncoding):
     """A pairwise round as announced: the secure-aggregation context and what it carries."""
 
     context: SessionContext
+
+    @property
+    def context_hash(self) -> bytes:
+        """That of the context."""
+        return self.context.hash
+
+    @property
+    def identities(self) -> tuple[bytes, ...]:
+        """The cohort, which everybody knows."""
+        return self.context.cohort
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of one client's masked vector: `bits` for each element."""
+        return self.context.field.packed_bytes(self.context.length)
 
     def ring_failure(self, *, keeps_time: bool = True) -> float:
         """That of the context's ring; 0 on the complete graph."""
