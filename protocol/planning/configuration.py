@@ -30,9 +30,11 @@ from dp.mechanisms import MechanismName
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE
-from protocol.planning.training_plan import TrainingPlan
+from protocol.planning.committee import CommitteePlan
+from protocol.planning.training_plan import ProtocolName, TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
 from secagg import Mode, ParameterError
+from secagg.oneshot.committee import CommitteeKind
 from sketch.controllers import (
     AdaptBudget,
     AdaptNorm,
@@ -142,6 +144,35 @@ class Cohort(Section):
         ge=1,
         description="bits of a sparse graph; as many as the goal needs if left out",
     )
+    protocol: ProtocolName = Field(
+        default="pairwise",
+        description="pairwise: every client answers in every stage; one-shot: each uploads once, "
+        "and a committee opens the sum",
+    )
+    committee_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="members of a named committee of one-shot rounds; everyone who is invited is "
+        "a member if left out",
+    )
+    committee_corrupt: int | None = Field(
+        default=None, ge=0, description="how many members of a named committee may collude"
+    )
+    committee_away: int | None = Field(
+        default=None, ge=0, description="how many honest ones of them may be away"
+    )
+
+    def committee(self) -> CommitteePlan | None:
+        """The named committee; None if there is none.
+
+        Raises:
+            ParameterError: a number is missing.
+        """
+        numbers = (self.committee_size, self.committee_corrupt, self.committee_away)
+        if numbers == (None, None, None):
+            return None
+        size, corrupt, away = numbers
+        return CommitteePlan(kind=CommitteeKind.NAMED, size=size, corrupt=corrupt, away=away)
 
 
 CONTROLLERS: Mapping[str, type] = {
@@ -269,6 +300,8 @@ def build_plan(
             wrap_probability=privacy.wrap_probability,
             security_bits=cohort.security_bits,
             lifetime_seconds=lifetime_seconds,
+            protocol=cohort.protocol,
+            committee=cohort.committee(),
         )
     except ParameterError as error:
         section = "privacy" if error.argument in Privacy.model_fields else "cohort"
