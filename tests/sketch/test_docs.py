@@ -34,7 +34,7 @@ def test_portable_definition_is_that_of_the_code() -> None:
 
 
 def test_figure_of_the_rule() -> None:
-    for size, pattern in ((1, "{:.1f} / sqrt(L)"), (7600, "{:.0%} at L = 7,600")):
+    for size, pattern in ((1, r"${:.1f}/\sqrt L$"), (7600, "{:.0%} at $L=7{{,}}600$")):
         deviation = math.sqrt(norm_estimate_variance(size, 1.0, 0.0, 1.0 / (0.1 * size)))
         assert pattern.format(deviation).replace("%", " %") in PAGE
 
@@ -49,7 +49,7 @@ def test_what_a_median_costs(copies: int) -> None:
         return (half + 1) * math.comb(copies, half) * float(norm.pdf(x) * tails**half)
 
     factor = copies * quad(lambda x: x * x * density(x), -10, 10)[0]
-    header, row = re.findall(r"\| (?:M|factor) \| [13].*", PAGE)
+    header, row = re.findall(r"\| (?:\$M\$|factor) \| [13].*", PAGE)
     table = dict(zip(header.split("|"), row.split("|"), strict=True))
     assert table[f" {copies} "].strip() == f"{factor:.2f}"
 
@@ -60,5 +60,5 @@ def test_flat_bounds_of_the_table() -> None:
     bounds = " | ".join(
         f"{flat_bound(1.0, length, 0.05) * math.sqrt(length):.2f}" for length in lengths
     )
-    assert f"| K | {blocks} |" in PAGE
+    assert f"| $K$ | {blocks} |" in PAGE
     assert f"norm | {bounds} |" in PAGE
