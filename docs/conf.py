@@ -36,7 +36,6 @@ myst_fence_as_directive = ["mermaid"]
 # Formulas as those pages read them: $...$ and $$...$$, but not "$5 and $6".
 myst_enable_extensions = ["dollarmath"]
 myst_dmath_allow_space = False
-myst_dmath_allow_digits = False
 html_math_renderer = "mathml"
 
 autodoc_member_order = "bysource"

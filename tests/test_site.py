@@ -68,6 +68,12 @@ class TestSite:
             for name in set(members) - set(above):
                 assert f"{package}.{name}" in shown
 
+    def test_no_formula_is_left_as_it_was_written(self, site: Path) -> None:
+        page = (site / "accounting.html").read_text()
+        assert page.count("<math ") > 100
+        text = re.sub(r"<(math|pre|code|script)\b.*?</\1>", "", page, flags=re.DOTALL)
+        assert "$" not in text
+
     def test_commands_and_keys_are_those_of_the_program(self, site: Path) -> None:
         commands = (site / "reference" / "commands.html").read_text()
         assert "--compression" in commands and "independent code" in commands
