@@ -507,8 +507,31 @@ def test_the_readme_names_both_commands() -> None:
     assert {"demo", "test"} <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_relative_links_lead_somewhere(page: Path) -> None:
+def links(page: Path) -> Iterator[str]:
+    """Targets of a page's links to files, without their anchors."""
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://", "mailto:")):
-            assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"
+            yield target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for target in links(page):
+        assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"
+
+
+def reached(start: Path) -> set[Path]:
+    """The pages that links lead to from one of them."""
+    found, ahead = set(), [start.resolve()]
+    while ahead:
+        page = ahead.pop()
+        if page.suffix == ".md" and page not in found:
+            found.add(page)
+            ahead += [(page.parent / target).resolve() for target in links(page)]
+    return found
+
+
+def test_every_page_can_be_reached_from_the_first_one() -> None:
+    """Those of `project` are for the site alone, which includes the pages above `docs` by them."""
+    missing = set(PAGES) - reached(ROOT / "docs" / "index.md")
+    assert {page.parent for page in missing} == {ROOT / "docs" / "project"}
