@@ -2,9 +2,9 @@
 
 Run with: make walk
 
-The README and the tutorial are followed word by word in a new clone: every command is typed into
-one shell, and all Python of a page into one interpreter. Blocks that the test suite does not run
-are run, too. A step that fails ends its page. The table goes to standard output, progress and what
+The README and the tutorial are followed word by word, each in a new clone, as what is compiled once
+is kept there: every command is typed into one shell, and all Python of a page into one interpreter.
+Blocks that the test suite does not run are run, too. A step that fails ends its page. The table goes to standard output, progress and what
 failing steps print to standard error; the exit status is 1 if a step failed.
 """
 
@@ -32,9 +32,11 @@ WALK: Final = (
     "docs/tutorial/2-your-own-vectors.md",
     "docs/tutorial/3-flower.md",
 )
+LANGUAGES: Final = ("python", "toml", "console")
 INSTALL: Final = "pip install -e ."
 """What the README says in a sentence, before its block of Python."""
 NEEDS_TORCH: Final = "docs/tutorial/1-demo.md"
+AGAIN: Final = "its Python again"
 MARK: Final = "-- walked --"
 INTERPRETER: Final = f"""
 import json, sys
@@ -122,12 +124,17 @@ class Walk:
     skipped: Sequence[str] = ()
     steps: list[Step] = field(default_factory=list)
 
-    def follow(self, page: str) -> None:
-        """All steps of a page in order, in a shell and an interpreter of its own."""
+    def follow(self, page: str, *languages: str) -> None:
+        """All steps of a page in order, in a shell and an interpreter of its own.
+
+        Args:
+            page: below the folder.
+            languages: of the blocks that are followed; all if none is named.
+        """
         shell = Session(["bash", "-e"], self.folder, self.environment)
         python: Session | None = None
         try:
-            for name, block, what in self._written(page):
+            for name, block, what in self._written(page, languages or LANGUAGES):
                 if any(word in what for word in self.skipped):
                     self.steps.append(Step(page, what, 0.0, "left out on request"))
                 elif name == "file":
@@ -161,8 +168,8 @@ class Walk:
         finally:
             shell.close()
 
-    def _written(self, page: str) -> Iterator[tuple[str, Block, str]]:
-        for block in blocks(self.folder / page, "python", "toml", "console"):
+    def _written(self, page: str, languages: Sequence[str]) -> Iterator[tuple[str, Block, str]]:
+        for block in blocks(self.folder / page, *languages):
             if block.file:
                 yield "file", block, block.file
             elif block.language == "console":
@@ -207,22 +214,30 @@ def walk(folder: Path, torch: str, skipped: Sequence[str], pages: Sequence[str])
         skipped: as `Walk` has it.
         pages: to follow, of `WALK`.
     """
-    clone, environment = folder / "veilsum", folder / "environment"
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)  # noqa: S603, S607
+    environment = folder / "environment"
     start = time.perf_counter()
     venv.create(environment, with_pip=True)
-    found = Walk(clone, variables(environment), skipped)
-    found.steps.append(Step("", "python3 -m venv", time.perf_counter() - start, "ok"))
+    steps = [Step("", "python3 -m venv", time.perf_counter() - start, "ok")]
+
+    def begun(name: str) -> Walk:
+        clone = folder / name
+        command = ["git", "clone", "--quiet", str(ROOT), str(clone)]
+        subprocess.run(command, check=True)  # noqa: S603
+        return Walk(clone, variables(environment), skipped, steps)
+
     for page in pages:
         if page == "README.md":
-            found.do(page, INSTALL, INSTALL)
-            found.follow(page)
-            found.do(page, "its Python again", "python examples/private_mean.py")
+            library = begun("library")
+            library.do(page, INSTALL, INSTALL)
+            library.follow(page, "python")
+            library.do(page, AGAIN, "python examples/private_mean.py")
+            begun("made").follow(page, "console")
         else:
+            found = begun(Path(page).stem)
             if page == NEEDS_TORCH and torch:
                 found.do(page, f"pip install {torch}", f"pip install {shlex.quote(torch)}")
             found.follow(page)
-    return found.steps
+    return steps
 
 
 def variables(environment: Path) -> dict[str, str]:
@@ -242,7 +257,7 @@ def headline(steps: Sequence[Step]) -> str:
     own = [step for step in steps if step.page == "README.md" and step.outcome == "ok"]
     install = sum(step.seconds for step in own if step.what == INSTALL)
     first = sum(step.seconds for step in own if step.what.startswith("Python"))
-    again = sum(step.seconds for step in own if step.what == "its Python again")
+    again = sum(step.seconds for step in own if step.what == AGAIN)
     return (
         f"From `{INSTALL}` to the first example's output: {install + first:.1f} s "
         f"({install:.1f} s to install, {first:.1f} s to run; {again:.1f} s when run again)."
