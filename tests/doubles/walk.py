@@ -4,8 +4,9 @@ Run with: make walk
 
 The README and the tutorial are followed word by word, each in a new clone, as what is compiled once
 is kept there: every command is typed into one shell, and all Python of a page into one interpreter.
-Blocks that the test suite does not run are run, too. A step that fails ends its page. The table goes to standard output, progress and what
-failing steps print to standard error; the exit status is 1 if a step failed.
+Blocks that the test suite does not run are run, too. A step that fails ends its page. The table
+goes to standard output, progress and what failing steps print to standard error; the exit status is
+1 if a step failed.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Session:
         return False, "".join(printed)
 
     def close(self) -> None:
-        """End it."""
+        """End the program, which has nothing more to read."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
