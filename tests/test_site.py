@@ -81,6 +81,16 @@ class TestSite:
         assert "noise_multiplier" in keys and "tolerated_colluders" in keys
 
 
+def test_no_cell_of_the_keys_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in extension("configuration", monkeypatch).page("").splitlines()
+        if line.startswith("|")
+    ]
+    assert len(rows) > 100
+    assert all(len(row) == 4 and all(row) for row in rows)
+
+
 class TestDocstrings:
     """Plain prose is not taken for markup."""
 
