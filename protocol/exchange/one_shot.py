@@ -218,7 +218,7 @@ class LocalCommittee:
         return frozenset(self._identities) if named else frozenset()
 
     def members(self, session_id: bytes, cohort: Sequence[bytes]) -> list[Member]:
-        """See `HasCommittee.members`."""
+        """The signed keys of the members; see `HasCommittee.members`."""
         keys = cohort if self.kind is CommitteeKind.EVERYONE else list(self._identities)
         return [self._keys(session_id, key).entry for key in keys]
 
@@ -284,7 +284,7 @@ class OneShotAggregator:
         self._histories = {key: ClientHistory(policy.goal) for key in self._registry}
 
     def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
-        """See `HasCommittee.members`."""
+        """The signed keys of the members; see `HasCommittee.members`."""
         return self._committee.members(session_id, cohort)
 
     def run(

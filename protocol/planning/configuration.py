@@ -166,10 +166,14 @@ class Cohort(Section):
         "a member if left out",
     )
     committee_corrupt: int | None = Field(
-        default=None, ge=0, description="how many members of a named committee may collude"
+        default=None,
+        ge=0,
+        description="how many members of a named committee may collude; left out without one",
     )
     committee_away: int | None = Field(
-        default=None, ge=0, description="how many honest ones of them may be away"
+        default=None,
+        ge=0,
+        description="how many honest ones of them may be away; left out without a named committee",
     )
 
     def committee(self) -> CommitteePlan | None:

@@ -199,7 +199,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         return message
 
     def submit_bytes(self, vector: FieldVector) -> bytes:
-        """`submit`, encoded."""
+        """The upload of `submit`, encoded."""
         return encode_message(self.submit(vector))
 
     def resend_bytes(self) -> bytes:
