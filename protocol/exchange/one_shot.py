@@ -90,6 +90,15 @@ class OneShotOutcome(RoundOutcome):
     member_bytes_down: dict[int, int] = field(default_factory=dict)
     refused_members: dict[int, str] = field(default_factory=dict)
 
+    def count_members_as_clients(self) -> None:
+        """Add members' bytes to clients', where everybody is a member, at the same place."""
+        for clients, members in (
+            (self.bytes_up, self.member_bytes_up),
+            (self.bytes_down, self.member_bytes_down),
+        ):
+            for index, size in members.items():
+                clients[index] = clients.get(index, 0) + size
+
 
 class _Ledger:
     """Bytes and refusals of one kind of party."""
@@ -125,6 +134,7 @@ def conduct_one_shot(
     before_release: ReleaseHook = no_hook,
     clock: Clock | None = None,
     on_loss: LossHook = no_losses,
+    on_member_loss: LossHook = no_losses,
 ) -> OneShotOutcome:
     """Run all stages of a one-shot round.
 
@@ -135,13 +145,14 @@ def conduct_one_shot(
         before_release: told the survivors before any member signs for them.
         clock: optional, for measurement.
         on_loss: told of each client that is lost for a refusal.
+        on_member_loss: the same of members.
 
     Raises:
         TooFewSurvivorsError: with the reasons of refused parties in its notes.
         OpeningFailedError: the sum cannot be opened.
     """
     charge = partial((clock or NoClock()).charge, SERVER_PARTY)
-    clients, members = _Ledger(on_loss), _Ledger(no_losses)
+    clients, members = _Ledger(on_loss), _Ledger(on_member_loss)
 
     def receive_upload(index: int, data: bytes) -> None:
         charge(partial(server.receive_upload, index, data))
@@ -306,13 +317,7 @@ class OneShotAggregator:
         )
         outcome.bytes_down.update(playing.announced)
         if setup.context.committee.kind is CommitteeKind.EVERYONE:
-            # Members are clients, at the same places.
-            for clients, members in (
-                (outcome.bytes_up, outcome.member_bytes_up),
-                (outcome.bytes_down, outcome.member_bytes_down),
-            ):
-                for index, size in members.items():
-                    clients[index] = clients.get(index, 0) + size
+            outcome.count_members_as_clients()
         return outcome
 
 

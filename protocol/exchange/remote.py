@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -36,7 +36,8 @@ from protocol.round.setup import RoundEncoding, RoundSetup, pairwise
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
 from secagg.transitions import ClientPhase
 
-_MESSAGE, _REFUSAL = b"\0", b"\1"
+MESSAGE, _REFUSAL = b"\0", b"\1"
+"""First byte of an answer: of a message, or of a refusal."""
 MAX_REASON_BYTES = 200
 """Of a client's reason for leaving: a stranger's words go into error messages."""
 
@@ -146,7 +147,7 @@ class RemoteClient:
         if self._left:
             raise LocalProtocolError("this client has left the round")
         try:
-            return _MESSAGE + self._reply(data)
+            return MESSAGE + self._reply(data)
         except BaseException:
             # The update maker is the caller's and may raise anything, with secrets still held.
             self._left = True
@@ -183,7 +184,14 @@ def refuse(error: Exception) -> bytes:
     return _REFUSAL + reason_of(error).encode()
 
 
-def answer_or_refuse(client: RemoteClient, data: bytes) -> tuple[bytes, Exception | None]:
+class Answers(Protocol):
+    """Whoever answers a server's messages, one by one."""
+
+    def answer(self, data: bytes) -> bytes:
+        """What to send back; whatever it raises, we have left the round."""
+
+
+def answer_or_refuse(client: Answers, data: bytes) -> tuple[bytes, Exception | None]:
     """An answer for the server, and the error if we left the round.
 
     Any error is caught, a mistake in the program or in the update maker too: to whoever watches the
@@ -210,4 +218,4 @@ def open_answer(data: bytes) -> bytes | Refusal:
     if data[:1] == _REFUSAL:
         reason = bytes(data[1 : 1 + MAX_REASON_BYTES])
         return Refusal("".join(chr(c) if 32 <= c < 127 else "?" for c in reason))
-    return bytes(data[1:]) if data[:1] == _MESSAGE else Refusal("sent something that is no answer")
+    return bytes(data[1:]) if data[:1] == MESSAGE else Refusal("sent something that is no answer")

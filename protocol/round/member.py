@@ -11,17 +11,29 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from protocol.errors import PolicyError
 from protocol.round.history import ClientHistory
+from protocol.round.one_shot_client import check_time
 from protocol.round.one_shot_setup import OneShotAnnouncement
-from secagg import Identity, LocalProtocolError, ParameterError
+from protocol.round.rings import UnixClock
+from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey
-from secagg.oneshot.committee import Member
+from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.member import OneShotMember
+from secagg.oneshot.storage import resume_member, suspend_member
+from secagg.oneshot.transitions import MemberPhase
+from secagg.storage import StateKeys, StoredStateError
 
 KEY_ROUNDS = 1 << 16
 """Rounds that a sealing key serves unless told otherwise. Erase it afterwards: a member that is
 compromised later opens what was recorded."""
+
+
+OwnUpload = tuple[int, bytes | None]
+"""Our index in the cohort, and what names our upload; None if we sent none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +99,7 @@ class RoundMember:
         policy: what we insist on.
         history: which rounds we have signed for. Pass the same object to every round; it is not the
             one that we may have as a client.
+        clock: tells unix seconds; with it the member refuses a round that has expired.
     """
 
     def __init__(
@@ -95,14 +108,26 @@ class RoundMember:
         sealing: SealingKeys,
         policy: MemberPolicy,
         history: ClientHistory,
+        clock: UnixClock | None = None,
     ) -> None:
         self._identity = identity
         self._sealing = sealing
         self._policy = policy
         self._history = history
-        self._session: OneShotMember | None = None
+        self._clock = clock
+        self._joined: _Joined | None = None
 
-    def join(self, announcement: bytes, own: tuple[int, bytes | None] | None = None) -> None:
+    @property
+    def phase(self) -> MemberPhase:
+        """Where the round is; `WAITING` before one is joined."""
+        return self._joined.session.phase if self._joined else MemberPhase.WAITING
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether this object has a round."""
+        return self._joined is not None
+
+    def join(self, announcement: bytes, own: OwnUpload | None = None) -> None:
         """Look at an announcement, and enter the round as signed for.
 
         Args:
@@ -111,9 +136,10 @@ class RoundMember:
 
         Raises:
             RemoteProtocolError: the announcement is malformed.
-            PolicyError: it is outside our policy, without us, or was signed for before.
+            PolicyError: it is outside our policy, without us, was signed for before, or has
+                expired.
         """
-        if self._session is not None:
+        if self._joined is not None:
             raise LocalProtocolError("this member has already joined a round; make a new one")
         context = OneShotAnnouncement.read(announcement).member_context()
         policy, committee = self._policy, context.committee
@@ -125,21 +151,120 @@ class RoundMember:
         for name, announced, lowest in at_least:
             if announced < lowest:
                 raise PolicyError(name, announced, f"at least {lowest}")
-        identities = [member.identity for member in committee.members]
-        if self._identity.public not in identities:
-            raise PolicyError("committee", "one without this member", "those that include it")
-        index = identities.index(self._identity.public)
+        check_time(context, self._clock)
+        index = self._index(context)
+        if own is None and committee.kind is CommitteeKind.EVERYONE:
+            # A member that uploaded nothing signs for no upload in its name.
+            own = (index, None)
         self._history.enter(context.session_id, context.round_number)
-        self._session = OneShotMember(
+        session = OneShotMember(
             context, index, self._identity, self._sealing.key, own, policy.registry
         )
+        self._joined = _Joined(session, context, announcement, own)
 
     def receive(self, data: bytes) -> bytes:
         """Process a message of the server, and answer it.
 
         Raises:
             RemoteProtocolError: it is not what an honest server sends; the session is aborted.
+            PolicyError: the round has expired; the session is aborted.
         """
-        if self._session is None:
+        if self._joined is None:
             raise LocalProtocolError("join a round first")
-        return self._session.receive_bytes(data)
+        try:
+            check_time(self._joined.context, self._clock)
+        except PolicyError:
+            self.abort()
+            raise
+        return self._joined.session.receive_bytes(data)
+
+    def abort(self) -> None:
+        """Leave the round for good; what it held is forgotten."""
+        if self._joined is not None:
+            self._joined.session.abort()
+
+    def suspend(self, keys: StateKeys) -> bytes:
+        """Take the round out of this object, for a host that restarts between messages.
+
+        What is stored holds shares, sealed under our identity and a key of its own; `resume` goes
+        on from it, once, and destroys that key. This object is of no use afterwards.
+
+        Args:
+            keys: where the host keeps the keys of stored rounds; see `secagg.storage`.
+
+        Raises:
+            LocalProtocolError: no round was joined, nothing was received, or it is over.
+        """
+        if self._joined is None:
+            raise LocalProtocolError("join a round first")
+        joined, beside = self._joined, _covered(self._joined.own)
+        sealed = suspend_member(joined.session, keys, beside)
+        return msgspec.msgpack.encode((_VERSION, joined.announcement, joined.own, sealed))
+
+    @staticmethod
+    def session_of(stored: bytes) -> bytes:
+        """The session of a stored round, whose seal is still to be looked at.
+
+        Raises:
+            StoredStateError: it is no stored round.
+        """
+        return _read(stored)[0].session_id
+
+    def resume(self, stored: bytes, keys: StateKeys) -> None:
+        """Go on with a round that was suspended.
+
+        Args:
+            stored: what `suspend` returned.
+            keys: those that it was suspended with.
+
+        Raises:
+            LocalProtocolError: this object has a round already.
+            StoredStateError: nothing that `suspend` made for this member, or resumed before.
+        """
+        if self._joined is not None:
+            raise LocalProtocolError("this member has already joined a round; make a new one")
+        context, announcement, own, sealed = _read(stored)
+        try:
+            index = self._index(context)
+        except PolicyError as error:
+            raise StoredStateError(f"a stored round is not ours: {error}") from None
+        ours = (self._identity, self._sealing.key, own, self._policy.registry)
+        session = resume_member(sealed, context, index, *ours, keys, _covered(own))
+        self._joined = _Joined(session, context, announcement, own)
+
+    def _index(self, context: OneShotContext) -> int:
+        identities = [member.identity for member in context.committee.members]
+        if self._identity.public not in identities:
+            raise PolicyError("committee", "one without this member", "those that include it")
+        return identities.index(self._identity.public)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """A round that a member is in."""
+
+    session: OneShotMember
+    context: OneShotContext
+    announcement: bytes
+    own: OwnUpload | None
+
+
+_VERSION = 1
+_Stored = tuple[int, bytes, OwnUpload | None, bytes]
+"""Version, announcement, our own upload, sealed session."""
+
+
+def _read(stored: bytes) -> tuple[OneShotContext, bytes, OwnUpload | None, bytes]:
+    try:
+        version, announcement, own, sealed = msgspec.msgpack.decode(stored, type=_Stored)
+        if version != _VERSION:
+            raise StoredStateError("the stored round has an unknown version")
+        context = OneShotAnnouncement.read(announcement).member_context()
+    except (msgspec.MsgspecError, RemoteProtocolError) as error:
+        raise StoredStateError(f"a stored round is damaged: {error}") from None
+    return context, announcement, own, sealed
+
+
+def _covered(own: OwnUpload | None) -> bytes:
+    """What the seal covers beside the context."""
+    return msgspec.msgpack.encode(own)

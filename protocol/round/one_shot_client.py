@@ -18,11 +18,20 @@ from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
-from secagg import Identity, LocalProtocolError, ParameterError
+from protocol.round.upload_receipt import UploadReceipt
+from secagg import (
+    SERVER,
+    Identity,
+    LocalProtocolError,
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+)
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.keys import os_random
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.context import OneShotContext
 from secagg.shamir import Rand
 
 
@@ -85,7 +94,7 @@ class OneShotRoundClient:
             model_digest: 32-byte hash of the model that we received for this round.
 
         Raises:
-            RemoteProtocolError: the announcement is malformed.
+            RemoteProtocolError: the announcement is malformed, or of another model.
             PolicyError: it is outside our policy, without us, was answered before, has expired, or
                 would cost more than we have left.
         """
@@ -94,8 +103,12 @@ class OneShotRoundClient:
         announced = OneShotAnnouncement.read(announcement)
         setup = announced.setup(model_digest)
         context = setup.context
+        if context.application_digest != announced.digest:
+            raise RemoteProtocolError(
+                SERVER, Reason.WRONG_CONTEXT, "announced for another model than ours"
+            )
         self._policy.check(setup, keeps_time=self._clock is not None)
-        self._check_time(setup)
+        check_time(setup.context, self._clock)
         if not context.is_invited(announced.index, self._identity.public, announced.proof):
             raise PolicyError("cohort", "one without this client", "cohorts that include it")
         if context.committee.kind is CommitteeKind.EVERYONE:
@@ -127,7 +140,7 @@ class OneShotRoundClient:
         """
         session, pipeline, setup, _ = self._joined()
         try:
-            self._check_time(setup)
+            check_time(setup.context, self._clock)
             quantized = pipeline.round(update, rounding or NoiseSeed.fresh())
             own, *removable = session.seeds(quantized.values.tobytes())
             vector = pipeline.add_noise(
@@ -153,26 +166,38 @@ class OneShotRoundClient:
         session, _, _, index = self._joined()
         return index, session.header_digest
 
+    @property
+    def receipt(self) -> UploadReceipt:
+        """The same, to be stored for that member."""
+        session, _, setup, index = self._joined()
+        context = setup.context
+        return UploadReceipt(context.session_id, context.round_number, index, session.header_digest)
+
     def abort(self) -> None:
         """Leave the round for good; what it held is forgotten."""
         if self._joined_round is not None:
             self._joined_round[0].abort()
 
-    def _check_time(self, setup: OneShotSetup) -> None:
-        context = setup.context
-        if self._clock is None or context.lifetime_seconds == 0:
-            return
-        age = float(self._clock()) - context.opened_at
-        # Written so that NaN fails the test.
-        if math.isnan(age) or not -CLOCK_SKEW_SECONDS <= age <= context.lifetime_seconds:
-            raise PolicyError(
-                "opened_at",
-                f"{context.opened_at}, {age:.0f} s ago by our clock",
-                f"rounds until {context.lifetime_seconds} s after they were opened, by a clock "
-                f"at most {CLOCK_SKEW_SECONDS} s ahead of ours",
-            )
-
     def _joined(self) -> tuple[OneShotClient, Pipeline, OneShotSetup, int]:
         if self._joined_round is None:
             raise LocalProtocolError("join a round first")
         return self._joined_round
+
+
+def check_time(context: OneShotContext, clock: UnixClock | None) -> None:
+    """See that a round is under way by our own clock; without one it never ends.
+
+    Raises:
+        PolicyError: it has expired, or is of the future.
+    """
+    if clock is None or context.lifetime_seconds == 0:
+        return
+    age = float(clock()) - context.opened_at
+    # Written so that NaN fails the test.
+    if math.isnan(age) or not -CLOCK_SKEW_SECONDS <= age <= context.lifetime_seconds:
+        raise PolicyError(
+            "opened_at",
+            f"{context.opened_at}, {age:.0f} s ago by our clock",
+            f"rounds until {context.lifetime_seconds} s after they were opened, by a clock "
+            f"at most {CLOCK_SKEW_SECONDS} s ahead of ours",
+        )

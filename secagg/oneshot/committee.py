@@ -27,6 +27,10 @@ MAX_MEMBERS = 4096
 """Bound on the committee, so that a hostile context cannot make a client seal without limit."""
 
 
+MEMBER_BYTES = 2 * KEY_BYTES + 16 + SIGNATURE_BYTES
+"""Of a member's encoded entry."""
+
+
 class CommitteeKind(enum.Enum):
     """Who is on the committee: `EVERYONE` who is invited, or members that are `NAMED`."""
 

@@ -200,6 +200,7 @@ class World:
     grid: FakeGrid
     run_config: dict
     opened: list = field(default_factory=list)
+    committee: frozenset[bytes] = frozenset()
 
     def home(self, partition: int) -> Path:
         return self.root / str(RUN_ID) / f"client-{partition:03d}"
@@ -218,6 +219,7 @@ class World:
             "connect_seconds": 30.0,
             "run_config": self.run_config,
             "clock": self.time.clock(),
+            "committee": self.committee,
         }
         ledger = Ledger.open(self.root / "ledger.jsonl")
         self.opened.append(ledger)

@@ -13,10 +13,15 @@ from dataclasses import dataclass
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from protocol.adapters.flower.record import KEY, Request, Step, read_answer
+from protocol.adapters.flower.record import KEY, TRAINING, Request, Step, read_answer
 from protocol.adapters.flower.waiting import Clock, Wait
+from protocol.exchange.one_shot import MemberMessages, MemberStage
 from protocol.exchange.remote import OTHER
+from protocol.exchange.remote_one_shot import Announcements
 from protocol.exchange.stages import Outbound, Refusal, Stage
+
+_LONGEST_ROUND = len(Stage) + 1
+"""Stages of a round, with that in which nodes say who they are."""
 
 TTL_SLACK_SECONDS = 600.0
 """Lifetime of a message beyond its stage. It only cleans up: clocks of hosts may differ, and
@@ -41,7 +46,7 @@ class Job:
 
     def message(self, node: int, request: Request, seconds: float) -> Message:
         """A request to a node, with the model if it is time to train."""
-        content = RecordDict(dict(self.content) if request.step is Step.INPUT else {})
+        content = RecordDict(dict(self.content) if request.step in TRAINING else {})
         content[KEY] = request.record()
         return Message(
             content,
@@ -61,12 +66,12 @@ class Patience:
 
     def of(self, step: Step) -> float:
         """The longest wait for a step, in seconds."""
-        return self.training if step is Step.INPUT else self.stage
+        return self.training if step in TRAINING else self.stage
 
     @property
     def whole(self) -> float:
         """The longest time that a round can take, in seconds."""
-        return self.training + len(Step) * self.stage
+        return self.training + _LONGEST_ROUND * self.stage
 
 
 class Post:
@@ -114,6 +119,7 @@ class Carrier:
         nodes: by index in the cohort; None for a client that is away.
         patience: the longest waits.
         whole: of all stages together.
+        members: of a one-shot round's committee, likewise, by index in it.
     """
 
     def __init__(
@@ -123,34 +129,69 @@ class Carrier:
         nodes: Sequence[int | None],
         patience: Patience,
         whole: Wait,
+        members: Sequence[int | None] = (),
     ) -> None:
         self._post = post
         self._job = job
         self._nodes = nodes
         self._patience = patience
         self._whole = whole
-        self._stage = Stage.ADVERTISE
+        self._members = members
+        self._stage: str = str(Step.ADVERTISE.value)
         self.lost: dict[int, str] = {}
 
     def exchange(self, stage: Stage, outbound: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
         """See `protocol.exchange.stages.Exchange`. Afterwards `lost` says why, by node."""
-        step, self._stage = Step.of(stage), stage
-        seconds = min(self._patience.of(step), self._whole.left)
+        step = Step.of(stage)
         digest = self._job.digest if step is Step.ADVERTISE else b""
-        asked = [(i, node, data) for i, data in outbound if (node := self._nodes[i]) is not None]
-        silent = {node for _, node, _ in asked}
-        messages = (
-            (index, self._job.message(node, Request(step, payload, digest), seconds))
-            for index, node, payload in asked
-        )
-        for index, answer in self._post.exchange(messages, seconds):
-            silent.discard(self._nodes[index])
+        return self._carry(str(stage), step, self._nodes, outbound, digest)
+
+    def collect(self, announcements: Announcements) -> Iterator[tuple[int, bytes | Refusal]]:
+        """See `protocol.exchange.remote_one_shot.UploadExchange`; `lost` as for `exchange`."""
+        return self._carry("upload", Step.UPLOAD, self._nodes, announcements)
+
+    def consult(
+        self, stage: MemberStage, messages: MemberMessages
+    ) -> Iterator[tuple[int, bytes | Refusal]]:
+        """See `protocol.exchange.one_shot.MemberExchange`; `lost` as for `exchange`."""
+        return self._carry(str(stage), Step.of_member(stage), self._members, messages)
+
+    def _carry(
+        self,
+        stage: str,
+        step: Step,
+        nodes: Sequence[int | None],
+        outbound: Iterable[tuple[int, bytes]],
+        digest: bytes = b"",
+    ) -> Iterator[tuple[int, bytes | Refusal]]:
+        self._stage = stage
+        seconds = min(self._patience.of(step), self._whole.left)
+        silent: dict[int, int] = {}
+
+        def messages() -> Iterator[tuple[int, Message]]:
+            # One at a time: those of a one-shot round are made when they are due.
+            for index, payload in outbound:
+                node = nodes[index]
+                if node is not None:
+                    silent[index] = node
+                    request = Request(step, payload, digest)
+                    yield index, self._job.message(node, request, seconds)
+
+        for index, answer in self._post.exchange(messages(), seconds):
+            silent.pop(index, None)
             yield index, answer
-        self.lost |= dict.fromkeys(silent, f"{stage}: no answer in {seconds:.0f} s")
+        self.lost |= dict.fromkeys(silent.values(), f"{stage}: no answer in {seconds:.0f} s")
 
     def note(self, index: int, reason: str) -> None:
         """See `protocol.exchange.stages.LossHook`: a client is lost in the present stage."""
-        node = self._nodes[index]
+        self._note(self._nodes, index, reason)
+
+    def note_member(self, index: int, reason: str) -> None:
+        """The same of a member, by its index in the committee."""
+        self._note(self._members, index, reason)
+
+    def _note(self, nodes: Sequence[int | None], index: int, reason: str) -> None:
+        node = nodes[index]
         if node is not None:
             self.lost[node] = f"{self._stage}: {_by_itself(index, reason)}"
 
@@ -159,5 +200,5 @@ def _by_itself(index: int, reason: str) -> str:
     """A reason, by node: without the number that the client has in its cohort."""
     if reason == OTHER:
         return "left for reasons that only its own log tells"
-    told = reason.removeprefix(f"client {index}: ")
+    told = reason.removeprefix(f"client {index}: ").removeprefix(f"member {index}: ")
     return reason if told == reason else f"its message was refused: {told}"

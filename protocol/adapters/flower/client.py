@@ -23,7 +23,6 @@ from typing import Any
 from flwr.app import (
     DEFAULT_TTL,
     ArrayRecord,
-    ConfigRecord,
     Context,
     Error,
     Message,
@@ -39,9 +38,11 @@ from protocol.adapters.flower.digest import in_order, input_digest
 from protocol.adapters.flower.errors import AmbiguousMessageError
 from protocol.adapters.flower.home import ClientHome, home_of
 from protocol.adapters.flower.log import warn
+from protocol.adapters.flower.member import MEMBER_STEPS, member_answer
+from protocol.adapters.flower.node_state import RECEIPT, STORED, keep_stored, take_stored
 from protocol.adapters.flower.record import (
+    CHALLENGE_BYTES,
     CLAIM,
-    KEY,
     Request,
     Step,
     answer_content,
@@ -52,8 +53,10 @@ from protocol.adapters.flower.record import (
 from protocol.adapters.flower.waiting import Clock
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.remote import FROM_TRAINING, RemoteClient, refuse, refuse_clause
+from protocol.exchange.remote_one_shot import RemoteUploader
 from protocol.round.client import RoundClient
-from protocol.round.setup import RoundSetup
+from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.round.setup import RoundEncoding
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage
 
@@ -127,10 +130,14 @@ def _answer(
 ) -> bytes:
     if request.step is Step.HELLO:
         return CLAIM + claim(home, context, request.payload)
-    policy = home.rules.policy()
+    if request.step is Step.UPLOAD:
+        return _uploaded(home, request, message, context, call_next)
+    if request.step in MEMBER_STEPS:
+        return member_answer(home, request, context)
+    policy = home.policy
     with home.history(policy) as history:
         client = RoundClient(home.identity, home.registry, policy, history, clock=Clock().unix)
-        stored = _take_stored(context)
+        stored = take_stored(context)
         if request.step is Step.ADVERTISE:
             # A round that was not finished never will be, nor can that of a run that is over, whose
             # state Flower has dropped: a node is in one round at a time.
@@ -143,16 +150,27 @@ def _answer(
         remote = RemoteClient(client, digest, update)
         reply = remote.answer(request.payload)
         if not remote.is_over:
-            context.state[KEY] = ConfigRecord({"stored": client.suspend(home.round_keys())})
+            keep_stored(context, STORED, client.suspend(home.round_keys()))
     return reply
 
 
 def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:
-    """Our identity key, and a signature that ties it to this node, run and challenge."""
-    identity = home.identity
-    return identity.public + identity.sign(
-        Usage.NODE, *claimed(context.run_id, context.node_id, challenge)
-    )
+    """Our identity key, and a signature that ties it to this node, run and challenge.
+
+    If a session is named behind the challenge, also our sealing key for it, as a member of its
+    committees.
+
+    Raises:
+        PolicyError: our policy trusts no committee.
+    """
+    identity, session_id = home.identity, challenge[CHALLENGE_BYTES:]
+    about = claimed(context.run_id, context.node_id, challenge)
+    signed = identity.public + identity.sign(Usage.NODE, *about)
+    if not session_id:
+        return signed
+    if home.rules.committee is None:
+        raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
+    return signed + home.sealing().begin(identity, session_id).entry.encode()
 
 
 def claimed(run_id: int, node_id: int, challenge: bytes) -> tuple[bytes, ...]:
@@ -160,20 +178,36 @@ def claimed(run_id: int, node_id: int, challenge: bytes) -> tuple[bytes, ...]:
     return str(run_id).encode(), str(node_id).encode(), challenge
 
 
-def _take_stored(context: Context) -> bytes:
-    """The round that we are in, taken out: whatever happens next, it is answered once."""
-    record = context.state.pop(KEY, None)
-    stored = record.get("stored") if isinstance(record, ConfigRecord) else None
-    return stored if isinstance(stored, bytes) else b""
+def _uploaded(
+    home: ClientHome, request: Request, message: Message, context: Context, call_next: CallNext
+) -> bytes:
+    """Our whole part in a one-shot round: train, mask, and be done."""
+    with home.history(home.policy) as history:
+        # A node is in one round at a time, as a client and as a member.
+        home.round_keys().clear()
+        take_stored(context)
+        client = OneShotRoundClient(
+            home.identity, home.registry, home.policy, history, clock=Clock().unix
+        )
+        update = partial(_update, message, context, call_next)
+        remote = RemoteUploader(client, _found(message, context), update)
+        reply = remote.answer(request.payload)
+        keep_stored(context, RECEIPT, client.receipt.encode())
+    return reply
+
+
+def _found(message: Message, context: Context) -> bytes:
+    """The digest of all that training would see of a message."""
+    seen, metadata = without_request(message.content), message.metadata
+    return input_digest(seen, metadata.message_type, metadata.group_id, context.run_config)
 
 
 def _update(
-    message: Message, context: Context, call_next: CallNext, setup: RoundSetup
+    message: Message, context: Context, call_next: CallNext, setup: RoundEncoding
 ) -> NDArray[Any]:
     """Train, on what was announced and on nothing else."""
     seen, metadata = without_request(message.content), message.metadata
-    found = input_digest(seen, metadata.message_type, metadata.group_id, context.run_config)
-    if found != setup.parameters.model_digest:
+    if _found(message, context) != setup.parameters.model_digest:
         raise RemoteProtocolError(
             SERVER, Reason.WRONG_CONTEXT, "the model sent for training is not the one announced"
         )

@@ -48,6 +48,7 @@ OF_THE_PLAN: Final[Mapping[str, tuple[str, ...]]] = {
     "cohort": ("cohort", "size"),
     "tolerated_dropouts": ("cohort", "tolerated_dropouts"),
     "tolerated_colluders": ("cohort", "tolerated_colluders"),
+    "protocol": ("cohort", "protocol"),
 }
 _PLAIN: Final = (
     *(LEDGER_KEY, REGISTRY_KEY),
@@ -199,8 +200,11 @@ def _tables_of(plan: TrainingPlan) -> dict[str, Any]:
     goal = plan.goal
     privacy = {name: getattr(goal, name) for name in ("epsilon", "delta", "moment_order")}
     privacy |= {name: getattr(plan, name) for name in _PRIVACY}
-    cohort = {"size": plan.cohort, "mode": plan.mode.value}
+    cohort: dict[str, Any] = {"size": plan.cohort, "mode": plan.mode.value}
     cohort |= {name: getattr(plan, name) for name in _COHORT}
+    if plan.committee is not None:
+        for name in ("size", "corrupt", "away"):
+            cohort[f"committee_{name}"] = getattr(plan.committee, name)
     return {
         "rounds": goal.rounds,
         "lifetime_seconds": plan.lifetime_seconds,
@@ -210,4 +214,7 @@ def _tables_of(plan: TrainingPlan) -> dict[str, Any]:
 
 
 _PRIVACY: Final = ("clip_l2", "mechanism", "error_share", "wrap_probability")
-_COHORT: Final = ("tolerated_dropouts", "tolerated_colluders", "exact_noise", "security_bits")
+_COHORT: Final = (
+    *("tolerated_dropouts", "tolerated_colluders", "exact_noise", "security_bits"),
+    "protocol",
+)

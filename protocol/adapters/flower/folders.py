@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.adapters.flower.home import (
+    COMMITTEE,
     IDENTITY,
     POLICY,
     REGISTRY,
@@ -16,6 +18,7 @@ from protocol.adapters.flower.home import (
 )
 from protocol.planning.training_plan import TrainingPlan
 from secagg import Identity, Mode
+from secagg.oneshot.committee import CommitteeKind
 
 
 def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
@@ -25,6 +28,7 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         plan: of a server.
         permissions: by the names that they have in `ClientRules`; what is left out is not given.
     """
+    one_shot = plan.protocol == "one-shot"
     return ClientRules(
         epsilon=plan.goal.epsilon,
         delta=plan.goal.delta,
@@ -38,14 +42,33 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         lifetime_seconds=plan.lifetime_seconds or None,
         largest_cohort=plan.cohort,
         allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
+        committee=plan.committee_kind.value if one_shot else None,
+        committee_corrupt=plan.committee_numbers.corrupt if one_shot else None,
         **permissions,
     )
 
 
+def named_members(plan: TrainingPlan) -> int:
+    """Members of a plan's named committee; 0 if it has none."""
+    named = plan.protocol == "one-shot" and plan.committee_kind is CommitteeKind.NAMED
+    return plan.committee_numbers.size if named else 0
+
+
 def write_client(
-    home: Path, identity: Identity, registry: Collection[bytes], rules: ClientRules
+    home: Path,
+    identity: Identity,
+    registry: Collection[bytes],
+    rules: ClientRules,
+    committee: Collection[bytes] = (),
 ) -> None:
     """Write a client's folder, readable by its owner only.
+
+    Args:
+        home: the folder.
+        identity: the client's.
+        registry: identity keys of all clients.
+        rules: what it insists on.
+        committee: identity keys of a named committee; none if there is none.
 
     Raises:
         FileExistsError: there is an identity; it is never overwritten.
@@ -54,6 +77,8 @@ def write_client(
     write_identity(home / IDENTITY, identity)
     write_registry(home / REGISTRY, registry)
     (home / POLICY).write_text(policy_text(rules))
+    if committee:
+        write_registry(home / COMMITTEE, committee)
 
 
 def write_identity(path: Path, identity: Identity) -> None:
@@ -91,11 +116,31 @@ def new_client(home: Path) -> Identity:
     return identity
 
 
-def new_network(out: Path, clients: int, rules: ClientRules) -> frozenset[bytes]:
-    """Write all clients' folders and the server's `registry.txt`; the identity keys in it."""
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The identity keys of all clients of a network, and of those on its named committee."""
+
+    registry: frozenset[bytes]
+    committee: frozenset[bytes]
+
+
+def new_network(out: Path, clients: int, rules: ClientRules, named: int = 0) -> Network:
+    """Write all clients' folders and the server's `registry.txt`.
+
+    Args:
+        out: folder of the network.
+        clients: how many.
+        rules: of all of them.
+        named: how many of them are the members of a named committee, whose keys are then in
+            `committee.txt`: the first ones.
+    """
     identities = [Identity.generate() for _ in range(clients)]
-    registry = frozenset(identity.public for identity in identities)
+    keys = [identity.public for identity in identities]
+    network = Network(frozenset(keys), frozenset(keys[:named]))
     for number, identity in enumerate(identities):
-        write_client(client_folder(out, number), identity, registry, rules)
-    write_registry(out / REGISTRY, registry)
-    return registry
+        home = client_folder(out, number)
+        write_client(home, identity, network.registry, rules, network.committee)
+    write_registry(out / REGISTRY, network.registry)
+    if named:
+        write_registry(out / COMMITTEE, network.committee)
+    return network

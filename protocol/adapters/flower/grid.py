@@ -42,8 +42,11 @@ from protocol.adapters.flower.settings import DEFAULT_STAGE_SECONDS, FlowerSetti
 from protocol.adapters.flower.strategies import check_strategy, weight_key
 from protocol.adapters.flower.waiting import Clock
 from protocol.planning.training_plan import TrainingPlan
-from secagg import RemoteProtocolError, TooFewSurvivorsError
+from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import Controller
+
+LOST = (TooFewNodesError, TooFewSurvivorsError, RemoteProtocolError, OpeningFailedError)
+"""What makes a round a lost one."""
 
 LOST_IN_A_ROW = 2
 """Lost rounds in a row that a strategy may try again after, once a round has worked. A loss before
@@ -73,11 +76,12 @@ class SecureGrid(Grid):
         allow_queries_in_the_clear: likewise, QUERY messages.
         clock: of all waits.
         executor: optional, for unmasking.
+        committee: identity keys of a named committee, in one-shot rounds that have one.
 
     Raises:
         StrategyError: the strategy needs more than a mean, or asks clients to evaluate and that is
             not allowed.
-        ConfigurationError: the registry is smaller than a cohort.
+        ConfigurationError: the registry is smaller than a cohort, or the committee not as planned.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class SecureGrid(Grid):
         allow_queries_in_the_clear: bool = False,
         clock: Clock | None = None,
         executor: Executor | None = None,
+        committee: Collection[bytes] = (),
     ) -> None:
         if strategy is not None:
             check_strategy(strategy, allow_evaluation_in_the_clear)
@@ -108,7 +113,7 @@ class SecureGrid(Grid):
         post, run_id = Post(grid, clock), grid.run.run_id
         self._connecting = Connecting(grid, plan, connect_seconds, clock)
         self._rounds = SecureRounds(
-            post, clock, plan, controller, ledger, registry, run_id, patience, executor
+            post, clock, plan, controller, ledger, registry, run_id, patience, executor, committee
         )
         self._allowed = {
             EVALUATION: allow_evaluation_in_the_clear,
@@ -177,6 +182,7 @@ class SecureGrid(Grid):
             allow_queries_in_the_clear=settings.allow_queries_in_the_clear,
             clock=clock,
             executor=executor,
+            committee=places.committee,
         )
         # Whoever hands the grid to a strategy and keeps none has nothing left to close.
         weakref.finalize(secure, ledger.close)
@@ -207,8 +213,8 @@ class SecureGrid(Grid):
         Raises:
             StrategyError: the messages are not the same for every node, or their answers would come
                 in the clear and that is not allowed.
-            TooFewNodesError, RoundLostError, RemoteProtocolError: the first round was lost, or
-                several in a row; says which nodes left, at which stage, and why.
+            TooFewNodesError, RoundLostError, RemoteProtocolError, OpeningFailedError: the first
+                round was lost, or several in a row; says which nodes left, at which stage, and why.
             BudgetExceededError: the clients have nothing left to spend.
         """
         batch = list(messages)
@@ -222,7 +228,7 @@ class SecureGrid(Grid):
             )
         try:
             content = self._round(batch, timeout)
-        except (TooFewNodesError, TooFewSurvivorsError, RemoteProtocolError) as error:
+        except LOST as error:
             self._lost_in_a_row += 1
             if not self.reports or self._lost_in_a_row > LOST_IN_A_ROW:
                 raise

@@ -3,7 +3,8 @@
     identity.key    64 hex digits, readable by its owner only
     registry.txt    a line of 64 hex digits for each client that may be in a cohort
     policy.toml     what this client insists on: see `ClientRules`
-    state/          rounds answered, charges, keys of stored rounds
+    committee.txt   like registry.txt, the members of a named committee, if one-shot rounds have one
+    state/          rounds answered, charges, keys of stored rounds, the sealing key of a session
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
 in a simulation, where one program plays everybody, it follows from the run's configuration: then
@@ -21,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from flwr.app import Context
 from pydantic import Field
@@ -33,11 +34,15 @@ from protocol.adapters.private_files import read_private
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load
+from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.member import MemberPolicy
 from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
+from protocol.round.stored_sealing import SealingFolder
 from secagg import Identity
 from secagg.graph_parameters import SECURITY_BITS
 from secagg.keys import KEY_BYTES
+from secagg.oneshot.committee import CommitteeKind
 from secagg.storage import TokenFolder
 from secagg.terms import MAX_COHORT
 
@@ -45,6 +50,7 @@ HOME_KEY = "veilsum.home"
 SIMULATION_VARIABLE = "VEILSUM_SIMULATION"
 """Set to 1 in a node's environment, it lets runs name the node's folder."""
 IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml", "state"
+COMMITTEE = "committee.txt"
 _HEX_DIGITS = 2 * KEY_BYTES
 SIMULATION_ENGINE = "flwr.simulation.ray_transport.ray_actor"
 
@@ -82,12 +88,45 @@ class ClientRules(Section):
         description="answers to evaluations leave as they are",
     )
     allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
+    committee: Literal["everyone", "named"] | None = Field(
+        default=None,
+        description="who may open the sums of one-shot rounds: everyone who is invited, or the "
+        "members named in committee.txt; such rounds are refused if left out",
+    )
+    committee_corrupt: int | None = Field(
+        default=None,
+        ge=0,
+        description="members that may work for the server; tolerated_colluders if left out",
+    )
     name_refused_clauses: bool = Field(
         default=False, description="the server hears which of these a round did not meet"
     )
 
-    def policy(self) -> ClientPolicy:
-        """What is held against every announcement."""
+    @property
+    def corrupt_members(self) -> int:
+        """Members of a committee that may work for the server."""
+        given = self.committee_corrupt
+        return self.tolerated_colluders if given is None else given
+
+    def member_policy(self, registry: frozenset[bytes]) -> MemberPolicy:
+        """What this client insists on as a member of a committee."""
+        return MemberPolicy(
+            minimum_survivors=self.minimum_survivors,
+            tolerated_colluders=self.tolerated_colluders,
+            corrupt=self.corrupt_members,
+            registry=registry,
+        )
+
+    def policy(self, named: frozenset[bytes] = frozenset()) -> ClientPolicy:
+        """What is held against every announcement.
+
+        Args:
+            named: identity keys that may be on a named committee.
+        """
+        committee = None
+        if self.committee is not None:
+            kind = CommitteeKind(self.committee)
+            committee = CommitteePolicy(kind=kind, named=named, corrupt=self.corrupt_members)
         goal = PrivacyGoal(self.epsilon, self.delta, self.rounds, self.moment_order)
         return ClientPolicy(
             minimum_noise_multiplier=goal.noise_multiplier,
@@ -103,6 +142,7 @@ class ClientRules(Section):
             minimum_security_bits=self.security_bits,
             largest_lifetime_seconds=self.lifetime_seconds,
             allow_semi_honest=self.allow_semi_honest,
+            committee=committee,
         )
 
 
@@ -134,6 +174,30 @@ class ClientHome:
     def rules(self) -> ClientRules:
         """What this client insists on."""
         return self.other_rules or load(self.folder / POLICY, ClientRules)
+
+    @cached_property
+    def committee(self) -> frozenset[bytes]:
+        """Public keys of a named committee's members; none if that is not who opens sums."""
+        if self.rules.committee != CommitteeKind.NAMED.value:
+            return frozenset()
+        return read_registry(self.folder / COMMITTEE)
+
+    @cached_property
+    def policy(self) -> ClientPolicy:
+        """What is held against every announcement."""
+        return self.rules.policy(self.committee)
+
+    @contextmanager
+    def member_history(self) -> Iterator[StoredHistory]:
+        """What we signed before as a member of committees; locked for this process meanwhile."""
+        folder = self.folder / STATE / "member"
+        with _files(folder), StoredHistory(folder) as opened:
+            yield opened
+
+    def sealing(self) -> SealingFolder:
+        """Our sealing keys as a member of committees."""
+        with _files(self.folder / STATE):
+            return SealingFolder(self.folder / STATE / "sealing")
 
     @contextmanager
     def history(self, policy: ClientPolicy) -> Iterator[StoredHistory]:

@@ -2,7 +2,8 @@
 
 Flower numbers nodes; clients check identities. On first contact a node is asked who it is, once:
 it signs the run, its own number and a challenge, so nobody can claim another's place. It is one
-more round trip in the first round, and for nodes that come later.
+more round trip in the first round, and for nodes that come later. For one-shot rounds it also
+hands over a sealing key, signed for the session: the committee's keys must be known before a round.
 """
 
 from __future__ import annotations
@@ -14,14 +15,24 @@ from flwr.app import Message, RecordDict
 
 from protocol.adapters.flower.carrier import TTL_SLACK_SECONDS, Post
 from protocol.adapters.flower.client import claimed
-from protocol.adapters.flower.record import KEY, Request, Step
+from protocol.adapters.flower.record import (
+    CHALLENGE_BYTES,
+    CLAIM_BYTES,
+    KEY,
+    Request,
+    Step,
+)
 from protocol.exchange.remote import OTHER, open_answer
 from protocol.exchange.stages import Refusal
 from protocol.training.accounts import label
-from secagg.keys import KEY_BYTES, os_random, signature_is_valid
+from secagg.keys import (
+    KEY_BYTES,
+    check_public_key,
+    os_random,
+    signature_is_valid,
+)
+from secagg.oneshot.committee import MEMBER_BYTES, Member
 from secagg.tags import Usage
-
-_CHALLENGE_BYTES = 32
 
 
 @dataclass
@@ -30,12 +41,23 @@ class NodeBook:
 
     Args:
         run_id: of the run.
-        registry: identity keys of all clients that may take part.
+        registry: identity keys of all parties that may take part.
+        session_id: of one-shot rounds; empty if nodes need no sealing key.
     """
 
     run_id: int
     registry: Collection[bytes]
+    session_id: bytes = b""
     _keys: dict[int, bytes] = field(default_factory=dict)
+    _entries: dict[bytes, Member] = field(default_factory=dict)
+
+    def entries(self, round_number: int) -> dict[bytes, Member]:
+        """Sealing keys, by identity, that are valid in a round; of nodes that are away, too."""
+        return {
+            key: entry
+            for key, entry in self._entries.items()
+            if entry.first_round <= round_number <= entry.last_round
+        }
 
     def identify(
         self, post: Post, nodes: Collection[int], message_type: str, seconds: float
@@ -59,7 +81,8 @@ class NodeBook:
     ) -> Iterator[tuple[int, str]]:
         if not nodes:
             return
-        challenge = os_random(_CHALLENGE_BYTES)
+        challenge = os_random(CHALLENGE_BYTES)
+        challenge += self.session_id
         content = RecordDict({KEY: Request(Step.HELLO, challenge).record()})
         ttl = seconds + TTL_SLACK_SECONDS
         messages = ((node, Message(content, node, message_type, ttl=ttl)) for node in nodes)
@@ -73,11 +96,34 @@ class NodeBook:
 
     def _enter(self, node: int, challenge: bytes, claim: bytes) -> str:
         """Believe a claim, or say why not."""
-        key, signature = claim[:KEY_BYTES], claim[KEY_BYTES:]
+        key, signature = claim[:KEY_BYTES], claim[KEY_BYTES:CLAIM_BYTES]
         about = claimed(self.run_id, node, challenge)
         if not signature_is_valid(key, signature, Usage.NODE, *about):
             return f"claims identity {label(key)} without its signature"
         if key not in self.registry:
             return f"has identity {label(key)}, which is not in the registry"
+        if self.session_id:
+            problem = self._register(key, claim[CLAIM_BYTES:])
+            if problem:
+                return problem
         self._keys[node] = key
+        return ""
+
+    def _register(self, key: bytes, encoded: bytes) -> str:
+        """Take in a sealing key, or say why not: one bad entry would spoil a whole committee."""
+        whose = f"of identity {label(key)}"
+        if len(encoded) != MEMBER_BYTES:
+            return f"sent no sealing key {whose}: is its policy's committee set?"
+        entry = Member.decode(encoded)
+        try:
+            check_public_key(entry.sealing_key)
+        except ValueError as error:
+            return f"sent a bad sealing key {whose}: {error}"
+        in_range = 0 <= entry.first_round <= entry.last_round < 1 << 63
+        if entry.identity != key or not in_range or not entry.is_signed(self.session_id):
+            return f"sent a sealing key without the signature {whose}"
+        others = (each for each in self._entries.values() if each.identity != key)
+        if any(each.sealing_key == entry.sealing_key for each in others):
+            return f"sent another client's sealing key as that {whose}"
+        self._entries[key] = entry
         return ""

@@ -6,20 +6,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.adapters.flower.errors import SettingsError
-from protocol.adapters.flower.folders import new_network, rules_of
+from protocol.adapters.flower.folders import named_members, new_network, rules_of
 from protocol.adapters.flower.home import read_registry, simulated_network
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
-from protocol.adapters.flower.settings import LEDGER_KEY, PREFIX, REGISTRY_KEY, FlowerSettings
+from protocol.adapters.flower.settings import (
+    COMMITTEE_KEY,
+    LEDGER_KEY,
+    PREFIX,
+    REGISTRY_KEY,
+    FlowerSettings,
+)
 from protocol.errors import ConfigurationError
 from protocol.planning.training_plan import TrainingPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The server's ledger, and whom it knows."""
+    """The server's ledger, whom it knows, and who is on a named committee."""
 
     ledger: Path
     registry: frozenset[bytes]
+    committee: frozenset[bytes] = frozenset()
 
 
 def places_of(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Places:
@@ -46,9 +53,29 @@ def _deployed(settings: FlowerSettings, plan: TrainingPlan) -> Places:
             found = f"{path} has {len(registry)} identities"
             valid = f"at least cohort.size = {plan.cohort} of them, a line each"
             problems.append(_problem(REGISTRY_KEY, found, valid))
+    committee = frozenset[bytes]()
+    if named_members(plan):
+        try:
+            committee = _committee(settings, plan)
+        except ConfigurationError as error:
+            problems.append(error)
     if problems:
         raise SettingsError(problems)
-    return Places(ledger, registry)
+    return Places(ledger, registry, committee)
+
+
+def _committee(settings: FlowerSettings, plan: TrainingPlan) -> frozenset[bytes]:
+    valid = f"a file of {named_members(plan)} identity keys, a line each: the plan's committee"
+    if settings.committee is None:
+        raise _problem(COMMITTEE_KEY, "missing", valid)
+    path = settings.path(COMMITTEE_KEY)
+    try:
+        found = read_registry(path)
+    except ConfigurationError as error:
+        raise _problem(COMMITTEE_KEY, f"{path}: {error.problem}", error.valid) from None
+    if len(found) != named_members(plan):
+        raise _problem(COMMITTEE_KEY, f"{path} has {len(found)} identities", valid)
+    return found
 
 
 def known_clients(registry: object) -> int:
@@ -79,12 +106,13 @@ def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Pla
         name_refused_clauses=True,
     )
     try:
-        registry = new_network(own, clients, rules)
+        network = new_network(own, clients, rules, named_members(plan))
     except OSError as error:
         problem = f"{error.filename or own}: {error.strerror or 'cannot be written'}"
         valid = "a folder of ours, new or without this run's clients"
         raise SettingsError([_problem(SIMULATION_KEY, problem, valid)]) from None
-    return Places(settings.path(LEDGER_KEY) if settings.ledger else own / "ledger.jsonl", registry)
+    ledger = settings.path(LEDGER_KEY) if settings.ledger else own / "ledger.jsonl"
+    return Places(ledger, network.registry, network.committee)
 
 
 def _problem(key: str, problem: str, valid: str) -> ConfigurationError:

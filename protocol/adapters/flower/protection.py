@@ -48,7 +48,7 @@ from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.strategies import check_strategy, require_all_clients, require_metrics
 from protocol.adapters.flower.waiting import Clock
 from protocol.planning.configuration import parse
-from protocol.planning.training_plan import TrainingPlan
+from protocol.planning.training_plan import ProtocolName, TrainingPlan
 from sketch.controllers import Controller
 
 Policy = ClientRules | Mapping[str, Any]
@@ -81,6 +81,7 @@ def protect(
     cohort: int | None = None,
     tolerated_dropouts: int | None = None,
     tolerated_colluders: int | None = None,
+    protocol: ProtocolName | None = None,
     plan: TrainingPlan | None = None,
     controller: Controller | None = None,
     ledger: str | Path | None = None,
@@ -128,13 +129,15 @@ def protect(
         policy: the client's only: what it insists on, as `ClientRules` or its keys. A `policy.toml`
             in the folder that a node names counts instead; a simulation's clients have no operator,
             and always insist on this.
-        plan: a `TrainingPlan`, in place of everything from `epsilon` to `tolerated_colluders`.
+        plan: a `TrainingPlan`, in place of everything from `epsilon` to `protocol`.
         controller: chooses the sketch of each round.
         executor: optional, for unmasking.
         clock: of all waits.
         settings: `epsilon`, `delta` and `clip_l2` (of a client over all rounds; largest l2 norm of
             an update), `rounds`, `mechanism`, `cohort` (clients of a round), `tolerated_dropouts`,
-            `tolerated_colluders`; `ledger` and `registry` (absolute paths);
+            `tolerated_colluders`, `protocol` (`pairwise`, or `one-shot`, in which a client sends
+            one message and a committee of all clients opens the sum); `ledger` and `registry`
+            (absolute paths);
             `allow_evaluation_in_the_clear`, `allow_queries_in_the_clear`; `stage_seconds`,
             `training_seconds`, `connect_seconds`, the longest waits.
 

@@ -11,13 +11,18 @@ from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.stages import Refusal, Stage
 from secagg import SERVER, Reason, RemoteProtocolError
+from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 
 KEY = "veilsum"
 VERSION = 1
 CLAIM = b"\0"
 """Before a node's claim: answers to a hello are marked as `RemoteClient` marks its own."""
+CHALLENGE_BYTES = 32
+CLAIM_BYTES = KEY_BYTES + SIGNATURE_BYTES
+"""An identity key and its signature; behind them, if asked for, a sealing key for committees."""
 MAX_REASON = 200
 """Characters of a stranger's reason that go into our messages."""
 
@@ -45,11 +50,30 @@ class Step(enum.Enum):
     CONFIRM = "confirm"
     UNMASK = "unmask"
     RECOVER = "recover"
+    UPLOAD = "upload"
+    CHECK = "check"
+    SIGN = "sign"
+    OPEN = "open"
 
     @classmethod
     def of(cls, stage: Stage) -> Step:
-        """The step of a stage."""
+        """The step of a stage of a pairwise round."""
         return cls(str(stage))
+
+    @classmethod
+    def of_member(cls, stage: MemberStage) -> Step:
+        """The step of a stage in which members of a committee are asked."""
+        return _MEMBER_STEPS[stage]
+
+
+TRAINING = frozenset({Step.INPUT, Step.UPLOAD})
+"""The step of a round that the model travels with."""
+
+_MEMBER_STEPS = {
+    MemberStage.CHECK: Step.CHECK,
+    MemberStage.CONFIRM: Step.SIGN,
+    MemberStage.OPEN: Step.OPEN,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +82,8 @@ class Request:
 
     Attributes:
         step: which.
-        payload: challenge of a hello; else the protocol's message.
+        payload: challenge of a hello, and the session if it asks for a sealing key; else the
+            protocol's message.
         digest: with the announcement only: hash of what training will see two stages later.
     """
 

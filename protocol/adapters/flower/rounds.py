@@ -16,11 +16,14 @@ from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, to
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.errors import ConfigurationError
+from protocol.exchange.aggregators import Aggregator
 from protocol.exchange.remote import RemoteAggregator
+from protocol.exchange.remote_one_shot import RemoteOneShotAggregator
 from protocol.exchange.stages import Outbound, Refusal, Stage
 from protocol.planning.training_plan import TrainingPlan
 from protocol.training.private import PrivateTraining, RoundResult
-from secagg import RemoteProtocolError, TooFewSurvivorsError
+from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
+from secagg.oneshot.committee import CommitteeKind, Member
 from sketch.controllers import Controller
 
 
@@ -77,9 +80,10 @@ class SecureRounds:
         run_id: Flower's.
         patience: the longest waits for a stage.
         executor: optional, for unmasking.
+        committee: identity keys of a named committee, in one-shot rounds that have one.
 
     Raises:
-        ConfigurationError: the registry is smaller than a cohort.
+        ConfigurationError: the registry is smaller than a cohort, or the committee not as planned.
     """
 
     def __init__(
@@ -93,11 +97,19 @@ class SecureRounds:
         run_id: int,
         patience: Patience,
         executor: Executor | None = None,
+        committee: Collection[bytes] = (),
     ) -> None:
         if len(registry) < plan.cohort:
             raise ConfigurationError(
                 "registry", f"{len(registry)} identities", f"at least the cohort's {plan.cohort}"
             )
+        named = plan.protocol == "one-shot" and plan.committee_kind is CommitteeKind.NAMED
+        planned = plan.committee_numbers.size if named else 0
+        if len(committee) != planned:
+            raise ConfigurationError(
+                "committee", f"{len(committee)} identities", f"{planned}, as planned"
+            )
+        self._committee = sorted(committee)
         self._post = post
         self._clock = clock
         self._plan = plan
@@ -106,8 +118,8 @@ class SecureRounds:
         self._registry = frozenset(registry)
         self._patience = patience
         self._run_id = run_id
-        self._book = NodeBook(run_id, self._registry)
-        self._aggregator = RemoteAggregator(self._exchange, executor, self._note)
+        self._book = NodeBook(run_id, self._registry | set(committee))
+        self._aggregator = self._new_aggregator(executor)
         self._carrier: Carrier | None = None
         self._training: tuple[Layout, PrivateTraining] | None = None
 
@@ -132,18 +144,22 @@ class SecureRounds:
 
         Raises:
             TooFewNodesError, RoundLostError: too few nodes are here, or stayed.
-            RemoteProtocolError: the sum cannot be opened.
+            RemoteProtocolError, OpeningFailedError: the sum cannot be opened.
             BudgetExceededError: the clients have nothing left to spend.
         """
         whole, before = Wait(self._clock, seconds), self._post.exchanges
-        members, strangers = self._members(job, nodes, whole)
-        cohort = self._cohort(members)
-        here = [members.get(key) for key in cohort]
-        self._carrier = Carrier(self._post, job, here, self._patience, whole)
         layout, training = self._trainer(arrays)
+        known, strangers = self._identified(job, nodes, whole)
+        cohort = self._cohort(known)
+        here = [known.get(key) for key in cohort]
+        members = [known.get(key) for key in self._committee or cohort]
+        self._carrier = Carrier(self._post, job, here, self._patience, whole, members)
         setup = training.next_setup(cohort, job.digest)
         try:
             result = training.run_setup(setup, notes={"run": str(self._run_id)})
+        except OpeningFailedError as error:
+            error.add_note("lost before" + (told(strangers | self._carrier.lost) or ": nobody"))
+            raise
         except TooFewSurvivorsError as error:
             # Its notes number clients as the cohort does, which nobody here can look up.
             lost, away = strangers | self._carrier.lost, here.count(None)
@@ -157,18 +173,57 @@ class SecureRounds:
         report = _report(result, strangers | self._carrier.lost, self._post.exchanges - before)
         return layout.moved(arrays, result.release.update), report
 
-    def _members(
+    def _identified(
         self, job: Job, nodes: Sequence[int], whole: Wait
     ) -> tuple[dict[bytes, int], dict[int, str]]:
         """Who can take part, by identity, and why the others cannot."""
         seconds = min(self._patience.stage, whole.left)
-        members, strangers = self._book.identify(self._post, nodes, job.message_type, seconds)
-        if len(members) < self._plan.minimum_survivors:
+        known, strangers = self._book.identify(self._post, nodes, job.message_type, seconds)
+        clients = len(known.keys() & self._registry)
+        if clients < self._plan.minimum_survivors:
             raise TooFewNodesError(
-                f"{len(members)} of {len(nodes)} invited nodes can take part, and a round needs "
+                f"{clients} of {len(nodes)} invited nodes can take part, and a round needs "
                 f"{self._plan.minimum_survivors}{self._spare(nodes)}{told(strangers)}"
             )
-        return members, strangers
+        if self._plan.protocol == "one-shot":
+            self._require_keys(strangers)
+        return known, strangers
+
+    def _require_keys(self, strangers: Mapping[int, str]) -> None:
+        """See that the keys of a whole committee are known; nobody is made up for one."""
+        ready = self._sealing_keys().keys()
+        of = self._committee or self._registry
+        found, needed = len(ready & set(of)), len(self._committee) or self._plan.cohort
+        if found < needed:
+            whose = "members of the named committee" if self._committee else "clients"
+            raise TooFewNodesError(
+                f"{found} {whose} have handed over a sealing key in this run, and a committee of "
+                f"one-shot rounds takes {needed}: each has to be connected once; it may be away "
+                f"afterwards{told(strangers)}"
+            )
+
+    def _sealing_keys(self) -> dict[bytes, Member]:
+        """Members' entries that are valid in the next round, by identity."""
+        if self._training is None:
+            return {}
+        return self._book.entries(self._training[1].state.attempts)
+
+    def _members_of(self, session_id: bytes, cohort: Sequence[bytes]) -> list[Member]:
+        """See `HasCommittee.members`."""
+        del session_id
+        entries = self._sealing_keys()
+        return [entries[key] for key in self._committee or cohort]
+
+    def _new_aggregator(self, executor: Executor | None) -> Aggregator:
+        if self._plan.protocol == "pairwise":
+            return RemoteAggregator(self._exchange, executor, self._note)
+        return RemoteOneShotAggregator(
+            lambda outbound: self._under_way().collect(outbound),
+            lambda stage, outbound: self._under_way().consult(stage, outbound),
+            self._members_of,
+            self._note,
+            lambda index, reason: self._under_way().note_member(index, reason),
+        )
 
     def _spare(self, nodes: Sequence[int]) -> str:
         more = len(nodes) > len(self._registry)
@@ -189,27 +244,35 @@ class SecureRounds:
                     clock=self._clock.unix,
                 ),
             )
+            if self._plan.protocol == "one-shot":
+                self._book.session_id = self._training[1].state.session_id
         return self._training
 
-    def _cohort(self, members: Collection[bytes]) -> list[bytes]:
+    def _cohort(self, known: Collection[bytes]) -> list[bytes]:
         """As many identities as planned.
 
         Noise must not depend on who happens to be here: clients that are away fill the gaps, and
-        count as lost.
+        count as lost. Where everybody is on the committee, they have been here before.
         """
         size, chooser = self._plan.cohort, secrets.SystemRandom()
-        chosen = chooser.sample(sorted(members), min(size, len(members)))
-        away = sorted(self._registry - set(members))
+        may = self._registry
+        if self._plan.protocol == "one-shot" and not self._committee:
+            may = may & self._sealing_keys().keys()
+        here = sorted(may & set(known))
+        chosen = chooser.sample(here, min(size, len(here)))
+        away = sorted(may - set(known))
         return chosen + chooser.sample(away, size - len(chosen))
 
     def _exchange(self, stage: Stage, outbound: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
-        if self._carrier is None:
-            raise RuntimeError("no round is under way")
-        return self._carrier.exchange(stage, outbound)
+        return self._under_way().exchange(stage, outbound)
 
     def _note(self, index: int, reason: str) -> None:
-        if self._carrier is not None:
-            self._carrier.note(index, reason)
+        self._under_way().note(index, reason)
+
+    def _under_way(self) -> Carrier:
+        if self._carrier is None:
+            raise RuntimeError("no round is under way")
+        return self._carrier
 
 
 def _report(result: RoundResult, lost: Mapping[int, str], exchanges: int) -> RoundReport:

@@ -17,6 +17,7 @@ from pydantic import Field
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
 from protocol.errors import ConfigurationError
+from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.stages import Stage
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
@@ -34,6 +35,7 @@ from sketch.controllers import Controller
 
 PREFIX = "veilsum."
 LEDGER_KEY, REGISTRY_KEY, CLIENTS_KEY = "ledger", "registry", "simulated_clients"
+COMMITTEE_KEY = "committee"
 DEFAULT_STAGE_SECONDS = 60.0
 SIMULATION_FOLDER = "~/.cache/veilsum/flower"
 """Of the clients of a simulation whose run names no other."""
@@ -51,6 +53,9 @@ class FlowerSettings(Section):
     sketch: Sketch = Sketch()
     ledger: str | None = Field(default=None, description="file that every release is written to")
     registry: str | None = Field(default=None, description="file of the clients' identity keys")
+    committee: str | None = Field(
+        default=None, description="file of the identity keys of a named committee's members"
+    )
     simulation_dir: str | None = Field(
         default=None, description="simulation only: folder for all clients of all runs"
     )
@@ -183,9 +188,9 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
     if wrong.isdisjoint({"rounds", "sketch"}):
         sketch = parse(values.get("sketch", {}), Sketch)
         found += _raised(lambda: sketch.build(values["rounds"]))
-    if wrong.isdisjoint({"lifetime_seconds", "stage_seconds", "training_seconds"}):
+    if wrong.isdisjoint({"lifetime_seconds", "stage_seconds", "training_seconds", "cohort"}):
         found += _lifetime(values)
-    if wrong.isdisjoint({SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY}):
+    if wrong.isdisjoint({SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY}):
         found += _places(values)
     if wrong.isdisjoint({SIMULATION_KEY, CLIENTS_KEY, "cohort"}):
         found += _clients(values)
@@ -206,7 +211,9 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
 
 def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     lifetime, stage = _value(values, "lifetime_seconds"), _value(values, "stage_seconds")
-    waits = (len(Stage) - 1) * stage + _value(values, "training_seconds")
+    one_shot = values.get("cohort", {}).get("protocol") == "one-shot"
+    short = len(MemberStage) if one_shot else len(Stage) - 1
+    waits = short * stage + _value(values, "training_seconds")
     if 0 < lifetime < waits:
         problem = f"value {lifetime}, and the stages of a round may take {waits:g}"
         valid = f"at least {math.ceil(waits)}, or 0 for ever"
@@ -215,7 +222,7 @@ def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
 
 def _places(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     """Where books are kept. A ServerApp has no folder of its own that a path could start from."""
-    for key in (SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY):
+    for key in (SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY):
         if key in values and not Path(values[key]).expanduser().is_absolute():
             yield ConfigurationError(key, f"value {values[key]!r}", "an absolute path")
     if SIMULATION_KEY in values:

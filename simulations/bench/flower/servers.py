@@ -93,7 +93,7 @@ def ours(rounds: Rounds, grid: Any, context: Any, *, root: Path, rate: float, wo
     order, tally, strategy = rounds.order, TallyGrid(grid), _fedavg(rounds.order)
     plan = order.plan()
     network = simulated_network(root, context.run_id)
-    registry = new_network(network, order.clients, rules_of(plan))
+    registry = new_network(network, order.clients, rules_of(plan)).registry
     with (
         ThreadPoolExecutor(workers) as executor,
         SecureGrid(

@@ -40,7 +40,7 @@ if importlib.util.find_spec("flwr") is not None:
     from flwr.clientapp import ClientApp
     from flwr.supercore.task_identity import TaskIdentity
 
-    from protocol.adapters.flower.folders import new_network, rules_of
+    from protocol.adapters.flower.folders import named_members, new_network, rules_of
     from protocol.adapters.flower.home import SIMULATION_VARIABLE
 
 
@@ -71,14 +71,15 @@ def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         }
         plan = TrainingPlan(**{**values, **overrides})
         rules = rules_of(plan, allow_evaluation_in_the_clear=allow_evaluation_in_the_clear)
-        registry = new_network(tmp_path / str(RUN_ID), clients, rules)
+        made_network = new_network(tmp_path / str(RUN_ID), clients, rules, named_members(plan))
         run_config = {"veilsum.simulation-dir": str(tmp_path), "lr": 0.1}
         made = [
             Node(FIRST_NODE + i, {"partition-id": i, "num-partitions": clients}, dict(run_config))
             for i in range(clients if nodes is None else nodes)
         ]
         grid = FakeGrid(made, app or make_app())
-        world = World(tmp_path, plan, registry, FakeTime(), grid, run_config)
+        world = World(tmp_path, plan, made_network.registry, FakeTime(), grid, run_config)
+        world.committee = made_network.committee
         worlds.append(world)
         return world
 

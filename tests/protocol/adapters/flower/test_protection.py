@@ -160,7 +160,8 @@ def test_every_argument_arrives() -> None:
     """Each changes the settings that are made of it."""
     values = {
         **{"epsilon": 3.0, "delta": 1e-7, "clip_l2": 0.3, "mechanism": "skellam", "rounds": 4},
-        **{"cohort": 9, "tolerated_dropouts": 1, "tolerated_colluders": 2},
+        **{"cohort": 9, "tolerated_dropouts": 1, "tolerated_colluders": 1},
+        **{"protocol": "one-shot"},
         **{"ledger": "/l", "registry": "/r"},
         **{"allow_evaluation_in_the_clear": True, "allow_queries_in_the_clear": True},
         **{"stage_seconds": 1.0, "training_seconds": 2.0, "connect_seconds": 3.0},

@@ -1,0 +1,293 @@
+"""One-shot rounds with clients elsewhere: what a transport has to carry, in bytes.
+
+A client gets its announcement, and with it the model; it trains, answers with its upload, and is
+done. Then the members of the committee are asked three times. A member's first message begins with
+an announcement of its own: it need not be a client, and if it is one it need not have uploaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from protocol.errors import TrainingFailedError
+from protocol.exchange.aggregators import UpdateSource, own_updates
+from protocol.exchange.one_shot import (
+    MemberExchange,
+    MemberMessages,
+    MemberStage,
+    OneShotOutcome,
+    conduct_one_shot,
+)
+from protocol.exchange.remote import MESSAGE, open_answer
+from protocol.exchange.stages import (
+    NOBODY,
+    Dropouts,
+    LossHook,
+    Refusal,
+    ReleaseHook,
+    no_hook,
+    no_losses,
+)
+from protocol.round.member import RoundMember
+from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotAnnouncement, OneShotSetup
+from protocol.round.setup import RoundEncoding
+from protocol.round.upload_receipt import UploadReceipt
+from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
+from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.server import OneShotServer
+from secagg.oneshot.transitions import MemberPhase
+
+_LENGTH_BYTES = 4
+
+Announcements = Iterable[tuple[int, bytes]]
+"""An announcement for each client, by its index in the cohort; made one at a time."""
+
+UploadExchange = Callable[[Announcements], Iterable[tuple[int, bytes | Refusal]]]
+"""Delivers announcements to clients, and yields their uploads; see `stages.Exchange`."""
+
+MemberSource = Callable[[bytes, Sequence[bytes]], Sequence[Member]]
+"""See `HasCommittee.members`."""
+
+OneShotUpdateMaker = Callable[[OneShotSetup], NDArray[Any]]
+"""Makes a client's update, once it has accepted the round: float32|float64[d]."""
+
+
+class RemoteOneShotAggregator:
+    """The server's side of one-shot rounds with parties elsewhere. An `Aggregator`.
+
+    Args:
+        collect: the transport to clients; it bounds the time that they have.
+        exchange: the transport to members; it bounds the time of every stage.
+        members_of: the members' signed keys for a session.
+        on_loss: told of each client whose upload is refused, or that refuses.
+        on_member_loss: the same of members, by their index in the committee.
+        folder: where uploads are spooled that do not fit into memory.
+    """
+
+    def __init__(
+        self,
+        collect: UploadExchange,
+        exchange: MemberExchange,
+        members_of: MemberSource,
+        on_loss: LossHook = no_losses,
+        on_member_loss: LossHook = no_losses,
+        folder: Path | None = None,
+    ) -> None:
+        self._collect = collect
+        self._exchange = exchange
+        self._members_of = members_of
+        self._on_loss = on_loss
+        self._on_member_loss = on_member_loss
+        self._folder = folder
+
+    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
+        """See `HasCommittee.members`."""
+        return self._members_of(session_id, cohort)
+
+    def run(
+        self,
+        setup: RoundEncoding,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts = NOBODY,
+        *,
+        before_release: ReleaseHook = no_hook,
+    ) -> OneShotOutcome:
+        """See `Aggregator.run`.
+
+        Raises:
+            ParameterError: updates or dropouts are given, or a setup of another protocol.
+            LocalProtocolError: the transport delivered the answer of a party that was not asked.
+            OpeningFailedError: the answers do not open the sum.
+        """
+        if updates is not own_updates:
+            raise ParameterError("updates", updates, "left out: remote clients make their own")
+        if dropouts:
+            raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
+        if not isinstance(setup, OneShotSetup):
+            raise ParameterError("setup", type(setup).__name__, "that of a one-shot round")
+        sent = _Sent(setup)
+        outcome = conduct_one_shot(
+            OneShotServer(setup.context, setup.known_cohort(), self._folder),
+            _opened("client", self._collect, sent.announcements()),
+            partial(self._consult, sent),
+            before_release,
+            on_loss=self._on_loss,
+            on_member_loss=self._on_member_loss,
+        )
+        outcome.bytes_down.update(sent.down)
+        for member in outcome.member_bytes_down:
+            outcome.member_bytes_down[member] += sent.more(member)
+        if setup.context.committee.kind is CommitteeKind.EVERYONE:
+            outcome.count_members_as_clients()
+        return outcome
+
+    def _consult(
+        self, sent: _Sent, stage: MemberStage, messages: MemberMessages
+    ) -> Iterator[tuple[int, bytes | Refusal]]:
+        if stage is MemberStage.CHECK:
+            messages = sent.introduced(messages)
+        return _opened("member", partial(self._exchange, stage), messages)
+
+
+class _Sent:
+    """Announcements of a round, and how many bytes of them went to whom."""
+
+    def __init__(self, setup: OneShotSetup) -> None:
+        self._setup = setup
+        self._for_members = with_announcement(setup.announce_to_member(), b"")
+        self._introduced: set[int] = set()
+        self.down: dict[int, int] = {}
+
+    def announcements(self) -> Iterator[tuple[int, bytes]]:
+        """One for each client."""
+        for index in range(self._setup.context.size):
+            announcement = self._setup.announce(index)
+            self.down[index] = len(announcement)
+            yield index, announcement
+
+    def introduced(self, messages: MemberMessages) -> Iterator[tuple[int, bytes]]:
+        """Members' first messages, each behind an announcement."""
+        for index, data in messages:
+            self._introduced.add(index)
+            yield index, self._for_members + data
+
+    def more(self, member: int) -> int:
+        """Bytes that a member was sent before its first message."""
+        return len(self._for_members) if member in self._introduced else 0
+
+
+def _opened(
+    party: str,
+    exchange: Callable[[Iterable[tuple[int, bytes]]], Iterable[tuple[int, bytes | Refusal]]],
+    messages: Iterable[tuple[int, bytes]],
+) -> Iterator[tuple[int, bytes | Refusal]]:
+    """What comes back, refusals read, of those who were asked."""
+    asked: set[int] = set()
+
+    def noted() -> Iterator[tuple[int, bytes]]:
+        for index, data in messages:
+            asked.add(index)
+            yield index, data
+
+    for index, answer in exchange(noted()):
+        # A transport that mixes up its parties would have one lost for another.
+        if index not in asked:
+            raise LocalProtocolError(f"{party} {index} answered without being asked")
+        yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
+
+
+class RemoteUploader:
+    """A client's side: it answers an announcement with its upload, and leaves with any error.
+
+    Args:
+        client: ours, fresh.
+        model_digest: 32-byte hash of the model that we received for this round.
+        update: called once, when the round is accepted.
+    """
+
+    def __init__(
+        self, client: OneShotRoundClient, model_digest: bytes, update: OneShotUpdateMaker
+    ) -> None:
+        self._client = client
+        self._model_digest = model_digest
+        self._update = update
+        self._answered = False
+
+    def answer(self, data: bytes) -> bytes:
+        """What to send back.
+
+        Raises:
+            ProtocolError, PolicyError, PrivacyError: we leave the round; as for
+                `RemoteClient.answer`, with whatever else the update maker raises.
+            LocalProtocolError: there was an announcement before.
+        """
+        if self._answered:
+            raise LocalProtocolError("this client has answered its announcement")
+        self._answered = True
+        try:
+            setup = self._client.join(data, self._model_digest)
+            return MESSAGE + self._client.submit(self._made(setup))
+        except BaseException:
+            # The update maker is the caller's and may raise anything, with secrets still held.
+            self._client.abort()
+            raise
+
+    def _made(self, setup: OneShotSetup) -> NDArray[Any]:
+        try:
+            return self._update(setup)
+        except SystemExit as error:
+            raise TrainingFailedError(f"training: SystemExit: {error}") from error
+
+
+class RemoteMember:
+    """A member's side: answers the server's messages one by one, and leaves with any error.
+
+    Args:
+        member: ours, fresh or resumed.
+        receipt: of what we have uploaded last as a client, of this round or an earlier one; None if
+            that is nothing.
+    """
+
+    def __init__(self, member: RoundMember, receipt: UploadReceipt | None = None) -> None:
+        self._member = member
+        self._receipt = receipt
+        self._left = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be answered."""
+        return self._left or self._member.phase in (MemberPhase.FINISHED, MemberPhase.ABORTED)
+
+    def answer(self, data: bytes) -> bytes:
+        """What to send back; raises as `RemoteClient.answer` does."""
+        if self._left:
+            raise LocalProtocolError("this member has left the round")
+        try:
+            if not self._member.has_joined:
+                announcement, data = split_announcement(data)
+                self._join(announcement)
+            return MESSAGE + self._member.receive(data)
+        except BaseException:
+            self._left = True
+            self._member.abort()
+            raise
+
+    def _join(self, announcement: bytes) -> None:
+        receipt, own = self._receipt, None
+        context = OneShotAnnouncement.read(announcement).member_context()
+        if receipt is not None and receipt.is_of(context):
+            own = (receipt.index, receipt.header_digest)
+        self._member.join(announcement, own)
+
+
+def with_announcement(announcement: bytes, message: bytes) -> bytes:
+    """A member's first message."""
+    return len(announcement).to_bytes(_LENGTH_BYTES, "little") + announcement + message
+
+
+def session_of(data: bytes) -> bytes:
+    """The session that a member's first message is about: its sealing key is that of the session.
+
+    Raises:
+        RemoteProtocolError: the bytes are no such message.
+    """
+    return OneShotAnnouncement.read(split_announcement(data)[0]).session_id
+
+
+def split_announcement(data: bytes) -> tuple[bytes, bytes]:
+    """Inverse of `with_announcement`.
+
+    Raises:
+        RemoteProtocolError: the bytes are no such message.
+    """
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    end = _LENGTH_BYTES + length
+    if len(data) < end or length > MAX_ANNOUNCEMENT_BYTES:
+        raise RemoteProtocolError(SERVER, Reason.MALFORMED, "a member's first message")
+    return data[_LENGTH_BYTES:end], data[end:]
