@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,15 +15,488 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import World
-from flwr.serverapp.strategy import FedAvg
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.common.serde import context_from_proto, context_to_proto
+from flwr.serverapp.strategy import FedAvg, Result
 
-ONE_SHOT: dict[str, Any] = {"protocol": "one-shot"}
+from dp import Ledger
+from protocol.adapters.flower import RoundLostError, SecureGrid, TooFewNodesError
+from protocol.adapters.flower.errors import SettingsError
+from protocol.adapters.flower.folders import rules_of, write_registry
+from protocol.adapters.flower.home import ClientRules
+from protocol.adapters.flower.nodes import NodeBook
+from protocol.adapters.flower.places import places_of
+from protocol.adapters.flower.record import CLAIM_BYTES, KEY
+from protocol.adapters.flower.settings import read_settings
+from protocol.errors import ConfigurationError, PolicyError
+from protocol.exchange.remote import refuse
+from protocol.planning.committee import CommitteePlan
+from protocol.planning.configuration import load
+from protocol.round.member import SealingKeys
+from protocol.round.stored_history import StoredHistory
+from secagg import Identity, LocalProtocolError
+from secagg.keys import AgreementKey
+from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.tags import Usage
+
+N = 6
+SESSION = bytes(range(16))
+EVERYONE: dict[str, Any] = {"protocol": "one-shot"}
+NAMED: dict[str, Any] = {
+    "protocol": "one-shot",
+    "committee": CommitteePlan(kind=CommitteeKind.NAMED, size=4, corrupt=0, away=1),
+}
+BOTH = pytest.mark.parametrize("kind", [EVERYONE, NAMED], ids=["everyone", "named"])
 
 
-def test_fedavg_gets_the_mean(make_world: Callable[..., World], parts: SimpleNamespace) -> None:
-    world = make_world(**ONE_SHOT)
-    strategy, before = FedAvg(fraction_evaluate=0.0), parts.model()
-    with world.secure(strategy) as secure:
-        result = strategy.start(grid=secure, initial_arrays=before, num_rounds=3)
-        print(secure.reports)
-    assert [report.exchanges for report in secure.reports] == [5, 4, 4]
+def start(secure: SecureGrid, arrays: ArrayRecord, rounds: int = 1) -> Result:
+    strategy = FedAvg(fraction_evaluate=0.0)
+    return strategy.start(grid=secure, initial_arrays=arrays, num_rounds=rounds)
+
+
+def close_to_mean(
+    secure: SecureGrid, world: World, moved: np.ndarray, parts: SimpleNamespace, who: list[int]
+) -> bool:
+    """Within 6.5 deviations of the noise, in 40 coordinates."""
+    report = secure.reports[-1]
+    noise = 1.02 * world.plan.goal.noise_multiplier * world.plan.clip_l2 / report.survivors
+    mean = np.mean([parts.shift_of(i) for i in who])
+    return bool(np.abs(moved - mean).max() < 6.5 * noise)
+
+
+@BOTH
+def test_fedavg_gets_the_mean_with_one_message_of_each_client(
+    make_world: Callable[..., World], parts: SimpleNamespace, kind: dict[str, Any]
+) -> None:
+    world = make_world(**kind)
+    with world.secure() as secure:
+        result = start(secure, parts.model())
+        moved = parts.flat(result.arrays) - parts.flat(parts.model())
+        assert close_to_mean(secure, world, moved, parts, list(range(N)))
+        start(secure, result.arrays)
+    reports = secure.reports
+    assert [report.survivors for report in reports] == [N, N]
+    assert [report.lost for report in reports] == [{}, {}]
+    # Who they are, uploads, and three short exchanges with members.
+    assert [report.exchanges for report in reports] == [5, 4]
+    steps = {node: [s for n, s in world.grid.seen if n == node] for node in world.grid.nodes}
+    member = ["check", "sign", "open"]
+    members = {world.node(i).number for i in range(4 if kind is NAMED else N)}
+    for node, seen in steps.items():
+        rest = member if node in members else []
+        assert seen == ["hello", "upload", *rest, "upload", *rest]
+    # A client's own count is one round each; what it signed as a member is in other books.
+    for i in range(N):
+        with StoredHistory(world.home(i) / "state", world.plan.goal) as history:
+            assert 0 < history.epsilon < world.plan.goal.epsilon
+        marks = list((world.home(i) / "state" / "member").glob("answered/*"))
+        assert len(marks) == (2 if world.node(i).number in members else 0)
+    assert len(Ledger.open(world.root / "ledger.jsonl").entries()) == 2
+
+
+@BOTH
+@pytest.mark.parametrize("step", ["upload", "check", "sign", "open"])
+def test_a_node_lost_at_any_step_does_not_lose_the_round(
+    make_world: Callable[..., World], parts: SimpleNamespace, step: str, kind: dict[str, Any]
+) -> None:
+    world = make_world(**kind)
+    first = ["hello", "upload", "check", "sign", "open"].index(step)
+    world.grid.drops = lambda node, s: (
+        node == parts.FIRST_NODE and s in ["hello", "upload", "check", "sign", "open"][first:]
+    )
+    with world.secure() as secure:
+        result = start(secure, parts.model())
+        (report,) = secure.reports
+        who = [i for i in range(N) if i or step != "upload"]
+        moved = parts.flat(result.arrays) - parts.flat(parts.model())
+        assert close_to_mean(secure, world, moved, parts, who)
+    assert report.survivors == len(who)
+    (reason,) = report.lost.values()
+    # It is a member, too: the last stage in which it was silent counts.
+    word = {"upload": "check", "sign": "confirm"}.get(step, step)
+    assert reason.startswith(f"{word}: no answer in 60 s")
+    assert world.time.seconds < 600.0 + 3 * 60.0 + 1.0
+
+
+def test_training_that_fails_costs_its_client_and_says_nothing(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = []
+
+    def train(message: Message, context: Context) -> Message:
+        partition = context.node_config["partition-id"]
+        if partition == 2:
+            raise SystemExit("patient 17")
+        if partition == 3:
+            raise ValueError("patient 18")
+        (arrays,) = message.content.array_records.values()
+        moved = parts.shifted(arrays, parts.shift_of(partition))
+        message.content["arrays"] = moved
+        return Message(message.content, reply_to=message)
+
+    world = make_world(app=parts.make_app(train), **EVERYONE)
+
+    def watched(reply: Message) -> Message:
+        if reply.metadata.src_node_id in (parts.FIRST_NODE + 2, parts.FIRST_NODE + 3):
+            answers.append(reply.content[KEY]["answer"])
+        return reply
+
+    world.grid.answers = watched
+    with caplog.at_level(logging.WARNING, "veilsum"), world.secure() as secure:
+        start(secure, parts.model())
+        (report,) = secure.reports
+    assert report.survivors == N - 2
+    # Claims, two refusals in the same bytes, and what they answer as members all the same.
+    refusals = [answer for answer in answers if answer[:1] == b"\1"]
+    assert refusals == [refuse(LocalProtocolError("any"))] * 2
+    assert len(answers) == 2 * 5
+    assert set(report.lost) == {parts.FIRST_NODE + 2, parts.FIRST_NODE + 3}
+    assert "patient 17" in caplog.text and "patient 17" not in str(report.lost)
+
+
+def test_a_node_keeps_nothing_but_a_receipt_or_a_sealed_state(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    world = make_world(**EVERYONE)
+    kept: dict[str, set[str]] = {}
+
+    def watched(node: int, step: str) -> bool:
+        others = world.grid.nodes[node].state
+        record = state_of(others)
+        kept.setdefault(step, set()).update(record)
+        if step in ("check", "sign"):
+            keys = list((world.home(node - parts.FIRST_NODE) / "state" / "keys").iterdir())
+            assert len(keys) == (0 if step == "check" else 1)
+        return False
+
+    world.grid.drops = watched
+    with world.secure() as secure:
+        start(secure, parts.model())
+    assert kept == {
+        "hello": set(),
+        "upload": set(),
+        "check": {"receipt"},
+        "sign": {"stored"},
+        "open": {"stored"},
+    }
+    assert all(state_of(node.state) == set() for node in world.grid.nodes.values())
+    assert not any(list((world.home(i) / "state" / "keys").iterdir()) for i in range(N))
+
+
+def state_of(state: bytes) -> set[str]:
+    """Names of what a node keeps."""
+    proto = context_to_proto(Context(1, 1, {}, RecordDict(), {}))
+    proto.state.ParseFromString(state)
+    record = context_from_proto(proto).state.get(KEY)
+    return set(record) if isinstance(record, ConfigRecord) else set()
+
+
+@pytest.mark.parametrize("step", ["upload", "check", "sign", "open"])
+def test_a_request_is_answered_once(
+    make_world: Callable[..., World], parts: SimpleNamespace, step: str
+) -> None:
+    """The same message again gets a refusal; nothing is uploaded, signed or opened twice."""
+    world = make_world(**EVERYONE)
+    caught = []
+
+    def spoil(message: Message) -> Message:
+        record = message.content[KEY]
+        if record["step"] == step and message.metadata.dst_node_id == parts.FIRST_NODE:
+            caught.append(message)
+        return message
+
+    world.grid.spoil = spoil
+    with world.secure() as secure:
+        start(secure, parts.model())
+        (message,) = caught
+        reply = world.node(0).handle(world.grid.app, message)
+    assert reply.content[KEY]["answer"][:1] == b"\1"
+
+
+def test_each_client_trains_on_what_was_announced_only(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    world = make_world(**EVERYONE)
+    trained = []
+
+    def train(message: Message, context: Context) -> Message:
+        trained.append(context.node_config["partition-id"])
+        return Message(message.content, reply_to=message)
+
+    world.grid.app = parts.make_app(train)
+
+    def spoil(message: Message) -> Message:
+        first = message.metadata.dst_node_id == parts.FIRST_NODE
+        if first and message.content[KEY]["step"] == "upload":
+            message.content["config"]["lr"] = 7.0
+        return message
+
+    world.grid.spoil = spoil
+    with world.secure() as secure:
+        start(secure, parts.model())
+        (report,) = secure.reports
+    assert sorted(trained) == [1, 2, 3, 4, 5]
+    assert report.lost[parts.FIRST_NODE].startswith("upload: RemoteProtocolError")
+
+
+def test_clients_without_a_committee_refuse(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world(**EVERYONE)
+    rules = rules_of(world.plan).model_copy(update={"committee": None, "committee_corrupt": None})
+    for i in (0, 1, 2):
+        policy = world.home(i) / "policy.toml"
+        kept = [line for line in policy.read_text().splitlines() if "committee" not in line]
+        policy.write_text("\n".join(kept) + "\n")
+    assert load(world.home(0) / "policy.toml", ClientRules) == rules
+    with (
+        caplog.at_level(logging.WARNING, "veilsum"),
+        world.secure() as secure,
+        pytest.raises(TooFewNodesError, match="does not say who it is: PolicyError"),
+    ):
+        start(secure, parts.model())
+    assert "no committee is trusted" in caplog.text
+    # Nor do they open what others have uploaded.
+    request = {"version": 1, "step": "check", "payload": b"", "digest": b""}
+    asked = Message(RecordDict({KEY: ConfigRecord(request)}), parts.FIRST_NODE, "train")
+    reply = world.node(0).handle(world.grid.app, asked)
+    assert reply.content[KEY]["answer"] == refuse(PolicyError("a", "b", "c"))
+
+
+def test_everyone_needs_a_whole_cohort_once(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    """Nobody is made up for a committee; who was here may be away afterwards."""
+    world = make_world(**EVERYONE)
+    gone = world.grid.nodes.pop(parts.FIRST_NODE)
+    with world.secure() as secure:
+        with pytest.raises(TooFewNodesError, match=r"5 clients have handed over .* takes 6"):
+            start(secure, parts.model())
+        world.grid.nodes[gone.number] = gone
+        arrays = start(secure, parts.model()).arrays
+        del world.grid.nodes[parts.FIRST_NODE]
+        start(secure, arrays)
+    assert [report.survivors for report in secure.reports] == [N, N - 1]
+    assert secure.reports[1].cohort == N
+
+
+def test_a_named_committee_lets_clients_be_away_from_the_start(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    world = make_world(**NAMED)
+    gone = world.grid.nodes.pop(parts.FIRST_NODE + 5)
+    with world.secure() as secure:
+        start(secure, parts.model())
+        assert secure.reports[0].survivors == N - 1
+    world.grid.nodes[gone.number] = gone
+    del world.grid.nodes[parts.FIRST_NODE]
+    with (
+        world.secure() as secure,
+        pytest.raises(TooFewNodesError, match=r"3 members of the named committee .* takes 4"),
+    ):
+        start(secure, parts.model())
+
+
+def test_a_member_of_another_run_erases_its_key(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    world = make_world(**EVERYONE)
+    with world.secure() as secure:
+        arrays = start(secure, parts.model()).arrays
+        first = {i: key_file(world, i) for i in range(N)}
+        # The same session has the same keys.
+        start(secure, arrays)
+        assert {i: key_file(world, i) for i in range(N)} == first
+    with world.secure() as other:
+        start(other, parts.model())
+    assert not first.items() & {i: key_file(world, i) for i in range(N)}.items()
+
+
+def key_file(world: World, partition: int) -> Path:
+    (file,) = (world.home(partition) / "state" / "sealing").iterdir()
+    return file
+
+
+def test_too_few_uploads_lose_the_round_and_name_the_nodes(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    world = make_world(**EVERYONE)
+    world.grid.drops = lambda node, step: step == "upload" and node < parts.FIRST_NODE + 3
+    with world.secure() as secure, pytest.raises(RoundLostError) as caught:
+        start(secure, parts.model())
+    assert caught.value.stage == "upload" and len(caught.value.lost) == 3
+    assert not Ledger.open(world.root / "ledger.jsonl").entries()
+
+
+def test_a_sum_that_does_not_open_is_a_lost_round_that_was_paid(
+    make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world(**EVERYONE)
+    with world.secure() as secure:
+        arrays = start(secure, parts.model()).arrays
+        world.grid.drops = lambda node, step: step == "open" and node > parts.FIRST_NODE
+        with caplog.at_level(logging.WARNING, "veilsum"):
+            result = start(secure, arrays)
+        assert not result.train_metrics_clientapp and "lost a round" in caplog.text
+        assert "open: no answer" in caplog.text
+        world.grid.drops = lambda node, step: False
+        start(secure, arrays)
+    assert len(secure.reports) == 2
+    assert len(Ledger.open(world.root / "ledger.jsonl").entries()) == 3
+
+
+class TestSealingKeysOfNodes:
+    """What a server takes in as a member's key, and what it does not."""
+
+    CHALLENGE = bytes(32)
+
+    def claim(
+        self, who: Identity, entry: bytes, session: bytes | None = None
+    ) -> tuple[bytes, bytes]:
+        challenge = self.CHALLENGE + (SESSION if session is None else session)
+        about = (b"77", b"5", challenge)
+        return challenge, who.public + who.sign(Usage.NODE, *about) + entry
+
+    def test_entries_are_known_by_identity_and_round(self) -> None:
+        who, book = Identity.generate(), NodeBook(77, [], SESSION)
+        book.registry = [who.public]
+        sealing = SealingKeys(who, SESSION, first_round=3, rounds=2)
+        assert book._enter(5, *self.claim(who, sealing.entry.encode())) == ""
+        assert book.entries(2) == book.entries(5) == {}
+        assert book.entries(3) == book.entries(4) == {who.public: sealing.entry}
+
+    @pytest.mark.parametrize(
+        ("spoil", "problem"),
+        [
+            (lambda entry, who: b"", "no sealing key"),
+            (lambda entry, who: entry + b"x", "no sealing key"),
+            (lambda entry, who: entry[:32] + bytes(32) + entry[64:], "bad sealing key"),
+            (lambda entry, who: entry[:-1] + bytes([entry[-1] ^ 1]), "without the signature"),
+            (
+                lambda entry, who: SealingKeys(who, bytes(16)).entry.encode(),
+                "without the signature",
+            ),
+            (
+                lambda entry, who: SealingKeys(
+                    Identity.generate(), bytes(range(16))
+                ).entry.encode(),
+                "without the signature",
+            ),
+            (
+                lambda entry, who: entry[:64] + bytes([255] * 16) + entry[80:],
+                "without the signature",
+            ),
+        ],
+    )
+    def test_bad_ones_keep_a_node_out(
+        self, spoil: Callable[[bytes, Identity], bytes], problem: str
+    ) -> None:
+        who = Identity.generate()
+        book = NodeBook(77, [who.public], SESSION)
+        good = SealingKeys(who, SESSION).entry.encode()
+        assert problem in book._enter(5, *self.claim(who, spoil(good, who)))
+        assert book.entries(0) == {} and book._keys == {}
+        assert book._enter(5, *self.claim(who, good)) == ""
+
+    def test_nobody_takes_the_key_of_another(self) -> None:
+        """Two members with one key would make every committee with both impossible."""
+        one, two = Identity.generate(), Identity.generate()
+        book, key = NodeBook(77, [one.public, two.public], SESSION), AgreementKey(bytes(32))
+        first = SealingKeys(one, SESSION, key=key).entry
+        copied = Member.sign(two, SESSION, key.public, 0, 9)
+        assert book._enter(5, *self.claim(one, first.encode())) == ""
+        assert "another client's" in book._enter(5, *self.claim(two, copied.encode()))
+        assert book._enter(5, *self.claim(one, first.encode())) == ""
+        assert list(book.entries(0)) == [one.public]
+
+    def test_pairwise_runs_ask_for_none(
+        self, make_world: Callable[..., World], parts: SimpleNamespace
+    ) -> None:
+        world = make_world()
+        sizes = set()
+
+        def watched(reply: Message) -> Message:
+            sizes.add(len(reply.content[KEY]["answer"]))
+            return reply
+
+        world.grid.answers = watched
+        with world.secure() as secure:
+            start(secure, parts.model())
+        assert 1 + CLAIM_BYTES in sizes
+        assert not (world.home(0) / "state" / "sealing").exists()
+
+
+class TestSettings:
+    """The deployment's file."""
+
+    def values(self, folder: Path, **more: Any) -> dict[str, Any]:
+        return {
+            "veilsum.rounds": 3,
+            "veilsum.privacy.epsilon": 8.0,
+            "veilsum.privacy.delta": 1e-5,
+            "veilsum.privacy.clip-l2": 1.0,
+            "veilsum.cohort.size": 6,
+            "veilsum.cohort.tolerated-dropouts": 2,
+            "veilsum.cohort.tolerated-colluders": 0,
+            "veilsum.cohort.protocol": "one-shot",
+            "veilsum.ledger": str(folder / "ledger.jsonl"),
+            "veilsum.registry": str(folder / "registry.txt"),
+            **more,
+        }
+
+    def named(self) -> dict[str, Any]:
+        prefix = "veilsum.cohort.committee-"
+        return {prefix + "size": 4, prefix + "corrupt": 0, prefix + "away": 1}
+
+    def test_everyone(self, tmp_path: Path) -> None:
+        settings = read_settings(self.values(tmp_path))
+        assert settings.plan().protocol == "one-shot"
+        keys = [Identity.generate().public for _ in range(6)]
+        write_registry(tmp_path / "registry.txt", keys)
+        places = places_of(settings, settings.plan(), 1)
+        assert places.registry == frozenset(keys) and places.committee == frozenset()
+        rules = rules_of(settings.plan())
+        assert (rules.committee, rules.corrupt_members) == ("everyone", 0)
+        assert rules.policy().committee is not None
+        pairwise = rules_of(replace(settings.plan(), protocol="pairwise"))
+        assert pairwise.policy().committee is None
+
+    def test_a_named_committee_has_a_file(self, tmp_path: Path) -> None:
+        keys = [Identity.generate().public for _ in range(6)]
+        write_registry(tmp_path / "registry.txt", keys)
+        committee = tmp_path / "committee.txt"
+        more = self.named() | {"veilsum.committee": str(committee)}
+        for values, problem in (
+            (self.named(), "veilsum.committee: missing"),
+            (more, r"veilsum.committee: .*committee.txt: No such file"),
+        ):
+            settings = read_settings(self.values(tmp_path, **values))
+            with pytest.raises(SettingsError, match=problem):
+                places_of(settings, settings.plan(), 1)
+        write_registry(committee, keys[:3])
+        with pytest.raises(SettingsError, match="has 3 identities; valid: a file of 4"):
+            places_of(settings, settings.plan(), 1)
+        write_registry(committee, keys[:4])
+        assert places_of(settings, settings.plan(), 1).committee == frozenset(keys[:4])
+
+    def test_a_relative_path_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingsError, match=r"veilsum.committee: .*an absolute path"):
+            read_settings(self.values(tmp_path, **{"veilsum.committee": "committee.txt"}))
+
+    def test_a_lifetime_is_held_against_the_waits_of_the_protocol(self, tmp_path: Path) -> None:
+        waits = {"veilsum.stage-seconds": 100.0, "veilsum.training-seconds": 100.0}
+        enough = waits | {"veilsum.lifetime-seconds": 400}
+        assert read_settings(self.values(tmp_path, **enough)).lifetime_seconds == 400
+        with pytest.raises(SettingsError, match="stages of a round may take 400"):
+            read_settings(self.values(tmp_path, **waits, **{"veilsum.lifetime-seconds": 399}))
+
+    def test_a_grid_of_another_committee_than_planned_is_refused(
+        self, make_world: Callable[..., World]
+    ) -> None:
+        world = make_world(**NAMED)
+        with pytest.raises(ConfigurationError, match="0 identities; valid: 4, as planned"):
+            world.secure(committee=())
+        world.opened.pop().close()
+        world.plan = replace(world.plan, protocol="pairwise", committee=None)
+        with pytest.raises(ConfigurationError, match="4 identities; valid: 0, as planned"):
+            world.secure()
