@@ -212,7 +212,7 @@ def test_every_reason_is_raised_by_a_test() -> None:
 
 
 def diagram(moves: Moves, phases: type[enum.Enum]) -> str:
-    """A Mermaid state diagram of a transition table; the pages of the protocols hold the results."""
+    """A Mermaid state diagram of a transition table; the protocols' pages hold the results."""
     first, last = next(iter(phases)), list(phases)[-2]
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.name}"]
     for (source, event), targets in moves.items():
