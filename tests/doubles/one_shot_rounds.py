@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from secagg.field import FieldVector, lift
+from secagg.framing import encode_message, encode_set
 from secagg.keys import AgreementKey, Identity
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
 from secagg.oneshot.context import Cohort, OneShotContext, fewest_survivors
 from secagg.oneshot.member import OneShotMember
+from secagg.oneshot.messages import Complaints, context_tag
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
+from secagg.oneshot.transitions import ClientPhase
+from secagg.tags import Usage, encode_index
 
 SESSION = bytes(range(16))
 
@@ -71,7 +75,7 @@ def cohort(size: int) -> Cohort:
 
 
 def context(size: int = 5, members: int = 6, **changes: Any) -> OneShotContext:
-    """A small round on the smallest ring."""
+    """A small round on the smallest ring; any parameter may be replaced."""
     colluders = changes.get("tolerated_colluders", 1)
     terms: dict[str, Any] = {
         "session_id": SESSION,
@@ -95,18 +99,21 @@ class Round:
     """All parties of one round, and its stages one by one.
 
     Args:
-        context: of the round; a named committee with the kit's keys.
+        context: of the round; a committee with the kit's keys, named or of everyone.
         away: members that never answer.
+        inputs: by client, centred integers; those of `vector` if there are none.
     """
 
     context: OneShotContext
     away: Collection[int] = ()
+    inputs: Sequence[Sequence[int]] = ()
     clients: dict[int, OneShotClient] = field(default_factory=dict)
     members: dict[int, OneShotMember] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cohort = cohort(self.context.size)
         self.server = OneShotServer(self.context, self.cohort)
+        self.sent: dict[int, bytes] = {}
         for i in range(self.context.size):
             self.clients[i] = OneShotClient(
                 self.context, i, identity("client", i), self.cohort.proof(i), Stream("client", i)
@@ -114,14 +121,34 @@ class Round:
         for j in range(self.context.committee.size):
             self.members[j] = self.member(j)
 
+    @property
+    def everyone(self) -> bool:
+        """Whether the clients are the committee."""
+        return self.context.committee.kind is CommitteeKind.EVERYONE
+
     def member(self, index: int) -> OneShotMember:
-        """A new session of a member."""
-        return OneShotMember(
-            self.context, index, identity("member", index), sealing("member", index)
-        )
+        """A new session of a member; one that is a client knows what it uploaded."""
+        own = None
+        if self.everyone:
+            client = self.clients[index]
+            sent = client.phase is ClientPhase.UPLOADED
+            own = (index, client.header_digest if sent else None)
+        sealing_key = sealing(self.names, index)
+        return OneShotMember(self.context, index, self.member_identity(index), sealing_key, own)
+
+    @property
+    def names(self) -> str:
+        """What the keys of the members are made of."""
+        return "client" if self.everyone else "member"
+
+    def member_identity(self, index: int) -> Identity:
+        """A member's signing key."""
+        return identity(self.names, index)
 
     def vector(self, client: int) -> FieldVector:
-        """A client's input: small and different for everybody."""
+        """A client's input: small and different for everybody, unless chosen."""
+        if self.inputs:
+            return lift(np.array(self.inputs[client], np.int64), self.context.field)
         values = np.arange(self.context.length, dtype=np.int64) % 50 * (client + 1) - 5
         return lift(values, self.context.field)
 
@@ -136,6 +163,29 @@ class Round:
             data = self.upload(client)
             if client not in lost:
                 self.server.receive_upload(client, data)
+        self.seat()
+
+    def seat(self) -> None:
+        """Members that are clients know now what they uploaded."""
+        if self.everyone:
+            self.members = {j: self.member(j) for j in self.members}
+
+    def check(self, complaints: Mapping[int, Collection[int]]) -> None:
+        """Close the uploads; some members complain about clients without a reason."""
+
+        def changed(member: int, answer: bytes) -> bytes:
+            if member not in complaints:
+                return answer
+            return encode_message(self.complaints(member, complaints[member]))
+
+        self.pass_on(changed)
+
+    def complaints(self, member: int, bad: Collection[int]) -> Complaints:
+        """What a member says that complains about these clients."""
+        encoded = encode_set(bad, self.context.size)
+        signed = (self.context.hash, encode_index(member), encoded)
+        signature = self.member_identity(member).sign(Usage.COMPLAIN, *signed)
+        return Complaints(context_tag(self.context), member, encoded, signature)
 
     def pass_on(self, change: Callable[[int, bytes], bytes | None] | None = None) -> None:
         """Close a stage, and take the answers of all members that are not away.
@@ -143,7 +193,8 @@ class Round:
         Args:
             change: what becomes of a member's answer on its way; None if it is lost.
         """
-        for member, data in self.server.close_round_bytes():
+        self.sent = dict(self.server.close_round_bytes())
+        for member, data in self.sent.items():
             if member in self.away:
                 continue
             answer = self.members[member].receive_bytes(data)
@@ -161,5 +212,5 @@ class Round:
     def expected(self, survivors: Sequence[int]) -> list[int]:
         """The sum of some clients' inputs, modulo p."""
         modulus = self.context.field.modulus
-        total = sum(self.vector(i).elements.astype(np.int64) for i in survivors)
-        return [int(x) % modulus for x in total]  # type: ignore[union-attr]
+        vectors = [self.vector(i).elements.tolist() for i in survivors]
+        return [sum(column) % modulus for column in zip(*vectors, strict=True)]
