@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from secagg.field import FieldVector, lift
 from secagg.framing import encode_message, encode_set
@@ -15,11 +17,13 @@ from secagg.keys import AgreementKey, Identity
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
 from secagg.oneshot.context import Cohort, OneShotContext, fewest_survivors
-from secagg.oneshot.member import OneShotMember
-from secagg.oneshot.messages import Complaints, context_tag
+from secagg.oneshot.header import Header
+from secagg.oneshot.member import OneShotMember, answer_parts
+from secagg.oneshot.messages import Answer, Complaints, Upload, context_tag
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import ClientPhase
+from secagg.sealing import seal
 from secagg.tags import Usage, encode_index
 
 SESSION = bytes(range(16))
@@ -92,6 +96,30 @@ def context(size: int = 5, members: int = 6, **changes: Any) -> OneShotContext:
         "application_digest": bytes(32),
     }
     return OneShotContext(**{**terms, **changes})
+
+
+def signed_upload(context: OneShotContext, message: Upload) -> Upload:
+    """A changed upload with the signature that its sender, who is malicious, makes."""
+    parts = Header.of(message).signed_parts(context)
+    signature = identity("client", message.sender).sign(Usage.UPLOAD, *parts)
+    return replace(message, signature=signature)
+
+
+def sealed_rows(context: OneShotContext, message: Upload, rows: NDArray[np.uint32]) -> Upload:
+    """An upload that deals other shares, uint32[members, polynomials], each sealed as it should."""
+    key = sealing("ephemeral", message.sender)
+    seals = [
+        seal(
+            key.agree(each.sealing_key),
+            context.hash,
+            message.sender,
+            j,
+            rows[j].astype("<u4").tobytes(),
+        )
+        for j, each in enumerate(context.committee.members)
+    ]
+    changed = replace(message, ephemeral_key=key.public, seals=b"".join(seals))
+    return signed_upload(context, changed)
 
 
 @dataclass
@@ -186,6 +214,14 @@ class Round:
         signed = (self.context.hash, encode_index(member), encoded)
         signature = self.member_identity(member).sign(Usage.COMPLAIN, *signed)
         return Complaints(context_tag(self.context), member, encoded, signature)
+
+    def answer(self, member: int, answer: Answer, **changes: bytes) -> bytes:
+        """An answer with other content, signed by the member that lies."""
+        changed = replace(answer, **changes)
+        parts = (changed.sums, changed.seeds, changed.checks)
+        signed = answer_parts(self.context, member, self.server._signed, *parts)
+        signature = self.member_identity(member).sign(Usage.ANSWER, *signed)
+        return encode_message(replace(changed, signature=signature))
 
     def pass_on(self, change: Callable[[int, bytes], bytes | None] | None = None) -> None:
         """Close a stage, and take the answers of all members that are not away.

@@ -280,11 +280,7 @@ def corrupt(change: Callable[[Upload], Upload]) -> Callable[[int, Upload], Uploa
     """Client 3 works for the server: it sends something else, and signs it."""
 
     def changed(client: int, message: Upload) -> Upload:
-        if client != 3:
-            return message
-        made = change(message)
-        parts = Header.of(made).signed_parts(kit.context())
-        return replace(made, signature=kit.identity("client", 3).sign(Usage.UPLOAD, *parts))
+        return kit.signed_upload(kit.context(), change(message)) if client == 3 else message
 
     return changed
 

@@ -11,7 +11,6 @@ import one_shot_rounds as kit
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from one_shot_reference import (
     by_reference,
     check_answer,
@@ -21,17 +20,14 @@ from one_shot_reference import (
 )
 
 from secagg import SessionAbortedError, TooFewSurvivorsError
-from secagg.framing import encode_message
 from secagg.oneshot import reference
 from secagg.oneshot.committee import CommitteeKind, lowest_quorum, most_wrong_answers
 from secagg.oneshot.context import fewest_survivors
 from secagg.oneshot.key_entries import entries_for
-from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import decode_from_member
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.packing import scale_for
 from secagg.oneshot.transitions import ClientPhase, MemberPhase, ServerPhase
-from secagg.tags import Usage
 
 STAGES = ("check", "confirm", "open")
 
@@ -56,11 +52,7 @@ def lying(round_: kit.Round, member: int, data: bytes) -> bytes:
     answer: Any = decode_from_member(data, member, len(data))
     word = (int.from_bytes(answer.sums[:4], "little") + 1 + member) % (2**31 - 1)
     sums = word.to_bytes(4, "little") + answer.sums[4:]
-    parts = answer_parts(
-        round_.context, member, round_.server._signed, sums, answer.seeds, answer.checks
-    )
-    signature = round_.member_identity(member).sign(Usage.ANSWER, *parts)
-    return encode_message(replace(answer, sums=sums, signature=signature))
+    return round_.answer(member, answer, sums=sums)
 
 
 def run(round_: kit.Round, losses: Losses) -> tuple[OpenedSum, dict[int, bytes], dict[int, bytes]]:

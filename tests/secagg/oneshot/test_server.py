@@ -20,11 +20,9 @@ from secagg import (
 )
 from secagg.framing import encode_message, encode_set
 from secagg.oneshot.header import Header
-from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import (
     AnyMessage,
     Confirmation,
-    Upload,
     decode_from_member,
     decode_upload,
     largest_answer_bytes,
@@ -204,13 +202,6 @@ def test_member_that_missed_the_stage_before(stage: int) -> None:
 # -- uploads --------------------------------------------------------------------------------------
 
 
-def resigned(before: Before, message: Upload, client: int = 1) -> Upload:
-    """A changed upload with the signature that its sender, who is malicious, makes."""
-    parts = Header.of(message).signed_parts(before.context)
-    signature = kit.identity("client", client).sign(Usage.UPLOAD, *parts)
-    return replace(message, signature=signature)
-
-
 @pytest.mark.parametrize("name", ["ephemeral_key", "ciphertext", "commitments", "seals"])
 @pytest.mark.parametrize("position", [0, -1])
 def test_changed_upload(name: str, position: int) -> None:
@@ -226,9 +217,9 @@ def test_upload_that_its_sender_did_not_sign(signer: str) -> None:
     before = Before(UPLOAD)
     message = before.message()
     if signer == "client 0":
-        changed = resigned(before, message, 0)
+        changed = replace(kit.signed_upload(before.context, replace(message, sender=0)), sender=1)
     elif signer == "another context":
-        changed = resigned(Before(UPLOAD, round_number=4), message)
+        changed = kit.signed_upload(kit.context(removal=SEEDS, round_number=4), message)
     else:
         changed = replace(message, signature=bytes(64))
     before.refuses(changed, Reason.BAD_SIGNATURE)
@@ -244,7 +235,10 @@ def test_upload_of_another_context_under_this_tag() -> None:
 @pytest.mark.parametrize("key", [bytes(32), b"\xff" * 32, b"\1" + bytes(31)])
 def test_ephemeral_key_that_no_honest_client_sends(key: bytes) -> None:
     before = Before(UPLOAD)
-    before.refuses(resigned(before, replace(before.message(), ephemeral_key=key)), Reason.BAD_KEY)
+    before.refuses(
+        kit.signed_upload(before.context, replace(before.message(), ephemeral_key=key)),
+        Reason.BAD_KEY,
+    )
 
 
 @pytest.mark.parametrize("name", ["commitments", "seals"])
@@ -255,7 +249,9 @@ def test_ephemeral_key_that_no_honest_client_sends(key: bytes) -> None:
 def test_upload_with_a_list_of_another_length(name: str, change: Callable[[bytes], bytes]) -> None:
     before = Before(UPLOAD)
     message = before.message()
-    changed = resigned(before, replace(message, **{name: change(getattr(message, name))}))
+    changed = kit.signed_upload(
+        before.context, replace(message, **{name: change(getattr(message, name))})
+    )
     before.refuses(changed, Reason.BAD_LENGTH)
 
 
@@ -263,7 +259,9 @@ def test_upload_with_one_seal_too_few() -> None:
     before = Before(UPLOAD)
     message = before.message()
     seals = message.seals[: -seal_bytes(before.context)]
-    before.refuses(resigned(before, replace(message, seals=seals)), Reason.BAD_LENGTH)
+    before.refuses(
+        kit.signed_upload(before.context, replace(message, seals=seals)), Reason.BAD_LENGTH
+    )
 
 
 @pytest.mark.parametrize("rounding_bits", [0, 4])
@@ -279,7 +277,9 @@ def test_ciphertext_that_is_none(rounding_bits: int, change: str) -> None:
         "range": b"\xff\xff\xff\xff" + data[4:],
         "padding": data[:-1] + bytes([data[-1] | 0x80]),
     }[change]
-    before.refuses(resigned(before, replace(message, ciphertext=changed)), Reason.NOT_IN_FIELD)
+    before.refuses(
+        kit.signed_upload(before.context, replace(message, ciphertext=changed)), Reason.NOT_IN_FIELD
+    )
 
 
 def test_a_client_may_send_what_it_likes_and_counts_once() -> None:
@@ -347,13 +347,6 @@ def test_complaints_are_no_confirmation() -> None:
     before.refuses(Confirmation(tag, 1, signature), Reason.UNEXPECTED_MESSAGE)
 
 
-def signed_answer(before: Before, message: Any, member: int = 1) -> Any:
-    parts = (message.sums, message.seeds, message.checks)
-    signed = answer_parts(before.context, member, before.server._signed, *parts)
-    signature = before.member_identity(member).sign(Usage.ANSWER, *signed)
-    return replace(message, signature=signature)
-
-
 @pytest.mark.parametrize("name", ["sums", "seeds", "checks"])
 def test_changed_answer(name: str) -> None:
     before = Before(OPEN)
@@ -379,7 +372,7 @@ def test_answer_that_is_no_vector_of_shares(name: str, change: Callable[[bytes],
     before = Before(OPEN)
     message = before.message()
     changed = replace(message, **{name: change(getattr(message, name))})
-    before.refuses(signed_answer(before, changed), Reason.BAD_SHARE)
+    before.refuses(before.answer(1, changed), Reason.BAD_SHARE)
 
 
 def test_answer_of_another_set() -> None:
