@@ -117,7 +117,8 @@ class Split:
         for j in signatures:
             chosen = self._chosen(j)
             own = {k: signatures[k] for k in signatures if self.pooled or self._chosen(k) == chosen}
-            own |= self._corrupt(context, chosen)
+            if not self.pooled:
+                own |= self._corrupt(context, chosen)
             if self.forged:
                 own = {**signatures, **own}
             given = answer(self.victims, self.sessions[j], own)
