@@ -148,9 +148,7 @@ def _difference_is(opened: list[tuple[tuple[Upload, ...], Integers]], wanted: In
 def _two_sets(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(10, 200)
     real = [play(_halves(forged), _SETTING, trials, seed) for forged in (False, True)]
-    return Findings(
-        _all(real), play(_halves(False), _SETTING, trials, seed, member=no_agreement)
-    )
+    return Findings(_all(real), play(_halves(False), _SETTING, trials, seed, member=no_agreement))
 
 
 # -- A35 ------------------------------------------------------------------------------------------
@@ -258,8 +256,7 @@ def _restored(count: int) -> Trial:
         quorum = victims.context.committee.quorum
         first = {j: everybody for j in members[:quorum]}
         second = {
-            j: [u for u in everybody if u != _TARGET]
-            for j in members[quorum:] + members[:count]
+            j: [u for u in everybody if u != _TARGET] for j in members[quorum:] + members[:count]
         }
         opened = Split(victims, {j: uploads for j in first}, first).run()
         opened += Split(victims, {j: uploads for j in second}, second).run()
