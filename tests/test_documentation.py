@@ -462,6 +462,13 @@ def test_wrong_commands_would_be_noticed(line: str) -> None:
     assert not exists(line.split(), ROOT)
 
 
+def test_no_page_has_two_versions_of_a_passage() -> None:
+    """A merge that was not finished builds and links well."""
+    marker = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+    assert marker.search("<<<<<<< HEAD\n")
+    assert [page.name for page in PAGES if marker.search(page.read_text())] == []
+
+
 def test_the_readme_names_both_commands() -> None:
     targets = {words[1] for words, _ in commands(ROOT / "README.md") if words[0] == "make"}
     assert {"demo", "test"} <= targets

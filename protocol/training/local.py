@@ -16,9 +16,12 @@ from protocol.exchange.aggregators import (
 from protocol.exchange.one_shot import KeySource, LocalCommittee, OneShotAggregator, fresh_key
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.member import MemberPolicy
+from protocol.round.parameters import RoundParameters
+from protocol.round.setup import RoundEncoding
 from secagg import Identity
 from secagg.oneshot.committee import CommitteeKind
 from secagg.shamir import Rand
+from secagg.terms import SESSION_ID_BYTES
 
 
 def local_committee(
@@ -76,3 +79,14 @@ def local_aggregator(
     return OneShotAggregator(
         identities, policy, committee, noise=noise, rand_of=rand_of, folder=folder
     )
+
+
+def imagined_setup(plan: TrainingPlan, parameters: RoundParameters) -> RoundEncoding:
+    """A round of a plan among clients that do not exist, for whoever measures one."""
+    session = bytes(SESSION_ID_BYTES)
+    identities = [Identity.generate() for _ in range(plan.cohort)]
+    keys = [identity.public for identity in identities]
+    if plan.protocol == "pairwise":
+        return plan.setup(parameters, keys, session, 0)
+    members = local_committee(plan, identities).members(session, keys)
+    return plan.one_shot_setup(parameters, keys, members, session, 0)

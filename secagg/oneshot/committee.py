@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from secagg.errors import ParameterError
@@ -95,8 +96,7 @@ class Member:
 
     def is_signed(self, session_id: bytes) -> bool:
         """Whether the identity signed the sealing key for these rounds of the session."""
-        parts = _signed_parts(session_id, self.sealing_key, self.first_round, self.last_round)
-        return signature_is_valid(self.identity, self.signature, Usage.SEALING_KEY, *parts)
+        return _is_signed(self, session_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +216,13 @@ def lowest_quorum(size: int, corrupt: int) -> int:
 def most_wrong_answers(answers: int, threshold: int) -> int:
     """e, wrong answers among so many that are corrected and named."""
     return max(answers - threshold, 0) // 2
+
+
+@lru_cache(maxsize=4 * MAX_MEMBERS)
+def _is_signed(member: Member, session_id: bytes) -> bool:
+    """Remembered, because a key serves many rounds; everything here is public."""
+    parts = _signed_parts(session_id, member.sealing_key, member.first_round, member.last_round)
+    return signature_is_valid(member.identity, member.signature, Usage.SEALING_KEY, *parts)
 
 
 def _signed_parts(
