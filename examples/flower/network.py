@@ -84,6 +84,7 @@ class Network:
         clients: how many SuperNodes, or simulated nodes.
         privacy: arguments of `provision network`, by name.
         simulation: nodes are simulated by the SuperLink, in Ray.
+        committee: `everyone` for one-shot rounds of deployed clients.
     """
 
     def __init__(
@@ -92,12 +93,14 @@ class Network:
         clients: int,
         privacy: Mapping[str, float] | None = None,
         simulation: bool = False,
+        committee: str | None = None,
     ) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.out = out
         self.clients = clients
         self._privacy = privacy or {}
         self._simulation = simulation
+        self._committee = committee
         self._port = free_port()
         self.processes = Processes(out)
 
@@ -127,6 +130,7 @@ class Network:
         command += ["--out", str(self.out), "--clients", str(self.clients)]
         for name, value in self._privacy.items():
             command += [f"--{name}", str(value)]
+        command += ["--committee", self._committee] if self._committee else []
         subprocess.run(  # noqa: S603
             command, check=True, env=environment(self.out), stdout=subprocess.DEVNULL
         )
@@ -231,6 +235,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epsilon", type=float, default=50.0)
+    parser.add_argument("--protocol", choices=("pairwise", "one-shot"), default="pairwise")
     given = parser.parse_args()
     # Leave as on Ctrl-C, and so through the end of `with`, if somebody else ends us.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -242,8 +247,10 @@ def main() -> None:
         "minimum-survivors": given.clients - 1,
         "tolerated-colluders": 0,
     }
-    with Network(given.out.resolve(), given.clients, privacy) as network:
+    committee = "everyone" if given.protocol == "one-shot" else None
+    with Network(given.out.resolve(), given.clients, privacy, committee=committee) as network:
         settings = deployment_settings(network, given.clients, 1)
+        settings["veilsum.cohort.protocol"] = given.protocol
         settings |= {"num-server-rounds": given.rounds, "veilsum.rounds": given.rounds}
         settings |= {"veilsum.privacy.epsilon": given.epsilon, "veilsum.privacy.clip-l2": 1.0}
         print(json.dumps(network.run(settings, 900.0), indent=2))

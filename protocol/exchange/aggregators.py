@@ -168,7 +168,7 @@ class IdealAggregator:
         self._ranks = ranks
 
     def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
-        """See `HasCommittee.members`.
+        """The members' signed keys: see `HasCommittee.members`.
 
         Raises:
             ParameterError: this aggregator was given no committee.

@@ -52,7 +52,7 @@ UploadExchange = Callable[[Announcements], Iterable[tuple[int, bytes | Refusal]]
 """Delivers announcements to clients, and yields their uploads; see `stages.Exchange`."""
 
 MemberSource = Callable[[bytes, Sequence[bytes]], Sequence[Member]]
-"""See `HasCommittee.members`."""
+"""The members' signed keys: see `HasCommittee.members`."""
 
 OneShotUpdateMaker = Callable[[OneShotSetup], NDArray[Any]]
 """Makes a client's update, once it has accepted the round: float32|float64[d]."""
@@ -87,7 +87,7 @@ class RemoteOneShotAggregator:
         self._folder = folder
 
     def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
-        """See `HasCommittee.members`."""
+        """The members' signed keys: see `HasCommittee.members`."""
         return self._members_of(session_id, cohort)
 
     def run(

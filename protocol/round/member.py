@@ -23,9 +23,9 @@ from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.member import OneShotMember
-from secagg.oneshot.storage import resume_member, suspend_member
+from secagg.oneshot.states import MemberParty
 from secagg.oneshot.transitions import MemberPhase
-from secagg.storage import StateKeys, StoredStateError
+from secagg.storage import StateKeys, StoredStateError, resume_session, suspend
 
 KEY_ROUNDS = 1 << 16
 """Rounds that a sealing key serves unless told otherwise. Erase it afterwards: a member that is
@@ -160,7 +160,7 @@ class RoundMember:
         session = OneShotMember(
             context, index, self._identity, self._sealing.key, own, policy.registry
         )
-        self._joined = _Joined(session, context, announcement, own)
+        self._joined = _Joined(session, context, announcement)
 
     def receive(self, data: bytes) -> bytes:
         """Process a message of the server, and answer it.
@@ -193,13 +193,12 @@ class RoundMember:
             keys: where the host keeps the keys of stored rounds; see `secagg.storage`.
 
         Raises:
-            LocalProtocolError: no round was joined, nothing was received, or it is over.
+            LocalProtocolError: no round was joined, or it is over.
         """
         if self._joined is None:
             raise LocalProtocolError("join a round first")
-        joined, beside = self._joined, _covered(self._joined.own)
-        sealed = suspend_member(joined.session, keys, beside)
-        return msgspec.msgpack.encode((_VERSION, joined.announcement, joined.own, sealed))
+        sealed = suspend(self._joined.session, keys)
+        return msgspec.msgpack.encode((_VERSION, self._joined.announcement, sealed))
 
     @staticmethod
     def session_of(stored: bytes) -> bytes:
@@ -223,14 +222,15 @@ class RoundMember:
         """
         if self._joined is not None:
             raise LocalProtocolError("this member has already joined a round; make a new one")
-        context, announcement, own, sealed = _read(stored)
+        context, announcement, sealed = _read(stored)
         try:
             index = self._index(context)
         except PolicyError as error:
             raise StoredStateError(f"a stored round is not ours: {error}") from None
-        ours = (self._identity, self._sealing.key, own, self._policy.registry)
-        session = resume_member(sealed, context, index, *ours, keys, _covered(own))
-        self._joined = _Joined(session, context, announcement, own)
+        ours = (self._identity, self._sealing.key)
+        party = MemberParty(context, index, *ours, own=None, registry=self._policy.registry)
+        session = resume_session(OneShotMember, sealed, party, keys)
+        self._joined = _Joined(session, context, announcement)
 
     def _index(self, context: OneShotContext) -> int:
         identities = [member.identity for member in context.committee.members]
@@ -246,25 +246,19 @@ class _Joined:
     session: OneShotMember
     context: OneShotContext
     announcement: bytes
-    own: OwnUpload | None
 
 
 _VERSION = 1
-_Stored = tuple[int, bytes, OwnUpload | None, bytes]
-"""Version, announcement, our own upload, sealed session."""
+_Stored = tuple[int, bytes, bytes]
+"""Version, announcement, sealed session."""
 
 
-def _read(stored: bytes) -> tuple[OneShotContext, bytes, OwnUpload | None, bytes]:
+def _read(stored: bytes) -> tuple[OneShotContext, bytes, bytes]:
     try:
-        version, announcement, own, sealed = msgspec.msgpack.decode(stored, type=_Stored)
+        version, announcement, sealed = msgspec.msgpack.decode(stored, type=_Stored)
         if version != _VERSION:
             raise StoredStateError("the stored round has an unknown version")
         context = OneShotAnnouncement.read(announcement).member_context()
     except (msgspec.MsgspecError, RemoteProtocolError) as error:
         raise StoredStateError(f"a stored round is damaged: {error}") from None
-    return context, announcement, own, sealed
-
-
-def _covered(own: OwnUpload | None) -> bytes:
-    """What the seal covers beside the context."""
-    return msgspec.msgpack.encode(own)
+    return context, announcement, sealed

@@ -22,7 +22,7 @@ from protocol.planning.configuration import parse
 
 _RULES = (
     *("epsilon", "delta", "rounds", "clip_l2", "minimum_survivors", "tolerated_colluders"),
-    "lifetime_seconds",
+    *("lifetime_seconds", "committee", "committee_corrupt"),
 )
 
 
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             names = (*_RULES, EVALUATION, QUERIES)
             rules = parse({name: getattr(given, name) for name in names}, ClientRules)
-            new_network(given.out, given.clients, rules)
+            named = given.committee_size if given.committee == "named" else 0
+            new_network(given.out, given.clients, rules, named)
             print(given.out / REGISTRY)
     except (ConfigurationError, OSError) as error:
         print(f"provision: {error}", file=sys.stderr)
@@ -58,6 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     network.add_argument("--minimum-survivors", type=int, required=True)
     network.add_argument("--tolerated-colluders", type=int, required=True)
     network.add_argument("--lifetime-seconds", type=int)
+    whose = "who opens one-shot sums: everyone, or a committee of the first clients"
+    network.add_argument("--committee", choices=("everyone", "named"), help=whose)
+    network.add_argument("--committee-size", type=int, default=0, help="members, if named")
+    network.add_argument("--committee-corrupt", type=int, help="how many may be the server's")
     for name in (EVALUATION, QUERIES):
         network.add_argument(
             "--" + name.replace("_", "-"),

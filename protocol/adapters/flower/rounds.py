@@ -209,7 +209,7 @@ class SecureRounds:
         return self._book.entries(self._training[1].state.attempts)
 
     def _members_of(self, session_id: bytes, cohort: Sequence[bytes]) -> list[Member]:
-        """See `HasCommittee.members`."""
+        """The members' signed keys: see `HasCommittee.members`."""
         del session_id
         entries = self._sealing_keys()
         return [entries[key] for key in self._committee or cohort]

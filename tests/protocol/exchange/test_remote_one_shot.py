@@ -499,7 +499,7 @@ class TestMember:
             joined.receive(b"")
         assert joined.phase is MemberPhase.ABORTED
 
-    def test_what_was_not_begun_is_not_stored(self, tmp_path: Path) -> None:
+    def test_a_round_is_stored_once_it_was_joined(self, tmp_path: Path) -> None:
         world = Elsewhere(CommitteeKind.EVERYONE, tmp_path)
         announcement, member = world.setup().announce_to_member(), world.member(0)
         for call in (lambda: member.suspend(world.tokens[0]), lambda: member.receive(b"")):
@@ -508,9 +508,11 @@ class TestMember:
         member.join(announcement)
         with pytest.raises(LocalProtocolError, match="already joined"):
             member.join(announcement)
-        with pytest.raises(StoredStateError, match="nothing to store"):
-            member.suspend(world.tokens[0])
+        stored = member.suspend(world.tokens[0])
         assert member.phase is MemberPhase.ABORTED
+        again = world.member(0)
+        again.resume(stored, world.tokens[0])
+        assert again.phase is MemberPhase.WAITING
 
     @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.binary(max_size=200), joined=st.booleans())

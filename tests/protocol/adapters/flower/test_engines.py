@@ -44,12 +44,16 @@ def network(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="ray is not installed: flwr[simulation]"
 )
-def test_the_example_learns_in_the_simulation_engine(network: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("protocol", "trips"), [("pairwise", [6, 5, 5]), ("one-shot", [5, 4, 4])])
+def test_the_example_learns_in_the_simulation_engine(
+    network: ModuleType, tmp_path: Path, protocol: str, trips: list[int]
+) -> None:
     with network.Network(tmp_path, clients=10, simulation=True) as engine:
         settings = {"veilsum.simulation-dir": str(tmp_path / "homes"), "num-server-rounds": 3}
+        settings["veilsum.cohort.protocol"] = protocol
         report = engine.run(settings, seconds=600.0)
     assert report["survivors"] == [10] * 3 and report["lost"] == [[]] * 3
-    assert report["round trips"] == [6, 5, 5]
+    assert report["round trips"] == trips
     spent = report["epsilon spent"]
     assert spent == sorted(spent) and spent[-1] <= report["epsilon"]
     # 297 examples: guessing exceeds 0.25 with probability below 1e-12.
