@@ -46,6 +46,7 @@ class System(Enum):
 
     PLAIN = "plain"
     OURS = "ours"
+    ONE_SHOT = "ours_one_shot"
     SKETCHED = "ours_sketched"
     SECAGGPLUS = "secaggplus"
 
@@ -115,7 +116,8 @@ def _to_json(order: FlowerOrder) -> str:
 
 def _from_json(text: str) -> FlowerOrder:
     values = json.loads(text)
-    return FlowerOrder(**{**values, "mode": Mode(values["mode"])})
+    values |= {"mode": Mode(values["mode"]), "protocols": tuple(values["protocols"])}
+    return FlowerOrder(**values)
 
 
 def simulate(system: System, order: FlowerOrder, root: Path, cores: int) -> MeasuredSystem:
@@ -135,7 +137,8 @@ def simulate(system: System, order: FlowerOrder, root: Path, cores: int) -> Meas
         server, client = servers.secaggplus, clients.secaggplus_client(order)
     else:
         rate = order.rate if system is System.SKETCHED else 1.0
-        server = partial(servers.ours, root=root, rate=rate, workers=cores)
+        plan = order.plan("one-shot" if system is System.ONE_SHOT else "pairwise")
+        server = partial(servers.ours, plan=plan, root=root, rate=rate, workers=cores)
         client = clients.our_client(order, root)
 
     def main(grid: Any, context: Any) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
-from protocol.planning.training_plan import TrainingPlan
-from secagg import Mode
+from protocol.planning.training_plan import ProtocolName, TrainingPlan
+from secagg import Mode, ParameterError
 
 FEWEST_ROUNDS = 10
 """Rounds that the promise is made for, however few are measured."""
@@ -39,6 +40,7 @@ class FlowerOrder:
         epsilon: of a client over all our rounds, at least `FEWEST_ROUNDS`, with `DELTA`.
         exact_noise: whether our rounds take surplus noise off again.
         rate: compression of our updates, for the row that says so.
+        protocols: of our rounds, each in a row of its own: `pairwise`, `one-shot`, or both.
 
     Raises:
         ConfigurationError: a figure is out of range.
@@ -52,6 +54,7 @@ class FlowerOrder:
     epsilon: float = 8.0
     exact_noise: bool = True
     rate: float = 8.0
+    protocols: tuple[str, ...] = get_args(ProtocolName)
 
     def __post_init__(self) -> None:
         ranges = {
@@ -67,6 +70,12 @@ class FlowerOrder:
             # Written so that NaN fails the test.
             if not low <= value <= high:
                 raise ConfigurationError(name, f"value {value}", f"in {low} .. {high}")
+        try:
+            for protocol in self.protocols:
+                self.plan(protocol)
+        except ParameterError as error:
+            problem = f"{self.clients} clients, {self.lost} lost: {error}"
+            raise ConfigurationError("lost", problem, "fewer, or --protocol pairwise") from None
 
     @property
     def all_rounds(self) -> int:
@@ -78,7 +87,7 @@ class FlowerOrder:
         """Clients in the mean."""
         return self.clients - self.lost
 
-    def plan(self) -> TrainingPlan:
+    def plan(self, protocol: str = "pairwise") -> TrainingPlan:
         """Our rounds: a tenth of the clients may vanish and as many work for the server."""
         tenth = self.clients // 10
         return TrainingPlan(
@@ -87,7 +96,9 @@ class FlowerOrder:
             tolerated_dropouts=max(self.lost, tenth),
             tolerated_colluders=tenth,
             clip_l2=ROOM * SHIFT * math.sqrt(self.dim),
-            mode=self.mode,
+            # A one-shot round has no other mode.
+            mode=self.mode if protocol == "pairwise" else Mode.ACTIVE,
+            protocol="one-shot" if protocol == "one-shot" else "pairwise",
             exact_noise=self.exact_noise,
             error_share=ERROR_SHARE,
         )

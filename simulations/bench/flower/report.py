@@ -43,7 +43,7 @@ def bench_flower(
     Returns:
         for each system its median, fastest and slowest round, the processor time of a round over
         all its processes, and its bytes; ratios of medians; seconds of each of our stages; our
-        parts and their limits (`floor_figures`); the machine and its load.
+        parts and their limits in the pairwise protocol (`floor_figures`); the machine and its load.
 
     Raises:
         ConfigurationError: flwr or ray is not installed.
@@ -54,17 +54,25 @@ def bench_flower(
             valid = "make .venv-flower/.installed, or pip install 'flwr[simulation]'"
             raise ConfigurationError("environment", f"{name} is not installed", valid)
     figures = _about(order, cores)
-    systems = [each for each in System if sketched or each is not System.SKETCHED]
+    systems = _systems(order, sketched)
     for system in systems:
         progress(f"{system.value}: {order.all_rounds} rounds of {order.clients} clients")
         figures[f"{system.value}_load_before"] = os.getloadavg()[0]
         measured = measure(system, order, cores)
         _check(system, order, measured["moved"])
         figures |= _rows(system, measured)
-        if system is System.OURS:
-            figures |= _stages(measured)
+        if system in (System.OURS, System.ONE_SHOT):
+            figures |= _stages(system, measured)
     figures |= _ratios(figures, systems)
-    return figures | floor_figures(order, cores)
+    return figures | floor_figures(order, cores) if System.OURS in systems else figures
+
+
+def _systems(order: FlowerOrder, sketched: bool) -> list[System]:
+    left_out = set() if sketched and "pairwise" in order.protocols else {System.SKETCHED}
+    for system, protocol in ((System.OURS, "pairwise"), (System.ONE_SHOT, "one-shot")):
+        if protocol not in order.protocols:
+            left_out.add(system)
+    return [each for each in System if each not in left_out]
 
 
 def _about(order: FlowerOrder, cores: int) -> Figures:
@@ -74,6 +82,7 @@ def _about(order: FlowerOrder, cores: int) -> Figures:
         "lost": order.lost,
         "rounds": order.rounds,
         "mode": order.mode.value,
+        "protocols": ", ".join(order.protocols),
         "epsilon": order.epsilon,
         "delta": DELTA,
         "error_share": ERROR_SHARE,
@@ -90,7 +99,7 @@ def _check(system: System, order: FlowerOrder, moved: float) -> None:
     """The mean over all coordinates of what all rounds added must be what clients added."""
     expected = order.all_rounds * order.mean_shift
     off = _QUANTISATION * expected
-    if system in (System.OURS, System.SKETCHED):
+    if system in (System.OURS, System.ONE_SHOT, System.SKETCHED):
         off += _DEVIATIONS * _deviation(order) * math.sqrt(order.all_rounds)
     # Written so that NaN fails the test.
     if not abs(moved - expected) <= off:
@@ -128,15 +137,15 @@ def _rows(system: System, measured: MeasuredSystem) -> Figures:
     }
 
 
-def _stages(measured: MeasuredSystem) -> Figures:
+def _stages(system: System, measured: MeasuredSystem) -> Figures:
     """Medians over the timed rounds; what no stage waits for is the server's own work."""
     rounds = list(zip(measured["seconds"], measured["stages"], strict=True))[1:-1]
     figures: Figures = {
-        f"ours_{stage}_seconds": statistics.median(stages[stage] for _, stages in rounds)
+        f"{system.value}_{stage}_seconds": statistics.median(stages[stage] for _, stages in rounds)
         for stage in rounds[0][1]
     }
     alone = [seconds - sum(stages.values()) for seconds, stages in rounds]
-    return figures | {"ours_server_alone_seconds": statistics.median(alone)}
+    return figures | {f"{system.value}_server_alone_seconds": statistics.median(alone)}
 
 
 def _ratios(figures: Figures, systems: list[System]) -> Figures:
@@ -150,6 +159,8 @@ def _ratios(figures: Figures, systems: list[System]) -> Figures:
         # Where the system does not tell, there is none.
         if figures["plain_processor_seconds"]:
             ratios[f"{name}_processor"] = ratio(system, System.PLAIN, "processor_seconds")
-    return ratios | {
-        "secaggplus_over_ours": ratio(System.SECAGGPLUS, System.OURS, "seconds_per_round")
-    }
+    for system in (System.OURS, System.ONE_SHOT):
+        if system in systems:
+            name = f"secaggplus_over_{system.value}"
+            ratios[name] = ratio(System.SECAGGPLUS, system, "seconds_per_round")
+    return ratios

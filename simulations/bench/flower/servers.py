@@ -18,6 +18,7 @@ from dp import Ledger
 from protocol.adapters.flower import Patience, SecureGrid
 from protocol.adapters.flower.folders import new_network, rules_of
 from protocol.adapters.flower.home import simulated_network
+from protocol.planning.training_plan import TrainingPlan
 from simulations.bench.flower.clients import MODEL, WEIGHTS
 from simulations.bench.flower.order import FlowerOrder
 from simulations.bench.flower.processors import tree_seconds
@@ -82,16 +83,25 @@ def plain(rounds: Rounds, grid: Any, context: Any) -> None:
     _start(rounds, TallyGrid(grid), None, _fedavg(rounds.order))
 
 
-def ours(rounds: Rounds, grid: Any, context: Any, *, root: Path, rate: float, workers: int) -> None:
+def ours(
+    rounds: Rounds,
+    grid: Any,
+    context: Any,
+    *,
+    plan: TrainingPlan,
+    root: Path,
+    rate: float,
+    workers: int,
+) -> None:
     """The same strategy over a `SecureGrid`.
 
     Args:
+        plan: of the order.
         root: for everybody's folders.
         rate: compression, 1 for none.
         workers: threads for unmasking.
     """
     order, tally, strategy = rounds.order, TallyGrid(grid), _fedavg(rounds.order)
-    plan = order.plan()
     network = simulated_network(root, context.run_id)
     registry = new_network(network, order.clients, rules_of(plan)).registry
     with (

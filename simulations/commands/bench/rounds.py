@@ -174,6 +174,7 @@ def flower_command(
     rate: Annotated[
         float, typer.Option(help="Compression rate of one more row; 1 leaves the row out.", min=1.0)
     ] = 8.0,
+    protocol: ProtocolOption = ProtocolChoice.BOTH,
     cores: Annotated[
         int | None, typer.Option(help="Processors for Ray. Default: all.", min=1)
     ] = None,
@@ -191,6 +192,7 @@ def flower_command(
         epsilon=epsilon,
         exact_noise=exact_noise,
         rate=rate,
+        protocols=protocol.names,
     )
     figures = bench_flower(
         order,

@@ -59,6 +59,9 @@ def test_orders_out_of_range_are_refused(name: str, value: float) -> None:
 def test_our_plan_allows_for_those_that_vanish(order: FlowerOrder, mode: Mode) -> None:
     plan = dataclasses.replace(order, mode=mode).plan()
     assert plan.cohort == order.clients and plan.mode is mode
+    other = dataclasses.replace(order, mode=mode).plan("one-shot")
+    assert other.cohort == order.clients and other.mode is Mode.ACTIVE
+    assert other.minimum_survivors == plan.minimum_survivors
     assert plan.minimum_survivors <= order.survivors
     assert plan.goal.rounds >= order.all_rounds
 
@@ -89,7 +92,10 @@ def test_a_wrong_model_is_not_reported(system: System) -> None:
 def test_medians_leave_out_the_first_round_and_the_counted_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    per_round = {System.PLAIN: 1.0, System.OURS: 3.0, System.SECAGGPLUS: 30.0}
+    per_round = {
+        **{System.PLAIN: 1.0, System.OURS: 3.0, System.ONE_SHOT: 2.0},
+        System.SECAGGPLUS: 30.0,
+    }
 
     def measured(system: System, order: FlowerOrder, cores: int) -> dict[str, Any]:
         assert cores == 7
@@ -111,12 +117,19 @@ def test_medians_leave_out_the_first_round_and_the_counted_one(
     heard = list[str]()
     order = dataclasses.replace(FOUR, rounds=3)
     figures = bench_flower(order, cores=7, sketched=False, progress=heard.append)
-    assert [line.split(":")[0] for line in heard] == ["plain", "ours", "secaggplus"]
+    assert [line.split(":")[0] for line in heard] == [
+        "plain",
+        "ours",
+        "ours_one_shot",
+        "secaggplus",
+    ]
     assert figures["ours_seconds_per_round"] == 3.0
     assert (figures["ours_seconds_fastest"], figures["ours_seconds_slowest"]) == (2.5, 3.25)
     assert figures["ours_seconds_first_round"] == 100.0
     assert figures["ours_processor_seconds"] == 3.0
     assert figures["ours_over_plain"] == 3.0 and figures["secaggplus_over_ours"] == 10.0
+    assert figures["ours_one_shot_over_plain"] == 2.0
+    assert figures["secaggplus_over_ours_one_shot"] == 15.0
     assert figures["secaggplus_bytes_per_client"] == 30.0
     assert figures["ours_share_seconds"] == 0.5 and figures["ours_input_seconds"] == 2.0
     assert figures["ours_server_alone_seconds"] == 0.5
@@ -238,6 +251,8 @@ def test_a_small_run_of_all_systems(marked: str) -> None:
     assert figures["ours_sketched_bytes_up"] < figures["ours_bytes_up"]
     for stage in ("advertise", "share", "input", "confirm", "unmask"):
         assert figures[f"ours_{stage}_seconds"] > 0.0
+    for stage in ("upload", "check", "sign", "open"):
+        assert figures[f"ours_one_shot_{stage}_seconds"] > 0.0
     assert "ours_hello_seconds" not in figures
     assert processes(marked) == []
 
