@@ -39,7 +39,8 @@ from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotAnnounc
 from protocol.round.setup import RoundEncoding
 from protocol.round.upload_receipt import UploadReceipt
 from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.keys import check_public_key
+from secagg.oneshot.committee import MEMBER_BYTES, CommitteeKind, Member
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import MemberPhase
 
@@ -264,6 +265,35 @@ class RemoteMember:
         if receipt is not None and receipt.is_of(context):
             own = (receipt.index, receipt.header_digest)
         self._member.join(announcement, own)
+
+
+def checked_entry(
+    encoded: bytes, identity: bytes, session_id: bytes, known: Iterable[Member]
+) -> Member | Refusal:
+    """A member's signed key as its owner sent it, or why it cannot be on a committee.
+
+    One bad entry, or one key under two names, would spoil every committee that it is on.
+
+    Args:
+        encoded: from the transport.
+        identity: of who sent it, as the transport knows.
+        session_id: that it must be signed for.
+        known: entries that were taken in before.
+    """
+    if len(encoded) != MEMBER_BYTES:
+        return Refusal("sent no sealing key")
+    entry = Member.decode(encoded)
+    try:
+        check_public_key(entry.sealing_key)
+    except ValueError as error:
+        return Refusal(f"sent a bad sealing key: {error}")
+    in_range = 0 <= entry.first_round <= entry.last_round < 1 << 63
+    if entry.identity != identity or not in_range or not entry.is_signed(session_id):
+        return Refusal("sent a sealing key without its own signature")
+    others = (each for each in known if each.identity != identity)
+    if any(each.sealing_key == entry.sealing_key for each in others):
+        return Refusal("sent another client's sealing key")
+    return entry
 
 
 def with_announcement(announcement: bytes, message: bytes) -> bytes:

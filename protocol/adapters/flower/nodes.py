@@ -23,15 +23,11 @@ from protocol.adapters.flower.record import (
     Step,
 )
 from protocol.exchange.remote import OTHER, open_answer
+from protocol.exchange.remote_one_shot import checked_entry
 from protocol.exchange.stages import Refusal
 from protocol.training.accounts import label
-from secagg.keys import (
-    KEY_BYTES,
-    check_public_key,
-    os_random,
-    signature_is_valid,
-)
-from secagg.oneshot.committee import MEMBER_BYTES, Member
+from secagg.keys import KEY_BYTES, os_random, signature_is_valid
+from secagg.oneshot.committee import Member
 from secagg.tags import Usage
 
 
@@ -110,20 +106,9 @@ class NodeBook:
         return ""
 
     def _register(self, key: bytes, encoded: bytes) -> str:
-        """Take in a sealing key, or say why not: one bad entry would spoil a whole committee."""
-        whose = f"of identity {label(key)}"
-        if len(encoded) != MEMBER_BYTES:
-            return f"sent no sealing key {whose}: is its policy's committee set?"
-        entry = Member.decode(encoded)
-        try:
-            check_public_key(entry.sealing_key)
-        except ValueError as error:
-            return f"sent a bad sealing key {whose}: {error}"
-        in_range = 0 <= entry.first_round <= entry.last_round < 1 << 63
-        if entry.identity != key or not in_range or not entry.is_signed(self.session_id):
-            return f"sent a sealing key without the signature {whose}"
-        others = (each for each in self._entries.values() if each.identity != key)
-        if any(each.sealing_key == entry.sealing_key for each in others):
-            return f"sent another client's sealing key as that {whose}"
+        """Take in a sealing key, or say why not."""
+        entry = checked_entry(encoded, key, self.session_id, self._entries.values())
+        if isinstance(entry, Refusal):
+            return f"{entry.reason}, as identity {label(key)}"
         self._entries[key] = entry
         return ""

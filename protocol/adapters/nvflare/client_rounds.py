@@ -9,16 +9,15 @@ or before its answer arrived, loses the round, and no more than that.
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from protocol.adapters.nvflare.messages import Assignment
+from protocol.adapters.nvflare.messages import Assignment, OneShotTask, Step
+from protocol.adapters.nvflare.one_shot_rounds import OneShotRounds, Train, write_private
 from protocol.adapters.nvflare.site import Site
 from protocol.errors import PolicyError
 from protocol.exchange.remote import RemoteClient, answer_or_refuse, refuse
@@ -29,8 +28,6 @@ from protocol.round.stored_history import StoredHistory
 from secagg import LocalProtocolError
 from secagg.storage import TokenFolder
 
-Train = Callable[[Assignment], NDArray[Any]]
-"""Trains, and returns the update: float32|float64[d]."""
 Received = Callable[[], Assignment]
 """Reads the model in the task that is being answered."""
 
@@ -56,14 +53,16 @@ class ClientRounds:
         self._stored = site.client(name) / "round" / "state"
         self._keys = TokenFolder(site.client(name) / "round" / "keys")
         self._history = StoredHistory(site.client(name) / "history", self._policy.goal)
+        self._one_shot = OneShotRounds(site, name, train, self._history)
         self._answered: tuple[bytes, bytes] | None = None
 
     def close(self) -> None:
         """Let another process act for this client."""
         self._history.close()
+        self._one_shot.close()
 
     def answer(
-        self, stage: Stage, message: bytes, digest: bytes, received: Received
+        self, step: Step, message: bytes, digest: bytes, received: Received
     ) -> tuple[bytes, Exception | None]:
         """What to send back, and the error if we left the round.
 
@@ -71,22 +70,28 @@ class ClientRounds:
         are sent again: a second answer to one message could give secrets away.
 
         Args:
-            stage: of the message.
+            step: of the message.
             message: of the server.
             digest: of the model that the server announces for this round.
             received: reads the model that came with the message.
         """
-        task = hashlib.sha256(bytes([stage]) + message).digest()
+        task = hashlib.sha256(f"{step} ".encode() + message).digest()
         if self._answered is None or self._answered[0] != task:
+            if isinstance(step, OneShotTask):
+                answer, error = self._one_shot.answer(step, message, received)
+                if error is not None:
+                    return answer, error
+                self._answered = task, answer
+                return answer, None
             client = RoundClient(
                 self._identity, self._registry, self._policy, self._history, clock=time.time
             )
             remote = RemoteClient(client, digest, partial(self._update, received))
-            answer, error = self._first_answer(remote, client, stage, message)
+            answer, error = self._first_answer(remote, client, step, message)
             if error is not None:
                 return answer, error
             if not remote.is_over:
-                _write_private(self._stored, client.suspend(self._keys))
+                write_private(self._stored, client.suspend(self._keys))
             self._answered = task, answer
         return self._answered[1], None
 
@@ -125,14 +130,3 @@ class ClientRounds:
 def _refused(error: Exception) -> tuple[bytes, Exception]:
     """The answer to a message that no round is there for."""
     return refuse(error), error
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Replace a file in one step; nobody else may read it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    fresh.replace(path)

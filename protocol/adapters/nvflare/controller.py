@@ -7,13 +7,14 @@ clients, not over samples: a count of samples is private, and so is its weight.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from secrets import SystemRandom
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from nvflare.apis.shareable import Shareable
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
@@ -21,15 +22,30 @@ from nvflare.app_common.workflows.model_controller import ModelController
 
 from dp import Ledger
 from protocol.adapters.nvflare.exchange import Answer, TaskExchange
-from protocol.adapters.nvflare.messages import Assignment, outgoing
+from protocol.adapters.nvflare.messages import (
+    TASK_OF_MEMBERS,
+    WITH_MODEL,
+    Assignment,
+    OneShotTask,
+    Step,
+    outgoing,
+)
 from protocol.adapters.nvflare.models import changed, dimension_of
 from protocol.adapters.nvflare.site import Agreement, Site
 from protocol.errors import ConfigurationError
-from protocol.exchange.remote import RemoteAggregator
-from protocol.exchange.stages import Outbound, Stage
+from protocol.exchange.aggregators import Aggregator
+from protocol.exchange.remote import RemoteAggregator, open_answer
+from protocol.exchange.remote_one_shot import RemoteOneShotAggregator, checked_entry
+from protocol.exchange.stages import Refusal, Stage
 from protocol.planning.configuration import Sketch, parse
 from protocol.training.private import PrivateTraining, RoundResult
-from secagg import LocalProtocolError, RemoteProtocolError, TooFewSurvivorsError
+from secagg import (
+    LocalProtocolError,
+    OpeningFailedError,
+    RemoteProtocolError,
+    TooFewSurvivorsError,
+)
+from secagg.oneshot.committee import Member
 
 META = "veilsum"
 """Of a model's meta data: what is public about the round that made it."""
@@ -77,6 +93,8 @@ class PrivateAveraging(ModelController):
         self.train_timeout = train_timeout
         self.failed_rounds = failed_rounds
         self._transport: TaskExchange | None = None
+        self._session_id = b""
+        self._entries: dict[bytes, Member] = {}
 
     def run(self) -> None:
         """The whole job; what it raises ends the job, with its message in the server's log."""
@@ -98,10 +116,11 @@ class PrivateAveraging(ModelController):
                 agreement.plan,
                 agreement.dimension,
                 controller.build(self.num_rounds),
-                RemoteAggregator(self._exchange),
+                self._aggregator(agreement),
                 ledger,
                 clock=time.time,
             )
+            self._session_id = training.state.session_id
             for number in range(self.num_rounds):
                 self.fl_ctx.set_prop(AppConstants.CURRENT_ROUND, number, private=True, sticky=False)
                 self.event(AppEventType.ROUND_STARTED)
@@ -118,10 +137,12 @@ class PrivateAveraging(ModelController):
     def _round(self, training: PrivateTraining, site: Site, model: FLModel, number: int) -> FLModel:
         """One round, tried again with a new cohort as often as a failure is tolerated."""
         for failures in range(self.failed_rounds + 1):
+            if site.agreement.plan.protocol == "one-shot":
+                self._ask_for_keys(site)
             clients = self._cohort(site)
             try:
                 result = self._attempt(training, site, clients, model.params, number)
-            except (TooFewSurvivorsError, RemoteProtocolError) as error:
+            except (TooFewSurvivorsError, RemoteProtocolError, OpeningFailedError) as error:
                 why = "; ".join([str(error), *getattr(error, "__notes__", ())])
                 why += f"; numbers of parties are places in {clients}"
                 self.warning(f"round {number} failed, {failures + 1} in a row: {why}")
@@ -141,21 +162,51 @@ class PrivateAveraging(ModelController):
     ) -> RoundResult:
         assignment = Assignment(weights, number, self.num_rounds)
         digest = assignment.digest()
-        timeouts = dict.fromkeys(Stage, self.stage_timeout) | {Stage.INPUT: self.train_timeout}
-        self._transport = TaskExchange(
-            self,
-            self.fl_ctx,
-            self.abort_signal,
-            clients,
-            partial(outgoing, assignment=assignment, digest=digest),
-            timeouts,
-        )
+        data = partial(outgoing, assignment=assignment, digest=digest)
+        self._transport = self._exchange_with(clients, data)
         return training.run_round([site.registry[name] for name in clients], digest)
 
-    def _exchange(self, stage: Stage, messages: Outbound) -> Iterator[Answer]:
+    def _exchange_with(
+        self, clients: Sequence[str], data: Callable[[Step], Shareable]
+    ) -> TaskExchange:
+        steps: tuple[Step, ...] = (*Stage, *OneShotTask)
+        timeouts = dict.fromkeys(steps, self.stage_timeout)
+        timeouts |= dict.fromkeys(WITH_MODEL, self.train_timeout)
+        return TaskExchange(self, self.fl_ctx, self.abort_signal, clients, data, timeouts)
+
+    def _aggregator(self, agreement: Agreement) -> Aggregator:
+        if agreement.plan.protocol == "pairwise":
+            return RemoteAggregator(self._exchange)
+        return RemoteOneShotAggregator(
+            lambda messages: self._exchange(OneShotTask.UPLOAD, messages),
+            lambda stage, messages: self._exchange(TASK_OF_MEMBERS[stage], messages),
+            lambda session_id, cohort: [self._entries[key] for key in cohort],
+        )
+
+    def _exchange(self, step: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
         if self._transport is None:
             raise LocalProtocolError("no round is running")
-        return self._transport(stage, messages)
+        return self._transport(step, messages)
+
+    def _ask_for_keys(self, site: Site) -> None:
+        """Ask registered clients for the sealing keys that are not known yet."""
+        names = [client.name for client in self.engine.get_clients()]
+        keys = {name: site.registry[name] for name in names if name in site.registry}
+        strangers = [name for name, key in keys.items() if key not in self._entries]
+        empty = partial(outgoing, assignment=Assignment({}, 0, 0), digest=bytes(32))
+        messages = ((index, self._session_id) for index in range(len(strangers)))
+        for index, answer in self._exchange_with(strangers, empty)(OneShotTask.KEYS, messages):
+            name = strangers[index]
+            entry: Member | Refusal | bytes = (
+                answer if isinstance(answer, Refusal) else open_answer(answer)
+            )
+            if isinstance(entry, bytes):
+                known = self._entries.values()
+                entry = checked_entry(entry, keys[name], self._session_id, known)
+            if isinstance(entry, Refusal):
+                self.warning(f"no sealing key of {name}: {entry.reason}")
+            else:
+                self._entries[keys[name]] = entry
 
     def _cohort(self, site: Site) -> list[str]:
         """Who is invited: registered clients, connected ones first.
@@ -169,6 +220,12 @@ class PrivateAveraging(ModelController):
         strangers = sorted(set(names) - set(known))
         if strangers:
             self.warning(f"not invited, because registry.json does not have them: {strangers}")
+        if site.agreement.plan.protocol == "one-shot":
+            known = [name for name in known if site.registry[name] in self._entries]
+            if len(known) < size:
+                problem = f"{len(known)} registered clients have sent a sealing key in this job"
+                valid = f"{size}, as agreed: in one-shot rounds everyone is on the committee"
+                raise ConfigurationError("cohort", problem, valid)
         if len(known) < size:
             problem = f"the job has {len(known)} registered clients of {len(names)}"
             raise ConfigurationError("cohort", problem, f"{size}, as agreed; missing: {strangers}")

@@ -8,7 +8,7 @@ the thread that ends tasks stumbles over the second.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -18,8 +18,8 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from protocol.adapters.nvflare.messages import enclose, open_reply, task_name
-from protocol.exchange.stages import Outbound, Refusal, Stage
+from protocol.adapters.nvflare.messages import Step, enclose, open_reply, task_name
+from protocol.exchange.stages import Refusal
 from secagg import LocalProtocolError
 
 CHECK_SECONDS = 1
@@ -50,8 +50,8 @@ class TaskExchange:
         fl_ctx: FLContext,
         abort_signal: Signal,
         clients: Sequence[str],
-        data: Callable[[Stage], Shareable],
-        timeouts: Mapping[Stage, int],
+        data: Callable[[Step], Shareable],
+        timeouts: Mapping[Step, int],
     ) -> None:
         self._controller = controller
         self._fl_ctx = fl_ctx
@@ -60,7 +60,7 @@ class TaskExchange:
         self._data = data
         self._timeouts = timeouts
 
-    def __call__(self, stage: Stage, messages: Outbound) -> Iterator[Answer]:
+    def __call__(self, stage: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
         """See `protocol.exchange.stages.Exchange`.
 
         Raises:
@@ -78,7 +78,7 @@ class TaskExchange:
             yield from self._delivered(stage, waiting, outbound)
 
     def _delivered(
-        self, stage: Stage, waiting: dict[str, int], outbound: Mapping[str, bytes]
+        self, stage: Step, waiting: dict[str, int], outbound: Mapping[str, bytes]
     ) -> Iterator[Answer]:
         # Of this stage alone: what comes after its end finds nobody who listens.
         answers: _Answers = SimpleQueue()
@@ -98,7 +98,7 @@ class TaskExchange:
                 self._controller.cancel_task(task)
 
     def _collected(
-        self, stage: Stage, waiting: dict[str, int], answers: _Answers
+        self, stage: Step, waiting: dict[str, int], answers: _Answers
     ) -> Iterator[Answer]:
         patience = self._timeouts[stage] + GRACE_SECONDS
         while waiting and patience > 0:

@@ -26,7 +26,7 @@ from nvflare.app_common.app_constant import AppConstants
 
 from protocol.adapters.nvflare.client_rounds import ClientRounds
 from protocol.adapters.nvflare.messages import (
-    STAGE_OF,
+    STEP_OF,
     Assignment,
     arrays,
     incoming,
@@ -76,8 +76,8 @@ class MaskedTraining(Executor):
         log; the server learns that we left, and hardly more. NVFlare would send a code that depends
         on the type of the exception.
         """
-        stage = STAGE_OF.get(task_name)
-        if stage is None:
+        step = STEP_OF.get(task_name)
+        if step is None:
             return make_reply(ReturnCode.TASK_UNKNOWN)
         try:
             message, digest = incoming(shareable, fl_ctx)
@@ -88,7 +88,7 @@ class MaskedTraining(Executor):
         try:
             rounds = self._opened(fl_ctx)
             received = partial(received_assignment, shareable)
-            answer, left = rounds.answer(stage, message, digest, received)
+            answer, left = rounds.answer(step, message, digest, received)
         except Exception as error:
             answer, left = refuse(error), error
         finally:

@@ -8,6 +8,7 @@ is meant for one client only travels in the context that NVFlare sends with ever
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,20 +22,47 @@ from nvflare.app_common.app_constant import AppConstants
 
 from protocol.adapters.named_arrays import canonical
 from protocol.adapters.nvflare.models import Weights, task_digest
+from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.stages import Refusal, Stage
 from secagg import SERVER, Reason, RemoteProtocolError
 
 PREFIX = "veilsum_"
-STAGE_OF = {f"{PREFIX}{stage}": stage for stage in Stage}
-"""Stages by the name of their task."""
+
+
+class OneShotTask(enum.Enum):
+    """What clients are asked in one-shot rounds: once a job for a sealing key, then an upload.
+
+    The others go to them as members of the committee.
+    """
+
+    KEYS = "keys"
+    UPLOAD = "upload"
+    CHECK = "check"
+    SIGN = "sign"
+    OPEN = "open"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+Step = Stage | OneShotTask
+STEP_OF: Mapping[str, Step] = {f"{PREFIX}{step}": step for step in (*Stage, *OneShotTask)}
+"""Steps by the name of their task."""
+WITH_MODEL = frozenset[Step]({Stage.INPUT, OneShotTask.UPLOAD})
+"""The steps that the model travels with."""
+TASK_OF_MEMBERS = {
+    MemberStage.CHECK: OneShotTask.CHECK,
+    MemberStage.CONFIRM: OneShotTask.SIGN,
+    MemberStage.OPEN: OneShotTask.OPEN,
+}
 
 _MESSAGE, _DIGEST, _ANSWER = "veilsum_message", "veilsum_digest", "veilsum_answer"
 _RETURN_CODES = {value for name, value in vars(ReturnCode).items() if not name.startswith("_")}
 
 
-def task_name(stage: Stage) -> str:
-    """Of the task that carries a stage."""
-    return f"{PREFIX}{stage}"
+def task_name(step: Step) -> str:
+    """Of the task that carries a step."""
+    return f"{PREFIX}{step}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +95,13 @@ class Assignment:
         return shareable
 
 
-def outgoing(stage: Stage, assignment: Assignment, digest: bytes) -> Shareable:
+def outgoing(step: Step, assignment: Assignment, digest: bytes) -> Shareable:
     """The data of a task.
 
     Args:
         digest: of the assignment; the caller computes it once for all stages.
     """
-    data = assignment.shareable() if stage is Stage.INPUT else Shareable()
+    data = assignment.shareable() if step in WITH_MODEL else Shareable()
     data[_DIGEST] = digest
     return data
 

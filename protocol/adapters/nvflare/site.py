@@ -40,6 +40,7 @@ from protocol.round.policy import ClientPolicy
 from secagg import Identity
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from secagg.keys import KEY_BYTES
+from secagg.oneshot.committee import CommitteeKind
 
 FOLDER = "veilsum"
 
@@ -63,8 +64,16 @@ class Agreement(Section):
 
     @property
     def plan(self) -> TrainingPlan:
-        """The training plan; `ConfigurationError` if its figures do not fit together."""
-        return build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
+        """The training plan.
+
+        Raises:
+            ConfigurationError: the figures do not fit together, or it has a named committee.
+        """
+        plan = build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
+        if plan.protocol == "one-shot" and plan.committee_kind is not CommitteeKind.EVERYONE:
+            valid = "left out: with NVFlare, everyone who is invited is on the committee"
+            raise ConfigurationError("cohort.committee_size", f"value {plan.committee}", valid)
+        return plan
 
     @property
     def policy(self) -> ClientPolicy:

@@ -371,20 +371,20 @@ class TestSealingKeysOfNodes:
             (lambda entry, who: b"", "no sealing key"),
             (lambda entry, who: entry + b"x", "no sealing key"),
             (lambda entry, who: entry[:32] + bytes(32) + entry[64:], "bad sealing key"),
-            (lambda entry, who: entry[:-1] + bytes([entry[-1] ^ 1]), "without the signature"),
+            (lambda entry, who: entry[:-1] + bytes([entry[-1] ^ 1]), "without its own signature"),
             (
                 lambda entry, who: SealingKeys(who, bytes(16)).entry.encode(),
-                "without the signature",
+                "without its own signature",
             ),
             (
                 lambda entry, who: SealingKeys(
                     Identity.generate(), bytes(range(16))
                 ).entry.encode(),
-                "without the signature",
+                "without its own signature",
             ),
             (
                 lambda entry, who: entry[:64] + bytes([255] * 16) + entry[80:],
-                "without the signature",
+                "without its own signature",
             ),
         ],
     )
