@@ -100,6 +100,36 @@ def test_the_example_learns_over_a_network_and_loses_a_client(
     assert charged[4] == 0.0
 
 
+def test_one_shot_rounds_over_a_network_of_processes(network: ModuleType, tmp_path: Path) -> None:
+    """Every message meets a new process: an upload, and three answers of every member."""
+    privacy = {
+        "epsilon": 50.0,
+        "delta": 1e-5,
+        "rounds": 2,
+        "clip-l2": 1.0,
+        "minimum-survivors": 3,
+        "tolerated-colluders": 0,
+    }
+    settings = {
+        "num-server-rounds": 1,
+        "veilsum.rounds": 2,
+        "veilsum.privacy.epsilon": 50.0,
+        "veilsum.privacy.clip-l2": 1.0,
+        "veilsum.cohort.protocol": "one-shot",
+        "veilsum.connect-seconds": 60.0,
+        "veilsum.stage-seconds": 180.0,
+    }
+    made = network.Network(tmp_path, clients=4, privacy=privacy, committee="everyone")
+    with made as engine:
+        given = network.deployment_settings(engine, 4, 1, **settings)
+        report = engine.run(given, seconds=1200.0)
+        assert engine.processes.ended() == []
+    assert report["survivors"] == [4] and report["round trips"] == [5]
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        assert len(ledger.entries()) == 1
+    assert all(spent(tmp_path / f"client-{number:03d}") > 0.0 for number in range(4))
+
+
 def spent(home: Path) -> float:
     goal = load(home / "policy.toml", ClientRules).policy().goal
     with StoredHistory(home / "state", goal) as history:

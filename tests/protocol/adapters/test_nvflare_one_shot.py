@@ -1,0 +1,208 @@
+"""One-shot rounds over NVFlare's tasks: a sealing key, an upload, and three answers of members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare", reason="nvflare is not installed; make test-nvflare has a place")
+
+from nvflare.apis.dxo import from_shareable
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.utils.decomposers import flare_decomposers
+from nvflare.app_common.decomposers import numpy_decomposers
+from nvflare_doubles import AGREEMENT, DIMENSION, NAMES, STEP, Federation, model
+
+from dp import Ledger
+from protocol import RoundResult
+from protocol.adapters.nvflare.messages import TASK_OF_MEMBERS, OneShotTask, reply, task_name
+from protocol.adapters.nvflare.models import difference
+from protocol.adapters.nvflare.site import Agreement
+from protocol.errors import ConfigurationError, PolicyError
+from protocol.exchange.one_shot import MemberStage
+from protocol.exchange.remote import MESSAGE, refuse
+from protocol.planning.configuration import load
+from protocol.round.stored_history import StoredHistory
+from protocol.training.private import PrivateTraining
+from secagg import LocalProtocolError
+
+ALPHA = 1e-6
+BOUND = np.sqrt(2 * np.log(2 * DIMENSION / ALPHA))
+"""Largest of `DIMENSION` errors, in deviations of the noise: see `test_nvflare`."""
+TERMS = 'tolerated_colluders = 0\nprotocol = "one-shot"'
+ONE_SHOT = AGREEMENT.replace("tolerated_colluders = 1", TERMS)
+
+
+@pytest.fixture(autouse=True)
+def decomposers() -> None:
+    numpy_decomposers.register()
+    flare_decomposers.register()
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch) -> list[RoundResult]:
+    """Every release."""
+    seen, release = list[RoundResult](), PrivateTraining._release
+
+    def noted(*args: Any) -> RoundResult:
+        seen.append(release(*args))
+        return seen[-1]
+
+    monkeypatch.setattr(PrivateTraining, "_release", noted)
+    return seen
+
+
+@pytest.fixture
+def make_federation(tmp_path: Path) -> Callable[..., Federation]:
+    """A federation whose agreement is about one-shot rounds."""
+    return lambda **options: Federation(tmp_path, ONE_SHOT, **options)
+
+
+def off_by(result: RoundResult, numbers: list[int]) -> float:
+    """Largest error, in standard deviations of the noise that the release states."""
+    deviations = np.abs(result.release.update - STEP * np.mean(numbers))
+    return float(deviations.max() / np.sqrt(result.release.noise_variance))
+
+
+def tasks_of(federation: Federation, name: str) -> list[str]:
+    return [task.removeprefix("veilsum_") for who, task, _ in federation.results if who == name]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_mean_comes_of_one_upload_of_each_client(
+    make_federation: Callable[..., Federation], results: list[RoundResult], restarts: bool
+) -> None:
+    federation = make_federation(num_rounds=2)
+    federation.restarts = restarts
+    assert federation.run() == []
+    assert [off_by(result, list(range(1, 7))) < BOUND for result in results] == [True, True]
+    weights, facts = federation.persistor.saved[0]
+    assert facts["survivors"] == 6
+    assert np.allclose(difference(weights, model()), results[0].release.update)
+    # The key of the session is asked for once.
+    each = ["upload", "check", "sign", "open"]
+    assert all(tasks_of(federation, name) == ["keys", *each, *each] for name in NAMES)
+    assert all(federation.trainers[name].numbers == [0, 1] for name in NAMES)
+    with Ledger.open(federation.folder("server") / "ledger.jsonl") as ledger:
+        assert len(ledger.entries()) == 2
+    for name in NAMES:
+        with StoredHistory(federation.folder(name) / name / "member") as signed:
+            assert signed.epsilon == 0.0
+        assert not list((federation.folder(name) / name / "round" / "keys").iterdir())
+        assert not (federation.folder(name) / name / "round" / "member").exists()
+
+
+@pytest.mark.parametrize("task", list(OneShotTask))
+def test_a_client_that_falls_silent_does_not_lose_the_round(
+    make_federation: Callable[..., Federation], results: list[RoundResult], task: OneShotTask
+) -> None:
+    federation = make_federation(stage_timeout=2, train_timeout=2)
+
+    def silent(name: str, asked: str, data: Shareable, message: bytes) -> str | None:
+        del data, message
+        return "silent" if (name, asked) == (NAMES[0], task_name(task)) else None
+
+    federation.on_task = silent
+    panics = federation.run()
+    if task is OneShotTask.KEYS:
+        # Everyone is on the committee, and it takes everyone's key.
+        assert "5 registered clients have sent a sealing key" in str(panics)
+        return
+    assert panics == []
+    lost = task is OneShotTask.UPLOAD
+    numbers = list(range(2 if lost else 1, 7))
+    assert results[0].release.survivors == len(numbers) and off_by(results[0], numbers) < BOUND
+
+
+def test_what_a_trainer_raises_stays_at_home_and_its_client_is_a_member(
+    make_federation: Callable[..., Federation], results: list[RoundResult]
+) -> None:
+    federation = make_federation()
+    federation.trainers[NAMES[2]].raises = ValueError("patient 17")
+    assert federation.run() == []
+    assert results[0].release.survivors == 5
+    sent = [data for who, task, data in federation.results if task == task_name(OneShotTask.UPLOAD)]
+    refusal = reply(refuse(LocalProtocolError("any"))).to_bytes()
+    assert sent.count(refusal) == 1 and not any(b"patient" in data for data in sent)
+    assert tasks_of(federation, NAMES[2]) == ["keys", "upload", "check", "sign", "open"]
+
+
+def test_it_trains_on_no_other_model_than_everybody(
+    make_federation: Callable[..., Federation], results: list[RoundResult]
+) -> None:
+    federation = make_federation()
+
+    def other(name: str, asked: str, data: Shareable, message: bytes) -> None:
+        del message
+        if (name, asked) == (NAMES[1], task_name(OneShotTask.UPLOAD)):
+            from_shareable(data).data["bias"][0] = 7.0
+
+    federation.on_task = other
+    assert federation.run() == []
+    assert federation.trainers[NAMES[1]].models == []
+    assert results[0].release.survivors == 5
+
+
+@pytest.mark.parametrize("task", [each for each in OneShotTask if each is not OneShotTask.KEYS])
+def test_a_task_that_is_delivered_again_gets_the_same_bytes_or_none(
+    make_federation: Callable[..., Federation], task: OneShotTask
+) -> None:
+    """The same bytes while the process lives; a refusal from one that was started again."""
+    federation = make_federation()
+    seen: list[tuple[Shareable, bytes]] = []
+
+    def note(name: str, asked: str, data: Shareable, message: bytes) -> None:
+        if (name, asked) == (NAMES[0], task_name(task)) and not seen:
+            seen.append((data, message))
+            first = federation.answer(name, asked, data, message).to_bytes()
+            assert federation.answer(name, asked, data, message).to_bytes() == first
+
+    federation.on_task = note
+    assert federation.run() == []
+    (data, message), federation.restarts = seen[0], True
+    federation.on_task = lambda *_: None
+    again = federation.answer(NAMES[0], task_name(task), data, message)
+    (answer,) = from_shareable(again).data.values()
+    assert answer[:1] != MESSAGE
+
+
+def test_a_bad_sealing_key_keeps_its_client_out(
+    make_federation: Callable[..., Federation],
+) -> None:
+    federation = make_federation()
+    real = federation.answer
+
+    def answer(name: str, task: str, data: Shareable, message: bytes) -> Shareable | None:
+        if (name, task) == (NAMES[3], task_name(OneShotTask.KEYS)):
+            return Shareable.from_bytes(reply(MESSAGE + bytes(144)).to_bytes())
+        return real(name, task, data, message)
+
+    federation.answer = answer
+    assert "5 registered clients have sent a sealing key" in str(federation.run())
+
+
+def test_a_site_that_agreed_to_pairwise_rounds_gives_no_key(
+    make_federation: Callable[..., Federation],
+) -> None:
+    federation = make_federation()
+    pairwise = ONE_SHOT.replace('protocol = "one-shot"', "")
+    (federation.folder(NAMES[0]) / "agreement.toml").write_text(pairwise)
+    assert "5 registered clients have sent a sealing key" in str(federation.run())
+    (sent,) = [data for who, _, data in federation.results if who == NAMES[0]]
+    assert sent == reply(refuse(PolicyError("a", "b", "c"))).to_bytes()
+
+
+def test_a_named_committee_is_not_to_be_had(tmp_path: Path) -> None:
+    named = "committee_size = 4\ncommittee_corrupt = 0\ncommittee_away = 1\n"
+    (tmp_path / "agreement.toml").write_text(ONE_SHOT + named)
+    agreement = load(tmp_path / "agreement.toml", Agreement)
+    with pytest.raises(ConfigurationError, match="everyone who is invited is on the committee"):
+        _ = agreement.plan
+
+
+def test_every_stage_of_members_has_a_task() -> None:
+    assert list(TASK_OF_MEMBERS) == list(MemberStage)
