@@ -45,7 +45,7 @@ def decomposers() -> None:
 
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch) -> list[RoundResult]:
-    """Every release."""
+    """Every release of the job, in order."""
     seen, release = list[RoundResult](), PrivateTraining._release
 
     def noted(*args: Any) -> RoundResult:
