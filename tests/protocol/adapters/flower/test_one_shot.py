@@ -20,10 +20,10 @@ from flwr.common.serde import context_from_proto, context_to_proto
 from flwr.serverapp.strategy import FedAvg, Result
 
 from dp import Ledger
-from protocol.adapters.flower import RoundLostError, SecureGrid, TooFewNodesError
+from protocol.adapters.flower import RoundLostError, SecureGrid, TooFewNodesError, provision
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.folders import rules_of, write_registry
-from protocol.adapters.flower.home import ClientRules
+from protocol.adapters.flower.home import ClientHome, ClientRules, read_registry
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import CLAIM_BYTES, KEY
@@ -32,11 +32,13 @@ from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.remote import refuse
 from protocol.planning.committee import CommitteePlan
 from protocol.planning.configuration import load
+from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.member import SealingKeys
 from protocol.round.stored_history import StoredHistory
-from secagg import Identity, LocalProtocolError
+from secagg import Identity, LocalProtocolError, OpeningFailedError
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.server import OneShotServer
 from secagg.tags import Usage
 
 N = 6
@@ -343,6 +345,54 @@ def test_a_sum_that_does_not_open_is_a_lost_round_that_was_paid(
         start(secure, arrays)
     assert len(secure.reports) == 2
     assert len(Ledger.open(world.root / "ledger.jsonl").entries()) == 3
+
+
+def test_answers_that_do_not_open_the_sum_lose_the_round(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: OneShotServer) -> None:
+        raise OpeningFailedError("the keys are too large", 6, 4, dealers=(2,))
+
+    world = make_world(**EVERYONE)
+    with world.secure() as secure:
+        with monkeypatch.context() as patched:
+            patched.setattr(OneShotServer, "open", fail)
+            with pytest.raises(OpeningFailedError) as caught:
+                start(secure, parts.model())
+            assert caught.value.__notes__ == ["lost before: nobody"]
+        arrays = start(secure, parts.model()).arrays
+        monkeypatch.setattr(OneShotServer, "open", fail)
+        with caplog.at_level(logging.WARNING, "veilsum"):
+            start(secure, arrays)
+    # After a round that worked it is skipped, as any lost round is.
+    assert "lost a round: stage open" in caplog.text and "clients 2" in caplog.text
+    assert len(Ledger.open(world.root / "ledger.jsonl").entries()) == 3
+
+
+def test_provisioned_folders_have_a_committee(tmp_path: Path) -> None:
+    given = ["--epsilon", "8", "--delta", "1e-5", "--rounds", "3", "--clip-l2", "1"]
+    given += ["--minimum-survivors", "4", "--tolerated-colluders", "0", "--clients", "6"]
+    for name, more in (
+        ("pairwise", []),
+        ("everyone", ["--committee", "everyone"]),
+        ("named", ["--committee", "named", "--committee-size", "4", "--committee-corrupt", "1"]),
+    ):
+        assert provision.main(["network", "--out", str(tmp_path / name), *given, *more]) == 0
+    homes = {name: ClientHome(tmp_path / name / "client-005") for name in ("everyone", "named")}
+    assert ClientHome(tmp_path / "pairwise" / "client-000").policy.committee is None
+    accepted = {name: home.policy.committee for name, home in homes.items()}
+    everyone = CommitteePolicy(kind=CommitteeKind.EVERYONE, named=frozenset(), corrupt=0)
+    assert accepted["everyone"] == everyone
+    members = read_registry(tmp_path / "named" / "committee.txt")
+    expected = CommitteePolicy(kind=CommitteeKind.NAMED, named=members, corrupt=1)
+    assert accepted["named"] == expected and len(members) == 4
+    assert members < homes["named"].registry
+    (tmp_path / "named" / "client-005" / "committee.txt").unlink()
+    with pytest.raises(ConfigurationError, match=r"committee.txt: No such file"):
+        _ = ClientHome(tmp_path / "named" / "client-005").policy
 
 
 class TestSealingKeysOfNodes:
