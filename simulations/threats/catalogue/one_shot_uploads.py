@@ -11,18 +11,17 @@ import msgspec
 import numpy as np
 
 from secagg import ProtocolError
-from secagg.keys import os_random
 from secagg.oneshot import opening
 from secagg.oneshot.header import Header
 from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.messages import Upload
 from secagg.oneshot.wire import Ciphertext, decode
 from secagg.tags import Usage
-from simulations.threats.attack import Attack, Effort, Findings, rate
+from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.game.contexts import Integers, identity_of
 from simulations.threats.game.victims import refusal
 from simulations.threats.one_shot.opened import difference
-from simulations.threats.one_shot.parties import OneShotSetting, OneShotVictims, submitted
+from simulations.threats.one_shot.parties import OneShotSetting, OneShotVictims
 from simulations.threats.one_shot.play import Split, honest_round, play
 from simulations.threats.one_shot.weak import (
     NamesClients,
@@ -52,7 +51,8 @@ def _two_uploads(victims: OneShotVictims, inputs: Integers, rng: np.random.Gener
     shown = {j: first if k < half else second for k, j in enumerate(members)}
     sets = {j: range(context.size) for j in members}
     sums: list[Integers] = []
-    for pooled in (False, True):  # what the halves sign is the same for a twin, and is tried as such
+    # What the halves of a twin have signed is the same, so its signatures are shown to all.
+    for pooled in (False, True):
         opened = Split(victims, shown, sets, pooled=pooled).run()
         sums = max(sums, [total for _, total in opened], key=len)
     return len(sums) == 2 and np.array_equal(abs(sums[0] - sums[1]), abs(inputs[_TARGET] - again))

@@ -287,7 +287,9 @@ def answer(
     given = victims.ask(session, quorum(context, signatures))
     if not isinstance(given, Answer):
         return None
-    return decode_rows(given.sums, 1, context.layout.key_polynomials)[0]
+    rows: NDArray[np.uint32] = decode_rows(given.sums, 1, context.layout.key_polynomials)
+    share: NDArray[np.uint32] = rows[0]
+    return share
 
 
 def held(
@@ -298,4 +300,6 @@ def held(
     shared = member_key(j if number is None else number, epoch).agree(upload.ephemeral_key)
     sealed = upload.seals[j * size : (j + 1) * size]
     plain = unseal(shared, context.hash, upload.sender, j, sealed)
-    return decode_rows(plain, 1, context.layout.polynomials)[0]
+    rows: NDArray[np.uint32] = decode_rows(plain, 1, context.layout.polynomials)
+    share: NDArray[np.uint32] = rows[0]
+    return share

@@ -5,8 +5,8 @@ for anything that is no plain sum, or for a sum over fewer than minimum_survivor
 the product's parties it is broken, too, if that set is not the one that every answering member was
 shown; a mutant has to be caught without that.
 
-The unknowns are the polynomials of honest uploads. Colluding clients' polynomials are known and left
-out. The equations are the shares that corrupt members hold, and the sums in the answers.
+The unknowns are the polynomials of honest uploads. Colluding clients' polynomials are known, and
+left out. The equations are the shares that corrupt members hold, and the sums in the answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 
 from simulations.threats.span.equations import signed
 from simulations.threats.span.one_shot.mutants import OneShotMutant, parameters_of, rules_of
-from simulations.threats.span.one_shot.parameters import OneShotParameters
 from simulations.threats.span.one_shot.rules import OneShotRules
 from simulations.threats.span.one_shot.schedules import CONTEXTS, NOTHING, Space, spaces
 from simulations.threats.span.shares import Integers, Sharing, is_one_sum, learned, support

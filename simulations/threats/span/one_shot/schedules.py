@@ -124,7 +124,9 @@ def _corrupt_sets(
                 yield frozenset(chosen)
 
 
-def _uploads(p: OneShotParameters, rules: OneShotRules, every: bool) -> Iterator[tuple[Upload, ...]]:
+def _uploads(
+    p: OneShotParameters, rules: OneShotRules, every: bool
+) -> Iterator[tuple[Upload, ...]]:
     """Where each honest client uploads; at most one of them uploads twice."""
     kinds: list[tuple[tuple[int, int], ...]] = [((k, 0),) for k in range(CONTEXTS)]
     if rules.again:
@@ -164,9 +166,7 @@ def _space(
         for _ in range(rules.sets):
             places.append(member)
             choices.append(tuple(own))
-    return Space(
-        p, rules, uploads, points, corrupt, tuple(options), tuple(places), tuple(choices)
-    )
+    return Space(p, rules, uploads, points, corrupt, tuple(options), tuple(places), tuple(choices))
 
 
 def _options(
