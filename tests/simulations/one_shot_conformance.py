@@ -219,5 +219,3 @@ class _Walk:
             return session.hand_over()[1], answer
         except SessionAbortedError:  # it is over: nothing can be asked of it any more
             return Finished(), answer
-
-

@@ -205,7 +205,7 @@ def _groups(effort: Effort, seed: int) -> Findings:
             **real,
             "succeeded": lost,
             "without_minimum_successes": agreed["successes"],
-            "without_minimum_refused_with": agreed["refused_with"],
+            "without_minimum_refused_with": agreed.get("refused_with", "nobody refused"),
         },
         play(_three_groups, _THREE, trials, seed, member=neither),
     )

@@ -1,4 +1,4 @@
-"""All schedules of small one-shot rounds: they hold for the product's parties, and for no mutant."""
+"""All schedules of small one-shot rounds: they hold for the product, and for no mutant."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def test_no_schedule_is_broken(clients: int, members: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("clients", "members", "schedules"), [(3, 4, 90_878), (4, 4, 270_922)]
-)
+@pytest.mark.parametrize(("clients", "members", "schedules"), [(3, 4, 90_878), (4, 4, 270_922)])
 def test_no_schedule_of_four_members_is_broken(clients: int, members: int, schedules: int) -> None:
     report = one_shot_span(clients, members)
     assert report.held, report.broken
