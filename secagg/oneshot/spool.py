@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 IN_MEMORY_BYTES = 64 << 20
 """Most bytes of one spool that are kept in memory."""
+COLUMNS_BYTES = 16 << 20
+"""Most bytes of columns that are read together, unless one column alone is longer."""
 
 
 class Spool:
@@ -45,19 +51,55 @@ class Spool:
             return
         if self._file is None:
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)
-        os.pwrite(self._file.fileno(), item, self._end)
+            weakref.finalize(self, self._file.close)
+        written = 0
+        # One call may write a part only, on a disk that is nearly full for instance.
+        while written < len(item):
+            rest = memoryview(item)[written:]
+            written += os.pwrite(self._file.fileno(), rest, self._end + written)
         self._places[number] = (self._end, len(item))
         self._end += len(item)
 
     def get(self, number: int, start: int = 0, length: int | None = None) -> bytes:
-        """An item, or `length` bytes of it from `start` on; KeyError if there is none."""
+        """An item, or at most `length` bytes of it from `start` on; KeyError if there is none.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         if number in self._held:
             item = self._held[number]
             return item if length is None else item[start : start + length]
         place, size = self._places[number]
         assert self._file is not None  # noqa: S101 - whatever has a place is in the file
-        wanted = size if length is None else length
-        return os.pread(self._file.fileno(), wanted, place + start)
+        end = size if length is None else min(start + length, size)
+        found = b""
+        while start + len(found) < end:
+            at = start + len(found)
+            piece = os.pread(self._file.fileno(), end - at, place + at)
+            if not piece:
+                raise OSError("the file of spooled uploads has been cut")
+            found += piece
+        return found
+
+    def columns(
+        self, numbers: Sequence[int], width: int, count: int, together: int = COLUMNS_BYTES
+    ) -> Iterator[bytes]:
+        """Items cut into `count` pieces of `width` bytes: all first pieces, all second ones, ...
+
+        Several columns are read at once, because a read of one piece alone costs more than the
+        piece.
+
+        Args:
+            numbers: of the items, in the order in which their pieces follow one another.
+            together: most bytes that are read at once.
+        """
+        step = max(1, together // max(1, width * len(numbers)))
+        for first in range(0, count, step):
+            here = min(step, count - first)
+            read = b"".join(self.get(each, first * width, here * width) for each in numbers)
+            pieces = np.frombuffer(read, np.uint8).reshape(len(numbers), here, width)
+            for column in range(here):
+                yield pieces[:, column].tobytes()
 
     def clear(self) -> None:
         """Forget everything, and free the disk."""
