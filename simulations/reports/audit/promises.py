@@ -119,7 +119,7 @@ PROMISES: Final = (
         "From one round with one cohort a server with the tolerated clients and committee members "
         "learns one sum over at least minimum_survivors minus those clients, and no other "
         "combination of honest inputs, whatever it tells whom.",
-        ("A33", "A34", "A35", "A36", "A37", "A38", "A39", "A40", "A45", "A47"),
+        ("A33", "A34", "A35", "A36", "A37", "A38", "A39", "A40", "A45", "A47", "A48", "A49"),
         ("one-shot ",),
     ),
     Promise(
@@ -183,6 +183,8 @@ ATTACKS: Final = {
     "A45": "ring beyond the table",
     "A46": "even base of digits",
     "A47": "sealing keys of another epoch",
+    "A48": "a committee of the server's own",
+    "A49": "two contexts of one round",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -33,13 +33,15 @@ REFUSALS = {
     "A41": "RemoteProtocolError SET_NOT_NESTED",
     "A42": "OpeningFailedError",
     "A43": "OpeningFailedError",
-    "A45": "ParameterError limbs",
+    "A45": "ParameterError ring",
     "A47": "ParameterError sealing_key",
+    "A48": "PolicyError committee",
+    "A49": "PolicyError round_number",
 }
 
 
 def test_the_catalogue_is_whole_and_in_order() -> None:
-    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 48)]
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 50)]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 

@@ -184,7 +184,7 @@ def test_answers_that_nobody_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_contexts_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context, "require_allowed", lambda *_, **__: None)
+    monkeypatch.setattr(context, "check_ring", lambda *_, **__: None)
     assert succeeds("A45")
 
 
@@ -215,10 +215,10 @@ def test_sealing_keys_that_are_half_checked(monkeypatch: pytest.MonkeyPatch, sig
 
 @pytest.mark.parametrize(
     ("degree", "bits", "expected"),
-    [(1024, 27, 112), (2048, 54, 103), (4096, 81, 150), (8192, 189, 118), (4096, 108, 99)],
+    [(1024, 27, 112), (2048, 54, 104), (4096, 81, 151), (8192, 189, 119), (4096, 108, 100)],
 )
 def test_core_svp_is_that_of_the_table(degree: int, bits: int, expected: int) -> None:
-    assert int(core_svp(degree, bits)) == expected
+    assert round(core_svp(degree, bits)) == expected
 
 
 def test_two_small_keys_are_found_from_one_combination_or_not_at_all() -> None:
