@@ -92,10 +92,10 @@ def test_a_one_shot_check_that_finds_something_does_not_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(one_shot, "one_shot_span", lambda n, s, mutant=None: one_shot_span(n, s))
-    assert not check_one_shot_span(3, 3).held
-    broken = one_shot_span(3, 3, OneShotMutant.NO_MINIMUM)
+    assert not check_one_shot_span(2, 2).held
+    broken = one_shot_span(2, 2, OneShotMutant.NO_MINIMUM)
     monkeypatch.setattr(one_shot, "one_shot_span", lambda n, s, mutant=None: broken)
-    check = check_one_shot_span(3, 3)
+    check = check_one_shot_span(2, 2)
     assert not check.held
     assert "the server computes x_0" in str(check.with_defence["first_broken_schedule"])
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocol import ClientHistory
+from protocol.round.committee_policy import CommitteePolicy
 from secagg.oneshot import client, context, member, opening, packed_sharing
 from secagg.oneshot.committee import Committee
 from secagg.oneshot.context import OneShotContext
@@ -208,6 +210,16 @@ def test_sealing_keys_that_are_half_checked(monkeypatch: pytest.MonkeyPatch, sig
 
     monkeypatch.setattr(Committee, "check_keys", check)
     assert succeeds("A47")
+
+
+def test_policies_that_do_not_look_at_the_committee(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CommitteePolicy, "check", lambda *_: None)
+    assert succeeds("A48")
+
+
+def test_histories_that_forget_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClientHistory, "_enter", lambda *_: True)
+    assert succeeds("A49")
 
 
 # -- helpers of the attacks -----------------------------------------------------------------------
