@@ -148,7 +148,7 @@ def _same_committee(world: _World) -> tuple[OneShotSetup, int]:
 
 
 class _Books:
-    """Everybody's history."""
+    """The histories of all clients and members, which outlast a round."""
 
     def __init__(self) -> None:
         self.clients = [ClientHistory(_GOAL) for _ in range(_CLIENTS)]
