@@ -33,6 +33,7 @@ from protocol.exchange.stages import (
     no_hook,
     no_losses,
 )
+from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotAnnouncement, OneShotSetup
@@ -287,9 +288,10 @@ def checked_entry(
         check_public_key(entry.sealing_key)
     except ValueError as error:
         return Refusal(f"sent a bad sealing key: {error}")
-    in_range = 0 <= entry.first_round <= entry.last_round < 1 << 63
+    rounds = entry.last_round - entry.first_round + 1
+    in_range = entry.last_round < 1 << 63 and 1 <= rounds <= KEY_ROUNDS
     if entry.identity != identity or not in_range or not entry.is_signed(session_id):
-        return Refusal("sent a sealing key without its own signature")
+        return Refusal("sent a sealing key without its own signature, or for too many rounds")
     others = (each for each in known if each.identity != identity)
     if any(each.sealing_key == entry.sealing_key for each in others):
         return Refusal("sent another client's sealing key")

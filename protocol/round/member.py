@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from protocol.errors import PolicyError
+from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
 from protocol.round.one_shot_client import check_time
 from protocol.round.one_shot_setup import OneShotAnnouncement
@@ -26,11 +27,6 @@ from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import MemberParty
 from secagg.oneshot.transitions import MemberPhase
 from secagg.storage import StateKeys, StoredStateError, resume_session, suspend
-
-KEY_ROUNDS = 1 << 16
-"""Rounds that a sealing key serves unless told otherwise. Erase it afterwards: a member that is
-compromised later opens what was recorded."""
-
 
 OwnUpload = tuple[int, bytes | None]
 """Our index in the cohort, and what names our upload; None if we sent none."""
@@ -151,9 +147,14 @@ class RoundMember:
         for name, announced, lowest in at_least:
             if announced < lowest:
                 raise PolicyError(name, announced, f"at least {lowest}")
+        everyone = committee.kind is CommitteeKind.EVERYONE
+        # Corrupt members of everyone are corrupt clients.
+        if everyone and context.tolerated_colluders < policy.corrupt:
+            colluders = context.tolerated_colluders
+            raise PolicyError("tolerated_colluders", colluders, f"at least {policy.corrupt}")
         check_time(context, self._clock)
         index = self._index(context)
-        if own is None and committee.kind is CommitteeKind.EVERYONE:
+        if own is None and everyone:
             # A member that uploaded nothing signs for no upload in its name.
             own = (index, None)
         self._history.enter(context.session_id, context.round_number)

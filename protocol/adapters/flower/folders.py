@@ -28,7 +28,7 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         plan: of a server.
         permissions: by the names that they have in `ClientRules`; what is left out is not given.
     """
-    one_shot = plan.protocol == "one-shot"
+    numbers = plan.committee_numbers if plan.protocol == "one-shot" else None
     return ClientRules(
         epsilon=plan.goal.epsilon,
         delta=plan.goal.delta,
@@ -42,8 +42,9 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         lifetime_seconds=plan.lifetime_seconds or None,
         largest_cohort=plan.cohort,
         allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
-        committee=plan.committee_kind.value if one_shot else None,
-        committee_corrupt=plan.committee_numbers.corrupt if one_shot else None,
+        committee=plan.committee_kind.value if numbers else None,
+        committee_corrupt=numbers.corrupt if numbers else None,
+        committee_threshold=numbers.randomness + numbers.per_polynomial if numbers else 2,
         **permissions,
     )
 

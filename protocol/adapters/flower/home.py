@@ -98,6 +98,9 @@ class ClientRules(Section):
         ge=0,
         description="members that may work for the server; tolerated_colluders if left out",
     )
+    committee_threshold: int = Field(
+        default=2, ge=2, description="fewest members that together could read one upload"
+    )
     name_refused_clauses: bool = Field(
         default=False, description="the server hears which of these a round did not meet"
     )
@@ -126,7 +129,12 @@ class ClientRules(Section):
         committee = None
         if self.committee is not None:
             kind = CommitteeKind(self.committee)
-            committee = CommitteePolicy(kind=kind, named=named, corrupt=self.corrupt_members)
+            committee = CommitteePolicy(
+                kind=kind,
+                named=named,
+                corrupt=self.corrupt_members,
+                smallest_threshold=self.committee_threshold,
+            )
         goal = PrivacyGoal(self.epsilon, self.delta, self.rounds, self.moment_order)
         return ClientPolicy(
             minimum_noise_multiplier=goal.noise_multiplier,

@@ -113,6 +113,22 @@ PROMISES: Final = (
         (),
         ("F",),
     ),
+    Promise(
+        "P11",
+        "One sum in a one-shot round",
+        "From one round with one cohort a server with the tolerated clients and committee members "
+        "learns one sum over at least minimum_survivors minus those clients, and no other "
+        "combination of honest inputs, whatever it tells whom.",
+        ("A33", "A34", "A35", "A36", "A37", "A38", "A39", "A40", "A45", "A47", "A48", "A49"),
+        ("one-shot ",),
+    ),
+    Promise(
+        "P12",
+        "A one-shot sum is exact, or a typed error",
+        "Copied uploads, shares on no polynomial, wrong answers and packed digits never make a "
+        "wrong sum, and no upload counts twice.",
+        ("A41", "A42", "A43", "A44", "A46"),
+    ),
 )
 
 OTHERS: Final = Promise(
@@ -152,6 +168,23 @@ ATTACKS: Final = {
     "A30": "old copies of a client's files",
     "A31": "lying holders",
     "A32": "key encodings",
+    "A33": "another context for one client",
+    "A34": "two sets for two halves",
+    "A35": "three groups of members",
+    "A36": "a member asked twice, or set back",
+    "A37": "strangers and duplicates in a set",
+    "A38": "a set that is too small",
+    "A39": "a client that uploads twice",
+    "A40": "one key for two vectors",
+    "A41": "seals under another name",
+    "A42": "copied ciphertext",
+    "A43": "dealer off its polynomials",
+    "A44": "wrong answers",
+    "A45": "ring beyond the table",
+    "A46": "even base of digits",
+    "A47": "sealing keys of another epoch",
+    "A48": "a committee of the server's own",
+    "A49": "two contexts of one round",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -14,6 +14,12 @@ from protocol.errors import ConfigurationError
 from secagg import Mode
 from simulations.audits.base import Check, Effort
 from simulations.audits.suite import audits
+from simulations.reports.audit.one_shot import (
+    SHARES_ID,
+    check_one_shot_span,
+    check_shares,
+    one_shot_id,
+)
 from simulations.reports.audit.span import check_span, span_id
 from simulations.threats.attack import Attack
 
@@ -49,6 +55,7 @@ def all_units(effort: Effort, seed: int) -> list[Unit]:
     return [
         *attack_units(CATALOGUE, effort, seed),
         *span_units(effort),
+        *one_shot_units(effort),
         *privacy_units(effort, seed),
         flower_unit(effort, seed),
     ]
@@ -79,6 +86,27 @@ def span_units(effort: Effort) -> list[Unit]:
         for size in range(3, effort.choose(4, 5) + 1)
         for mode in Mode
     ]
+
+
+def one_shot_units(effort: Effort) -> list[Unit]:
+    """Return the checks of small one-shot rounds and committees."""
+
+    def run(clients: int, members: int) -> list[Check]:
+        return [check_one_shot_span(clients, members)]
+
+    def shares() -> list[Check]:
+        return [check_shares(effort.choose(4, 6))]
+
+    sizes = [(3, 3), (4, 3)] if effort is Effort.QUICK else [(3, 3), (4, 3), (3, 4), (4, 4)]
+    return [
+        Unit(
+            one_shot_id(clients, members),
+            f"No schedule of a one-shot round, {clients} clients, yields more than one sum",
+            partial(run, clients, members),
+            "one rule of members and clients at a time",
+        )
+        for clients, members in sizes
+    ] + [Unit(SHARES_ID, "Shares give the sums of one signed set and nothing else", shares)]
 
 
 def privacy_units(effort: Effort, seed: int) -> list[Unit]:

@@ -1,4 +1,4 @@
-"""The attack catalogue, A1 to A32: each with its defence and without.
+"""The attack catalogue, A1 to A49: each with its defence and without.
 
 Source: the attacks that papers on secure aggregation and private federated learning describe; which
 ones, and what stops them, is in docs/threat-model.md.
@@ -19,6 +19,11 @@ from simulations.threats.catalogue import (
     noise,
     noise_seeds,
     old_copies,
+    one_shot_answers,
+    one_shot_books,
+    one_shot_sets,
+    one_shot_terms,
+    one_shot_uploads,
     parameters,
     replays,
     rings,
@@ -36,6 +41,13 @@ CATALOGUE: tuple[Attack, ...] = tuple(
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
                 *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
                 *(goals, holders, old_copies, shared_books),
+                *(
+                    one_shot_answers,
+                    one_shot_books,
+                    one_shot_sets,
+                    one_shot_terms,
+                    one_shot_uploads,
+                ),
             )
             for attack in topic.ATTACKS
         ),

@@ -92,7 +92,7 @@ def _framing(rng: np.random.Generator, width: int, honest: Sequence[int]) -> Shi
 
 
 def _lying(plan: Callable[..., Shift], liars: int) -> Trial:
-    """Some members' sums are wrong. Up to two: the exact sum, and their names; never a wrong sum."""
+    """Some members' sums are wrong: two give the exact sum and their names, more no wrong sum."""
 
     def trial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
         context = victims.context

@@ -63,7 +63,7 @@ def _rings_taken() -> tuple[int, list[str], Counter[str]]:
 def _weak_rings(effort: Effort, seed: int) -> Findings:
     count, _, refusals = _rings_taken()
     real = {**rate(count, len(_RINGS)), **refused_with(refusals)}
-    with patch.object(context_module, "require_allowed", lambda *_, **__: None):
+    with patch.object(context_module, "check_ring", lambda *_, **__: None):
         count, taken, _ = _rings_taken()
     return Findings(real, {**rate(count, len(_RINGS)), "taken": "; ".join(taken)})
 

@@ -51,10 +51,8 @@ def _two_uploads(victims: OneShotVictims, inputs: Integers, rng: np.random.Gener
     shown = {j: first if k < half else second for k, j in enumerate(members)}
     sets = {j: range(context.size) for j in members}
     sums: list[Integers] = []
-    for pooled in (
-        False,
-        True,
-    ):  # what the halves sign is the same for a twin, and is tried as such
+    # What the halves of a twin have signed is the same, so its signatures are shown to all.
+    for pooled in (False, True):
         opened = Split(victims, shown, sets, pooled=pooled).run()
         sums = max(sums, [total for _, total in opened], key=len)
     return len(sums) == 2 and np.array_equal(abs(sums[0] - sums[1]), abs(inputs[_TARGET] - again))

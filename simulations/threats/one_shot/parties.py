@@ -287,15 +287,24 @@ def answer(
     given = victims.ask(session, quorum(context, signatures))
     if not isinstance(given, Answer):
         return None
-    return decode_rows(given.sums, 1, context.layout.key_polynomials)[0]
+    rows: NDArray[np.uint32] = decode_rows(given.sums, 1, context.layout.key_polynomials)
+    share: NDArray[np.uint32] = rows[0]
+    return share
 
 
-def held(
-    context: OneShotContext, upload: Upload, j: int, number: int | None = None, epoch: int = 0
-) -> NDArray[np.uint32]:
+def held(context: OneShotContext, upload: Upload, j: int, epoch: int = 0) -> NDArray[np.uint32]:
     """The share that member j holds of an upload, opened with its own key: of corrupt members."""
+    return opened_seal(context, upload, j, member_key(j, epoch))
+
+
+def opened_seal(
+    context: OneShotContext, upload: Upload, j: int, key: AgreementKey
+) -> NDArray[np.uint32]:
+    """Place j's share of an upload, opened with the key that it was sealed to."""
     size = seal_bytes(context)
-    shared = member_key(j if number is None else number, epoch).agree(upload.ephemeral_key)
+    shared = key.agree(upload.ephemeral_key)
     sealed = upload.seals[j * size : (j + 1) * size]
     plain = unseal(shared, context.hash, upload.sender, j, sealed)
-    return decode_rows(plain, 1, context.layout.polynomials)[0]
+    rows: NDArray[np.uint32] = decode_rows(plain, 1, context.layout.polynomials)
+    share: NDArray[np.uint32] = rows[0]
+    return share

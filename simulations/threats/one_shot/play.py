@@ -104,7 +104,8 @@ class Split:
 
     def shares(self) -> dict[tuple[Upload, ...], dict[int, NDArray[np.uint32]]]:
         """By set of uploads, the honest members' shares of the sum of its keys."""
-        context, by_set = self.victims.context, {}
+        context = self.victims.context
+        by_set: dict[tuple[Upload, ...], dict[int, NDArray[np.uint32]]] = {}
         signatures: dict[int, bytes] = {}
         for j, survivors in self.sets.items():
             if j not in self.sessions:

@@ -29,7 +29,7 @@ T = TypeVar("T", OneShotContext, Committee)
 
 
 def weakened(original: T, **changes: Any) -> T:
-    """The same context or committee, a context's hash included, with fields that no check has seen."""
+    """The same context or committee, hash included, with fields that no check has seen."""
     kind = type(original)
     weak = object.__new__(kind)
     for name in kind.__dataclass_fields__:

@@ -104,11 +104,12 @@ def is_one_sum(basis: Integers, secrets: int) -> NDArray[np.bool_]:
 
 def support(basis: Integers, secrets: int) -> NDArray[np.bool_]:
     """The polynomials that are in anything that is learned: bool[batch, polynomials]."""
-    shape = (*basis.shape[:2], -1, secrets)
-    return (basis.reshape(shape) != 0).any(axis=(1, 3))
+    blocks = basis.reshape(*basis.shape[:2], -1, secrets)
+    found: NDArray[np.bool_] = (blocks != 0).any(axis=(1, 3))
+    return found
 
 
-def _lagrange(places: Sequence[int], k: int, x: int) -> int:
+def _lagrange(places: list[int], k: int, x: int) -> int:
     """The weight of the value at place k in the value at x."""
     over = under = 1
     for place in places[:k] + places[k + 1 :]:

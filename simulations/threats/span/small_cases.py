@@ -71,7 +71,7 @@ def signed_set(committee: Committee, dealers: int = 3) -> list[tuple[int, bool]]
 
 
 def signed_set_committees(largest: int) -> Iterator[Committee]:
-    """Every s up to `largest`, every c < s, every T, and l = 1, 2 that such a committee can open."""
+    """Every s up to `largest`, every c < s, and all T and l = 1, 2 that the committee can open."""
     for size in range(2, largest + 1):
         for corrupt, randomness, secrets in product(range(size), range(size), (1, 2)):
             if randomness + secrets <= size:

@@ -5,8 +5,8 @@ for anything that is no plain sum, or for a sum over fewer than minimum_survivor
 the product's parties it is broken, too, if that set is not the one that every answering member was
 shown; a mutant has to be caught without that.
 
-The unknowns are the polynomials of honest uploads. Colluding clients' polynomials are known and left
-out. The equations are the shares that corrupt members hold, and the sums in the answers.
+The unknowns are the polynomials of honest uploads. Colluding clients' polynomials are known, and
+left out. The equations are the shares that corrupt members hold, and the sums in the answers.
 """
 
 from __future__ import annotations

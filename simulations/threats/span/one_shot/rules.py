@@ -47,7 +47,7 @@ class OneShotRules:
         return enough and proposal & ~checked == 0
 
     def accepts_quorum(self, p: OneShotParameters, signers: int) -> bool:
-        """Whether a member answers when it is shown valid signatures of these members on its set."""
+        """Whether a member answers when shown valid signatures of these members on its set."""
         return signers.bit_count() >= p.quorum
 
     def summed(self, proposal: int) -> int:

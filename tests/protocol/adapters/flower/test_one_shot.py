@@ -245,7 +245,7 @@ def test_clients_without_a_committee_refuse(
     make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = make_world(**EVERYONE)
-    rules = rules_of(world.plan).model_copy(update={"committee": None, "committee_corrupt": None})
+    rules = rules_of(replace(world.plan, protocol="pairwise"))
     for i in (0, 1, 2):
         policy = world.home(i) / "policy.toml"
         kept = [line for line in policy.read_text().splitlines() if "committee" not in line]
@@ -431,6 +431,10 @@ class TestSealingKeysOfNodes:
                     Identity.generate(), bytes(range(16))
                 ).entry.encode(),
                 "without its own signature",
+            ),
+            (
+                lambda entry, who: SealingKeys(who, SESSION, rounds=1 << 40).entry.encode(),
+                "for too many rounds",
             ),
             (
                 lambda entry, who: entry[:64] + bytes([255] * 16) + entry[80:],

@@ -11,11 +11,20 @@ from audit_units import attack
 from secagg import Mode
 from simulations.audits.suite import audits
 from simulations.common.provenance import provenance, source_hash
+from simulations.reports.audit import one_shot
+from simulations.reports.audit.one_shot import SHARES_ID, check_one_shot_span, check_shares
 from simulations.reports.audit.promises import ATTACKS, OTHERS, PROMISES, by_promise
 from simulations.reports.audit.span import check_span, mutant_figures
-from simulations.reports.audit.units import all_units, attack_units, privacy_units, span_units
+from simulations.reports.audit.units import (
+    all_units,
+    attack_units,
+    one_shot_units,
+    privacy_units,
+    span_units,
+)
 from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.span import Mutant, span_check
+from simulations.threats.span.one_shot import OneShotMutant, one_shot_span
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -54,6 +63,48 @@ def test_a_full_audit_has_five_clients() -> None:
     assert {unit.id for unit in span_units(Effort.QUICK)} == quick
     five = {f"span 5 {mode.value}" for mode in Mode}
     assert {unit.id for unit in span_units(Effort.FULL)} == quick | five
+
+
+def test_small_one_shot_rounds_and_their_mutants() -> None:
+    check = check_one_shot_span(3, 3)
+    assert check.id == "one-shot span 3 x 3"
+    assert check.held
+    assert check.with_defence["schedules"] == 6088
+    assert check.with_defence["broken_schedules"] == 0
+    assert check.without_defence["caught"] == check.without_defence["mutants"] == 6
+    assert check.without_defence["no_minimum"] == "the server computes x_0"
+    smaller = check_one_shot_span(2, 2)
+    assert smaller.held
+    assert smaller.without_defence["mutants"] == 2
+
+
+def test_the_shares_of_small_committees() -> None:
+    check = check_shares(4)
+    assert check.id == SHARES_ID
+    assert check.held
+    assert check.with_defence["exactly_the_sums"] == check.with_defence["committees"] > 50
+    assert check.without_defence["more_than_the_sums"] == check.without_defence["committees"] > 50
+    assert check.with_defence["rules_that_suffice"] == 6
+    assert check.without_defence["more_than_promised"] == 6
+
+
+def test_a_one_shot_check_that_finds_something_does_not_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(one_shot, "one_shot_span", lambda n, s, mutant=None: one_shot_span(n, s))
+    assert not check_one_shot_span(2, 2).held
+    broken = one_shot_span(2, 2, OneShotMutant.NO_MINIMUM)
+    monkeypatch.setattr(one_shot, "one_shot_span", lambda n, s, mutant=None: broken)
+    check = check_one_shot_span(2, 2)
+    assert not check.held
+    assert "the server computes x_0" in str(check.with_defence["first_broken_schedule"])
+
+
+def test_one_shot_checks_are_known_by_their_ids() -> None:
+    sizes = [(3, 3), (4, 3), (3, 4), (4, 4)]
+    for effort, count in ((Effort.QUICK, 2), (Effort.FULL, 4)):
+        names = [f"one-shot span {n} x {s}" for n, s in sizes[:count]]
+        assert [unit.id for unit in one_shot_units(effort)] == [*names, SHARES_ID]
 
 
 def test_every_privacy_audit_is_known_by_an_id() -> None:

@@ -24,11 +24,24 @@ REFUSALS = {
     "A8": "SessionAbortedError",
     "A13": "RemoteProtocolError SET_TOO_SMALL",
     "A32": "RemoteProtocolError BAD_KEY",
+    "A33": "RemoteProtocolError SET_NOT_NESTED",
+    "A34": "RemoteProtocolError MISSING_SIGNATURES",
+    "A35": "RemoteProtocolError SET_TOO_SMALL",
+    "A36": "SessionAbortedError",
+    "A37": "RemoteProtocolError SET_NOT_NESTED",
+    "A38": "RemoteProtocolError SET_TOO_SMALL",
+    "A41": "RemoteProtocolError SET_NOT_NESTED",
+    "A42": "OpeningFailedError",
+    "A43": "OpeningFailedError",
+    "A45": "ParameterError ring",
+    "A47": "ParameterError sealing_key",
+    "A48": "PolicyError committee",
+    "A49": "PolicyError round_number",
 }
 
 
 def test_the_catalogue_is_whole_and_in_order() -> None:
-    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 33)]
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 50)]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 

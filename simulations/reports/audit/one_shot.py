@@ -1,0 +1,105 @@
+"""Small one-shot rounds as checks: all schedules of a server, and the small cases of the page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from simulations.audits.base import Check, Figures
+from simulations.threats.span.one_shot import OneShotMutant, OneShotReport, one_shot_span
+from simulations.threats.span.small_cases import rules, signed_set, signed_set_committees
+
+SHARES_ID: Final = "one-shot shares"
+
+
+def one_shot_id(clients: int, members: int) -> str:
+    """Return "one-shot span 3 x 4"."""
+    return f"one-shot span {clients} x {members}"
+
+
+def check_one_shot_span(clients: int, members: int) -> Check:
+    """Go through all schedules of small one-shot rounds, of the product's parties and of mutants.
+
+    Args:
+        clients: of the round.
+        members: of the committee of each of its two contexts.
+    """
+    mutants = [
+        mutant
+        for mutant in OneShotMutant
+        if mutant.smallest[0] <= clients and mutant.smallest[1] <= members
+    ]
+    return Check.of(
+        one_shot_id(clients, members),
+        f"No schedule of a one-shot round of {clients} clients, {members} members to a committee, "
+        "yields more than one sum (twins: parties that lack one rule each)",
+        _product_figures(one_shot_span(clients, members)),
+        _mutant_figures([one_shot_span(clients, members, mutant) for mutant in mutants]),
+    )
+
+
+def check_shares(largest: int) -> Check:
+    """Small committees, by elimination: what is learned with the protocol's rules, and without.
+
+    Args:
+        largest: committees of up to so many members open one signed set.
+    """
+    enough = fewer = right = more = 0
+    for committee in signed_set_committees(largest):
+        for learned, plain in signed_set(committee):
+            if committee.randomness >= committee.corrupt:
+                enough += 1
+                right += learned == committee.secrets and plain
+            else:
+                fewer += 1
+                more += learned > committee.secrets
+    table = rules()
+    kept = sum(rule.with_rule == rule.promised for rule in table)
+    broken = sum(rule.learned > rule.promised for rule in table)
+    return Check.of(
+        SHARES_ID,
+        "Members' shares give the sums of one signed set and nothing else "
+        "(twins: fewer random coefficients than corrupt members; one rule less)",
+        {
+            "committees": enough,
+            "exactly_the_sums": right,
+            "rules": len(table),
+            "rules_that_suffice": kept,
+            "rejected": right < enough or kept < len(table),
+        },
+        {
+            "committees": fewer,
+            "more_than_the_sums": more,
+            "rules_missing": len(table),
+            "more_than_promised": broken,
+            "rejected": more == fewer and broken == len(table),
+        },
+    )
+
+
+def _product_figures(report: OneShotReport) -> Figures:
+    figures: Figures = {
+        "schedules": report.schedules,
+        "parameters": report.parameters,
+        "systems_solved": report.systems,
+        "sums_opened": report.opened,
+        "broken_schedules": int(not report.held),
+        "rejected": not report.held,
+    }
+    if report.broken:
+        figures["first_broken_schedule"] = "\n".join(report.broken)
+    return figures
+
+
+def _mutant_figures(reports: list[OneShotReport]) -> Figures:
+    caught = sum(not report.held for report in reports)
+    figures: Figures = {
+        "schedules": sum(report.schedules for report in reports),
+        "mutants": len(reports),
+        "caught": caught,
+    }
+    for report in reports:
+        name = "none" if report.mutant is None else report.mutant.value
+        ending = report.broken[-1] if report.broken else f"{report.schedules:,} schedules held"
+        figures[name.replace(",", "").replace(" ", "_")] = ending
+    figures["rejected"] = bool(reports) and caught == len(reports)
+    return figures

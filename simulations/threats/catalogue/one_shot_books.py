@@ -1,0 +1,238 @@
+"""A48 and A49: what one-shot rounds leave to a client's policy, and to everybody's history.
+
+Whole rounds of the product: announcements, policies, histories, noise. A server that names the
+committee itself reads a single upload, and nothing in a context shows it. And one that has two
+contexts of one round opens two sums, if clients or members do not remember the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from protocol import ClientHistory, ClientPolicy, PolicyError, PrivacyGoal, TrainingPlan
+from protocol.planning.committee import CommitteePlan
+from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
+from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.round.one_shot_setup import OneShotSetup
+from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.messages import Upload, decode_upload, largest_upload_bytes
+from secagg.oneshot.opening import OpenedSum
+from secagg.oneshot.server import OneShotServer
+from simulations.audits.base import Figures, identities_of, noise_seed, public_keys
+from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
+from simulations.threats.one_shot.opened import added, key_sum, vector_sum
+from simulations.threats.one_shot.parties import opened_seal
+from sketch import PublicSeed, SketchSpec
+
+_DIMENSION: Final = 40
+_CLIENTS, _MEMBERS = 10, 8
+_MODEL: Final = hashlib.sha256(b"model").digest()
+_SESSION: Final = bytes(16)
+_GOAL: Final = PrivacyGoal(8.0, 1e-5, 3)
+_TARGET: Final = 0
+
+
+@lru_cache(maxsize=1)
+def _plan() -> TrainingPlan:
+    return TrainingPlan(
+        goal=_GOAL,
+        cohort=_CLIENTS,
+        tolerated_dropouts=2,
+        tolerated_colluders=1,
+        clip_l2=1.0,
+        protocol="one-shot",
+        committee=CommitteePlan(kind=CommitteeKind.NAMED, size=_MEMBERS, corrupt=1, away=1),
+    )
+
+
+class _World:
+    """Clients and committees with their keys.
+
+    Attributes:
+        clients: signing keys.
+        committees: two of them, by name: the one that is pinned and one that is not.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.plan = _plan()
+        self.clients = identities_of(seed, _CLIENTS)
+        self.committees = [identities_of(seed, _MEMBERS, f"committee {k}") for k in range(2)]
+        self.keys = [[SealingKeys(each, _SESSION) for each in some] for some in self.committees]
+        self.registry = frozenset(public_keys(self.clients))
+
+    def setup(self, committee: int, model: bytes = _MODEL) -> OneShotSetup:
+        """Round 0 with one of the committees."""
+        parameters = self.plan.calibrate(
+            SketchSpec.identity(_DIMENSION), model, PublicSeed(bytes(32))
+        )
+        entries = [keys.entry for keys in self.keys[committee]]
+        return self.plan.one_shot_setup(parameters, public_keys(self.clients), entries, _SESSION, 0)
+
+    def policy(self, *committees: int) -> ClientPolicy:
+        """A client's, that pins the members of some committees."""
+        named = [key for k in committees for key in public_keys(self.committees[k])]
+        return self.plan.client_policy(_DIMENSION, named)
+
+    def upload(
+        self, u: int, setup: OneShotSetup, policy: ClientPolicy, history: ClientHistory, seed: int
+    ) -> bytes:
+        """What a client of the product sends.
+
+        Raises:
+            PolicyError: it refuses the round.
+        """
+        client = OneShotRoundClient(self.clients[u], self.registry, policy, history)
+        client.join(setup.announce(u), _MODEL)
+        update = np.random.default_rng([seed, u]).normal(size=_DIMENSION) / 10.0
+        return client.submit(update, noise_seed(seed, "rounding", u))
+
+
+# -- A48 ------------------------------------------------------------------------------------------
+
+
+def _own_committee(world: _World, policy: ClientPolicy, seed: int) -> bool:
+    """The target's upload alone, read with the keys of a committee of the server's own.
+
+    Raises:
+        PolicyError: the target refuses the round.
+    """
+    setup = world.setup(1)
+    context = setup.context
+    data = world.upload(_TARGET, setup, policy, ClientHistory(_GOAL), seed)
+    upload: Upload = decode_upload(data, _TARGET, largest_upload_bytes(context))
+    shares = {
+        j: added(context, [opened_seal(context, upload, j, keys.key)])
+        for j, keys in enumerate(world.keys[1])
+    }
+    return vector_sum(context, [upload], key_sum(context, shares)) is not None
+
+
+def _made_up(effort: Effort, seed: int) -> Findings:
+    rounds = effort.choose(3, 40)
+
+    def played(pinned: int) -> Figures:
+        won, refusals = 0, Counter[str]()
+        for number in range(rounds):
+            world = _World(seed + number)
+            try:
+                won += _own_committee(world, world.policy(pinned), seed + number)
+            except PolicyError as error:
+                refusals[f"{refusal(error)} {error.parameter}"] += 1
+        return {**rate(won, rounds), **refused_with(refusals)}
+
+    # The twin takes the server's word for whom it trusts.
+    return Findings(played(0), played(1))
+
+
+# -- A49 ------------------------------------------------------------------------------------------
+
+Second = Callable[[_World], tuple[OneShotSetup, int]]
+"""The second context of the round, and its committee."""
+
+
+def _another_committee(world: _World) -> tuple[OneShotSetup, int]:
+    return world.setup(1), 1
+
+
+def _same_committee(world: _World) -> tuple[OneShotSetup, int]:
+    """The same members, and a context that differs in when it was opened."""
+    setup = world.setup(0)
+    return replace(setup, context=replace(setup.context, opened_at=1, lifetime_seconds=60)), 0
+
+
+class _Books:
+    """The histories of all clients and members, which outlast a round."""
+
+    def __init__(self) -> None:
+        self.clients = [ClientHistory(_GOAL) for _ in range(_CLIENTS)]
+        self.members = [[ClientHistory() for _ in range(_MEMBERS)] for _ in range(2)]
+
+
+def _opened(
+    world: _World, setup: OneShotSetup, which: int, books: _Books, lost: Sequence[int], seed: int
+) -> OpenedSum:
+    """A round of the product to its end.
+
+    Raises:
+        PolicyError: the first refusal; the server has nobody to spare.
+    """
+    server = OneShotServer(setup.context, setup.known_cohort())
+    for u in range(_CLIENTS):
+        data = world.upload(u, setup, world.policy(0, 1), books.clients[u], seed)
+        if u not in lost:
+            server.receive_upload(u, data)
+    numbers = setup.context
+    policy = MemberPolicy(
+        minimum_survivors=numbers.minimum_survivors,
+        tolerated_colluders=numbers.tolerated_colluders,
+        corrupt=numbers.committee.corrupt,
+        registry=world.registry,
+    )
+    members = []
+    for j, identity in enumerate(world.committees[which]):
+        member = RoundMember(identity, world.keys[which][j], policy, books.members[which][j])
+        member.join(setup.announce_to_member())
+        members.append(member)
+    for _ in range(3):
+        for j, message in list(server.close_round_bytes()):
+            server.receive_from_member(j, members[j].receive(message))
+    opened = server.open()
+    assert isinstance(opened, OpenedSum)  # noqa: S101 - what a one-shot server opens
+    return opened
+
+
+def _two_contexts(effort: Effort, seed: int) -> Findings:
+    rounds = effort.choose(1, 15)
+
+    def played(remembers: Callable[[_Books], _Books]) -> Figures:
+        won, refusals = 0, Counter[str]()
+        for number in range(rounds):
+            for second in (_another_committee, _same_committee):
+                world, books = _World(seed + number), _Books()
+                _opened(world, world.setup(0), 0, books, (), seed + number)
+                try:
+                    setup, which = second(world)
+                    _opened(world, setup, which, remembers(books), [_TARGET], seed + number)
+                    won += 1
+                except PolicyError as error:
+                    refusals[f"{refusal(error)} {error.parameter}"] += 1
+        return {**rate(won, 2 * rounds), **refused_with(refusals)}
+
+    def clients_forget(books: _Books) -> _Books:
+        books.clients = _Books().clients
+        return books
+
+    def members_forget(books: _Books) -> _Books:
+        books.members = _Books().members
+        return books
+
+    real = played(lambda books: books)
+    forgotten = played(members_forget)
+    lost = bool(real["succeeded"] or forgotten["succeeded"])
+    return Findings(
+        {**real, "succeeded": lost, "members_forgot_successes": forgotten["successes"]},
+        played(clients_forget),
+    )
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A48",
+        title="No client entrusts its upload to a committee of the server's own",
+        stopped_by="the identities of members that a client's policy names",
+        run=_made_up,
+    ),
+    Attack(
+        id="A49",
+        title="Two contexts of one round never open two sums",
+        stopped_by="clients' histories: one upload for each number, whatever the context",
+        run=_two_contexts,
+    ),
+)
