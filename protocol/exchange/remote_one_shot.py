@@ -262,8 +262,9 @@ class RemoteMember:
 
     def _join(self, announcement: bytes) -> None:
         receipt, own = self._receipt, None
-        context = OneShotAnnouncement.read(announcement).member_context()
-        if receipt is not None and receipt.is_of(context):
+        # Reading is quick; a context costs a signature for every member.
+        read = OneShotAnnouncement.read(announcement)
+        if receipt is not None and receipt.is_of(read.session_id, read.round_number):
             own = (receipt.index, receipt.header_digest)
         self._member.join(announcement, own)
 

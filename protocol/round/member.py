@@ -223,11 +223,12 @@ class RoundMember:
         """
         if self._joined is not None:
             raise LocalProtocolError("this member has already joined a round; make a new one")
-        context, announcement, sealed = _read(stored)
+        announced, announcement, sealed = _read(stored)
         try:
+            context = announced.member_context()
             index = self._index(context)
-        except PolicyError as error:
-            raise StoredStateError(f"a stored round is not ours: {error}") from None
+        except (PolicyError, RemoteProtocolError) as error:
+            raise StoredStateError(f"a stored round is damaged, or not ours: {error}") from None
         ours = (self._identity, self._sealing.key)
         party = MemberParty(context, index, *ours, own=None, registry=self._policy.registry)
         session = resume_session(OneShotMember, sealed, party, keys)
@@ -254,12 +255,12 @@ _Stored = tuple[int, bytes, bytes]
 """Version, announcement, sealed session."""
 
 
-def _read(stored: bytes) -> tuple[OneShotContext, bytes, bytes]:
+def _read(stored: bytes) -> tuple[OneShotAnnouncement, bytes, bytes]:
     try:
         version, announcement, sealed = msgspec.msgpack.decode(stored, type=_Stored)
         if version != _VERSION:
             raise StoredStateError("the stored round has an unknown version")
-        context = OneShotAnnouncement.read(announcement).member_context()
+        announced = OneShotAnnouncement.read(announcement)
     except (msgspec.MsgspecError, RemoteProtocolError) as error:
         raise StoredStateError(f"a stored round is damaged: {error}") from None
-    return context, announcement, sealed
+    return announced, announcement, sealed

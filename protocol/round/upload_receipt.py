@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from secagg.oneshot.context import OneShotContext
 from secagg.storage import StoredStateError
 
 VERSION = 1
@@ -42,7 +41,6 @@ class UploadReceipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
         except msgspec.MsgspecError as error:
             raise StoredStateError(f"a stored receipt is damaged: {error}") from None
 
-    def is_of(self, context: OneShotContext) -> bool:
+    def is_of(self, session_id: bytes, round_number: int) -> bool:
         """Whether it is of this round, whatever the round's context."""
-        turn = (context.session_id, context.round_number)
-        return (self.session_id, self.round_number) == turn
+        return (self.session_id, self.round_number) == (session_id, round_number)
