@@ -227,7 +227,7 @@ def test_a_small_wrong_key_with_just_enough_answers_is_caught_by_the_errors() ->
 def test_without_the_test_on_the_errors_a_wrong_sum_would_come_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The twin."""
+    """The twin of the test above: nothing else tells that the key is wrong."""
     monkeypatch.setattr(opening, "largest_mean_square", lambda *_: float("inf"))
     round_ = kit.Round(WIDE)
     found = opened(round_, {}, with_key(5))
