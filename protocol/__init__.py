@@ -8,10 +8,11 @@ from protocol.exchange.stages import Dropouts, RoundOutcome, Stage
 from protocol.goal import PrivacyGoal
 from protocol.planning.deployment import DeploymentPlan, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import Pipeline
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from protocol.training.private import PrivateTraining, RoundResult

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -32,21 +32,26 @@ from protocol.exchange.stages import (
     no_hook,
     stages_of,
 )
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
+from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding, RoundSetup, pairwise
 from secagg import (
     FieldSum,
     FieldVector,
     Identity,
     LocalProtocolError,
+    ParameterError,
     ServerSession,
     TooFewSurvivorsError,
 )
 from secagg.field import Words, add_into
 from secagg.keys import os_random
+from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.context import OneShotContext
 from secagg.shamir import Rand
 
 UpdateSource = Callable[[int], NDArray[Any]]
@@ -54,6 +59,9 @@ UpdateSource = Callable[[int], NDArray[Any]]
 
 NoiseSource = Callable[[int], NoiseSeed]
 """Gives the noise seed of a party. Only who runs a round twice passes one; else the system does."""
+
+BoundSource = Callable[[int, bytes], Sequence[NoiseSeed]]
+"""Gives a one-shot client, for its rounded integers, the seeds of its noise: its own first."""
 
 RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
 """Gives a party so many seeds of removable noise, for the same purpose."""
@@ -86,12 +94,25 @@ def fresh_seeds(_: int, count: int) -> Sequence[NoiseSeed]:
     return [NoiseSeed.fresh() for _ in range(count)]
 
 
+@runtime_checkable
+class HasCommittee(Protocol):
+    """An aggregator of one-shot rounds knows who is on their committees."""
+
+    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
+        """The members' signed keys for a session.
+
+        Args:
+            session_id: of the round.
+            cohort: identity keys of those who are invited.
+        """
+
+
 class Aggregator(Protocol):
     """Turns a round's updates into their noisy sum."""
 
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource,
         dropouts: Dropouts,
         *,
@@ -125,6 +146,9 @@ class IdealAggregator:
         executor: threads, to encode several clients at once where uploads are long; an update
             must then stay as it is while the next ones are asked for.
         ranks: among which the cohort is divided; each asks for the updates of its own members.
+        bound: in place of `removable`, the seeds of one-shot clients, which are bound to their
+            rounded integers; leave it alone except to run the same round twice.
+        committee: of one-shot rounds, for its members' signed keys; it is asked for nothing else.
     """
 
     def __init__(
@@ -133,15 +157,29 @@ class IdealAggregator:
         noise: NoiseSource = fresh_noise,
         executor: Executor | None = None,
         ranks: Ranks = ALONE,
+        bound: BoundSource | None = None,
+        committee: HasCommittee | None = None,
     ) -> None:
+        self._bound = bound
+        self._committee = committee
         self._removable = removable
         self._noise = noise
         self._executor = executor
         self._ranks = ranks
 
+    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
+        """See `HasCommittee.members`.
+
+        Raises:
+            ParameterError: this aggregator was given no committee.
+        """
+        if self._committee is None:
+            raise ParameterError("committee", None, "that of the plan's one-shot rounds")
+        return self._committee.members(session_id, cohort)
+
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource,
         dropouts: Dropouts,
         *,
@@ -149,8 +187,10 @@ class IdealAggregator:
     ) -> RoundOutcome:
         """See `Aggregator.run`; it fails exactly where the real protocol would."""
         context = setup.context
-        check_dropouts(dropouts, context.size)
-        stages = stages_of(context.mode)
+        check_dropouts(dropouts, context.invited)
+        stages = ONE_SHOT_STAGES
+        if isinstance(setup, RoundSetup):
+            stages = stages_of(setup.context.mode)
         released = stages.index(Stage.INPUT) + 1
         for stage in stages[: released - 1]:
             check_survivors(setup, dropouts, stage)
@@ -158,12 +198,14 @@ class IdealAggregator:
         told = self._ranks.gather(refused)
         refused = dict(sorted(each for own in told for each in own.items()))
         lost = {**dropouts, **dict.fromkeys(refused, Stage.INPUT)}
-        survivors = left_after(context.size, lost, Stage.INPUT)
+        survivors = left_after(context.invited, lost, Stage.INPUT)
+        # Whose upload is refused may be on the committee of a one-shot round all the same.
+        present = lost if isinstance(setup, RoundSetup) else dropouts
         with explained(refused):
             check_survivors(setup, lost, Stage.INPUT)
             before_release(survivors)
             for stage in stages[released:]:
-                check_survivors(setup, lost, stage)
+                check_survivors(setup, present, stage)
         if self._ranks.size == 1:
             whole = FieldVector(context.field, total)
             given = {index: seeds[index] for index in survivors}
@@ -172,7 +214,7 @@ class IdealAggregator:
 
     def _together(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         total: Words,
         seeds: Mapping[int, Sequence[NoiseSeed]],
         survivors: Sequence[int],
@@ -185,7 +227,7 @@ class IdealAggregator:
         if which:
             own = (seeds[index] for index in survivors if index in seeds)
             given_up = [tuple(of[each].material for each in which) for of in own]
-            surplus = Pipeline(setup).surplus(given_up, context.size - len(survivors))
+            surplus = Pipeline(setup).surplus(given_up, context.invited - len(survivors))
         others = () if surplus is None else (surplus,)
         added, rest = add_in_field(self._ranks, context.field, total, *others)
         outcome = ideal_outcome(
@@ -194,7 +236,7 @@ class IdealAggregator:
         return replace(outcome, surplus=rest[0] if rest else None)
 
     def _add_up(
-        self, setup: RoundSetup, updates: UpdateSource, dropouts: Dropouts
+        self, setup: RoundEncoding, updates: UpdateSource, dropouts: Dropouts
     ) -> tuple[Words, dict[int, str], dict[int, Sequence[NoiseSeed]]]:
         """The sum over our own whose update can be encoded, why others' cannot, and the seeds."""
         context, pipeline = setup.context, Pipeline(setup)
@@ -208,9 +250,16 @@ class IdealAggregator:
                 update = updates(index)
             except PEER_ERRORS as error:
                 return partial(_raise, error)
-            return partial(pipeline.encode, update, self._noise(index), seeds[index])
+            if self._bound is None:
+                return partial(pipeline.encode, update, self._noise(index), seeds[index])
+            try:
+                quantized = pipeline.round(update, self._noise(index))
+            except PEER_ERRORS as error:
+                return partial(_raise, error)
+            own, *seeds[index] = self._bound(index, quantized.values.tobytes())
+            return partial(pipeline.add_noise, quantized, own, seeds[index])
 
-        everybody = left_after(context.size, dropouts, Stage.INPUT)
+        everybody = left_after(context.invited, dropouts, Stage.INPUT)
         present = [index for index in everybody if self._ranks.owns(index)]
         executor = self._executor if context.length >= WORTH_THREADS else None
         results = in_order(map(encode, present), executor, ENCODED_AHEAD)
@@ -227,7 +276,7 @@ def _raise(error: Exception) -> NoReturn:
 
 
 def ideal_outcome(
-    setup: RoundSetup,
+    setup: RoundEncoding,
     total: FieldVector,
     seeds: Mapping[int, Sequence[NoiseSeed]],
     refused: Mapping[int, str],
@@ -246,7 +295,7 @@ def ideal_outcome(
         for index, own in seeds.items()
         if surplus and own
     }
-    sent = dict.fromkeys(survivors, context.field.packed_bytes(context.length))
+    sent = dict.fromkeys(survivors, setup.vector_bytes)
     return RoundOutcome(FieldSum(total, survivors, (), removed), sent, refused=dict(refused))
 
 
@@ -287,13 +336,14 @@ class RealAggregator:
 
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource,
         dropouts: Dropouts,
         *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
         """Run all stages of the protocol in this process; see `Aggregator.run`."""
+        setup = pairwise(setup)
         check_dropouts(dropouts, setup.context.size)
         announcement = setup.announce()
         peers = {
@@ -339,7 +389,12 @@ class _Peer:
         return self.client.submit(*self.make_input())
 
 
-def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None:
+ONE_SHOT_STAGES: tuple[Stage, ...] = (Stage.INPUT, Stage.CONFIRM, Stage.UNMASK)
+"""The stages of a pairwise round whose losses a one-shot round can feel: the last two if everybody
+is on the committee."""
+
+
+def check_survivors(setup: RoundEncoding, dropouts: Dropouts, stage: Stage) -> None:
     """Fail at a stage where the real protocol would.
 
     On a sparse graph the real protocol may also fail because too many of one neighbourhood, or of
@@ -348,7 +403,10 @@ def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None
     Raises:
         TooFewSurvivorsError: too few parties are left.
     """
-    context = setup.context
+    if isinstance(setup, OneShotSetup):
+        _check_one_shot(setup.context, dropouts, stage)
+        return
+    context = pairwise(setup).context
     if stage is Stage.RECOVER:
         survivors = left_after(context.size, dropouts, Stage.INPUT)
         answered = left_after(context.size, dropouts, Stage.UNMASK)
@@ -363,3 +421,16 @@ def check_survivors(setup: RoundSetup, dropouts: Dropouts, stage: Stage) -> None
     left = len(left_after(context.size, dropouts, stage))
     if left < needed:
         raise TooFewSurvivorsError(str(stage), left, needed)
+
+
+def _check_one_shot(context: OneShotContext, dropouts: Dropouts, stage: Stage) -> None:
+    """As `check_survivors`; members of a named committee are lost by other names than clients."""
+    left = len(left_after(context.size, dropouts, stage))
+    if stage is Stage.INPUT:
+        if left < context.minimum_survivors:
+            raise TooFewSurvivorsError(str(stage), left, context.minimum_survivors)
+    elif context.committee.kind is CommitteeKind.EVERYONE:
+        quorum, threshold = context.committee.quorum, context.committee.threshold
+        needed = threshold if stage is Stage.UNMASK else max(quorum, threshold)
+        if left < needed:
+            raise TooFewSurvivorsError(str(stage), left, needed)

@@ -32,7 +32,7 @@ from protocol.exchange.stages import (
     no_losses,
 )
 from protocol.round.client import RoundClient
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding, RoundSetup, pairwise
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
 from secagg.transitions import ClientPhase
 
@@ -73,7 +73,7 @@ class RemoteAggregator:
 
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource = own_updates,
         dropouts: Dropouts = NOBODY,
         *,
@@ -90,6 +90,7 @@ class RemoteAggregator:
             raise ParameterError("updates", updates, "left out: remote clients make their own")
         if dropouts:
             raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
+        setup = pairwise(setup)
         announcement = setup.announce()
         return conduct(
             ServerSession(setup.context),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from dp import BinomialMechanism, CoinSchedule
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
@@ -11,17 +12,30 @@ from dp.mechanisms import MECHANISMS, DistributedMechanism, MechanismName
 from protocol.checks import require_int, require_number
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE, calibrate, sharpest
+from protocol.planning.committee import (
+    CommitteeNumbers,
+    CommitteePlan,
+    choose_ring,
+    require_one_shot,
+)
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph
-from protocol.round.client import ClientPolicy
+from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
+from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters, require_room
+from protocol.round.policy import ClientPolicy
 from protocol.round.rings import fitting_security_bits, unsafe
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
 from secagg.context import fewest_survivors
 from secagg.graph_parameters import SECURITY_BITS, require_security_bits
 from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
+from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.context import Cohort, OneShotContext
 from sketch import PublicSeed, SketchSpec
+
+ProtocolName = Literal["pairwise", "one-shot"]
+"""How vectors are masked and summed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +68,10 @@ class TrainingPlan:
         lifetime_seconds: whole seconds from a round's announcement to its end, which clients with
             a clock enforce; 0 for rounds that never expire. The shorter, the fewer rings a server
             can try.
+        protocol: `pairwise`, in which every client answers in every stage, or `one-shot`, in which
+            a client uploads once and a committee opens the sum. Mode, degree, threshold and
+            security bits are about pairwise rounds.
+        committee: of one-shot rounds; everyone who is invited if left out.
 
     Raises:
         ParameterError: the figures leave nobody to hide among.
@@ -73,6 +91,8 @@ class TrainingPlan:
     wrap_probability: float = WRAP_PROBABILITY
     security_bits: int | None = None
     lifetime_seconds: int = 0
+    protocol: ProtocolName = "pairwise"
+    committee: CommitteePlan | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.goal, PrivacyGoal):
@@ -107,6 +127,14 @@ class TrainingPlan:
             raise ParameterError("lifetime_seconds", lifetime, valid)
         if self.security_bits is not None:
             require_security_bits(self.security_bits)
+        if self.protocol not in get_args(ProtocolName):
+            valid = " or ".join(get_args(ProtocolName))
+            raise ParameterError("protocol", self.protocol, valid)
+        if self.protocol == "one-shot":
+            self._check_one_shot()
+            return
+        if self.committee is not None:
+            raise ParameterError("committee", self.committee, "left out in pairwise rounds")
         degree, threshold = self.graph
         self._check_ring(degree)
         fewest = fewest_survivors(threshold, self.tolerated_colluders, degree)
@@ -117,6 +145,27 @@ class TrainingPlan:
                 f"at most {self.cohort - fewest}: with {self.cohort} clients and "
                 f"{self.tolerated_colluders} colluders, {fewest} must survive",
             )
+
+    def _check_one_shot(self) -> None:
+        for name, default in (("degree", None), ("threshold", None), ("security_bits", None)):
+            if getattr(self, name) is not default:
+                valid = "left out in one-shot rounds, which have no graph"
+                raise ParameterError(name, getattr(self, name), valid)
+        if self.mode is not Mode.ACTIVE:
+            raise ParameterError("mode", self.mode.value, "active in one-shot rounds")
+        require_one_shot(self.cohort, self.tolerated_colluders, self.tolerated_dropouts)
+        _ = self.committee_numbers
+
+    @property
+    def committee_kind(self) -> CommitteeKind:
+        """Who opens the sums of one-shot rounds."""
+        return (self.committee or CommitteePlan()).kind
+
+    @property
+    def committee_numbers(self) -> CommitteeNumbers:
+        """What the committee of a one-shot round is made of, besides its members."""
+        plan = self.committee or CommitteePlan()
+        return plan.numbers(self.cohort, self.tolerated_colluders, self.tolerated_dropouts)
 
     def _check_ring(self, degree: int) -> None:
         """Failures of the ring are a part of delta, and there is a share of delta for them."""
@@ -134,6 +183,8 @@ class TrainingPlan:
         """
         if self.security_bits is not None:
             return self.security_bits
+        if self.protocol == "one-shot":
+            return SECURITY_BITS
         by_size = self.degree is None and self.threshold is None
         if not (self.cohort > COMPLETE_UP_TO if by_size else self.degree):
             return SECURITY_BITS
@@ -238,7 +289,7 @@ class TrainingPlan:
         round_number: int,
         opened_at: int = 0,
     ) -> RoundSetup:
-        """A round of this plan.
+        """A pairwise round of this plan; `one_shot_setup` makes one of the other kind.
 
         Args:
             parameters: calibrated for the plan.
@@ -249,6 +300,8 @@ class TrainingPlan:
             ParameterError: rounds expire and no time was given, or the other way round.
         """
         removal = removal_table(self.schedule(parameters.mechanism))
+        if self.protocol != "pairwise":
+            raise ParameterError("protocol", self.protocol, "pairwise for this kind of setup")
         degree, threshold = self.graph
         context = SessionContext(
             session_id=session_id,
@@ -269,7 +322,52 @@ class TrainingPlan:
         )
         return RoundSetup(context, parameters)
 
-    def client_policy(self, dimension: int | None) -> ClientPolicy:
+    def one_shot_setup(
+        self,
+        parameters: RoundParameters,
+        cohort: Sequence[bytes],
+        members: Sequence[Member],
+        session_id: bytes,
+        round_number: int,
+        opened_at: int = 0,
+    ) -> OneShotSetup:
+        """A one-shot round of this plan.
+
+        Args:
+            members: of the committee, with their signed keys; of everyone, in the cohort's order.
+
+        Raises:
+            ParameterError: as for `setup`; or other members than planned.
+        """
+        if self.protocol != "one-shot":
+            raise ParameterError("protocol", self.protocol, "one-shot for this kind of setup")
+        removal, invited = removal_table(self.schedule(parameters.mechanism)), Cohort(cohort)
+        seeds = max(removal, default=0).bit_length()
+        bits = bits_for(parameters, self.cohort, seeds)
+        numbers = self.committee_numbers
+        ring = choose_ring(self.cohort, parameters.length, bits, seeds, numbers)
+        context = OneShotContext(
+            session_id=session_id,
+            round_number=round_number,
+            size=len(invited),
+            cohort_root=invited.root,
+            minimum_survivors=self.minimum_survivors,
+            tolerated_colluders=self.tolerated_colluders,
+            committee=numbers.committee(self.committee_kind, members),
+            degree=ring.degree,
+            limbs=ring.limbs,
+            rounding_bits=ring.rounding_bits,
+            entries=ring.entries,
+            removal=removal,
+            bits=bits,
+            length=parameters.length,
+            application_digest=parameters.digest(),
+            opened_at=opened_at,
+            lifetime_seconds=self.lifetime_seconds,
+        )
+        return OneShotSetup(context, parameters, invited)
+
+    def client_policy(self, dimension: int | None, named: Collection[bytes] = ()) -> ClientPolicy:
         """The policy of clients who want what this plan promises and accept nothing less.
 
         A client that gets the plan from the server gains nothing by it: plan and policy have to
@@ -277,7 +375,12 @@ class TrainingPlan:
 
         Args:
             dimension: d, length of what a client sums; None where sums of a round differ in it.
+            named: identity keys of a named committee's members, in one-shot rounds.
         """
+        committee = None
+        if self.protocol == "one-shot":
+            corrupt = self.committee_numbers.corrupt
+            committee = CommitteePolicy(kind=self.committee_kind, named=named, corrupt=corrupt)
         return ClientPolicy(
             minimum_noise_multiplier=self.goal.noise_multiplier,
             goal=self.goal,
@@ -290,4 +393,5 @@ class TrainingPlan:
             allow_semi_honest=self.mode is Mode.SEMI_HONEST,
             minimum_security_bits=self.ring_bits,
             largest_lifetime_seconds=self.lifetime_seconds or None,
+            committee=committee,
         )

@@ -28,7 +28,7 @@ from dp import (
 from dp.accounting import reserved_accountant
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding, RoundSetup
 from protocol.round.turns import Turns
 
 
@@ -93,7 +93,7 @@ class ClientHistory:
         with self._lock:
             yield
 
-    def answer(self, setup: RoundSetup, *, keeps_time: bool = False) -> None:
+    def answer(self, setup: RoundEncoding, *, keeps_time: bool = False) -> None:
         """Enter a round as answered, before anything is sent.
 
         Args:
@@ -107,7 +107,7 @@ class ClientHistory:
                 thread is at it already, and a signal handler or a callback asks.
         """
         context = setup.context
-        failure = context.ring_failure(keeps_time=keeps_time)
+        failure = setup.ring_failure(keeps_time=keeps_time)
         with self._alone():
             self._check(setup)
             self._check_rings(setup, failure)
@@ -116,7 +116,22 @@ class ClientHistory:
                 raise PolicyError("round_number", context.round_number, valid)
             self._rings += Fraction(failure)
 
-    def charge(self, setup: RoundSetup) -> None:
+    def enter(self, session_id: bytes, round_number: int) -> None:
+        """Enter a round that one will answer as a member of its committee, before anything is sent.
+
+        A member keeps a history of its own for this, also if it is a client as well: it signs one
+        set of uploads for each session and number, whatever the context.
+
+        Raises:
+            PolicyError: it was entered before.
+            LedgerError: as for `answer`.
+        """
+        with self._alone():
+            if not self._enter(session_id, round_number, 0.0):
+                valid = "a number it has not signed for before"
+                raise PolicyError("round_number", round_number, valid)
+
+    def charge(self, setup: RoundEncoding) -> None:
         """Charge a round, before the client's masked update leaves.
 
         Raises:
@@ -140,12 +155,12 @@ class ClientHistory:
         self._answered.add(pair)
         return not known
 
-    def _pay(self, event: Event, setup: RoundSetup) -> None:
+    def _pay(self, event: Event, setup: RoundEncoding) -> None:
         """What has to happen before a round is charged; nothing here. Called with the lock held."""
 
-    def _check_rings(self, setup: RoundSetup, failure: float) -> None:
+    def _check_rings(self, setup: RoundEncoding, failure: float) -> None:
         """See that the rings of all rounds joined fail with no more than the goal sets aside."""
-        if self._goal is None:
+        if self._goal is None or not isinstance(setup, RoundSetup):
             return
         together, share = self._rings + Fraction(failure), self._goal.reserve.aggregation
         if together > self._goal.rounds * Fraction(share):
@@ -157,7 +172,7 @@ class ClientHistory:
                 "clock to keep it by",
             )
 
-    def _check(self, setup: RoundSetup) -> None:
+    def _check(self, setup: RoundEncoding) -> None:
         if self._goal is None:
             return
         if self._spent.releases >= self._goal.rounds:
@@ -177,7 +192,7 @@ class ClientHistory:
             raise PolicyError("mechanism", str(error), "rounds that it can account for") from None
 
 
-def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:
+def epsilon_of_rounds(setup: RoundEncoding, goal: PrivacyGoal) -> float:
     """Worst-case epsilon of `goal.rounds` rounds like this one; infinite if there is no theorem."""
     accountant = reserved_accountant(goal.reserve)
     try:
@@ -187,5 +202,5 @@ def epsilon_of_rounds(setup: RoundSetup, goal: PrivacyGoal) -> float:
     return accountant.epsilon(goal.delta)
 
 
-def _worst_case(setup: RoundSetup) -> Event:
+def _worst_case(setup: RoundEncoding) -> Event:
     return setup.events(setup.context.minimum_survivors).server

@@ -32,7 +32,7 @@ from dp.dropouts import add_batches, removed_noise
 from dp.mechanisms import DistributedMechanism
 from dp.noised import Noise
 from dp.rounding import ROUNDING_VARIANCE
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
 from sketch import LinearSketch, NoSketch, Rotation
 
@@ -230,7 +230,7 @@ class MeanRelease:
 class Pipeline:
     """All stages of a round, built from its public setup; the same on both sides."""
 
-    def __init__(self, setup: RoundSetup) -> None:
+    def __init__(self, setup: RoundEncoding) -> None:
         parameters = setup.parameters
         self._setup = setup
         self._clip = Clip(parameters.sketch.dimension, parameters.clip_l2)
@@ -257,12 +257,35 @@ class Pipeline:
             NonFiniteUpdateError: it has a NaN or an infinity.
             SensitivityExceededError: some stage lost the bound that the round is accounted with.
         """
+        return self.add_noise(self.round(update, seed), seed, removable)
+
+    def round(self, update: NDArray[Any], seed: NoiseSeed) -> Quantized:
+        """The client's half up to the noise: clip, sketch, rotate, quantise.
+
+        A one-shot client derives the seeds of its noise from what this returns. Arguments and
+        errors are those of `encode`.
+
+        Args:
+            seed: fresh and secret; drives rounding.
+        """
         # What NumPy does about tiny and huge numbers must not depend on what training has set: a
         # client that then raised would show by it what its update is like.
         with np.errstate(all="ignore"):
             bounded = self._clip.client(update)
             rotated = self._rotate.client(self._compress.client(bounded))
-            noised = self._noise.client(self._quantize.client(rotated, seed), [seed, *removable])
+            return self._quantize.client(rotated, seed)
+
+    def add_noise(
+        self, quantized: Quantized, seed: NoiseSeed, removable: Sequence[NoiseSeed] = ()
+    ) -> FieldVector:
+        """The rest of the client's half: noise and lift; see `encode`.
+
+        Args:
+            quantized: from `round`.
+            seed: fresh and secret; drives the noise that stays.
+        """
+        with np.errstate(all="ignore"):
+            noised = self._noise.client(quantized, [seed, *removable])
             self._check_charged(noised)
             return self._lift.client(noised)
 
@@ -305,9 +328,10 @@ class Pipeline:
         """
         survivors = len(total.survivors)
         integers = self._lift.server(total.vector)
-        lost = self._setup.context.size - survivors
+        lost = self._setup.context.invited - survivors
         if surplus is None:
-            removed = [total.removed.get(survivor, ()) for survivor in total.survivors]
+            counted = [each for each in total.survivors if each not in set(total.noisy)]
+            removed = [total.removed.get(survivor, ()) for survivor in counted]
             surplus = self.surplus(removed, lost)
         rotated = self._quantize.server(self._noise.server(integers, surplus, survivors, lost))
         mean_sketch = self._rotate.server(rotated) / survivors

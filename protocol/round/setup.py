@@ -12,9 +12,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dp import BinomialMechanism, CoinSchedule, Event
-from dp.mechanisms import DistributedMechanism, mechanism_of
+from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import RoundParameters, release_event
+from protocol.round.written_parameters import WrittenParameters
 from secagg import (
     SERVER,
     CapacityError,
@@ -25,9 +26,12 @@ from secagg import (
     SessionContext,
 )
 from secagg.keys import KEY_BYTES
-from sketch import PublicSeed, SketchSpec
+from secagg.terms import RoundTerms
 
 ANNOUNCEMENT_VERSION = 3
+
+MAX_REMOVAL_DROPOUTS = 10_000
+"""Dropouts that removable noise may tolerate: bounds the table a client computes for a server."""
 
 
 def coin_schedule(
@@ -63,6 +67,22 @@ def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
         sum(1 << (batch - 1) for batch in schedule.removed(lost))
         for lost in range(schedule.tolerated_dropouts + 1)
     )
+
+
+def announced_removal(
+    mechanism: DistributedMechanism, size: int, survivors: int, colluders: int, *, removable: bool
+) -> tuple[int, ...]:
+    """The removal table that announced numbers stand for; ValueError if they are no numbers.
+
+    Args:
+        removable: whether there is a table at all.
+    """
+    if not removable:
+        return ()
+    # The cost of a schedule grows with the dropouts that it tolerates.
+    if not (0 <= colluders < survivors <= size and size - survivors <= MAX_REMOVAL_DROPOUTS):
+        raise ValueError("too many dropouts, or too few survivors, for removable noise")
+    return removal_table(coin_schedule(mechanism, size, survivors, colluders))
 
 
 def own_noise(
@@ -125,15 +145,15 @@ def noise_entry(mechanism: DistributedMechanism, whose: str) -> dict[str, int | 
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class RoundSetup:
-    """A round as announced: the secure-aggregation context and what it carries.
+class RoundEncoding:
+    """What a round's sum carries, whatever protocol adds it up: see its kinds.
 
     Raises:
         ParameterError: context and parameters do not belong together.
         CapacityError: the sum does not fit the field; raised before any message is sent.
     """
 
-    context: SessionContext
+    context: RoundTerms
     parameters: RoundParameters
     schedule: CoinSchedule | None = field(init=False, compare=False)
 
@@ -143,7 +163,7 @@ class RoundSetup:
         schedule = None
         if context.removal:
             survivors, colluders = context.minimum_survivors, context.tolerated_colluders
-            schedule = coin_schedule(parameters.mechanism, context.size, survivors, colluders)
+            schedule = coin_schedule(parameters.mechanism, context.invited, survivors, colluders)
         object.__setattr__(self, "schedule", schedule)
         if context.removal != removal_table(schedule):
             raise ParameterError("removal", context.removal, "empty, or that of the coin schedule")
@@ -151,7 +171,7 @@ class RoundSetup:
             raise ParameterError("application_digest", "another digest", "that of the parameters")
         if context.length != parameters.length:
             raise ParameterError("length", context.length, f"the sketch size {parameters.length}")
-        needed = bits_for(parameters, context.size, context.seeds)
+        needed = bits_for(parameters, context.invited, context.seeds)
         if context.bits < needed:
             raise CapacityError(needed, context.bits)
 
@@ -161,7 +181,7 @@ class RoundSetup:
         Raises:
             PrivacyError: fewer survivors than the noise was made for.
         """
-        lost = self.context.size - survivors
+        lost = self.context.invited - survivors
         return noise_left(self.parameters.mechanism, self.schedule, lost)
 
     @property
@@ -172,17 +192,17 @@ class RoundSetup:
     def _check_survivors(self) -> None:
         """The noise must be enough for the smallest sum that may be released."""
         context, dropouts = self.context, self.parameters.tolerated_dropouts
-        if dropouts + context.tolerated_colluders >= context.size or self.fewest_honest < 1:
+        if dropouts + context.tolerated_colluders >= context.invited or self.fewest_honest < 1:
             raise ParameterError(
                 "tolerated_dropouts, minimum_survivors",
                 (dropouts, context.minimum_survivors),
                 f"such that somebody is left besides {context.tolerated_colluders} colluders",
             )
-        if context.minimum_survivors < context.size - dropouts:
+        if context.minimum_survivors < context.invited - dropouts:
             raise ParameterError(
                 "minimum_survivors",
                 context.minimum_survivors,
-                f"at least {context.size - dropouts}: the noise is made for {dropouts} dropouts",
+                f"at least {context.invited - dropouts}: the noise is made for {dropouts} dropouts",
             )
 
     @property
@@ -200,6 +220,56 @@ class RoundSetup:
             sybil=release_event(self.parameters, self.own_noise, 1),
         )
 
+    def ring_failure(self, *, keeps_time: bool = True) -> float:
+        """Probability that the protocol fails by chance, of which delta has a part.
+
+        Args:
+            keeps_time: whether the client has a clock, so that the round's lifetime counts.
+        """
+        del keeps_time
+        return 0.0
+
+    @property
+    def context_hash(self) -> bytes:
+        """The hash that everything in the round is bound to, 32 bytes."""
+        raise NotImplementedError
+
+    @property
+    def identities(self) -> tuple[bytes, ...]:
+        """The cohort's identity keys, in the order of their indices, where they are known."""
+        raise NotImplementedError
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of one client's masked vector."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSetup(RoundEncoding):
+    """A pairwise round as announced: the secure-aggregation context and what it carries."""
+
+    context: SessionContext
+
+    @property
+    def context_hash(self) -> bytes:
+        """That of the context."""
+        return self.context.hash
+
+    @property
+    def identities(self) -> tuple[bytes, ...]:
+        """The cohort, which everybody knows."""
+        return self.context.cohort
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of one client's masked vector: `bits` for each element."""
+        return self.context.field.packed_bytes(self.context.length)
+
+    def ring_failure(self, *, keeps_time: bool = True) -> float:
+        """That of the context's ring; 0 on the complete graph."""
+        return self.context.ring_failure(keeps_time=keeps_time)
+
     def announce(self) -> bytes:
         """The setup as bytes for every client of the cohort."""
         context, parameters = self.context, self.parameters
@@ -214,15 +284,7 @@ class RoundSetup:
                 tolerated_colluders=context.tolerated_colluders,
                 degree=context.degree,
                 bits=context.bits,
-                clip_l2=parameters.clip_l2,
-                sketch=parameters.sketch.encode_bytes(),
-                sketch_clip_l2=parameters.sketch_clip_l2,
-                public_seed=parameters.public_seed.value,
-                scale=parameters.scale,
-                linf_bound=parameters.linf_bound,
-                noise=_written(parameters.mechanism),
-                tolerated_dropouts=parameters.tolerated_dropouts,
-                wrap_probability=parameters.wrap_probability,
+                **msgspec.structs.asdict(WrittenParameters.of(parameters)),
                 removable=bool(context.removal),
                 security_bits=context.security_bits,
                 opened_at=context.opened_at,
@@ -254,24 +316,25 @@ class RoundSetup:
         return setup
 
 
+def pairwise(setup: RoundEncoding) -> RoundSetup:
+    """A setup of the pairwise protocol, for whoever runs no other.
+
+    Raises:
+        ParameterError: it is of another one.
+    """
+    if not isinstance(setup, RoundSetup):
+        raise ParameterError("setup", type(setup).__name__, "that of a pairwise round")
+    return setup
+
+
 _SETUPS: WeakValueDictionary[tuple[bytes, bytes], RoundSetup] = WeakValueDictionary()
 """Announcements that some client of this process is working on. A setup never changes, so they
 share it: ten thousand clients that each keep ten thousand keys would fill the memory. One that
 everybody refused is gone at once."""
 
 
-MAX_REMOVAL_DROPOUTS = 10_000
-"""Dropouts that removable noise may tolerate: bounds the table a client computes for a server."""
-
 MAX_ANNOUNCEMENT_BYTES = 1 << 26
 """A cohort of a million 32-byte identities and some."""
-
-
-def _written(mechanism: DistributedMechanism) -> int | tuple[str, float]:
-    """A mechanism as it is announced."""
-    if isinstance(mechanism, BinomialMechanism):
-        return mechanism.coins
-    return mechanism.name, mechanism.amount
 
 
 class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -306,18 +369,8 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
     def setup(self, model_digest: bytes) -> RoundSetup:
         """The setup that a client with this model takes part in; ValueError if there is none."""
-        parameters = RoundParameters(
-            model_digest=model_digest,
-            clip_l2=self.clip_l2,
-            sketch=SketchSpec.decode_bytes(self.sketch),
-            sketch_clip_l2=self.sketch_clip_l2,
-            public_seed=PublicSeed(self.public_seed),
-            scale=self.scale,
-            linf_bound=self.linf_bound,
-            mechanism=self._mechanism(),
-            tolerated_dropouts=self.tolerated_dropouts,
-            wrap_probability=self.wrap_probability,
-        )
+        written = (getattr(self, name) for name in WrittenParameters.__struct_fields__)
+        parameters = WrittenParameters(*written).read(model_digest)
         if len(self.cohort) % KEY_BYTES:
             raise ValueError("the cohort is not a list of 32-byte identities")
         context = SessionContext(
@@ -331,7 +384,13 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             mode=Mode(self.mode),
             tolerated_colluders=self.tolerated_colluders,
             degree=self.degree,
-            removal=self._removal(parameters.mechanism),
+            removal=announced_removal(
+                parameters.mechanism,
+                len(self.cohort) // KEY_BYTES,
+                self.minimum_survivors,
+                self.tolerated_colluders,
+                removable=self.removable,
+            ),
             bits=self.bits,
             length=parameters.length,
             application_digest=parameters.digest(),
@@ -340,20 +399,3 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             lifetime_seconds=self.lifetime_seconds,
         )
         return RoundSetup(context, parameters)
-
-    def _mechanism(self) -> DistributedMechanism:
-        """The mechanism that is announced; TypeError or ValueError if there is none."""
-        if isinstance(self.noise, int):
-            return BinomialMechanism(self.noise)
-        return mechanism_of(*self.noise)
-
-    def _removal(self, mechanism: DistributedMechanism) -> tuple[int, ...]:
-        """The removal table that the announced numbers stand for."""
-        if not self.removable:
-            return ()
-        size, least = len(self.cohort) // KEY_BYTES, self.minimum_survivors
-        colluders = self.tolerated_colluders
-        # The cost of a schedule grows with the dropouts that it tolerates.
-        if not (0 <= colluders < least <= size and size - least <= MAX_REMOVAL_DROPOUTS):
-            raise ValueError("too many dropouts, or too few survivors, for removable noise")
-        return removal_table(coin_schedule(mechanism, size, least, colluders))

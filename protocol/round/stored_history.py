@@ -28,7 +28,7 @@ from typing import Self
 from dp import Entry, Event, Ledger, LedgerError
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.history import ClientHistory
-from protocol.round.setup import RoundSetup, noise_entry
+from protocol.round.setup import RoundEncoding, noise_entry
 from secagg.storage import sync_folder, write_durably
 
 _MARK_BYTES = 16
@@ -89,7 +89,7 @@ class StoredHistory(ClientHistory):
         self._check_open()
         return self._marks.answer(_mark_of(session_id, round_number), failure)
 
-    def _pay(self, event: Event, setup: RoundSetup) -> None:
+    def _pay(self, event: Event, setup: RoundEncoding) -> None:
         self._check_open()
         session, number = setup.context.session_id, setup.context.round_number
         goal = goal_entry(self.goal) if self.goal else None

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from dp import FourEpsilons, Ledger
 from dp.accounting import reserved_accountant
-from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
+from protocol.exchange.aggregators import Aggregator, HasCommittee, UpdateSource, own_updates
 from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, check_dropouts
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding
 from protocol.training.records import Notes, Records
 from secagg import ParameterError
 from secagg.keys import os_random
@@ -100,7 +100,7 @@ class ChargedSums:
         clip_l2: float | None = None,
         goal: PrivacyGoal | None = None,
         sketch_clip_l2: float | None = None,
-    ) -> RoundSetup:
+    ) -> RoundEncoding:
         """The next sum, with a public seed of its own; nothing is announced or charged yet.
 
         Args:
@@ -130,11 +130,18 @@ class ChargedSums:
             sketch_clip_l2=sketch_clip_l2,
         )
         opened_at = int(self._clock()) if self._clock and plan.lifetime_seconds else 0
-        return plan.setup(parameters, cohort, self._session_id, self._attempts, opened_at)
+        session, number = self._session_id, self._attempts
+        if plan.protocol == "pairwise":
+            return plan.setup(parameters, cohort, session, number, opened_at)
+        if not isinstance(self._aggregator, HasCommittee):
+            valid = "one that knows a committee, because the plan's rounds are one-shot"
+            raise ParameterError("aggregator", type(self._aggregator).__name__, valid)
+        members = self._aggregator.members(session, cohort)
+        return plan.one_shot_setup(parameters, cohort, members, session, number, opened_at)
 
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         number: int,
         updates: UpdateSource = own_updates,
         dropouts: Dropouts = NOBODY,
@@ -159,7 +166,7 @@ class ChargedSums:
         if turn != (self._session_id, self._attempts):
             valid = f"that of the next round, number {self._attempts} of this session"
             raise ParameterError("setup", f"round number {turn[1]}", valid)
-        check_dropouts(dropouts, setup.context.size)
+        check_dropouts(dropouts, setup.context.invited)
         if not callable(updates):
             valid = "a function that gives a party's update by its index in the cohort"
             raise ParameterError("updates", f"of type {type(updates).__name__}", valid)

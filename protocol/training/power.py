@@ -29,7 +29,7 @@ from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, Stage
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding
 from protocol.training.charged_sums import ChargedSums
 from protocol.training.records import Notes
 from secagg import ParameterError
@@ -68,7 +68,7 @@ class PowerState:
 class FactorRelease:
     """One of the two sums: its public setup, its decoded mean, survivors and bytes."""
 
-    setup: RoundSetup
+    setup: RoundEncoding
     release: MeanRelease
     outcome: RoundOutcome
 

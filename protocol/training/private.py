@@ -18,7 +18,7 @@ from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding
 from protocol.training.charged_sums import ChargedSums
 from protocol.training.records import Notes
 from secagg.keys import os_random
@@ -44,7 +44,7 @@ class RoundResult:
 
     number: int
     release: MeanRelease
-    setup: RoundSetup
+    setup: RoundEncoding
     outcome: RoundOutcome
     rationale: Rationale
     epsilons: FourEpsilons
@@ -159,7 +159,7 @@ class PrivateTraining:
 
     def run_setup(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource = own_updates,
         dropouts: Dropouts = NOBODY,
         notes: Notes | None = None,
@@ -174,7 +174,7 @@ class PrivateTraining:
 
     def next_setup(
         self, cohort: Sequence[bytes], model_digest: bytes, clip_l2: float | None = None
-    ) -> RoundSetup:
+    ) -> RoundEncoding:
         """The next round, with a public seed of its own; nothing is announced or charged yet.
 
         Args:
@@ -187,7 +187,7 @@ class PrivateTraining:
         """
         return self._sums.setup(self._decision.spec, cohort, model_digest, clip_l2)
 
-    def _release(self, setup: RoundSetup, outcome: RoundOutcome) -> RoundResult:
+    def _release(self, setup: RoundEncoding, outcome: RoundOutcome) -> RoundResult:
         release = Pipeline(setup).decode(outcome.total, outcome.surplus)
         number, rationale = self._number, self._decision.rationale
         stats = measure(setup, release, number, self._previous)
@@ -205,7 +205,7 @@ class PrivateTraining:
 
 
 def measure(
-    setup: RoundSetup,
+    setup: RoundEncoding,
     release: MeanRelease,
     number: int,
     previous: NDArray[np.float64] | None,

@@ -38,7 +38,7 @@ from dp import (
 )
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.rings import require_safe_ring
-from protocol.round.setup import RoundEvents, RoundSetup, noise_entry
+from protocol.round.setup import RoundEncoding, RoundEvents, RoundSetup, noise_entry
 from protocol.round.turns import Turns
 from protocol.training.accounts import ClientAccounts, label
 from secagg import LocalProtocolError, ParameterError
@@ -98,7 +98,7 @@ class Records:
             self._accounts.replay(replayed_events(entry), listed_cohort(entry.metadata))
             self._seen += 1
 
-    def prepare(self, setup: RoundSetup, number: int, notes: Notes | None) -> Charge:
+    def prepare(self, setup: RoundEncoding, number: int, notes: Notes | None) -> Charge:
         """Check everything that can be checked before a client is asked.
 
         Raises:
@@ -109,16 +109,17 @@ class Records:
             LedgerError: the ledger was opened before this process was forked.
             UnsupportedEventError: the round has no theorem.
         """
-        require_safe_ring(setup.context, self._goal)
-        labels = [label(key) for key in setup.context.cohort]
-        most = setup.events(setup.context.size)
+        if isinstance(setup, RoundSetup):
+            require_safe_ring(setup.context, self._goal)
+        labels = [label(key) for key in setup.identities]
+        most = setup.events(len(labels))
         metadata = {
             "notes": checked_notes(notes or {}),
             "round": number,
             "session": setup.context.session_id.hex(),
             "attempt": setup.context.round_number,
             # Covers every public parameter, also the seed drawn for this very round.
-            "context": setup.context.hash.hex(),
+            "context": setup.context_hash.hex(),
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
             **noise_entry(setup.own_noise, "own"),
@@ -194,7 +195,7 @@ class Charge:
     def __init__(
         self,
         records: Records,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         labels: Sequence[str],
         metadata: Mapping[str, Any],
         checked_head: str,

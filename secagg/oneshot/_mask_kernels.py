@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from secagg.oneshot._packing_kernels import fold, weigh_words
+from secagg.oneshot._packing_kernels import below_prime, reduce_wide, weigh_words
 from secagg.oneshot._ring_kernels import _at_most, inverse_layers, times
 
 Residues = NDArray[np.uint32]
@@ -97,7 +97,7 @@ def mask_blocks(
     words: Residues,
     weights: NDArray[np.uint64],
     constants: NDArray[np.uint64],
-    shifts: Residues,
+    inverses: Residues,
     row: Residues,
     errors: NDArray[np.int8],
     totals: NDArray[np.uint64],
@@ -111,7 +111,7 @@ def mask_blocks(
         key: uint32[L, N], likewise; key_q its quotients.
         primes: uint32[L].
         w: uint32[L, N]; with q, last, last_q see `_ring_kernels.inverse`.
-        words: uint32[words, >= coefficients]; with weights, constants and shifts see
+        words: uint32[words, >= coefficients]; with weights, constants and inverses see
             `_packing_kernels.weighted_residues`.
         row: uint32[N], scratch.
         errors: int8[count]: of the coefficients that are wanted.
@@ -122,9 +122,6 @@ def mask_blocks(
     degree = elements.shape[2]
     for i in range(primes.size):
         p = primes[i]
-        p2 = _U(p + p)
-        p4 = _U(p2 + p2)
-        shift, shift_q, one_q = shifts[0, i], shifts[1, i], shifts[2, i]
         z, qz = last[i], last_q[i]
         for b in range(elements.shape[0]):
             _product(elements[b, i], key[i], key_q[i], p, row)
@@ -139,11 +136,11 @@ def mask_blocks(
                 result = out[i, start + first + low : start + first + high]
                 for t in range(high - low):
                     j = _I(t)
-                    value = fold(totals[j], p, shift, shift_q, one_q)
+                    # Below 13p, 2p and, as an error is at least -128, 2p less 2^26.
+                    value = reduce_wide(totals[j], p, inverses[i])
                     value = _U(value + times(x[j], y[j], qy[j], p))
-                    # An error is at least -128: with p it is below 2p.
-                    value = _U(value + _U(np.int64(p) + np.int64(error[j])))
-                    result[j] = _at_most(_at_most(_at_most(value, p4), p2), p)
+                    value = _U(value + p + _U(np.int32(error[j])))
+                    result[j] = below_prime(value, p)
 
 
 @njit(cache=True, nogil=True)

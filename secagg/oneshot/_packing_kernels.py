@@ -26,6 +26,9 @@ _U = np.uint32
 _I = np.uint64
 _LOW = 0xFFFF_FFFF
 
+_STRETCH = 256
+"""Coefficients whose coordinates are gathered at once: these stay in the first cache."""
+
 
 @njit(cache=True, nogil=True)
 def group_digits(
@@ -46,36 +49,51 @@ def group_digits(
         base: B, odd, below 2^62.
         words: uint32[words, >= count], output.
     """
-    half = np.uint64(base // 2)
-    scale = np.uint64(base)
-    most = np.uint64(0)
+    words[:, :count] = _U(0)
     # Coefficients of which every coordinate is there.
     full = min(count, max(0, values.size // per - first))
-    words[:, :count] = _U(0)
+    most = np.uint64(0)
+    for low in range(0, full, _STRETCH):
+        high = min(low + _STRETCH, full)
+        start, end = (first + low) * per, (first + high) * per
+        most = max(most, _group_some(values[start:end], per, group, base, words, low))
+    if full < count:
+        rest = np.zeros((count - full) * per, np.int64)
+        start = (first + full) * per
+        if start < values.size:
+            end = min(values.size, start + rest.size)
+            rest[: end - start] = values[start:end]
+        most = max(most, _group_some(rest, per, group, base, words, full))
+    return bool(most < np.uint64(base))
+
+
+@njit(cache=True, nogil=True)
+def _group_some(
+    values: NDArray[np.int64], per: int, group: int, base: int, words: Words, low: int
+) -> Any:
+    """Group the digits of whole coefficients, the first of them number `low`; the largest digit."""
+    half, scale = np.uint64(base // 2), np.uint64(base)
+    count = values.size // per
+    most = np.uint64(0)
     for j in range(per - 1, -1, -1):
-        k = 2 * j if group == 0 else j // group
-        low = words[k]
-        high = words[k + 1] if group == 0 else low
-        place = _I(first * per + j)
-        for t in range(full):
-            i = _I(t)
-            digit = np.uint64(values[place + i * _I(per)]) + half
-            most = max(most, digit)
-            if group == 0:
-                low[i] = _U(digit & _I(_LOW))
-                high[i] = _U(digit >> _I(32))
-            else:
-                low[i] = _U(np.uint64(low[i]) * scale + digit)
-        for t in range(full, count):
-            index = (first + t) * per + j
-            digit = half + (np.uint64(values[index]) if index < values.size else _I(0))
-            most = max(most, digit)
-            if group == 0:
-                low[t] = _U(digit & _I(_LOW))
-                high[t] = _U(digit >> _I(32))
-            else:
-                low[t] = _U(np.uint64(low[t]) * scale + digit)
-    return most < scale
+        place = _I(j)
+        if group == 0:
+            lower = words[2 * j, low : low + count]
+            upper = words[2 * j + 1, low : low + count]
+            for t in range(count):
+                i = _I(t)
+                digit = np.uint64(values[place + i * _I(per)]) + half
+                most = max(most, digit)
+                lower[i] = _U(digit & _I(_LOW))
+                upper[i] = _U(digit >> _I(32))
+        else:
+            own = words[j // group, low : low + count]
+            for t in range(count):
+                i = _I(t)
+                digit = np.uint64(values[place + i * _I(per)]) + half
+                most = max(most, digit)
+                own[i] = _U(np.uint64(own[i]) * scale + digit)
+    return most
 
 
 @njit(cache=True, nogil=True)
@@ -87,36 +105,45 @@ def weigh_words(
     constant: Any,
     totals: NDArray[np.uint64],
 ) -> None:
-    """totals[t - low] = constant + sum_k weights[k] words[k, t], below 2^64 for 31 words.
+    """totals[t - low] = constant + sum_k weights[k] words[k, t], below 2^63 for up to 11 words.
 
     Args:
         words: uint32[words, coefficients].
         weights: uint64[words], below 2^27.
-        constant: uint64, below 2^32.
+        constant: uint64, below 2^27.
         totals: uint64[>= high - low], output.
     """
     count = words.shape[0]
-    if count % 2:
-        row, weight = words[0, low:high], weights[0]
+    for k in range(0, count, 3):
+        # Words that are not there count as the last one, times nothing.
+        second, third = min(k + 1, count - 1), min(k + 2, count - 1)
+        a, x = weights[k], words[k, low:high]
+        b, y = weights[second] if second > k else _I(0), words[second, low:high]
+        c, z = weights[third] if third > second else _I(0), words[third, low:high]
         for t in range(high - low):
             i = _I(t)
-            totals[i] = constant + weight * np.uint64(row[i])
-    else:
-        for t in range(high - low):
-            totals[_I(t)] = constant
-    for k in range(count % 2, count, 2):
-        row, weight = words[k, low:high], weights[k]
-        next_row, next_weight = words[k + 1, low:high], weights[k + 1]
-        for t in range(high - low):
-            i = _I(t)
-            totals[i] += weight * np.uint64(row[i]) + next_weight * np.uint64(next_row[i])
+            total = a * np.uint64(x[i]) + b * np.uint64(y[i]) + c * np.uint64(z[i])
+            totals[i] = total + (totals[i] if k > 0 else constant)
 
 
 @njit(cache=True, nogil=True)
-def fold(total: Any, p: Any, shift: Any, shift_q: Any, one_q: Any) -> Any:
-    """Take a uint64 to a residue below 4p: shift = 2^32 mod p, and quotients as in `times`."""
-    high, low = _U(total >> np.uint64(32)), _U(total & np.uint64(_LOW))
-    return _U(times(high, shift, shift_q, p) + times(low, _U(1), one_q, p))
+def reduce_wide(total: Any, p: Any, inverse: Any) -> Any:
+    """Return total / 2^32 modulo p, at most total / 2^32 + p, for a uint64.
+
+    Source: Montgomery 1985; inverse = p^-1 modulo 2^32.
+    """
+    low, high = _U(total & np.uint64(_LOW)), _U(total >> np.uint64(32))
+    multiple = np.uint64(_U(low * inverse)) * np.uint64(p)
+    return _U(high + p - _U(multiple >> np.uint64(32)))
+
+
+@njit(cache=True, nogil=True)
+def below_prime(value: Any, p: Any) -> Any:
+    """Reduce a uint32 below 16p."""
+    p2 = _U(p + p)
+    p4 = _U(p2 + p2)
+    value = _at_most(_at_most(value, _U(p4 + p4)), p4)
+    return _at_most(_at_most(value, p2), p)
 
 
 @njit(cache=True, nogil=True)
@@ -125,34 +152,31 @@ def weighted_residues(
     weights: NDArray[np.uint64],
     constants: NDArray[np.uint64],
     primes: Words,
-    shifts: Words,
+    inverses: Words,
     residues: Words,
     totals: NDArray[np.uint64],
 ) -> None:
-    """Residues of constant + sum_k weight_k words[k] modulo every prime.
+    """Residues of (constant + sum_k weight_k words[k]) / 2^32 modulo every prime.
 
     Args:
-        words: uint32[words, count].
-        weights: uint64[L, words].
-        constants: uint64[L], below 2^32.
+        words: uint32[words, count], at most 11 words.
+        weights: uint64[L, words], below the primes.
+        constants: uint64[L], below the primes.
         primes: uint32[L].
-        shifts: uint32[3, L]: 2^32 mod p, its quotient as in `times`, and that of 1.
+        inverses: uint32[L]: p^-1 modulo 2^32.
         residues: uint32[L, count], output, below the primes.
         totals: uint64[chunk], scratch.
     """
     count = words.shape[1]
     for i in range(primes.size):
         p = primes[i]
-        p2 = _U(p + p)
-        shift, shift_q, one_q = shifts[0, i], shifts[1, i], shifts[2, i]
         for low in range(0, count, totals.size):
             high = min(low + totals.size, count)
             weigh_words(words, low, high, weights[i], constants[i], totals)
             row = residues[i, low:high]
             for t in range(high - low):
                 j = _I(t)
-                value = fold(totals[j], p, shift, shift_q, one_q)
-                row[j] = _at_most(_at_most(value, p2), p)
+                row[j] = below_prime(reduce_wide(totals[j], p, inverses[i]), p)
 
 
 @njit(cache=True, nogil=True)
@@ -386,6 +410,6 @@ def unpack_words(packed: NDArray[np.uint64], bits: int, words: Words, most: Word
             words[w, t] = _U(value)
             # The highest word that differs decides.
             if value != np.uint64(most[w]):
-                above = value > np.uint64(most[w])
-        fits &= not above
+                above = bool(value > np.uint64(most[w]))
+        fits = fits and not above
     return fits

@@ -274,7 +274,7 @@ def inverse(
 def products(
     a: NDArray[np.uint32], b: Residues, q: Residues, primes: Residues, out: NDArray[np.uint32]
 ) -> None:
-    """out[row] = a[row] b, element by element, below p.
+    """Multiply every row of `a` by b, element by element, below p.
 
     Args:
         a: uint32[rows, L, N].
@@ -289,3 +289,30 @@ def products(
             for n in range(x.size):
                 j = _I(n)
                 y[j] = _at_most(times(x[j], z[j], qz[j], p), p)
+
+
+@njit(cache=True, nogil=True)
+def quotients(constants: Residues, primes: Residues, out: Residues) -> None:
+    """Write floor(w 2^32 / p) for constants w below the primes; uint32[L, N] both.
+
+    A quotient of doubles is off by one at most, and then corrected: it vectorises.
+    """
+    for i in range(primes.size):
+        p = np.int64(primes[i])
+        ratio = 4294967296.0 / np.float64(p)
+        x, y = constants[i], out[i]
+        for n in range(x.size):
+            j = _I(n)
+            quotient = np.int64(np.float64(x[j]) * ratio)
+            rest = (np.int64(x[j]) << np.int64(32)) - quotient * p
+            y[j] = _U(quotient - np.int64(rest < 0) + np.int64(rest >= p))
+
+
+@njit(cache=True, nogil=True)
+def lift(values: NDArray[np.int64], primes: Residues, out: Residues) -> None:
+    """Residues of integers above -p and below p: int64[count] to uint32[L, count]."""
+    for i in range(primes.size):
+        p, y = np.int64(primes[i]), out[i]
+        for n in range(values.size):
+            j = _I(n)
+            y[j] = _U(values[j] + (p if values[j] < 0 else np.int64(0)))

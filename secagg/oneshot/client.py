@@ -49,21 +49,15 @@ def draw_seeds(party: ClientParty, state: Fresh, rounded: bytes) -> Step:
     del state
     root = SecretSeed(party.rand(KEY_BYTES))
     what = digest(Usage.NOISE_SEEDS, rounded)
-    removable = tuple(
-        SecretSeed(
-            derive(
-                root.expose(),
-                Usage.NOISE_SEEDS,
-                KEY_BYTES,
-                party.context.hash,
-                encode_index(party.index),
-                encode_index(which),
-                what,
-            )
-        )
-        for which in range(party.context.seeds)
-    )
-    return Step(Seeded(root, removable), None)
+    bound = party.context.hash, encode_index(party.index)
+
+    def seed(which: int) -> SecretSeed:
+        parts = (*bound, encode_index(which), what)
+        return SecretSeed(derive(root.expose(), Usage.NOISE_SEEDS, KEY_BYTES, *parts))
+
+    count = party.context.seeds
+    # The last one is of the noise that stays: it is bound to the integers like the others.
+    return Step(Seeded(root, tuple(map(seed, range(count))), seed(count)), None)
 
 
 def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
@@ -196,16 +190,19 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         return session
 
     def seeds(self, rounded: bytes) -> tuple[SecretSeed, ...]:
-        """Our removable noise seeds, for the rounded integers to which the noise will be added.
+        """Our noise seeds, for the rounded integers to which the noise will be added.
 
         Args:
             rounded: their bytes, or anything that differs if they differ.
+
+        Returns:
+            The seed of the noise that stays, which nobody has a share of, and the removable ones.
         """
         self._step(Local.SEEDS, rounded)
         state = self._state
         if not isinstance(state, Seeded):
             raise LocalProtocolError(f"no removable seeds when {state.phase.value!r}")
-        return state.removable
+        return (state.own, *state.removable)
 
     def submit(self, vector: FieldVector) -> Upload:
         """Hand over the noised input: returns the upload, the only message of this client."""
@@ -214,7 +211,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         return message
 
     def submit_bytes(self, vector: FieldVector) -> bytes:
-        """The message of `submit`, encoded."""
+        """The upload of `submit`, encoded."""
         return encode_message(self.submit(vector))
 
     def resend_bytes(self) -> bytes:

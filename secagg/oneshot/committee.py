@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
 from secagg.errors import ParameterError
 from secagg.keys import (
@@ -57,6 +59,19 @@ class Member:
         return self.identity + self.sealing_key + rounds + self.signature
 
     @classmethod
+    def decode(cls, encoded: bytes) -> Member:
+        """Inverse of `encode`, of bytes of the right length."""
+        cuts = (0, KEY_BYTES, 2 * KEY_BYTES, 2 * KEY_BYTES + 8, 2 * KEY_BYTES + 16, len(encoded))
+        identity, key, first, last, signature = (encoded[a:b] for a, b in pairwise(cuts))
+        return cls(
+            identity=identity,
+            sealing_key=key,
+            first_round=int.from_bytes(first, "little"),
+            last_round=int.from_bytes(last, "little"),
+            signature=signature,
+        )
+
+    @classmethod
     def sign(
         cls,
         identity: Identity,
@@ -77,8 +92,7 @@ class Member:
 
     def is_signed(self, session_id: bytes) -> bool:
         """Whether the identity signed the sealing key for these rounds of the session."""
-        parts = _signed_parts(session_id, self.sealing_key, self.first_round, self.last_round)
-        return signature_is_valid(self.identity, self.signature, Usage.SEALING_KEY, *parts)
+        return _is_signed(self, session_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +212,13 @@ def lowest_quorum(size: int, corrupt: int) -> int:
 def most_wrong_answers(answers: int, threshold: int) -> int:
     """e, wrong answers among so many that are corrected and named."""
     return max(answers - threshold, 0) // 2
+
+
+@lru_cache(maxsize=4 * MAX_MEMBERS)
+def _is_signed(member: Member, session_id: bytes) -> bool:
+    """Remembered, because a key serves many rounds; everything here is public."""
+    parts = _signed_parts(session_id, member.sealing_key, member.first_round, member.last_round)
+    return signature_is_valid(member.identity, member.signature, Usage.SEALING_KEY, *parts)
 
 
 def _signed_parts(

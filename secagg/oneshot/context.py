@@ -16,7 +16,7 @@ from secagg.merkle import HASH_BYTES, HashTree, proof_is_valid
 from secagg.oneshot.committee import Committee, CommitteeKind
 from secagg.oneshot.layout import ShareLayout
 from secagg.oneshot.packing import Packing
-from secagg.oneshot.parameters import require_allowed
+from secagg.oneshot.parameters import check_ring
 from secagg.oneshot.ring import Ring
 from secagg.tags import Usage, derive, digest, encode_parts
 from secagg.terms import RoundTerms
@@ -88,7 +88,7 @@ class OneShotContext(RoundTerms):
         limbs: L, primes of the ring's modulus.
         rounding_bits: r, low bits of every ciphertext coefficient that are not sent.
         entries: key entries packed into one shared secret.
-        allow_weak: take also a ring below 104 bits of core-SVP.
+        allow_weak: take also a ring that the security table calls weak.
 
     Raises:
         ParameterError: names the parameter, its value and what would be valid.
@@ -117,8 +117,8 @@ class OneShotContext(RoundTerms):
         self.check_removal()
         self._check_cohort()
         self._check_committee()
-        require_allowed(self.degree, self.limbs, allow_weak=self.allow_weak)
         ring = Ring(self.degree, self.limbs)
+        check_ring(ring, weak=f"{self.degree}x{self.limbs}" if self.allow_weak else None)
         object.__setattr__(self, "ring", ring)
         packing = Packing(ring, self.field.largest_centred, self.size, self.rounding_bits)
         object.__setattr__(self, "packing", packing)

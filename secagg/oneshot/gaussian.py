@@ -2,8 +2,8 @@
 
 Sample i inverts the cumulative distribution at u / 2^128, u the keystream block i of a key read as
 a little-endian number: -84 + #{k in -84 .. 83 : u >= C_k} with C_k = floor(2^128 P(X <= k)). The
-table is computed in exact integers, and a sample's statistical distance from P is at most 2^-128
-times the thresholds' number of roundings that matter: each probability is off by less than 2^-128.
+table is exact. A floor moves a threshold by less than one part in 2^128, and all of them together
+make a sample's statistical distance from P less than 2^-123.
 
 The sampler does not run in constant time.
 """

@@ -73,7 +73,7 @@ def mask(
             words,
             tables.weights,
             tables.constants,
-            crt.shifts,
+            crt.word_inverses,
             groups.row,
             errors[first : first + here],
             totals,

@@ -67,6 +67,8 @@ def on_delivery(party: MemberParty, state: Waiting, message: Delivery) -> Step:
     with blaming(SERVER, Reason.NOT_IN_TREE):
         if Cohort(keys).root != context.cohort_root:
             raise ValueError("another cohort than the announced one")
+        if party.registry is not None and not party.registry.issuperset(keys):
+            raise ValueError("the cohort has members that are not registered")
     kept: list[Header] = []
     shares = np.empty((len(uploaded), context.layout.polynomials), np.uint32)
     bad = []
@@ -197,6 +199,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         sealing: the private half of our sealing key there.
         own: for a member that is a client of this round, its index in the cohort and
             `OneShotClient.header_digest`, None if it uploaded nothing.
+        registry: identity keys of all clients that may be in a cohort; None to take any.
 
     Raises:
         ParameterError: index or keys do not match the committee.
@@ -215,6 +218,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         identity: Identity,
         sealing: AgreementKey,
         own: tuple[int, bytes | None] | None = None,
+        registry: frozenset[bytes] | None = None,
     ) -> None:
         members = context.committee.members
         if not 0 <= index < len(members):
@@ -223,7 +227,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
             raise ParameterError("identity", identity.public.hex(), f"that of member {index}")
         if members[index].sealing_key != sealing.public:
             raise ParameterError("sealing", sealing.public.hex(), f"the key of member {index}")
-        super().__init__(MemberParty(context, index, identity, sealing, own), Waiting())
+        super().__init__(MemberParty(context, index, identity, sealing, own, registry), Waiting())
         self._limit = largest_delivery_bytes(context)
 
     @property
@@ -234,7 +238,9 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
     @classmethod
     def from_state(cls, party: MemberParty, state: MemberState) -> OneShotMember:
         """A session that goes on from a state that was handed over."""
-        session = cls(party.context, party.index, party.identity, party.sealing, party.own)
+        session = cls(
+            party.context, party.index, party.identity, party.sealing, party.own, party.registry
+        )
         session._state = state
         return session
 

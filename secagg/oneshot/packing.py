@@ -14,6 +14,7 @@ nine standard deviations of a sum of n errors, and of n roundings to multiples o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,7 +29,8 @@ from secagg.oneshot.rounding import ceil_sqrt
 DEVIATIONS = 9
 """Standard deviations of the summed error that Delta leaves room for, on each side."""
 MAX_MAGNITUDE = (1 << 61) - 1
-MAX_ROUNDING_BITS = 31
+MAX_ROUNDING_BITS = 29
+"""With more, Delta would not be below 2^32 even for one client."""
 _WORD_BITS = 32
 
 CHUNK = 512
@@ -191,8 +193,8 @@ class Tables:
 
     Attributes:
         group: digits of a word; 0 if a digit has two words.
-        weights: uint64[L, words]: Delta times what a word stands for, modulo p.
-        constants: uint64[L]: what the digits' offset contributes, taken away.
+        weights: uint64[L, words]: 2^32 Delta times what a word stands for, modulo p.
+        constants: uint64[L]: 2^32 times what the digits' offset contributes, taken away.
         decode_constant: uint32[words of a decoded sum]: makes quotient and remainder not negative.
     """
 
@@ -210,13 +212,15 @@ class CrtTables:
         primes: uint32[L].
         inverses: uint32[L, L]: at i, j the inverse of p_j modulo p_i, j < i.
         inverses_q: their quotients, as the transforms use them.
-        shifts: uint32[3, L]: 2^32 mod p, its quotient, and the quotient of 1.
+        one_q: uint32[L], the quotients of 1.
+        word_inverses: uint32[L]: p^-1 modulo 2^32.
     """
 
     primes: Residues
     inverses: Residues
     inverses_q: Residues
-    shifts: Residues
+    one_q: Residues
+    word_inverses: Residues
 
     def to_words(
         self,
@@ -243,7 +247,7 @@ class CrtTables:
             self.primes,
             self.inverses,
             self.inverses_q,
-            self.shifts[2],
+            self.one_q,
             np.empty((self.primes.size, count), np.uint32),
             words,
             constant,
@@ -268,17 +272,17 @@ class CrtTables:
         constants: NDArray[np.uint64],
         residues: Residues,
     ) -> None:
-        """Residues of constant + sum_k weight_k words[k], for all columns at once.
+        """Residues of (constant + sum_k weight_k words[k]) / 2^32, for all columns at once.
 
         Args:
-            words: uint32[words, count], at most 31 words.
-            weights: uint64[L, words], below the primes.
-            constants: uint64[L], below 2^32.
+            words: uint32[words, count], at most 11 words.
+            weights: uint64[L, words], below the primes; see `shifted_residues`.
+            constants: uint64[L], below the primes.
             residues: uint32[L, count], output.
         """
         totals = np.empty(CHUNK, np.uint64)
         _packing_kernels.weighted_residues(
-            words, weights, constants, self.primes, self.shifts, residues, totals
+            words, weights, constants, self.primes, self.word_inverses, residues, totals
         )
 
 
@@ -293,6 +297,11 @@ def check_values(values: NDArray[np.int64]) -> None:
     """Refuse what is no vector of 64-bit integers, with ParameterError."""
     if values.dtype != np.int64 or values.ndim != 1 or not values.size:
         raise ParameterError("values", f"{values.dtype}{values.shape}", "int64[d], d from 1 on")
+
+
+def shifted_residues(numbers: Sequence[int], primes: Sequence[int]) -> NDArray[np.uint64]:
+    """2^32 times each number modulo each prime: uint64[L, numbers], for `CrtTables.to_residues`."""
+    return np.array([[(x << _WORD_BITS) % p for x in numbers] for p in primes], np.uint64)
 
 
 def words_of(number: int, count: int) -> Residues:
@@ -317,11 +326,10 @@ def crt_tables(ring: Ring) -> CrtTables:
     for i, p in enumerate(ring.primes):
         for j, other in enumerate(ring.primes[:i]):
             inverses[i, j] = pow(other, -1, p)
-    shifts = np.empty((3, ring.limbs), np.uint32)
-    shifts[0] = [(1 << _WORD_BITS) % p for p in ring.primes]
-    shifts[1] = shoup_quotients(shifts[:1].T, primes)[:, 0]
-    shifts[2] = shoup_quotients(np.ones((ring.limbs, 1), np.uint32), primes)[:, 0]
-    return CrtTables(primes, inverses, shoup_quotients(inverses, primes), shifts)
+    one_q = shoup_quotients(np.ones((ring.limbs, 1), np.uint32), primes)[:, 0]
+    word_inverses = np.array([pow(p, -1, 1 << _WORD_BITS) for p in ring.primes], np.uint32)
+    quotients = shoup_quotients(inverses, primes)
+    return CrtTables(primes, inverses, quotients, one_q, word_inverses)
 
 
 @lru_cache(maxsize=16)
@@ -343,7 +351,7 @@ def _tables(packing: Packing) -> Tables:
     primes = packing.ring.primes
     return Tables(
         group,
-        np.array([[delta * place % p for place in places] for p in primes], np.uint64),
-        np.array([-delta * middle % p for p in primes], np.uint64),
+        shifted_residues([delta * place for place in places], primes),
+        shifted_residues([-delta * middle], primes)[:, 0],
         words_of(offset - (q - 1) // 2, count),
     )

@@ -1,8 +1,11 @@
-"""Which rings may be used, and how hard the lattice problem behind each is.
+"""Which rings may be used, and how hard the lattice problem in them is.
 
-Bits are core-SVP, 0.292 times the block size of the primal attack on ring-LWE with secret and
-errors of width 3.2 (half of what is drawn: docs/one-shot-security.md says why), for any number of
-samples. A test computes them again.
+Bits are those of the primal attack by the core-SVP count, 0.292 times the block size, against
+ring-LWE with secret and errors of parameter 3.2: half the width that is drawn, since sums of keys
+and errors become known (docs/one-shot-security.md). A test computes them again. Rings beyond the
+table are refused; a weak one is accepted only by its name.
+
+Source of the count: Alkim, Ducas, Poeppelmann and Schwabe, USENIX Security 2016.
 """
 
 from __future__ import annotations
@@ -10,50 +13,66 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from secagg.errors import ParameterError
+from secagg.oneshot.ring import Ring
+
+HINTED_SIGMA = 3.2
+"""Width that the estimates hold for; keys and errors are drawn at twice this width."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedRing:
-    """A ring of the security table.
+    """A ring and its strength.
 
     Attributes:
-        degree: N.
-        limbs: primes of 27 bits; fewer are as good or better.
-        core_svp: bits, cut to an integer, with so many limbs.
-        weak: used only if asked for by name.
+        ring: the ring.
+        core_svp_bits: classical core-SVP bits, rounded.
+        weak: whether it is used only if asked for by name.
     """
 
-    degree: int
-    limbs: int
-    core_svp: int
+    ring: Ring
+    core_svp_bits: int
     weak: bool = False
 
+    @property
+    def name(self) -> str:
+        """Degree and number of primes, as in 8192x7."""
+        return f"{self.ring.degree}x{self.ring.limbs}"
 
-SECURITY_TABLE = (
-    AllowedRing(1024, 1, 112),
-    AllowedRing(2048, 2, 103),
-    AllowedRing(4096, 3, 150),
-    AllowedRing(8192, 7, 118),
-    AllowedRing(4096, 4, 99, weak=True),
+
+ALLOWED_RINGS = (
+    AllowedRing(Ring(1024, 1), 112),
+    AllowedRing(Ring(2048, 1), 273),
+    AllowedRing(Ring(2048, 2), 104),
+    AllowedRing(Ring(4096, 1), 630),
+    AllowedRing(Ring(4096, 2), 263),
+    AllowedRing(Ring(4096, 3), 151),
+    AllowedRing(Ring(4096, 4), 100, weak=True),
+    AllowedRing(Ring(8192, 1), 1407),
+    AllowedRing(Ring(8192, 2), 624),
+    AllowedRing(Ring(8192, 3), 375),
+    AllowedRing(Ring(8192, 4), 257),
+    AllowedRing(Ring(8192, 5), 190),
+    AllowedRing(Ring(8192, 6), 148),
+    AllowedRing(Ring(8192, 7), 119),
 )
+"""All rings that may be used, weak ones included, by ascending size."""
 
 
-def allowed_rings(*, allow_weak: bool = False) -> tuple[AllowedRing, ...]:
-    """The table's rows that may be used."""
-    return tuple(row for row in SECURITY_TABLE if allow_weak or not row.weak)
+def check_ring(ring: Ring, weak: str | None = None) -> AllowedRing:
+    """The table's entry for a ring.
 
-
-def require_allowed(degree: int, limbs: int, *, allow_weak: bool = False) -> None:
-    """Refuse a ring beyond the table.
+    Args:
+        weak: name of a weak ring that is accepted all the same.
 
     Raises:
-        ParameterError: the degree is not in the table, or it allows fewer limbs.
+        ParameterError: a ring beyond the table, or a weak one that was not named.
     """
-    most = {row.degree: 0 for row in SECURITY_TABLE}
-    for row in allowed_rings(allow_weak=allow_weak):
-        most[row.degree] = max(most[row.degree], row.limbs)
-    if degree not in most:
-        raise ParameterError("degree", degree, f"one of {', '.join(map(str, sorted(most)))}")
-    if not 1 <= limbs <= most[degree]:
-        valid = f"in 1 .. {most[degree]} at degree {degree}, by the security table"
-        raise ParameterError("limbs", limbs, valid)
+    for allowed in ALLOWED_RINGS:
+        if allowed.ring == ring:
+            if allowed.weak and weak != allowed.name:
+                bits = allowed.core_svp_bits
+                valid = f"another one: it has {bits} bits, unless {allowed.name!r} is asked for"
+                raise ParameterError("ring", allowed.name, valid)
+            return allowed
+    names = ", ".join(allowed.name for allowed in ALLOWED_RINGS if not allowed.weak)
+    raise ParameterError("ring", f"{ring.degree}x{ring.limbs}", f"one of {names}")

@@ -76,8 +76,13 @@ class Ring:
         """
         if values.ndim < 1 or values.shape[-1] != self.degree:
             raise ParameterError("values", values.shape, f"(..., {self.degree})")
+        wide = values.astype(np.int64)
+        if wide.ndim == 1 and max(int(wide.max()), -int(wide.min())) < self.primes[-1]:
+            lifted = np.empty((self.limbs, self.degree), np.uint32)
+            _ring_kernels.lift(wide, self.tables.primes, lifted)
+            return lifted
         primes = np.array(self.primes, np.int64)[:, None]
-        return (values.astype(np.int64)[..., None, :] % primes).astype(np.uint32)
+        return (wide[..., None, :] % primes).astype(np.uint32)
 
     def forward(self, values: Residues) -> Residues:
         """Transforms of elements: uint32[..., L, N] below the primes, to new arrays like them.
@@ -171,9 +176,10 @@ def bit_reversal(degree: int) -> NDArray[np.int64]:
 
 
 def shoup_quotients(constants: Residues, primes: Residues) -> Residues:
-    """What the transforms need to multiply by a constant: floor(w 2^32 / p), uint32[L, N]."""
-    wide = constants.astype(np.uint64) << np.uint64(32)
-    return (wide // primes.astype(np.uint64)[:, None]).astype(np.uint32)
+    """What the transforms need to multiply by constants w < p: floor(w 2^32 / p), uint32[L, N]."""
+    found = np.empty(constants.shape, np.uint32)
+    _ring_kernels.quotients(constants, primes, found)
+    return found
 
 
 @lru_cache(maxsize=8)
@@ -225,15 +231,11 @@ def _prime_factors(number: int) -> list[int]:
 
 
 def _is_prime(number: int) -> bool:
-    """Miller's test, exact below 3.2e9 with these bases (Jaeschke 1993)."""
-    if number % 2 == 0:
-        return number == 2
+    """Miller's test, exact from 9 to 3.2e9 with these bases, of odd numbers (Jaeschke 1993)."""
     odd, twos = number - 1, 0
     while odd % 2 == 0:
         odd, twos = odd // 2, twos + 1
     for base in (2, 3, 5, 7):
-        if number % base == 0:
-            return number == base
         power = pow(base, odd, number)
         if power != 1 and all(pow(power, 1 << k, number) != number - 1 for k in range(twos)):
             return False

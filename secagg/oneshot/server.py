@@ -265,10 +265,12 @@ class OneShotServer:
                     cohort=cohort,
                     uploaded=uploaded,
                     headers=headers,
-                    seals=b"".join(self._seals.get(each, member * size, size) for each in senders),
+                    seals=seals,
                 ),
             )
-            for member in range(context.committee.size)
+            for member, seals in enumerate(
+                self._seals.columns(senders, size, context.committee.size)
+            )
         )
 
     def _close_checking(self) -> Iterator[Outbound]:

@@ -11,11 +11,16 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 IN_MEMORY_BYTES = 64 << 20
 """Most bytes of one spool that are kept in memory."""
+COLUMNS_BYTES = 16 << 20
+"""Most bytes of columns that are read together, unless one column alone is longer."""
 
 
 class Spool:
@@ -75,6 +80,26 @@ class Spool:
                 raise OSError("the file of spooled uploads has been cut")
             found += piece
         return found
+
+    def columns(
+        self, numbers: Sequence[int], width: int, count: int, together: int = COLUMNS_BYTES
+    ) -> Iterator[bytes]:
+        """Items cut into `count` pieces of `width` bytes: all first pieces, all second ones, ...
+
+        Several columns are read at once, because a read of one piece alone costs more than the
+        piece.
+
+        Args:
+            numbers: of the items, in the order in which their pieces follow one another.
+            together: most bytes that are read at once.
+        """
+        step = max(1, together // max(1, width * len(numbers)))
+        for first in range(0, count, step):
+            here = min(step, count - first)
+            read = b"".join(self.get(each, first * width, here * width) for each in numbers)
+            pieces = np.frombuffer(read, np.uint8).reshape(len(numbers), here, width)
+            for column in range(here):
+                yield pieces[:, column].tobytes()
 
     def clear(self) -> None:
         """Forget everything, and free the disk."""

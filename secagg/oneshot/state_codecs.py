@@ -23,6 +23,7 @@ CLIENT_CODEC = StateCodec(
             lambda seeds: [seed.expose() for seed in seeds],
             lambda raw, _: tuple(SecretSeed(each) for each in raw),
         ),
+        "own": (SecretSeed.expose, lambda raw, _: SecretSeed(raw)),
         "upload": (bytes, lambda raw, _: raw),
         "header_digest": (bytes, lambda raw, _: raw),
     },

@@ -39,6 +39,7 @@ class Seeded:
     phase = ClientPhase.SEEDED
     root: SecretSeed
     removable: tuple[SecretSeed, ...]
+    own: SecretSeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class MemberParty:
     Attributes:
         own: for a member that is a client of the round, its index in the cohort and the digest of
             its own upload's header, None if it sent none.
+        registry: identities that a cohort may have; None for any.
     """
 
     context: OneShotContext
@@ -74,6 +76,7 @@ class MemberParty:
     identity: Identity
     sealing: AgreementKey
     own: tuple[int, bytes | None] | None
+    registry: frozenset[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)

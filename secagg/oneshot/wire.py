@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from secagg import _kernels
 from secagg.errors import ParameterError
 from secagg.oneshot import _packing_kernels
-from secagg.oneshot.packing import Packing, crt_tables, words_of
+from secagg.oneshot.packing import Packing, crt_tables, shifted_residues, words_of
 from secagg.oneshot.ring import PRIME_BITS, Residues
 
 _CHUNK = 8192
@@ -64,11 +64,11 @@ class Ciphertext:
         packing, ring = self.packing, self.packing.ring
         if not packing.rounding_bits:
             return self.content
-        places = [32 * w + packing.rounding_bits for w in range(self.content.shape[0])]
-        weights = [[(1 << place) % p for place in places] for p in ring.primes]
+        places = [1 << (32 * w + packing.rounding_bits) for w in range(self.content.shape[0])]
+        weights = shifted_residues(places, ring.primes)
         out = np.empty((ring.limbs, self.content.shape[1]), np.uint32)
         none = np.zeros(ring.limbs, np.uint64)
-        crt_tables(ring).to_residues(self.content, np.array(weights, np.uint64), none, out)
+        crt_tables(ring).to_residues(self.content, weights, none, out)
         return out
 
     def _encode_rounded(self) -> bytes:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from protocol.planning.committee import CommitteeNumbers
 from secagg import Mode
+from simulations.bench.one_shot_round import bench_one_shot_round
 from simulations.bench.round import bench_round
 from simulations.bench.timing import Figures
 from simulations.common.figures import BLUE, DOTS_PER_INCH, ORANGE
 
 SIZES = (250, 500, 1000, 2000, 4000, 8000)
+ONE_SHOT_SIZES = (*SIZES, 64_000)
 
 
 def bench_growth(
@@ -35,6 +39,31 @@ def bench_growth(
         seconds = float(figures["server_seconds"])
         figures["server_seconds_per_client"] = seconds / size
         figures["server_seconds_per_edge"] = seconds / (size * float(figures["degree"]) / 2)
+        results.append(figures)
+        progress(figures)
+    return results
+
+
+def bench_one_shot_growth(
+    sizes: Sequence[int],
+    dim: int,
+    dropout: float,
+    numbers: CommitteeNumbers,
+    progress: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """One one-shot round for each size of cohort, all with one committee.
+
+    Returns:
+        The figures of `bench_one_shot_round`, with `server_seconds_per_client`, and
+        `ratio_to_first`, that figure divided by the smallest cohort's: 1 if the server's work for
+        a client does not grow.
+    """
+    results: list[dict[str, Any]] = []
+    for size in sizes:
+        figures = bench_one_shot_round(size, dim, dropout, 24, numbers)
+        figures["server_seconds_per_client"] = each = figures["server_seconds"] / size
+        first = results[0]["server_seconds_per_client"] if results else each
+        figures["ratio_to_first"] = each / first
         results.append(figures)
         progress(figures)
     return results

@@ -111,17 +111,7 @@ def _setup(
 ) -> RoundSetup:
     """A round that only adds integers up to `largest`: no clip, no sketch, no noise."""
     survivors = max(graph.minimum_survivors, graph.threshold)
-    parameters = RoundParameters(
-        model_digest=bytes(32),
-        clip_l2=1.0,
-        sketch=SketchSpec.identity(dim),
-        sketch_clip_l2=1.0,
-        public_seed=PublicSeed(bytes(32)),
-        scale=1.0,
-        linf_bound=largest,
-        mechanism=BinomialMechanism(0),
-        tolerated_dropouts=len(cohort) - survivors,
-    )
+    parameters = adding_parameters(dim, largest, len(cohort) - survivors)
     context = SessionContext(
         session_id=os.urandom(16),
         round_number=0,
@@ -136,3 +126,18 @@ def _setup(
         application_digest=parameters.digest(),
     )
     return RoundSetup(context, parameters)
+
+
+def adding_parameters(dim: int, largest: int, tolerated_dropouts: int) -> RoundParameters:
+    """Parameters of a round that only adds integers up to `largest`."""
+    return RoundParameters(
+        model_digest=bytes(32),
+        clip_l2=1.0,
+        sketch=SketchSpec.identity(dim),
+        sketch_clip_l2=1.0,
+        public_seed=PublicSeed(bytes(32)),
+        scale=1.0,
+        linf_bound=largest,
+        mechanism=BinomialMechanism(0),
+        tolerated_dropouts=tolerated_dropouts,
+    )

@@ -23,8 +23,9 @@ from protocol import (
 )
 from protocol.errors import PolicyError
 from protocol.exchange.stages import Stage
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch.controllers import FixedRate

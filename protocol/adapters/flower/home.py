@@ -33,7 +33,7 @@ from protocol.adapters.private_files import read_private
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load
-from protocol.round.client import ClientPolicy
+from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity
 from secagg.graph_parameters import SECURITY_BITS

@@ -217,7 +217,7 @@ def _report(result: RoundResult, lost: Mapping[int, str], exchanges: int) -> Rou
     return RoundReport(
         number=result.number,
         survivors=result.release.survivors,
-        cohort=result.setup.context.size,
+        cohort=result.setup.context.invited,
         lost=dict(lost),
         epsilons=result.epsilons,
         sketch_size=sketch.size,

@@ -36,7 +36,7 @@ from protocol.planning.configuration import (
     load,
 )
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.client import ClientPolicy
+from protocol.round.policy import ClientPolicy
 from secagg import Identity
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from secagg.keys import KEY_BYTES

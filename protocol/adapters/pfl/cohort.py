@@ -33,7 +33,7 @@ from protocol.exchange.stages import (
     no_hook,
 )
 from protocol.round.pipeline import Pipeline
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding, RoundSetup
 from secagg import FieldVector, LocalProtocolError, ParameterError
 
 _USER = b"veilsum/pfl/user/1"
@@ -144,7 +144,7 @@ class CollectedSums:
 
     def run(
         self,
-        setup: RoundSetup,
+        setup: RoundEncoding,
         updates: UpdateSource,
         dropouts: Dropouts,
         *,

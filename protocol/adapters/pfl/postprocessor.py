@@ -21,6 +21,7 @@ from protocol.adapters.pfl.statistics import FieldStatistics
 from protocol.exchange.aggregators import NoiseSource, RemovableSource, fresh_noise, fresh_seeds
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.parameters import DIGEST_BYTES
+from protocol.round.setup import pairwise
 from protocol.training.private import PrivateTraining, RoundResult, TrainingState
 from secagg import LocalProtocolError, ParameterError
 from secagg.keys import os_random
@@ -106,7 +107,7 @@ class PrivateMean(Postprocessor):
         cohort, self._cohort = self._cohort, None
         layout = self._check(require_uniform(stats))
         if cohort is None:
-            setup = self._training.next_setup(seats(self._plan.cohort), NO_MODEL)
+            setup = pairwise(self._training.next_setup(seats(self._plan.cohort), NO_MODEL))
             cohort = Cohort(setup, self._noise, self._removable)
         vector = cohort.encode(user_context.user_id, flatten(stats))
         self._cohort, self._layout = cohort, layout
@@ -176,7 +177,7 @@ def round_metrics(result: RoundResult) -> Metrics:
         "bits per parameter": context.bits * context.length / dimension,
         "noise standard deviation": result.release.noise_variance**0.5,
         "survivors": survivors,
-        "lost users": context.size - survivors,
+        "lost users": context.invited - survivors,
         "refused users": len(result.outcome.refused),
     }
     return Metrics([(StringMetricName(f"veilsum | {name}"), v) for name, v in figures.items()])

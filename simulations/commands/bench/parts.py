@@ -10,21 +10,41 @@ from dp.coins import MAX_COINS
 from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
 from simulations.bench.sampler import SampledLaw
 from simulations.commands.bench.options import Bits, PeerChoice, Rate, Repeats, exit_if_wrong, prose
+from simulations.common.protocols import (
+    CommitteeOption,
+    Measures,
+    ProtocolChoice,
+    ProtocolOption,
+    numbers_of,
+    show_protocols,
+)
 from simulations.common.tables import JsonFlag, show
 
 
 def mask_command(
     dim: Annotated[int, typer.Option(help="Elements of the vector.", min=1)] = 1 << 20,
-    neighbours: Annotated[int, typer.Option(help="Masks added to it.", min=1)] = 100,
+    neighbours: Annotated[
+        int, typer.Option(help="Masks added to it, in pairwise rounds.", min=1)
+    ] = 100,
     bits: Bits = 32,
     repeats: Repeats = 5,
     peer: PeerChoice = None,
+    protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
+    clients: Annotated[
+        int, typer.Option(help="Size of the cohort, in one-shot rounds.", min=2)
+    ] = 1000,
+    committee: CommitteeOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Expanding and adding masks, compared with the bare AES-CTR keystream."""
+    """Masking a vector, compared with the bare keystream, or the bare transforms, that it takes."""
     from simulations.bench.mask import bench_mask
+    from simulations.bench.one_shot_mask import bench_one_shot_mask
 
-    show("mask", bench_mask(dim, neighbours, bits, repeats, peer), as_json)
+    measures: Measures = {
+        "pairwise": lambda: bench_mask(dim, neighbours, bits, repeats, peer),
+        "one-shot": lambda: bench_one_shot_mask(dim, clients, bits, repeats, numbers_of(committee)),
+    }
+    show_protocols("mask", protocol, measures, ("seconds",), as_json)
 
 
 def shamir_command(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from protocol.errors import ConfigurationError
+from protocol.exchange.stages import Stage, stages_of
 from secagg import Mode
 from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.commands.bench.options import (
@@ -24,6 +26,14 @@ from simulations.commands.bench.options import (
     Trust,
     exit_if_wrong,
     prose,
+)
+from simulations.common.protocols import (
+    CommitteeOption,
+    Measures,
+    ProtocolChoice,
+    ProtocolOption,
+    numbers_of,
+    show_protocols,
 )
 from simulations.common.tables import JsonFlag, readable, show
 
@@ -45,49 +55,95 @@ def round_command(
     dropout: Dropout = 0.1,
     bits: Bits = 24,
     mode: Trust = Mode.ACTIVE,
+    protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
+    committee: CommitteeOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """One round of secure aggregation with real cryptography; exit status 1 if its sum is wrong."""
+    from simulations.bench.one_shot_round import bench_one_shot_round
     from simulations.bench.round import bench_round
 
-    figures = bench_round(clients, dim, dropout, bits, mode)
-    show("round", figures, as_json)
-    exit_if_wrong(figures)
+    def pairwise() -> Mapping[str, Any]:
+        figures = bench_round(clients, dim, dropout, bits, mode)
+        if protocol is ProtocolChoice.PAIRWISE:
+            return figures
+        # Nothing is removable here, so nobody is asked to recover seeds.
+        stages = set(stages_of(mode)) - {Stage.RECOVER}
+        return {**figures, "round_trips": {"client": len(stages)}}
+
+    measures: Measures = {
+        "pairwise": pairwise,
+        "one-shot": lambda: bench_one_shot_round(
+            clients, dim, dropout, bits, numbers_of(committee)
+        ),
+    }
+    compared = ("server_seconds", "client_seconds_median", "bytes_per_client")
+    for figures in show_protocols("round", protocol, measures, compared, as_json):
+        exit_if_wrong(figures)
 
 
 def growth_command(
     dim: Annotated[int, typer.Option(help="Elements of each vector.", min=1)] = 10_000,
     dropout: Dropout = 0.1,
-    largest: Annotated[int, typer.Option(help="Largest cohort of the series.", min=250)] = 8000,
+    largest: Annotated[
+        int,
+        typer.Option(
+            help="Largest cohort of the series; 64000 for one more, of one-shot rounds.", min=250
+        ),
+    ] = 8000,
     mode: Trust = Mode.SEMI_HONEST,
-    plot: Annotated[Path | None, typer.Option(help="PNG file for the plot.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="PNG file for the plot of pairwise rounds.")
+    ] = None,
+    protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
+    committee: CommitteeOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Server time per client as cohorts grow from 250 clients; the largest takes minutes."""
-    from simulations.bench.growth import SIZES, bench_growth, plot_growth
+    from simulations.bench import growth
 
-    sizes = [size for size in SIZES if size <= largest]
-    results = bench_growth(
-        sizes,
-        dim,
-        dropout,
-        mode,
-        lambda figures: prose.print(
-            f"{figures['clients']} clients: {float(figures['server_seconds']):.2f} s"
-        ),
-    )
-    figures = {str(each["clients"]): each for each in results}
+    if plot is not None and protocol is ProtocolChoice.ONE_SHOT:
+        raise typer.BadParameter("shows pairwise rounds only", param_hint="--plot")
+
+    def progress(figures: Mapping[str, Any]) -> None:
+        prose.print(f"{figures['clients']} clients: {figures['server_seconds']:.2f} s")
+
+    def sizes(series: tuple[int, ...]) -> list[int]:
+        return [size for size in series if size <= largest]
+
+    results: dict[str, Sequence[Mapping[str, Any]]] = {}
+    # In this order, because a process never says that its peak of memory has gone down.
+    if "one-shot" in protocol.names:
+        results["one-shot"] = growth.bench_one_shot_growth(
+            sizes(growth.ONE_SHOT_SIZES), dim, dropout, numbers_of(committee), progress
+        )
+    if "pairwise" in protocol.names:
+        pairwise = growth.bench_growth(sizes(growth.SIZES), dim, dropout, mode, progress)
+        results["pairwise"] = pairwise
+    by_size = {
+        name: {str(each["clients"]): each for each in results[name]} for name in protocol.names
+    }
     if as_json:
-        typer.echo(json.dumps(figures))
+        typer.echo(json.dumps(by_size if len(by_size) > 1 else by_size[protocol.value]))
     else:
-        columns = ("degree", "threshold", "server_seconds", "server_seconds_per_client", "correct")
-        table = Table("clients", *columns, title="growth")
-        for each in results:
-            table.add_row(str(each["clients"]), *(readable(each[column]) for column in columns))
-        Console().print(table)
+        for name, series in by_size.items():
+            title = "growth" if protocol is ProtocolChoice.PAIRWISE else f"growth, {name}"
+            _show_growth(title, name, list(series.values()))
     # Last, so that a file that cannot be written does not cost minutes of figures.
     if plot is not None:
-        plot_growth(results, plot)
+        growth.plot_growth(pairwise, plot)
+
+
+def _show_growth(title: str, protocol: str, results: Sequence[Mapping[str, Any]]) -> None:
+    columns = ["server_seconds", "server_seconds_per_client", "correct"]
+    if protocol == "pairwise":
+        columns = ["degree", "threshold", *columns]
+    else:
+        columns += ["ratio_to_first", "member_seconds_median", "peak_rss_bytes"]
+    table = Table("clients", *columns, title=title)
+    for each in results:
+        table.add_row(str(each["clients"]), *(readable(each[column]) for column in columns))
+    Console().print(table)
 
 
 def controller_command(

@@ -22,7 +22,7 @@ from dp import Event, Ledger, LedgerError
 from protocol import ClientHistory, PrivacyGoal, RoundSetup
 from protocol.exchange.stages import PEER_ERRORS
 from protocol.round.history import epsilon_of_rounds
-from protocol.round.setup import RoundEvents
+from protocol.round.setup import RoundEncoding, RoundEvents
 from protocol.training.records import Records
 from secagg import ClientSession, SessionContext
 from secagg.client_states import Fresh, State
@@ -199,7 +199,7 @@ class SlowHistory(ClientHistory):
         super().__init__(goal)
         self.meeting = Meeting(self.patience)
 
-    def _pay(self, event: Event, setup: RoundSetup) -> None:
+    def _pay(self, event: Event, setup: RoundEncoding) -> None:
         self.meeting.wait()
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from dp import SkellamMechanism
 from protocol import ClientPolicy, RoundSetup
-from protocol.round.client import noise_multiplier
 from protocol.round.field_size import MAX_WRAP_PROBABILITY
+from protocol.round.policy import noise_multiplier
 from secagg import Identity, Mode
 from simulations.audits.base import (
     Floats,

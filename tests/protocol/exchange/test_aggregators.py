@@ -17,8 +17,8 @@ from dp.mechanisms import MECHANISMS, DistributedMechanism
 from protocol.exchange import aggregators
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.exchange.stages import Stage
-from protocol.round.client import ClientPolicy
 from protocol.round.pipeline import Pipeline
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import FieldVector, Identity, Mode, TooFewSurvivorsError
 

@@ -16,7 +16,7 @@ import pytest
 from dp import NoiseSeed
 from protocol.exchange.aggregators import RealAggregator
 from protocol.exchange.stages import Stage
-from protocol.round.client import ClientPolicy
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import Identity, unmask
 from secagg.unmask import executor_width

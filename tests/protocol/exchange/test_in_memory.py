@@ -13,7 +13,8 @@ from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound, Peer
 from protocol.exchange.stages import Stage, stages_of
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import (
     Identity,

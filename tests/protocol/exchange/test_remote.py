@@ -28,9 +28,10 @@ from protocol.exchange.remote import (
     refuse,
 )
 from protocol.exchange.stages import PEER_ERRORS, Outbound, Refusal, Stage
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.training.private import PrivateTraining
 from secagg import (

@@ -27,9 +27,10 @@ from dp.mechanisms import MECHANISMS, DistributedMechanism, mechanism_of
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.client import ClientPolicy, RoundClient, noise_multiplier, own_noise_multiplier
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.pipeline import Pipeline
+from protocol.round.policy import ClientPolicy, noise_multiplier, own_noise_multiplier
 from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
 from secagg import (
     FieldVector,

@@ -20,8 +20,9 @@ from protocol.exchange.stages import Stage
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round import stored_round
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.training.power import PowerTraining
 from protocol.training.private import PrivateTraining

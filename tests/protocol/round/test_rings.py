@@ -17,8 +17,9 @@ from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.deployment import plan_deployment
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.policy import ClientPolicy
 from protocol.round.rings import SPARE_ROUNDS, fitting_security_bits, is_safe
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory

@@ -22,8 +22,9 @@ from protocol.exchange.aggregators import UpdateSource
 from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_refuse
 from protocol.exchange.stages import Outbound
 from protocol.goal import PrivacyGoal
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory, _mark_of
 from secagg import Identity, ParameterError

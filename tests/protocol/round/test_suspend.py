@@ -20,8 +20,9 @@ from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.stages import Stage
 from protocol.round import stored_round
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import Announcement, RoundSetup
 from secagg import FieldSum, Identity, LocalProtocolError, Mode, ServerSession, SessionAbortedError
 from secagg.storage import StoredStateError, TokenFolder

@@ -11,8 +11,9 @@ from training_doubles import keys, plan_of
 from dp import Ledger, NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.exchange.stages import stages_of
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.pipeline import Pipeline
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.training.private import PrivateTraining
 from secagg import Identity, RemoteProtocolError, ServerSession

@@ -20,9 +20,10 @@ from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.goal import PrivacyGoal
 from protocol.round import setup as setups
-from protocol.round.client import ClientPolicy, RoundClient
+from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.parameters import MAX_SKETCH_ROWS
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity, ParameterError

@@ -13,7 +13,7 @@ from command_line import invoke, run_json
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.planning.configuration import load
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.client import ClientPolicy
+from protocol.round.policy import ClientPolicy
 from simulations.__main__ import main
 from simulations.commands import cli
 from simulations.learning.configuration import PowerSgd, RunConfig, demo_config, write_config

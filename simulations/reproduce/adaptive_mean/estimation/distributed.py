@@ -20,7 +20,7 @@ from protocol.exchange.aggregators import Aggregator
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import MeanRelease, Pipeline
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding
 from protocol.training.charged_sums import ChargedSums
 from secagg.keys import os_random
 from secagg.shamir import Rand
@@ -140,7 +140,7 @@ class DistributedMeans:
         squared = float(missed @ missed) - probe.size * variance
         return released, squared <= bar.height**2 + excess
 
-    def _round(self, spec: SketchSpec, share: float) -> tuple[RoundSetup, MeanRelease]:
+    def _round(self, spec: SketchSpec, share: float) -> tuple[RoundEncoding, MeanRelease]:
         sums = self._sums
         setup = sums.setup(
             spec,
@@ -153,7 +153,7 @@ class DistributedMeans:
         return setup, Pipeline(setup).decode(outcome.total, outcome.surplus)
 
 
-def _released(setup: RoundSetup, release: MeanRelease) -> Released:
+def _released(setup: RoundEncoding, release: MeanRelease) -> Released:
     spec = setup.parameters.sketch
     return Released(
         update=release.update,

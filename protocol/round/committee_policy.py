@@ -1,0 +1,71 @@
+"""What a client of one-shot rounds insists on about the committee that opens their sums.
+
+It delegates to the committee what the pairwise protocol lets it check itself: that one set of
+uploads is opened, large enough, and of the right identities. Beyond T colluding members its own
+update alone is readable, and it cannot notice. So whom it trusts with that is its own choice, made
+before any round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from protocol.errors import PolicyError
+from secagg import ParameterError
+from secagg.keys import KEY_BYTES
+from secagg.oneshot.committee import MAX_MEMBERS, CommitteeKind
+from secagg.oneshot.context import OneShotContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitteePolicy:
+    """Committees that a client accepts.
+
+    Args:
+        kind: everyone who is invited, or members that are named.
+        named: for a named committee, the identity keys that may be on it; every member must be one.
+        corrupt: most of the members that may work for the server, at any time until their keys are
+            erased. A committee that tolerates fewer is refused.
+        largest: most members; a client seals a share for each.
+
+    Raises:
+        ParameterError: named members without a named committee, or the other way round.
+    """
+
+    kind: CommitteeKind
+    named: Collection[bytes] = ()
+    corrupt: int
+    largest: int = MAX_MEMBERS
+
+    def __post_init__(self) -> None:
+        if (self.kind is CommitteeKind.NAMED) != bool(self.named):
+            valid = "identity keys for a named committee, and none for one of everyone"
+            raise ParameterError("named", f"{len(self.named)} identities", valid)
+        if any(type(key) is not bytes or len(key) != KEY_BYTES for key in self.named):
+            raise ParameterError("named", "a key of another kind", "32-byte Ed25519 keys")
+        if type(self.corrupt) is not int or self.corrupt < 0:
+            raise ParameterError("corrupt", self.corrupt, "an int from 0 on")
+        if type(self.largest) is not int or not 1 <= self.largest <= MAX_MEMBERS:
+            raise ParameterError("largest", self.largest, f"an int in 1 .. {MAX_MEMBERS}")
+
+    def check(self, context: OneShotContext) -> None:
+        """Accept the committee of a round or refuse it.
+
+        Raises:
+            PolicyError: names the parameter, what was announced and what would be accepted.
+        """
+        committee = context.committee
+        if committee.kind is not self.kind:
+            raise PolicyError("committee", committee.kind.value, f"{self.kind.value} only")
+        if committee.size > self.largest:
+            raise PolicyError("committee", f"{committee.size} members", f"at most {self.largest}")
+        if committee.corrupt < self.corrupt:
+            raise PolicyError("corrupt", committee.corrupt, f"at least {self.corrupt}")
+        strangers = [each for each in committee.members if each.identity not in self.named]
+        if self.kind is CommitteeKind.NAMED and strangers:
+            raise PolicyError(
+                "committee", f"{len(strangers)} members that are strangers", "the named ones only"
+            )
+        if context.allow_weak:
+            raise PolicyError("degree", context.degree, "a ring that the security table allows")

@@ -1,0 +1,178 @@
+"""One client in one one-shot round: it looks at the announcement, encodes, uploads, and is done.
+
+The client never takes a parameter from the server without looking at it. What it cannot look at,
+the cohort and what becomes of its upload, it leaves to a committee that its own policy accepts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dp import NoiseSeed
+from protocol.errors import PolicyError
+from protocol.round.history import ClientHistory
+from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
+from protocol.round.pipeline import Pipeline
+from protocol.round.policy import ClientPolicy
+from protocol.round.rings import UnixClock
+from secagg import Identity, LocalProtocolError, ParameterError
+from secagg.grinding import CLOCK_SKEW_SECONDS
+from secagg.keys import os_random
+from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.committee import CommitteeKind
+from secagg.shamir import Rand
+
+
+class OneShotRoundClient:
+    """Drives one client through one one-shot round.
+
+    Args:
+        identity: our signing key.
+        registry: identity keys of all clients that may be in a cohort. A client sees the cohort
+            only if everybody is on the committee; members hold it against their own registry.
+        policy: what we insist on; its `committee` says whom we trust to open a sum.
+        history: what we have done before, as for `RoundClient`.
+        rand: source of secrets; leave it alone except to simulate the same round twice.
+        clock: tells unix seconds; with it the client refuses a round that has expired.
+
+    Raises:
+        ParameterError: the policy has a goal, and the history does not count against that very one;
+            or the policy wants rounds that expire, and there is no clock.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        registry: frozenset[bytes],
+        policy: ClientPolicy,
+        history: ClientHistory | None = None,
+        rand: Rand = os_random,
+        clock: UnixClock | None = None,
+    ) -> None:
+        if policy.largest_lifetime_seconds is not None and clock is None:
+            raise ParameterError("clock", None, "a clock: the policy wants rounds that expire")
+        if policy.goal is not None and (history is None or history.goal != policy.goal):
+            raise ParameterError(
+                "history",
+                None if history is None else f"one that counts against {history.goal}",
+                f"one that counts against the policy's goal, {policy.goal}",
+            )
+        self._identity = identity
+        self._registry = registry
+        self._policy = policy
+        self._history = ClientHistory() if history is None else history
+        self._rand = rand
+        self._clock = clock
+        self._joined_round: tuple[OneShotClient, Pipeline, OneShotSetup, int] | None = None
+
+    @property
+    def setup(self) -> OneShotSetup:
+        """Of the round that was joined.
+
+        Raises:
+            LocalProtocolError: none was.
+        """
+        return self._joined()[2]
+
+    def join(self, announcement: bytes, model_digest: bytes) -> OneShotSetup:
+        """Look at an announcement, and enter the round as answered.
+
+        Args:
+            announcement: from the server, for this client.
+            model_digest: 32-byte hash of the model that we received for this round.
+
+        Raises:
+            RemoteProtocolError: the announcement is malformed.
+            PolicyError: it is outside our policy, without us, was answered before, has expired, or
+                would cost more than we have left.
+        """
+        if self._joined_round is not None:
+            raise LocalProtocolError("this client has already joined a round; make a new one")
+        announced = OneShotAnnouncement.read(announcement)
+        setup = announced.setup(model_digest)
+        context = setup.context
+        self._policy.check(setup, keeps_time=self._clock is not None)
+        self._check_time(setup)
+        if not context.is_invited(announced.index, self._identity.public, announced.proof):
+            raise PolicyError("cohort", "one without this client", "cohorts that include it")
+        if context.committee.kind is CommitteeKind.EVERYONE:
+            members = context.committee.members
+            strangers = sum(member.identity not in self._registry for member in members)
+            if strangers:
+                raise PolicyError(
+                    "cohort", f"{strangers} unregistered identities", "only registered ones"
+                )
+        self._history.answer(setup, keeps_time=self._clock is not None)
+        session = OneShotClient(
+            context, announced.index, self._identity, announced.proof, self._rand
+        )
+        self._joined_round = session, Pipeline(setup), setup, announced.index
+        return setup
+
+    def submit(self, update: NDArray[Any], rounding: NoiseSeed | None = None) -> bytes:
+        """Encode, mask and return our update: the only message of this client.
+
+        Args:
+            update: float32|float64[d].
+            rounding: fresh from the system; leave it alone except to run the same round twice.
+
+        Raises:
+            PrivacyError: the update is not finite; the session is aborted.
+            ParameterError: it has another shape; the session is aborted.
+            PolicyError: other rounds have used up what we had left, or the round has expired; the
+                session is aborted.
+        """
+        session, pipeline, setup, _ = self._joined()
+        try:
+            self._check_time(setup)
+            quantized = pipeline.round(update, rounding or NoiseSeed.fresh())
+            own, *removable = session.seeds(quantized.values.tobytes())
+            vector = pipeline.add_noise(
+                quantized,
+                NoiseSeed(own.expose()),
+                [NoiseSeed(seed.expose()) for seed in removable],
+            )
+            upload = session.submit_bytes(vector)
+            # Charged before the bytes leave, and only if there are bytes.
+            self._history.charge(setup)
+        except BaseException:  # also if the disk is full or the host is interrupted
+            session.abort()
+            raise
+        return upload
+
+    def resend(self) -> bytes:
+        """The upload once more, the same bytes, for a server that did not get it."""
+        return self._joined()[0].resend_bytes()
+
+    @property
+    def own_upload(self) -> tuple[int, bytes]:
+        """Our index, and what names our upload: for the member that we may be as well."""
+        session, _, _, index = self._joined()
+        return index, session.header_digest
+
+    def abort(self) -> None:
+        """Leave the round for good; what it held is forgotten."""
+        if self._joined_round is not None:
+            self._joined_round[0].abort()
+
+    def _check_time(self, setup: OneShotSetup) -> None:
+        context = setup.context
+        if self._clock is None or context.lifetime_seconds == 0:
+            return
+        age = float(self._clock()) - context.opened_at
+        # Written so that NaN fails the test.
+        if math.isnan(age) or not -CLOCK_SKEW_SECONDS <= age <= context.lifetime_seconds:
+            raise PolicyError(
+                "opened_at",
+                f"{context.opened_at}, {age:.0f} s ago by our clock",
+                f"rounds until {context.lifetime_seconds} s after they were opened, by a clock "
+                f"at most {CLOCK_SKEW_SECONDS} s ahead of ours",
+            )
+
+    def _joined(self) -> tuple[OneShotClient, Pipeline, OneShotSetup, int]:
+        if self._joined_round is None:
+            raise LocalProtocolError("join a round first")
+        return self._joined_round

@@ -1,0 +1,225 @@
+"""A one-shot round as announced: context and parameters, and what each client is told of them.
+
+A client is told its own place in the cohort, with the path to the root, but not the cohort: an
+announcement grows with the committee only. A member that is no client needs no model: the digest of
+the encoding is enough for the context, and what it enforces is all in there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from protocol.round.parameters import RoundParameters
+from protocol.round.setup import RoundEncoding, announced_removal
+from protocol.round.written_parameters import WrittenParameters
+from secagg import SERVER, LocalProtocolError, Reason, RemoteProtocolError
+from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
+from secagg.oneshot.committee import Committee, CommitteeKind, Member
+from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.wire import wire_bytes
+
+ANNOUNCEMENT_VERSION = 1
+_TAG = b"one-shot"
+"""No announcement of a pairwise round begins like this."""
+MAX_ANNOUNCEMENT_BYTES = 1 << 20
+"""A committee of 4096 members and some."""
+_MEMBER_BYTES = 2 * KEY_BYTES + 16 + SIGNATURE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class OneShotSetup(RoundEncoding):
+    """A one-shot round as announced: the secure-aggregation context and what it carries.
+
+    Args:
+        cohort: whose root is in the context; the server has it, clients do not.
+    """
+
+    context: OneShotContext
+    cohort: Cohort | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def context_hash(self) -> bytes:
+        """That of the context."""
+        return self.context.hash
+
+    @property
+    def identities(self) -> tuple[bytes, ...]:
+        """The cohort, at the server."""
+        return self.known_cohort().keys
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of one client's ciphertext."""
+        return wire_bytes(self.context.packing, self.context.length)
+
+    def known_cohort(self) -> Cohort:
+        """The cohort, at the server.
+
+        Raises:
+            LocalProtocolError: this is a client's setup.
+        """
+        if self.cohort is None:
+            raise LocalProtocolError("only the server's setup has the cohort")
+        return self.cohort
+
+    def announce(self, index: int) -> bytes:
+        """The setup as bytes for one client, by its position in the cohort."""
+        proof = self.known_cohort().proof(index)
+        return _encoded(_announcement(self.context, self.parameters, index, proof))
+
+    def announce_to_member(self) -> bytes:
+        """The setup as bytes for a member of the committee that is no client."""
+        return _encoded(_announcement(self.context, self.parameters, -1, b""))
+
+
+class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The wire form of a setup.
+
+    `index` and `proof` place a client in the cohort; a member that is none gets -1 and nothing.
+    `digest` is that of the parameters with the server's model, for such members only: a client
+    computes its own, with the model that it has.
+    """
+
+    session_id: bytes
+    round_number: int
+    size: int
+    cohort_root: bytes
+    minimum_survivors: int
+    tolerated_colluders: int
+    kind: str
+    members: bytes
+    corrupt: int
+    randomness: int
+    per_polynomial: int
+    quorum: int
+    degree: int
+    limbs: int
+    rounding_bits: int
+    entries: int
+    bits: int
+    length: int
+    removable: bool
+    opened_at: int
+    lifetime_seconds: int
+    parameters: WrittenParameters
+    digest: bytes
+    index: int
+    proof: bytes
+
+    @classmethod
+    def read(cls, data: bytes) -> OneShotAnnouncement:
+        """An announcement from the server.
+
+        Raises:
+            RemoteProtocolError: malformed bytes.
+        """
+        head = _TAG + bytes([ANNOUNCEMENT_VERSION])
+        if len(data) > MAX_ANNOUNCEMENT_BYTES or data[: len(head)] != head:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
+        try:
+            return msgspec.msgpack.decode(memoryview(data)[len(head) :], type=cls)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+
+    def setup(self, model_digest: bytes) -> OneShotSetup:
+        """The setup that a client with this model takes part in.
+
+        Raises:
+            RemoteProtocolError: the parameters are no setup.
+        """
+        try:
+            parameters = self.parameters.read(model_digest)
+            return OneShotSetup(self._context(parameters, parameters.digest()), parameters)
+        except (ValueError, TypeError) as error:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+
+    def member_context(self) -> OneShotContext:
+        """The context for a member that has no model, and relies on the digest it is told.
+
+        Raises:
+            RemoteProtocolError: the parameters are no context.
+        """
+        try:
+            # The model is in the digest; nothing else of the encoding depends on it.
+            return self._context(self.parameters.read(bytes(32)), self.digest)
+        except (ValueError, TypeError) as error:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+
+    def _context(self, parameters: RoundParameters, digest: bytes) -> OneShotContext:
+        if len(self.members) % _MEMBER_BYTES:
+            raise ValueError("the committee is not a list of members")
+        entries = range(0, len(self.members), _MEMBER_BYTES)
+        committee = Committee(
+            kind=CommitteeKind(self.kind),
+            members=tuple(Member.decode(self.members[i : i + _MEMBER_BYTES]) for i in entries),
+            corrupt=self.corrupt,
+            randomness=self.randomness,
+            per_polynomial=self.per_polynomial,
+            quorum=self.quorum,
+        )
+        return OneShotContext(
+            session_id=self.session_id,
+            round_number=self.round_number,
+            size=self.size,
+            cohort_root=self.cohort_root,
+            minimum_survivors=self.minimum_survivors,
+            tolerated_colluders=self.tolerated_colluders,
+            committee=committee,
+            degree=self.degree,
+            limbs=self.limbs,
+            rounding_bits=self.rounding_bits,
+            entries=self.entries,
+            removal=announced_removal(
+                parameters.mechanism,
+                self.size,
+                self.minimum_survivors,
+                self.tolerated_colluders,
+                removable=self.removable,
+            ),
+            bits=self.bits,
+            length=self.length,
+            application_digest=digest,
+            opened_at=self.opened_at,
+            lifetime_seconds=self.lifetime_seconds,
+        )
+
+
+def _announcement(
+    context: OneShotContext, parameters: RoundParameters, index: int, proof: bytes
+) -> OneShotAnnouncement:
+    if context.allow_weak:
+        raise LocalProtocolError("a ring that is weak is used in this process only, not announced")
+    committee = context.committee
+    return OneShotAnnouncement(
+        session_id=context.session_id,
+        round_number=context.round_number,
+        size=context.size,
+        cohort_root=context.cohort_root,
+        minimum_survivors=context.minimum_survivors,
+        tolerated_colluders=context.tolerated_colluders,
+        kind=committee.kind.value,
+        members=b"".join(member.encode() for member in committee.members),
+        corrupt=committee.corrupt,
+        randomness=committee.randomness,
+        per_polynomial=committee.per_polynomial,
+        quorum=committee.quorum,
+        degree=context.degree,
+        limbs=context.limbs,
+        rounding_bits=context.rounding_bits,
+        entries=context.entries,
+        bits=context.bits,
+        length=context.length,
+        removable=bool(context.removal),
+        opened_at=context.opened_at,
+        lifetime_seconds=context.lifetime_seconds,
+        parameters=WrittenParameters.of(parameters),
+        digest=context.application_digest,
+        index=index,
+        proof=proof,
+    )
+
+
+def _encoded(announcement: OneShotAnnouncement) -> bytes:
+    return _TAG + bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(announcement)

@@ -1,0 +1,232 @@
+"""What a client insists on, whatever the server says: held against every announcement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dp import BinomialMechanism
+from dp.coins import MAX_COINS
+from dp.mechanisms import MECHANISMS, DistributedMechanism
+from dp.sampling.laws import MAX_VARIANCE
+from protocol.errors import PolicyError
+from protocol.goal import PrivacyGoal
+from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.history import epsilon_of_rounds
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.rings import is_safe
+from protocol.round.setup import RoundEncoding, RoundSetup
+from secagg import Mode, ParameterError, SessionContext
+from secagg.graph_parameters import SECURITY_BITS
+from secagg.terms import MAX_COHORT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientPolicy:
+    """What this client insists on, whatever the server says.
+
+    Figures of noise count that of the fewest honest survivors only. Limits of size are checked
+    before anything of that size is allocated. Which of these hold against a server that deviates is
+    in docs/limitations.md: all of them, since a client that refuses has sent nothing.
+
+    Args:
+        minimum_noise_multiplier: smallest ratio of aggregate noise to sensitivity. There is no
+            default: 0.0 accepts rounds without any privacy beyond the sum, and has to be said.
+        goal: rounds like this one, `goal.rounds` of them together, must stay within the goal. The
+            multiplier alone does not notice noise that is too coarse; this does. None looks at the
+            multiplier only. The rounds that really take place are added up by the `ClientHistory`
+            with this goal that every client with a goal must have.
+        minimum_survivors: smallest sum it will be part of.
+        largest_clip_l2: largest clip bound, in the units of the update.
+        smallest_cohort: fewest clients that a round invites.
+        largest_cohort: most of them; what a client sends, holds and checks grows with them.
+        registry_colluders: most clients of the whole registry that may work for the server. It
+            picks the cohort, so all of them may be in it: a round whose thresholds and noise
+            tolerate fewer is refused, however few of them a random cohort would hold.
+        minimum_own_noise_multiplier: smallest ratio to the sensitivity of this client's own noise,
+            as far as nobody else can take it off. It is all that hides the client among made-up
+            ones.
+        dimension: d, length of this client's update; None accepts any up to `largest_length`.
+        largest_length: longest update or vector.
+        largest_bits: largest field.
+        mechanisms: names of those whose noise it adds; binomial only if left out.
+        largest_coins: most coins of one client per coordinate.
+        largest_variance: most variance of one client's noise per coordinate, in squared integer
+            units; the table that it is drawn from grows with the square root.
+        largest_linf_bound: largest integer coordinate; it decides what accounting costs.
+        largest_rows: most rows of a sketch, over all copies; each is a pass over the update.
+        minimum_security_bits: fewest security bits of a sparse graph; the complete one has no use
+            for them. With a goal, what it sets aside for the ring must be enough as well.
+        largest_lifetime_seconds: longest time from a round's announcement to its end; rounds that
+            never expire are refused, too, and `RoundClient` needs a clock. None takes part in any
+            round, and a client with a clock keeps to its expiry if it has one.
+        allow_semi_honest: whether to take part without the consistency round.
+        equal_rounds: hold every round against the goal as if all `goal.rounds` were like it. Where
+            rounds take unequal shares of a goal, only `ClientHistory`, which adds them up, can
+            tell; then the multiplier must be that of the largest share.
+        committee: whose committees it entrusts a one-shot round to; None takes part in none.
+
+    Raises:
+        ParameterError: a multiplier, a size of cohorts or the number of colluders is no bound.
+    """
+
+    minimum_noise_multiplier: float
+    goal: PrivacyGoal | None = None
+    minimum_survivors: int = 2
+    largest_clip_l2: float = math.inf
+    smallest_cohort: int = 2
+    largest_cohort: int = MAX_COHORT
+    registry_colluders: int = 0
+    minimum_own_noise_multiplier: float = 0.0
+    dimension: int | None = None
+    largest_length: int = 1 << 28
+    largest_bits: int = 62
+    mechanisms: Collection[str] = (BinomialMechanism.name,)
+    largest_coins: int = MAX_COINS
+    largest_variance: float = MAX_VARIANCE
+    largest_linf_bound: int = 1 << 16
+    largest_rows: int = 256
+    minimum_security_bits: int = SECURITY_BITS
+    largest_lifetime_seconds: int | None = None
+    allow_semi_honest: bool = False
+    equal_rounds: bool = True
+    committee: CommitteePolicy | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("minimum_noise_multiplier", "minimum_own_noise_multiplier"):
+            if not getattr(self, name) >= 0.0:
+                raise ParameterError(name, getattr(self, name), "at least 0")
+        for name, low, high in (
+            ("smallest_cohort", 2, MAX_COHORT),
+            ("largest_cohort", self.smallest_cohort, MAX_COHORT),
+            ("registry_colluders", 0, MAX_COHORT),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or not low <= value <= high:
+                raise ParameterError(name, value, f"an int in {low} .. {high}")
+        # A plain str is a collection of its letters.
+        names = () if isinstance(self.mechanisms, str) else tuple(self.mechanisms)
+        if not names or any(name not in MECHANISMS for name in names):
+            valid = f"at least one of {', '.join(MECHANISMS)}, in a tuple"
+            raise ParameterError("mechanisms", self.mechanisms, valid)
+
+    def check(self, setup: RoundEncoding, *, keeps_time: bool = False) -> None:
+        """Accept a setup or refuse it.
+
+        Args:
+            keeps_time: whether this client has a clock, and so an end to every round with a
+                lifetime.
+
+        Raises:
+            PolicyError: names the parameter, what was announced and what would be accepted.
+        """
+        context, parameters = setup.context, setup.parameters
+        dimension = parameters.sketch.dimension
+        if self.dimension not in (None, dimension):
+            raise PolicyError("dimension", dimension, f"{self.dimension} only")
+        mechanism = parameters.mechanism
+        if mechanism.name not in self.mechanisms:
+            raise PolicyError("mechanism", mechanism.name, f"{' or '.join(self.mechanisms)} only")
+        at_least = {
+            "minimum_survivors": (context.minimum_survivors, self.minimum_survivors),
+            "cohort_size": (context.invited, self.smallest_cohort),
+            "noise_multiplier": (noise_multiplier(setup), self.minimum_noise_multiplier),
+        }
+        for name, (announced, lowest) in at_least.items():
+            if not announced >= lowest:
+                raise PolicyError(name, announced, f"at least {lowest}")
+        self._check_peers(setup)
+        at_most = {
+            "cohort_size": (context.invited, self.largest_cohort),
+            "clip_l2": (parameters.clip_l2, self.largest_clip_l2),
+            "bits": (context.bits, self.largest_bits),
+            "length": (max(context.length, dimension), self.largest_length),
+            "coins": (getattr(mechanism, "coins", 0), self.largest_coins),
+            "variance": (mechanism.variance, self.largest_variance),
+            "linf_bound": (parameters.linf_bound, self.largest_linf_bound),
+            "sketch_rows": (parameters.sketch.total_rows, self.largest_rows),
+        }
+        for name, (announced, highest) in at_most.items():
+            if not announced <= highest:
+                raise PolicyError(name, announced, f"at most {highest}")
+        self._check_lifetime(context.lifetime_seconds)
+        if isinstance(setup, RoundSetup):
+            self._check_pairwise(setup.context, keeps_time)
+        if isinstance(setup, OneShotSetup):
+            if self.committee is None:
+                raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
+            self.committee.check(setup.context)
+        if self.goal is not None and self.equal_rounds:
+            epsilon = epsilon_of_rounds(setup, self.goal)
+            if not epsilon <= self.goal.epsilon:
+                rounds = f"{self.goal.rounds} such rounds"
+                raise PolicyError(
+                    "epsilon",
+                    f"{epsilon:.6g} for {rounds}",
+                    f"at most {self.goal.epsilon:.6g} for {rounds}",
+                )
+
+    def _check_peers(self, setup: RoundEncoding) -> None:
+        """What is left of this client's privacy if others of the cohort are the server's."""
+        tolerated, bound = setup.context.tolerated_colluders, self.registry_colluders
+        if tolerated < bound:
+            raise PolicyError(
+                "tolerated_colluders",
+                tolerated,
+                f"at least {bound}, because that many clients of the registry may work for the "
+                f"server and all be in one cohort: plan for {bound}, with larger cohorts",
+            )
+        own, lowest = own_noise_multiplier(setup), self.minimum_own_noise_multiplier
+        if not own >= lowest:
+            raise PolicyError(
+                "own_noise_multiplier",
+                f"{own:.6g}",
+                f"at least {lowest:.6g}: more noise of each client, or fewer dropouts whose noise "
+                "can be removed",
+            )
+
+    def _check_lifetime(self, lifetime: int) -> None:
+        longest = self.largest_lifetime_seconds
+        if longest is not None and not 0 < lifetime <= longest:
+            raise PolicyError("lifetime_seconds", lifetime, f"1 .. {longest}")
+
+    def _check_pairwise(self, context: SessionContext, keeps_time: bool) -> None:
+        """The server's mode, and how well the ring stands up to a server that tries many."""
+        if context.mode is Mode.SEMI_HONEST and not self.allow_semi_honest:
+            raise PolicyError("mode", context.mode.value, "active only")
+        if context.degree and context.security_bits < self.minimum_security_bits:
+            valid = f"at least {self.minimum_security_bits}"
+            raise PolicyError("security_bits", context.security_bits, valid)
+        if self.goal is not None:
+            check_ring(context, self.goal, keeps_time)
+
+
+def check_ring(context: SessionContext, goal: PrivacyGoal, keeps_time: bool) -> None:
+    """See that the ring fails with no more than a goal sets aside for it.
+
+    Raises:
+        PolicyError: it does.
+    """
+    if not is_safe(context, goal, keeps_time=keeps_time):
+        raise PolicyError(
+            "security_bits",
+            f"{context.security_bits}, with which a ring fails with probability "
+            f"{context.ring_failure(keeps_time=keeps_time):.3g}",
+            f"at most {goal.reserve.aggregation:.3g} for each of {goal.rounds} rounds: more bits, "
+            "or a lifetime and a clock to keep it by",
+        )
+
+
+def noise_multiplier(setup: RoundEncoding) -> float:
+    """Standard deviation of the noise of the fewest honest survivors over the sensitivity."""
+    return _multiplier(setup, setup.parameters.mechanism, setup.fewest_honest)
+
+
+def own_noise_multiplier(setup: RoundEncoding) -> float:
+    """The same of one client's own noise, as far as nobody else can take it off."""
+    return _multiplier(setup, setup.own_noise, 1)
+
+
+def _multiplier(setup: RoundEncoding, mechanism: DistributedMechanism, contributors: int) -> float:
+    return math.sqrt(contributors * mechanism.variance) / setup.parameters.l2_bound

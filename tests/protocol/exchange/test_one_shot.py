@@ -1,0 +1,237 @@
+"""One-shot rounds: real protocol and ideal functionality agree, and lose the same clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from one_shot_rounds import Stream, identity, secret
+
+from dp import NoiseSeed
+from protocol import PrivacyGoal, TrainingPlan
+from protocol.errors import PolicyError
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.exchange.one_shot import (
+    LocalCommittee,
+    MemberStage,
+    OneShotAggregator,
+    OneShotOutcome,
+)
+from protocol.exchange.stages import RoundOutcome, Stage
+from protocol.planning.committee import CommitteePlan
+from protocol.round.member import MemberPolicy
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.pipeline import Pipeline
+from secagg import OpeningFailedError, ParameterError, TooFewSurvivorsError
+from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.context import Cohort
+from sketch import PublicSeed, SketchSpec
+
+SESSION = bytes(range(16))
+DIGEST = secret("model")
+DIMENSION = 40
+GOAL = PrivacyGoal(8.0, 1e-5, 3)
+
+
+def plan_of(kind: CommitteeKind, **changes: Any) -> TrainingPlan:
+    """A small plan: ten clients, two may be lost."""
+    named = CommitteePlan(kind=CommitteeKind.NAMED, size=8, corrupt=1, away=1)
+    terms: dict[str, Any] = {
+        "goal": GOAL,
+        "cohort": 10,
+        "tolerated_dropouts": 2,
+        "tolerated_colluders": 1,
+        "clip_l2": 1.0,
+        "protocol": "one-shot",
+        "committee": named if kind is CommitteeKind.NAMED else None,
+    }
+    return TrainingPlan(**{**terms, **changes})
+
+
+class World:
+    """Clients, a committee, and both aggregators for one plan."""
+
+    def __init__(self, plan: TrainingPlan, **options: Any) -> None:
+        self.plan = plan
+        self.identities = [identity("client", i) for i in range(plan.cohort)]
+        self.keys = [each.public for each in self.identities]
+        numbers = plan.committee_numbers
+        members = self.identities
+        if plan.committee_kind is CommitteeKind.NAMED:
+            members = [identity("member", i) for i in range(numbers.size)]
+        policy = MemberPolicy(
+            minimum_survivors=plan.minimum_survivors,
+            tolerated_colluders=plan.tolerated_colluders,
+            corrupt=numbers.corrupt,
+            registry=frozenset(self.keys),
+        )
+        self.committee = LocalCommittee(plan.committee_kind, members, policy)
+        self.real = OneShotAggregator(
+            self.identities,
+            plan.client_policy(DIMENSION, self.committee.named),
+            self.committee,
+            noise=rounding,
+            rand_of=lambda i: Stream("client", i),
+            **options,
+        )
+
+    def setup(self, number: int = 0, session: bytes = SESSION) -> OneShotSetup:
+        """The round of a number."""
+        parameters = self.plan.calibrate(
+            SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
+        )
+        members = self.committee.members(session, self.keys)
+        return self.plan.one_shot_setup(parameters, self.keys, members, session, number)
+
+
+def rounding(index: int) -> NoiseSeed:
+    """Known seeds of rounding."""
+    return NoiseSeed(secret("rounding", index))
+
+
+def update(index: int) -> np.ndarray[Any, Any]:
+    """A client's update."""
+    return np.sin(np.arange(DIMENSION) + index) / 10.0
+
+
+def ideal(setup: OneShotSetup) -> IdealAggregator:
+    """The ideal functionality with the very seeds that the real clients derive."""
+
+    def bound(index: int, rounded: bytes) -> Sequence[NoiseSeed]:
+        cohort = Cohort(setup.known_cohort().keys)
+        client = OneShotClient(
+            setup.context,
+            index,
+            identity("client", index),
+            cohort.proof(index),
+            Stream("client", index),
+        )
+        return [NoiseSeed(seed.expose()) for seed in client.seeds(rounded)]
+
+    return IdealAggregator(noise=rounding, bound=bound)
+
+
+def outcome_of(run: Any, *args: Any) -> RoundOutcome | tuple[type, str]:
+    """What a round gives, or how it fails."""
+    try:
+        result: RoundOutcome = run(*args)
+    except TooFewSurvivorsError as error:
+        return type(error), str(error.needed)
+    return result
+
+
+@pytest.mark.parametrize("kind", list(CommitteeKind))
+@pytest.mark.parametrize(
+    "dropouts",
+    [
+        {},
+        {3: Stage.INPUT},
+        {0: Stage.ADVERTISE, 9: Stage.SHARE},
+        {1: Stage.CONFIRM, 2: Stage.UNMASK},
+        {1: Stage.INPUT, 2: Stage.INPUT, 3: Stage.INPUT},
+        {i: Stage.UNMASK for i in range(8)},
+    ],
+    ids=["nobody", "one", "two early", "two members", "too many", "most members"],
+)
+def test_both_ways_give_the_same_sum(kind: CommitteeKind, dropouts: dict[int, Stage]) -> None:
+    world = World(plan_of(kind))
+    setup = world.setup()
+    told: list[Sequence[int]] = []
+    got = outcome_of(lambda: world.real.run(setup, update, dropouts, before_release=told.append))
+    expected = outcome_of(lambda: ideal(setup).run(setup, update, dropouts))
+    if isinstance(expected, tuple):
+        assert got == expected
+        return
+    assert isinstance(got, OneShotOutcome)
+    assert told == [expected.total.survivors]
+    assert got.total.survivors == expected.total.survivors
+    assert np.array_equal(got.total.vector.elements, expected.total.vector.elements)
+    assert got.total.removed == expected.total.removed
+    release = Pipeline(setup).decode(got.total)
+    assert release.survivors == len(got.total.survivors)
+    assert set(got.bytes_up) == set(got.total.survivors)
+    assert len(got.member_bytes_down) == setup.context.committee.size
+
+
+def test_a_bad_update_costs_its_client_only() -> None:
+    world = World(plan_of(CommitteeKind.EVERYONE))
+    setup = world.setup()
+
+    def updates(index: int) -> np.ndarray[Any, Any]:
+        return update(index) * (np.nan if index == 4 else 1.0)
+
+    got = world.real.run(setup, updates, {})
+    expected = ideal(setup).run(setup, updates, {})
+    assert got.total.survivors == expected.total.survivors == (0, 1, 2, 3, 5, 6, 7, 8, 9)
+    assert "NaN" in got.refused[4] or "finite" in got.refused[4]
+    assert np.array_equal(got.total.vector.elements, expected.total.vector.elements)
+
+
+def test_lost_members_of_a_named_committee() -> None:
+    away = {0: MemberStage.CHECK}
+    world = World(plan_of(CommitteeKind.NAMED), absences=away)
+    setup = world.setup()
+    got = world.real.run(setup, update, {})
+    expected = ideal(setup).run(setup, update, {})
+    assert np.array_equal(got.total.vector.elements, expected.total.vector.elements)
+    lost = {i: MemberStage.OPEN for i in range(7)}
+    world = World(plan_of(CommitteeKind.NAMED), absences=lost)
+    paid: list[Sequence[int]] = []
+    with pytest.raises(TooFewSurvivorsError, match="open"):
+        world.real.run(world.setup(), update, {}, before_release=paid.append)
+    # Who signed may know the sum: the round is paid although it failed.
+    assert len(paid) == 1
+    lost = {i: MemberStage.CHECK for i in range(7)}
+    world = World(plan_of(CommitteeKind.NAMED), absences=lost)
+    with pytest.raises(TooFewSurvivorsError, match="check"):
+        world.real.run(world.setup(), update, {}, before_release=paid.append)
+    assert len(paid) == 1
+
+
+def test_a_round_is_answered_once() -> None:
+    world = World(plan_of(CommitteeKind.NAMED))
+    world.real.run(world.setup(), update, {})
+    with pytest.raises(TooFewSurvivorsError) as raised:
+        world.real.run(world.setup(), update, {})
+    assert any("answered before" in note for note in raised.value.__notes__)
+
+
+def test_a_committee_of_strangers_is_refused() -> None:
+    world = World(plan_of(CommitteeKind.NAMED))
+    policy = world.plan.client_policy(DIMENSION, [identity("other", i).public for i in range(8)])
+    with pytest.raises(PolicyError, match="strangers"):
+        policy.check(world.setup())
+    pairwise = plan_of(CommitteeKind.EVERYONE, protocol="pairwise")
+    with pytest.raises(PolicyError, match="no committee is trusted"):
+        pairwise.client_policy(DIMENSION).check(world.setup())
+    with pytest.raises(PolicyError, match="everyone only"):
+        plan_of(CommitteeKind.EVERYONE).client_policy(DIMENSION).check(world.setup())
+
+
+def test_the_hook_can_stop_a_round_before_anybody_signs() -> None:
+    world = World(plan_of(CommitteeKind.NAMED))
+
+    def refuse(survivors: Sequence[int]) -> None:
+        raise OpeningFailedError("not paid", 0, 0)
+
+    with pytest.raises(OpeningFailedError):
+        world.real.run(world.setup(), update, {}, before_release=refuse)
+
+
+@pytest.mark.parametrize(
+    ("changes", "argument"),
+    [
+        ({"protocol": "two-shot"}, "protocol"),
+        ({"degree": 4}, "degree"),
+        ({"tolerated_dropouts": 5}, "tolerated_dropouts"),
+        ({"protocol": "pairwise", "committee": CommitteePlan()}, "committee"),
+        ({"cohort": 4, "tolerated_dropouts": 1}, "committee"),
+    ],
+)
+def test_infeasible_plans_name_the_argument(changes: dict[str, Any], argument: str) -> None:
+    with pytest.raises(ParameterError) as raised:
+        plan_of(CommitteeKind.EVERYONE, **changes)
+    assert raised.value.argument == argument
