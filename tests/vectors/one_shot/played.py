@@ -235,14 +235,20 @@ class OneShotRound:
         """The first and only bytes that a client draws."""
         return wire.counter_rand(self.rand_seeds[u])(32)
 
+    def seed_of(self, u: int, which: int) -> bytes:
+        """A noise seed of a client: a removable one, or with the next number its own."""
+        what = digest("derive noise seeds", self.rounded[u])
+        bound = (self.hash, index(u), index(which), what)
+        return wire.derive(self.root(u), "derive noise seeds", 32, *bound)
+
+    @property
+    def seed_count(self) -> int:
+        """Removable seeds of each client."""
+        return max(self.removal, default=0).bit_length()
+
     def seeds_of(self, u: int) -> list[bytes]:
         """Removable seeds of a client."""
-        what = digest("derive noise seeds", self.rounded[u])
-        count = max(self.removal, default=0).bit_length()
-        return [
-            wire.derive(self.root(u), "derive noise seeds", 32, self.hash, index(u), index(i), what)
-            for i in range(count)
-        ]
+        return [self.seed_of(u, which) for which in range(self.seed_count)]
 
     def ephemeral(self, u: int) -> bytes:
         """Private ephemeral key."""
@@ -393,7 +399,8 @@ class OneShotRound:
     def events(self) -> Iterator[Event]:
         """All steps in order."""
         for u in range(self.n):
-            seeds = [seed.hex() for seed in self.seeds_of(u)]
+            own = self.seed_of(u, self.seed_count)
+            seeds = [seed.hex() for seed in (own, *self.seeds_of(u))]
             yield Event("client_seeds", u, expect=seeds)
             if u not in self.forged:
                 yield Event("client_submit", u, expect=f"upload {u}")
