@@ -103,7 +103,11 @@ class CommitteeNumbers:
 
 
 def committee_numbers(size: int, corrupt: int, away: int) -> CommitteeNumbers:
-    """The numbers of a committee that is safe, and finishes whatever corrupt parties do.
+    """The numbers of a committee that is safe, and finishes whatever its corrupt members do.
+
+    That enough uploads are there is another matter: corrupt clients may send none, and corrupt
+    members have up to n_C + c honest ones left out. Who wants to finish against both tolerates
+    as many dropouts.
 
     Args:
         size: s.

@@ -379,8 +379,13 @@ class TrainingPlan:
         """
         committee = None
         if self.protocol == "one-shot":
-            corrupt = self.committee_numbers.corrupt
-            committee = CommitteePolicy(kind=self.committee_kind, named=named, corrupt=corrupt)
+            numbers = self.committee_numbers
+            committee = CommitteePolicy(
+                kind=self.committee_kind,
+                named=named,
+                corrupt=numbers.corrupt,
+                smallest_threshold=numbers.randomness + numbers.per_polynomial,
+            )
         return ClientPolicy(
             minimum_noise_multiplier=self.goal.noise_multiplier,
             goal=self.goal,

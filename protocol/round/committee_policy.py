@@ -17,6 +17,10 @@ from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import MAX_MEMBERS, CommitteeKind
 from secagg.oneshot.context import OneShotContext
 
+KEY_ROUNDS = 1 << 16
+"""Rounds that a sealing key serves unless told otherwise. Its owner erases it afterwards: whoever
+gets hold of it opens what was recorded."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitteePolicy:
@@ -26,7 +30,11 @@ class CommitteePolicy:
         kind: everyone who is invited, or members that are named.
         named: for a named committee, the identity keys that may be on it; every member must be one.
         corrupt: most of the members that may work for the server, at any time until their keys are
-            erased. A committee that tolerates fewer is refused.
+            erased. A committee that tolerates fewer is refused; if everyone is on it, so is a round
+            that tolerates fewer colluders, for these members are clients.
+        smallest_threshold: fewest members, T + l, that together read one upload.
+        largest_key_rounds: most rounds that one sealing key may serve; members are counted on to
+            stay honest for as long.
         largest: most members; a client seals a share for each.
 
     Raises:
@@ -36,6 +44,8 @@ class CommitteePolicy:
     kind: CommitteeKind
     named: Collection[bytes] = ()
     corrupt: int
+    smallest_threshold: int = 2
+    largest_key_rounds: int = KEY_ROUNDS
     largest: int = MAX_MEMBERS
 
     def __post_init__(self) -> None:
@@ -44,10 +54,15 @@ class CommitteePolicy:
             raise ParameterError("named", f"{len(self.named)} identities", valid)
         if any(type(key) is not bytes or len(key) != KEY_BYTES for key in self.named):
             raise ParameterError("named", "a key of another kind", "32-byte Ed25519 keys")
-        if type(self.corrupt) is not int or self.corrupt < 0:
-            raise ParameterError("corrupt", self.corrupt, "an int from 0 on")
-        if type(self.largest) is not int or not 1 <= self.largest <= MAX_MEMBERS:
-            raise ParameterError("largest", self.largest, f"an int in 1 .. {MAX_MEMBERS}")
+        for name, low, high in (
+            ("corrupt", 0, MAX_MEMBERS),
+            ("smallest_threshold", 2, MAX_MEMBERS),
+            ("largest_key_rounds", 1, 1 << 63),
+            ("largest", 1, MAX_MEMBERS),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or not low <= value <= high:
+                raise ParameterError(name, value, f"an int in {low} .. {high}")
 
     def check(self, context: OneShotContext) -> None:
         """Accept the committee of a round or refuse it.
@@ -60,8 +75,18 @@ class CommitteePolicy:
             raise PolicyError("committee", committee.kind.value, f"{self.kind.value} only")
         if committee.size > self.largest:
             raise PolicyError("committee", f"{committee.size} members", f"at most {self.largest}")
-        if committee.corrupt < self.corrupt:
-            raise PolicyError("corrupt", committee.corrupt, f"at least {self.corrupt}")
+        tolerated = committee.corrupt
+        if self.kind is CommitteeKind.EVERYONE:
+            tolerated = min(tolerated, context.tolerated_colluders)
+        if tolerated < self.corrupt:
+            raise PolicyError("corrupt", tolerated, f"at least {self.corrupt}")
+        if committee.threshold < self.smallest_threshold:
+            valid = f"at least {self.smallest_threshold} members that together read an upload"
+            raise PolicyError("threshold", committee.threshold, valid)
+        rounds = max(member.last_round - member.first_round + 1 for member in committee.members)
+        if rounds > self.largest_key_rounds:
+            valid = f"at most {self.largest_key_rounds} rounds"
+            raise PolicyError("sealing_key", f"one for {rounds} rounds", valid)
         strangers = [each for each in committee.members if each.identity not in self.named]
         if self.kind is CommitteeKind.NAMED and strangers:
             raise PolicyError(

@@ -2,7 +2,8 @@
 
 Exact: a field that holds the largest sum there can be, if there is one. Or likely: coins almost
 never all fall on one side, and other noise almost never goes far, so a field that holds all sums
-but for a stated probability is much smaller. A wrapped sum costs accuracy and never privacy:
+but for a stated probability is much smaller. A wrapped sum costs accuracy and never privacy
+(in one-shot rounds all but never: docs/one-shot-security.md, "Packing"):
 reduction modulo p is applied to what is already private.
 """
 

@@ -12,16 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocol.errors import PolicyError
+from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
 from protocol.round.one_shot_setup import OneShotAnnouncement
 from secagg import Identity, LocalProtocolError, ParameterError
 from secagg.keys import KEY_BYTES, AgreementKey
-from secagg.oneshot.committee import Member
+from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.member import OneShotMember
-
-KEY_ROUNDS = 1 << 16
-"""Rounds that a sealing key serves unless told otherwise. Erase it afterwards: a member that is
-compromised later opens what was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +122,11 @@ class RoundMember:
         for name, announced, lowest in at_least:
             if announced < lowest:
                 raise PolicyError(name, announced, f"at least {lowest}")
+        if committee.kind is CommitteeKind.EVERYONE:
+            # Corrupt members are corrupt clients.
+            if context.tolerated_colluders < policy.corrupt:
+                colluders = context.tolerated_colluders
+                raise PolicyError("tolerated_colluders", colluders, f"at least {policy.corrupt}")
         identities = [member.identity for member in committee.members]
         if self._identity.public not in identities:
             raise PolicyError("committee", "one without this member", "those that include it")
@@ -143,3 +145,11 @@ class RoundMember:
         if self._session is None:
             raise LocalProtocolError("join a round first")
         return self._session.receive_bytes(data)
+
+    def abort(self) -> None:
+        """Leave the round for good; the shares that were opened are forgotten.
+
+        For a round that the server does not go on with: they are as sensitive as the sealing key.
+        """
+        if self._session is not None:
+            self._session.abort()

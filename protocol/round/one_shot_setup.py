@@ -120,7 +120,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
         try:
             return msgspec.msgpack.decode(memoryview(data)[len(head) :], type=cls)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
     def setup(self, model_digest: bytes) -> OneShotSetup:

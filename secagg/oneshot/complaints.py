@@ -35,6 +35,8 @@ def left_out(
         return frozenset(), frozenset()
     if corrupt_members == 0:
         return frozenset(client for client, _ in edges), frozenset()
+    if corrupt_clients == 0:
+        return frozenset(), frozenset(member for _, member in edges)
     weight = max(-(-corrupt_clients // corrupt_members), 1)
     return _cheapest_cover(edges, weight)
 

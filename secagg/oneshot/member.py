@@ -77,6 +77,8 @@ def on_delivery(party: MemberParty, state: Waiting, message: Delivery) -> Step:
         try:
             if not header.is_signed(context, keys[sender]):
                 raise ValueError("the header is not signed by its sender")
+            if keys[sender] == party.identity.public:
+                _require_own(party, header)
             shares[len(kept)] = _open_seal(party, header, sealed)
         except ValueError:
             bad.append(sender)
@@ -165,6 +167,12 @@ def _open_seal(party: MemberParty, header: Header, sealed: bytes) -> Any:
     shared = party.sealing.agree(header.ephemeral_key)
     plain = unseal(shared, party.context.hash, header.sender, party.index, sealed)
     return decode_rows(plain, 1, party.context.layout.polynomials)[0]
+
+
+def _require_own(party: MemberParty, header: Header) -> None:
+    """See that an upload in our name is ours; ValueError if it is not, or if we know of none."""
+    if party.own is None or party.own[1] != header.digest(party.context):
+        raise ValueError("an upload in our own name that we did not make")
 
 
 def _check_own(party: MemberParty, headers: Sequence[Header]) -> None:

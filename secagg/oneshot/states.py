@@ -76,7 +76,7 @@ class MemberParty:
     identity: Identity
     sealing: AgreementKey
     own: tuple[int, bytes | None] | None
-    registry: frozenset[bytes] | None = None
+    registry: frozenset[bytes] | None
 
 
 @dataclass(frozen=True, slots=True)

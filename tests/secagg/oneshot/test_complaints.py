@@ -45,7 +45,7 @@ graphs = st.dictionaries(st.integers(0, 7), st.frozensets(st.integers(0, 9)), ma
 
 
 @settings(max_examples=300)
-@given(complaints=graphs, corrupt_clients=st.integers(0, 9), corrupt_members=st.integers(1, 5))
+@given(complaints=graphs, corrupt_clients=st.integers(1, 9), corrupt_members=st.integers(1, 5))
 def test_a_cheapest_cover_is_left_out(
     complaints: Complaints, corrupt_clients: int, corrupt_members: int
 ) -> None:
@@ -64,6 +64,16 @@ def test_if_no_member_is_corrupt_complaints_are_true(
     clients, members = left_out(complaints, corrupt_clients, 0)
     assert clients == frozenset().union(*complaints.values())
     assert members == frozenset()
+
+
+@settings(max_examples=100)
+@given(complaints=graphs, corrupt_members=st.integers(1, 5))
+def test_if_no_client_is_corrupt_complaints_are_false(
+    complaints: Complaints, corrupt_members: int
+) -> None:
+    clients, members = left_out(complaints, 0, corrupt_members)
+    assert clients == frozenset()
+    assert members == {member for member, bad in complaints.items() if bad}
 
 
 @pytest.mark.parametrize("corrupt_members", [0, 2])
