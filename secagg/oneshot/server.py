@@ -155,7 +155,8 @@ class OneShotServer:
     def close_round(self) -> Iterator[Outbound]:
         """The deadline of the present stage has passed: gives what members are sent next.
 
-        One message at a time: together they are as many seals as clients times members.
+        One message at a time: together they are as many seals as clients times members. They are
+        to be taken before the next stage is closed, which forgets the seals.
 
         After the complaints are in, `survivors` are final: whoever keeps a ledger charges it before
         the messages that this returns leave.

@@ -210,6 +210,27 @@ def test_another_cohort_than_the_announced_one(change: str) -> None:
     pending.refuses(changed, Reason.NOT_IN_TREE)
 
 
+@pytest.mark.parametrize("known", ["all", "more", "one less", "nobody"])
+def test_a_cohort_beyond_the_registry(known: str) -> None:
+    """The root may be the announced one, and its clients made up by the server all the same."""
+    pending = Pending(CHECK)
+    keys = set(pending.cohort.keys)
+    registry = {
+        "all": keys,
+        "more": keys | {kit.identity("registered", 9).public},
+        "one less": keys - {pending.cohort.keys[4]},
+        "nobody": set(),
+    }[known]
+    identity, sealing = kit.identity("member", 0), kit.sealing("member", 0)
+    pending.members[0] = OneShotMember(
+        pending.context, 0, identity, sealing, registry=frozenset(registry)
+    )
+    if known in ("all", "more"):
+        assert pending.complains() == ()
+    else:
+        pending.refuses(pending.incoming(), Reason.NOT_IN_TREE)
+
+
 def test_all_is_well() -> None:
     pending = Pending(CHECK)
     assert all(pending.complains(member=j) == () for j in pending.members)
