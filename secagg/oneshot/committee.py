@@ -92,7 +92,7 @@ class Member:
 
     def is_signed(self, session_id: bytes) -> bool:
         """Whether the identity signed the sealing key for these rounds of the session."""
-        return _is_signed(self, session_id)
+        return entry_is_signed(self, session_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ def most_wrong_answers(answers: int, threshold: int) -> int:
 
 
 @lru_cache(maxsize=2 * MAX_MEMBERS)
-def _is_signed(member: Member, session_id: bytes) -> bool:
+def entry_is_signed(member: Member, session_id: bytes) -> bool:
     """See `Member.is_signed`: remembered, because the rounds of a session have the same members."""
     parts = _signed_parts(session_id, member.sealing_key, member.first_round, member.last_round)
     return signature_is_valid(member.identity, member.signature, Usage.SEALING_KEY, *parts)

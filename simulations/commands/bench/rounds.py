@@ -139,7 +139,8 @@ def _show_growth(title: str, protocol: str, results: Sequence[Mapping[str, Any]]
     if protocol == "pairwise":
         columns = ["degree", "threshold", *columns]
     else:
-        columns += ["ratio_to_first", "member_seconds_median", "peak_rss_bytes"]
+        columns[2:2] = ["server_cpu_seconds_per_client", "ratio_to_first"]
+        columns += ["member_seconds_median", "peak_rss_bytes"]
     table = Table("clients", *columns, title=title)
     for each in results:
         table.add_row(str(each["clients"]), *(readable(each[column]) for column in columns))

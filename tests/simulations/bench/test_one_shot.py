@@ -86,6 +86,7 @@ def test_a_round_is_correct_and_its_parts_add_up() -> None:
     for party in ("server", "client", "member"):
         name = f"{party}_seconds" + ("" if party == "server" else "_median")
         assert figures[name] > 0
+        assert figures[name.replace("_seconds", "_cpu_seconds")] > 0
     assert figures["announcement_seconds"] > 0
     assert figures["peak_rss_bytes"] > 1 << 20
 
@@ -146,11 +147,13 @@ GROWTH = ("bench", "growth", "--dim", "200", *COMMITTEE, "--largest", "250")
 def test_growth_stops_at_the_largest_and_compares_with_the_first() -> None:
     figures = run_json(*GROWTH, "--protocol", "one-shot")
     assert list(figures) == ["8", "12", "16"]
-    first = figures["8"]["server_seconds_per_client"]
+    first = figures["8"]["server_cpu_seconds_per_client"]
     for clients, each in figures.items():
         assert each["correct"] is True
         assert each["server_seconds_per_client"] == each["server_seconds"] / int(clients)
-        assert each["ratio_to_first"] == pytest.approx(each["server_seconds_per_client"] / first)
+        cpu = each["server_cpu_seconds_per_client"]
+        assert cpu == each["server_cpu_seconds"] / int(clients)
+        assert each["ratio_to_first"] == pytest.approx(cpu / first)
         assert each["peak_rss_bytes"] > 1 << 20
 
 
