@@ -17,7 +17,7 @@ NVFLARE_VENV := .venv-nvflare
 NVFLARE_STAMP := $(NVFLARE_VENV)/.installed
 
 .PHONY: demo pictures docs dist format lint types unit clean
-.PHONY: test test-adapters test-flower test-nvflare test-pfl test-release
+.PHONY: test test-adapters test-flower test-nvflare test-pfl test-release walk
 
 demo: $(STAMP)
 	$(BIN)/veilsum demo --out demo-report
@@ -52,6 +52,10 @@ test-adapters: test-flower test-nvflare test-pfl
 # The wheel in an environment of its own, with everything that it depends on, and the whole demo.
 test-release: $(STAMP)
 	VEILSUM_TEST_RELEASE="$(TORCH)" $(BIN)/pytest -n0 tests/test_release.py
+
+# The README and the tutorial as somebody follows them who has nothing yet; WALK="--skip 'make test'".
+walk: $(STAMP)
+	$(BIN)/python tests/doubles/walk.py --torch "$(TORCH)" $(WALK)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

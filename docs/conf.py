@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "docstrings",
     "generated_pages",
+    "mathml",
     "state_tables",
 ]
 exclude_patterns = ["_ext", "_static"]
@@ -32,6 +33,10 @@ nitpicky = False  # annotations name types of NumPy and the standard library, wh
 # Anchors as code-hosting pages make them, so that one link serves both.
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
+# Formulas as those pages read them: $...$ and $$...$$, but not "$5 and $6".
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_space = False
+html_math_renderer = "mathml"
 
 autodoc_member_order = "bysource"
 # Inherited ones too, but not those of the standard library and of pydantic.

@@ -34,7 +34,9 @@ def evaluate_polynomials(
     for h in range(points.size):
         x = points[h]
         row = values[h]
-        row[:] = coefficients[threshold - 1]
+        # A loop: numba compiles the assignment of an array ten times as long, for its errors.
+        for j in range(polynomials):
+            row[j] = coefficients[threshold - 1, j]
         for power in range(threshold - 2, -1, -1):
             for j in range(polynomials):
                 row[j] = _reduce_31(row[j] * x + coefficients[power, j])

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from secagg.client_codec import CLIENT_CODEC
 from secagg.client_states import (
     Aborted,
     Advertised,
@@ -345,6 +346,7 @@ class ClientSession(SingleUseSession[Party, State, AnyMessage]):
     MOVES = CLIENT_MOVES
     FINAL = (Aborted, Finished)
     ABORTED = Aborted
+    STORED_AS = CLIENT_CODEC
 
     def __init__(
         self, context: SessionContext, index: int, identity: Identity, rand: Rand = os_random

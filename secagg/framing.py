@@ -103,17 +103,20 @@ def split_items(data: bytes, size: int, count: int) -> list[bytes]:
     return [data[i * size : (i + 1) * size] for i in range(count)]
 
 
-def decode_message(decoder: msgspec.msgpack.Decoder[M], data: bytes, party: int, limit: int) -> M:
+def decode_message(
+    decoder: msgspec.msgpack.Decoder[M], data: bytes, party: int, limit: int, role: str = "client"
+) -> M:
     """Inverse of `encode_message` for the kinds of messages that a decoder knows.
 
     Raises:
         RemoteProtocolError: too long, another version, or not a message; names `party`.
     """
     if len(data) > limit:
-        raise RemoteProtocolError(party, Reason.OVERSIZED, f"{len(data)} bytes, at most {limit}")
+        detail = f"{len(data)} bytes, at most {limit}"
+        raise RemoteProtocolError(party, Reason.OVERSIZED, detail, role)
     if not data or data[0] != WIRE_VERSION:
-        raise RemoteProtocolError(party, Reason.MALFORMED, "unknown version")
+        raise RemoteProtocolError(party, Reason.MALFORMED, "unknown version", role)
     try:
         return decoder.decode(memoryview(data)[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise RemoteProtocolError(party, Reason.MALFORMED, str(error)) from None
+        raise RemoteProtocolError(party, Reason.MALFORMED, str(error), role) from None

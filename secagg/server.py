@@ -78,12 +78,15 @@ class FieldSum:
             can have sealed wrong shares to them: a lead, not a proof.
         removed: removable seeds that survivors gave up, by survivor, in the order of
             `SessionContext.removed_seeds`; checked against their commitments.
+        noisy: survivors that are not in `removed` although others are: their seeds are not what
+            they committed to, and the noise stays. Only a one-shot round goes on without them.
     """
 
     vector: FieldVector
     survivors: tuple[int, ...]
     culprits: tuple[int, ...] = ()
     removed: dict[int, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
+    noisy: tuple[int, ...] = ()
 
 
 class ServerSession:

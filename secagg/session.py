@@ -22,6 +22,7 @@ from secagg.errors import (
     RemoteProtocolError,
     SessionAbortedError,
 )
+from secagg.state_codec import StateCodec
 
 
 class HasPhase(Protocol):
@@ -61,6 +62,8 @@ class SingleUseSession(Generic[PartyT, StateT, MessageT]):
     """States that end the session and stay."""
     ABORTED: ClassVar[Callable[[], Any]]
     """Makes the state of a session that an error has ended."""
+    STORED_AS: ClassVar[StateCodec]
+    """How its states are stored, by `secagg.storage`."""
 
     def __init__(self, party: PartyT, state: StateT) -> None:
         self._party = party

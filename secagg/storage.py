@@ -1,13 +1,15 @@
-"""Storing a client session between stages, for hosts that restart it for every message.
+"""Storing a session between stages, for hosts that restart it for every message.
 
-`suspend` takes the state out of a session and seals it; `resume` opens it and makes a session
-again. Every stored state has a token and a random key of its own, which the host keeps beside it,
-and the seal's key follows from both that key and the client's identity. The key is destroyed,
-durably, before the session exists again and so before any reply leaves.
+`suspend` takes the state out of a session and seals it. `resume` opens it and makes a session
+again, and `resume_session` does for those of the one-shot protocol. Every stored state has a token
+and a random key of its own, which the host keeps beside it, and the seal's key follows from both
+that key and the party's identity. The key is destroyed, durably, before the session exists again
+and so before any reply leaves.
 
 A state can therefore be resumed once: answering one state twice, with two different survivor sets,
-would give away both secrets of a party. And what was resumed opens for nobody any more: a copy of
-an old state and an identity that leaks later do not open the upload that somebody has recorded.
+would give away both secrets of a party, or open two sums. And what was resumed opens for nobody any
+more: a copy of an old state and an identity that leaks later do not open the upload that somebody
+has recorded.
 
 What this cannot stop: a host that rolls back the stored states *and* the keys together, and a disk
 that keeps what was overwritten.
@@ -17,23 +19,19 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from secagg import client_states as states
 from secagg.client import ClientSession
+from secagg.client_states import Party
 from secagg.context import SessionContext
 from secagg.errors import LocalProtocolError
-from secagg.graph import build_graph
-from secagg.keys import AgreementKey, Identity, SecretSeed, os_random
-from secagg.messages import Advertisement, context_tag
-from secagg.roster import Committee, RoundRoster
+from secagg.keys import Identity, os_random
 from secagg.shamir import Rand
+from secagg.state_codec import StateCodec
 from secagg.tags import Usage, derive, encode_index, tagged
 
 STORAGE_VERSION = 2
@@ -41,18 +39,37 @@ TOKEN_BYTES = 16
 STATE_KEY_BYTES = 32
 _KEY_BYTES = 64
 
-_STATES: Mapping[str, type[Any]] = {
-    each.phase.name: each
-    for each in (
-        states.Fresh,
-        states.Advertised,
-        states.Shared,
-        states.Ready,
-        states.Masked,
-        states.Confirmed,
-        states.Released,
-    )
-}
+
+class StorableParty(Protocol):
+    """What does not change during a session, as far as it is bound into the seal."""
+
+    @property
+    def context(self) -> Any:
+        """The public parameters of the round."""
+
+    @property
+    def index(self) -> int:
+        """Our position among the parties of our kind."""
+
+    @property
+    def identity(self) -> Identity:
+        """Our signing key."""
+
+
+class StorableSession(Protocol):
+    """A session whose state can be taken out, stored, and put into another one."""
+
+    STORED_AS: ClassVar[StateCodec]
+
+    def hand_over(self) -> tuple[Any, Any]:
+        """Give up party and state."""
+
+    @classmethod
+    def from_state(cls, party: Any, state: Any) -> Self:
+        """A session that goes on from a state."""
+
+
+SessionT = TypeVar("SessionT", bound=StorableSession)
 
 
 class StateKeys(Protocol):
@@ -144,7 +161,7 @@ class StoredStateError(LocalProtocolError):
     """A stored state is damaged, belongs to another session, or was resumed before."""
 
 
-def suspend(session: ClientSession, keys: StateKeys, beside: bytes = b"") -> bytes:
+def suspend(session: StorableSession, keys: StateKeys, beside: bytes = b"") -> bytes:
     """Take a session's state out and seal it; the session object is aborted.
 
     Args:
@@ -156,9 +173,10 @@ def suspend(session: ClientSession, keys: StateKeys, beside: bytes = b"") -> byt
         SessionAbortedError: the session is over, so there is nothing to store.
     """
     party, state = session.hand_over()
-    content = msgspec.msgpack.encode((state.phase.name, _to_plain(state)))
+    codec = session.STORED_AS
+    content = codec.encode(party, state)
     token, key = secrets.token_bytes(TOKEN_BYTES), secrets.token_bytes(STATE_KEY_BYTES)
-    cipher, bound = _cipher(party.context, party.index, party.identity, token, key, beside)
+    cipher, bound = _cipher(party, codec.role, token, key, beside)
     sealed = cipher.encrypt(content, [bound])
     keys.keep(token, key)
     return bytes([STORAGE_VERSION]) + token + sealed
@@ -173,7 +191,7 @@ def resume(
     rand: Rand = os_random,
     beside: bytes = b"",
 ) -> ClientSession:
-    """Make a session of a stored state, once.
+    """Make a session of a stored state of the pairwise protocol, once.
 
     Args:
         stored: what `suspend` returned.
@@ -187,22 +205,41 @@ def resume(
     Raises:
         StoredStateError: the state does not open, or was resumed before.
     """
+    party = Party(context, index, identity, rand)
+    return resume_session(ClientSession, stored, party, keys, beside)
+
+
+def resume_session(
+    kind: type[SessionT], stored: bytes, party: StorableParty, keys: StateKeys, beside: bytes = b""
+) -> SessionT:
+    """Make a session of any kind of a stored state, once.
+
+    Args:
+        kind: the class of the suspended session.
+        stored: what `suspend` returned.
+        party: context, index, identity and whatever else a session of this kind needs; of a member
+            of a one-shot round, `own` comes from the stored state.
+        keys: those that `suspend` was given; the state's key is destroyed.
+        beside: what `suspend` was given beside the session.
+
+    Raises:
+        StoredStateError: the state does not open, or was resumed before.
+    """
     token, sealed = _parts(stored)
     key = keys.key(token)
     if key is None:
         raise StoredStateError(_RESUMED)
-    cipher, bound = _cipher(context, index, identity, token, key, beside)
+    codec = kind.STORED_AS
+    cipher, bound = _cipher(party, codec.role, token, key, beside)
     try:
         content = cipher.decrypt(sealed, [bound])
     except (InvalidTag, ValueError):
         raise StoredStateError(
-            "the stored session cannot be opened by this client for this round"
+            "the stored session cannot be opened by this party for this round"
         ) from None
     if not keys.consume(token):
         raise StoredStateError(_RESUMED)
-    name, plain = msgspec.msgpack.decode(content, strict=True)
-    state = _from_plain(_STATES[name], plain, context)
-    return ClientSession.from_state(states.Party(context, index, identity, rand), state)
+    return kind.from_state(*codec.decode(content, party))
 
 
 def discard(stored: bytes, keys: StateKeys) -> None:
@@ -225,69 +262,9 @@ def _parts(stored: bytes) -> tuple[bytes, bytes]:
 
 
 def _cipher(
-    context: SessionContext,
-    index: int,
-    identity: Identity,
-    token: bytes,
-    key: bytes,
-    beside: bytes,
+    party: StorableParty, role: bytes, token: bytes, key: bytes, beside: bytes
 ) -> tuple[AESSIV, bytes]:
-    parts = (bytes([STORAGE_VERSION]), context.hash, encode_index(index), token, beside)
-    secret = identity.private_bytes() + key
+    version, index = bytes([STORAGE_VERSION]), encode_index(party.index)
+    parts = (version, party.context.hash, index, token, beside, *([role] if role else []))
+    secret = party.identity.private_bytes() + key
     return AESSIV(derive(secret, Usage.STORE, _KEY_BYTES, *parts)), tagged(Usage.STORE, *parts)
-
-
-def _to_plain(state: Any) -> dict[str, Any]:
-    return {name: _CODECS[name][0](getattr(state, name)) for name in _fields(type(state))}
-
-
-def _from_plain(kind: type[Any], plain: dict[str, Any], context: SessionContext) -> Any:
-    return kind(**{name: _CODECS[name][1](plain[name], context) for name in _fields(kind)})
-
-
-def _fields(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(kind.__dataclass_fields__)
-
-
-def _roster_to_plain(roster: RoundRoster) -> list[Any]:
-    entries = {index: each.entry() for index, each in roster.advertisements.items()}
-    return [roster.members, entries, roster.hash]
-
-
-def _roster_from_plain(plain: list[Any], context: SessionContext) -> RoundRoster:
-    members, entries, round_hash = tuple(plain[0]), plain[1], plain[2]
-    return RoundRoster(
-        members=members,
-        advertisements={
-            index: Advertisement.from_entry(context_tag(context), index, entry)
-            for index, entry in entries.items()
-        },
-        graph=build_graph(members, context.degree, round_hash),
-        committee=Committee.draw(context, members, round_hash),
-        threshold=context.threshold,
-        hash=round_hash,
-    )
-
-
-_Codec = tuple[Callable[[Any], Any], Callable[[Any, SessionContext], Any]]
-
-# One encoder and decoder for each field of any state, by the field's name.
-_CODECS: Mapping[str, _Codec] = {
-    "sealing": (AgreementKey.expose, lambda raw, _: AgreementKey(raw)),
-    "masking": (AgreementKey.expose, lambda raw, _: AgreementKey(raw)),
-    "seed": (SecretSeed.expose, lambda raw, _: SecretSeed(raw)),
-    "removable": (
-        lambda seeds: [seed.expose() for seed in seeds],
-        lambda raw, _: tuple(SecretSeed(each) for each in raw),
-    ),
-    "advertisement": (
-        lambda each: [each.sender, each.entry()],
-        lambda raw, context: Advertisement.from_entry(context_tag(context), *raw),
-    ),
-    "roster": (_roster_to_plain, _roster_from_plain),
-    "own_share": (bytes, lambda raw, _: raw),
-    "participants": (list, lambda raw, _: tuple(raw)),
-    "survivors": (list, lambda raw, _: tuple(raw)),
-    "held": (dict, lambda raw, _: raw),
-    "masked": (_to_plain, lambda raw, context: _from_plain(states.Masked, raw, context)),
-}

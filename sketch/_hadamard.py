@@ -133,21 +133,11 @@ def _transform_block(values: NDArray[np.float64], factor: float) -> None:
 
 
 @njit(cache=True, nogil=True)
-def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
-    """Multiply by the Walsh-Hadamard matrix in natural order times a factor, in place.
-
-    H_N = H_rows (x) H_columns: every block of `_BLOCK` adjacent entries is transformed in cache,
-    then whole blocks are combined with one another, three levels to a pass over memory. The factor
-    comes with the last level, as if all were multiplied afterwards.
-
-    Args:
-        values: float64[N], N a power of two, at least 2.
-        factor: 1 for the matrix of ones and minus ones.
-    """
-    size = values.size
-    run = min(size, _BLOCK)
+def _transform_blocks(values: NDArray[np.float64], factor: float) -> None:
+    """What `walsh_hadamard` does to more than a block."""
+    size, run = values.size, _BLOCK
     for start in range(0, size, run):
-        _transform_block(values[start : start + run], factor if run == size else 1.0)
+        _transform_block(values[start : start + run], 1.0)
     if size >= 8 * 4096:
         _across_4096(values, factor if size == 8 * 4096 else 1.0)
         run = 8 * 4096
@@ -158,3 +148,31 @@ def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
         _across_262144(values, factor if size == 8 * 262144 else 1.0)
         run = 8 * 262144
     _transform_runs(values, run, factor)
+
+
+_IN_A_BLOCK = ((8, _across_1), (64, _across_8), (512, _across_64), (4096, _across_512))
+"""Each pass of three levels in a block, and the size from which on there is one."""
+
+
+def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
+    """Multiply by the Walsh-Hadamard matrix in natural order times a factor, in place.
+
+    H_N = H_rows (x) H_columns: every block of `_BLOCK` adjacent entries is transformed in cache,
+    then whole blocks are combined with one another, three levels to a pass over memory. The factor
+    comes with the last level, as if all were multiplied afterwards. Up to a block, only the passes
+    that there are get compiled, which is most of a first small round.
+
+    Args:
+        values: float64[N], N a power of two, at least 2.
+        factor: 1 for the matrix of ones and minus ones.
+    """
+    size, run = values.size, 1
+    if size > _BLOCK:
+        _transform_blocks(values, factor)
+        return
+    for least, across in _IN_A_BLOCK:
+        if size >= least:
+            across(values, factor if size == least else 1.0)
+            run = least
+    if run < size:
+        _transform_runs(values, run, factor)

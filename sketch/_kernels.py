@@ -91,7 +91,9 @@ def median_columns(estimates: NDArray[np.float64], out: NDArray[np.float64]) -> 
             for j in range(count):
                 a, b = first[j], second[j]
                 first[j], second[j] = min(a, b), max(a, b)
-    out[:] = estimates[copies // 2, :count]
+    middle = estimates[copies // 2]
+    for j in range(count):
+        out[j] = middle[j]
 
 
 @njit(cache=True, nogil=True)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pages import ROOT, Block, blocks, name_of
 from torchrun_words import launched_words
 
 from dp import Ledger
@@ -33,55 +34,14 @@ from dp import Ledger
 if TYPE_CHECKING:
     from typer.testing import Result
 
-ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-BLOCK = re.compile(
-    r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$",
-    re.DOTALL | re.MULTILINE,
-)
-FILE = re.compile(r"# ([\w/.-]+\.(?:py|toml))\n")
 NEEDS = {"docs/integrations/pfl.md": "pfl"}
 """Packages that the blocks of a page need, and that nothing else does."""
 FOREIGN = {"cd", "dask", "export", "flwr", "kubectl", "mkdir", "pip", "sbatch", "source"}
 """Programs that are not ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced block: its language, its text, why it is not run (empty if it is), and its line."""
-
-    language: str
-    text: str
-    reason: str
-    line: int
-
-    @property
-    def file(self) -> str | None:
-        """The file that it is the content of."""
-        match = FILE.match(self.text)
-        return match.group(1) if match else None
-
-    @property
-    def commands(self) -> list[list[str]]:
-        """The words of each line, without comments."""
-        lines = self.text.replace("\\\n", " ").splitlines()
-        return [words for line in lines if (words := shlex.split(line, comments=True))]
-
-
-def name_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
-def blocks(page: Path, *languages: str) -> list[Block]:
-    source = page.read_text()
-    return [
-        Block(each["language"], each["text"], each["reason"] or "", source.count("\n", 0, start))
-        for each in BLOCK.finditer(source)
-        if (start := each.start("text")) and each["language"] in languages
-    ]
 
 
 def is_run(page: Path) -> bool:
@@ -502,13 +462,43 @@ def test_wrong_commands_would_be_noticed(line: str) -> None:
     assert not exists(line.split(), ROOT)
 
 
+def test_no_page_has_two_versions_of_a_passage() -> None:
+    """A merge that was not finished builds and links well."""
+    marker = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+    assert marker.search("<<<<<<< HEAD\n")
+    assert [page.name for page in PAGES if marker.search(page.read_text())] == []
+
+
 def test_the_readme_names_both_commands() -> None:
     targets = {words[1] for words, _ in commands(ROOT / "README.md") if words[0] == "make"}
     assert {"demo", "test"} <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_relative_links_lead_somewhere(page: Path) -> None:
+def links(page: Path) -> Iterator[str]:
+    """Targets of a page's links to files, without their anchors."""
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://", "mailto:")):
-            assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"
+            yield target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for target in links(page):
+        assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"
+
+
+def reached(start: Path) -> set[Path]:
+    """The pages that links lead to from one of them."""
+    found, ahead = set(), [start.resolve()]
+    while ahead:
+        page = ahead.pop()
+        if page.suffix == ".md" and page not in found:
+            found.add(page)
+            ahead += [(page.parent / target).resolve() for target in links(page)]
+    return found
+
+
+def test_every_page_can_be_reached_from_the_first_one() -> None:
+    """Those of `project` are for the site alone, which includes the pages above `docs` by them."""
+    missing = set(PAGES) - reached(ROOT / "docs" / "index.md")
+    assert {page.parent for page in missing} == {ROOT / "docs" / "project"}

@@ -68,11 +68,27 @@ class TestSite:
             for name in set(members) - set(above):
                 assert f"{package}.{name}" in shown
 
+    def test_no_formula_is_left_as_it_was_written(self, site: Path) -> None:
+        assert (site / "accounting.html").read_text().count("<math ") > 100
+        for page in site.rglob("*.html"):
+            set_apart = r"<(math|pre|code|script|style)\b.*?</\1>"
+            assert "$" not in re.sub(set_apart, "", page.read_text(), flags=re.DOTALL), page
+
     def test_commands_and_keys_are_those_of_the_program(self, site: Path) -> None:
         commands = (site / "reference" / "commands.html").read_text()
         assert "--compression" in commands and "independent code" in commands
         keys = (site / "reference" / "configuration.html").read_text()
         assert "noise_multiplier" in keys and "tolerated_colluders" in keys
+
+
+def test_no_cell_of_the_keys_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in extension("configuration", monkeypatch).page("").splitlines()
+        if line.startswith("|")
+    ]
+    assert len(rows) > 100
+    assert all(len(row) == 4 and all(row) for row in rows)
 
 
 class TestDocstrings:
@@ -102,6 +118,42 @@ class TestDocstrings:
         marked = self.markup(text, monkeypatch)
         assert "**Post:** ``x >= 0``\n\nRaises:\n    ValueError: never.\n" in marked
         assert "**Source:** `arXiv 2004.00010 <https://arxiv.org/abs/2004.00010>`__" in marked
+
+
+class TestFormulas:
+    """LaTeX's notation becomes MathML, or the build fails."""
+
+    def build(self, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """A site of one page, with our settings for formulas."""
+        pytest.importorskip("sphinx", reason="sphinx is not installed: the extra docs has it")
+        ours = (DOCS / "conf.py").read_text()
+        settings = re.findall(r"^(?:myst_\w*|html_math\w*) = [^\n]+$", ours, re.MULTILINE)
+        extensions = "extensions = ['myst_parser', 'mathml']"
+        path = f"import sys; sys.path.insert(0, {str(DOCS / '_ext')!r})"
+        (folder / "conf.py").write_text("\n".join([path, extensions, *settings]))
+        (folder / "index.md").write_text(f"# Page\n\n{text}\n")
+        options = ["--fail-on-warning", "--keep-going", "--quiet"]
+        return subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "sphinx", *options, str(folder), str(folder / "out")],
+            capture_output=True,
+            text=True,
+        )
+
+    def test_they_become_elements(self, tmp_path: Path) -> None:
+        text = "A $\\sqrt{d}$ for $5 and $6.\n\n$$\n\\sum_i x_i^2 \\le C\n$$"
+        done = self.build(text, tmp_path)
+        assert done.returncode == 0, done.stderr
+        page = (tmp_path / "out" / "index.html").read_text()
+        inline, block = re.findall(r"<math .*?</math>", page, re.DOTALL)
+        assert "<msqrt>" in inline and 'display="block"' not in inline
+        assert "<msubsup>" in block and 'display="block"' in block
+        assert "for $5 and $6." in page
+
+    @pytest.mark.parametrize("wrong", [r"\unheardof{x}", r"\frac{a}{", r"a}"])
+    def test_one_that_cannot_be_converted_fails_the_build(self, wrong: str, tmp_path: Path) -> None:
+        done = self.build(f"One ${wrong}$ here.", tmp_path)
+        assert done.returncode != 0
+        assert "index.md:3: WARNING: a formula cannot be converted" in done.stderr
 
 
 def test_a_state_diagram_becomes_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,26 @@ class TestTraining:
                 folder=tmp_path / "run",
             )  # fmt: skip
 
+    def test_callbacks_are_told(self, tmp_path: Path) -> None:
+        from simulations.learning.run import RunCallback
+
+        class Told(RunCallback):
+            def __init__(self) -> None:
+                self.rounds: list[int] = []
+                self.summary: Any = None
+
+            def round(self, record: Any) -> None:
+                self.rounds.append(record["round"])
+
+            def end(self, summary: Any) -> None:
+                self.summary = summary
+
+        told, again = Told(), Told()
+        run = self.train(folder=tmp_path, callbacks=[told])
+        assert told.rounds == [1, 2, 3] and told.summary == run.summary
+        self.train(folder=tmp_path, callbacks=[again])
+        assert again.rounds == [] and again.summary is None
+
     def test_every_key_of_a_configuration_may_be_set(self) -> None:
         run = self.train(settings={"engine.aggregator": "plain", "cohort.tolerated_dropouts": 1})
         assert run.epsilon is None and "no promise" in str(run)

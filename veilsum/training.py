@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulations.learning.data import Dataset
     from simulations.learning.models import Loss, ModuleTask
     from simulations.learning.records import Record, RunSummary
+    from simulations.learning.run.callbacks import RunCallback
 
 OWN: Final = "own"
 """What stands for data and model in the configuration of such a run."""
@@ -77,6 +78,7 @@ def private_training(
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
     progress: bool = True,
+    callbacks: Sequence[RunCallback] = (),
 ) -> PrivateRun:
     """Train a classifier on the data of several clients, so that each of them is protected.
 
@@ -109,11 +111,14 @@ def private_training(
         seed: of what need not be secret: cohorts and batches.
         settings: any other keys of the configuration, such as ``{"sketch.controller": "fixed"}``.
         progress: show the rounds on standard error.
+        callbacks: are told of the run as it goes (`simulations.learning.run.RunCallback`); of one
+            that is finished already they are not told.
 
     Raises:
         ConfigurationError: model, data or settings do not fit together; it names what, and what
             would be valid.
         PrivacyError, TooFewSurvivorsError, DivergedError: where the run ends.
+        CallbackError: a callback cannot start.
     """
     task, data = _problem(model, clients, test, columns, loss)
     config = _config(
@@ -133,7 +138,7 @@ def private_training(
         place = folder
         if place is None:
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="veilsum-run-"))
-        vector, summary, records = _trained(config, data, task, Path(place), progress)
+        vector, summary, records = _trained(config, data, task, Path(place), progress, callbacks)
     guaranteed = summary["epsilons"].get("guaranteed")
     return PrivateRun(
         model=task.trained(vector),
@@ -231,7 +236,12 @@ def _config(
 
 
 def _trained(
-    config: RunConfig, data: Dataset, task: ModuleTask, folder: Path, progress: bool
+    config: RunConfig,
+    data: Dataset,
+    task: ModuleTask,
+    folder: Path,
+    progress: bool,
+    callbacks: Sequence[RunCallback],
 ) -> tuple[Any, RunSummary, list[Record]]:
     """The parameters after the last round, float32[d]; what the run came to; its rounds."""
     from rich.console import Console
@@ -247,8 +257,8 @@ def _trained(
     with RunFolder(folder, config) as opened, _own_threads():
         if summary is None:
             with kept_so_far():
-                view = LiveView(config, console)
-                summary = run_experiment(config, data, opened, [view], task=task).summary()
+                told = [LiveView(config, console), *callbacks]
+                summary = run_experiment(config, data, opened, told, task=task).summary()
         checkpoint = Checkpoint.load(opened.checkpoint)
         if checkpoint is None:
             raise ConfigurationError("folder", f"{folder} has no checkpoint", "another folder")

@@ -9,6 +9,7 @@ that moment, whatever becomes of the round.
 from __future__ import annotations
 
 import enum
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +41,7 @@ from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError, RemoteProtocolError
+from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.server import OneShotServer
 from secagg.shamir import Rand
@@ -175,6 +177,16 @@ def conduct_one_shot(
     )
 
 
+KeySource = Callable[[bytes, bytes], AgreementKey]
+"""Gives the sealing key of a member, by its identity key, in a session."""
+
+
+def fresh_key(session_id: bytes, key: bytes) -> AgreementKey:
+    """A new secret key for whoever asks."""
+    del session_id, key
+    return AgreementKey(secrets.token_bytes(KEY_BYTES))
+
+
 class LocalCommittee:
     """The members of committees in this process: their keys, policies and histories.
 
@@ -182,11 +194,17 @@ class LocalCommittee:
         kind: everyone who is invited, or all of these, as a named committee.
         identities: of all who may be members.
         policy: what every member insists on.
+        key_of: their sealing keys; leave it alone except to run the same rounds twice.
     """
 
     def __init__(
-        self, kind: CommitteeKind, identities: Sequence[Identity], policy: MemberPolicy
+        self,
+        kind: CommitteeKind,
+        identities: Sequence[Identity],
+        policy: MemberPolicy,
+        key_of: KeySource = fresh_key,
     ) -> None:
+        self._key_of = key_of
         self.kind = kind
         self._identities = {identity.public: identity for identity in identities}
         self._policy = policy
@@ -200,7 +218,7 @@ class LocalCommittee:
         return frozenset(self._identities) if named else frozenset()
 
     def members(self, session_id: bytes, cohort: Sequence[bytes]) -> list[Member]:
-        """See `HasCommittee.members`."""
+        """The signed keys of the members; see `HasCommittee.members`."""
         keys = cohort if self.kind is CommitteeKind.EVERYONE else list(self._identities)
         return [self._keys(session_id, key).entry for key in keys]
 
@@ -218,7 +236,8 @@ class LocalCommittee:
             raise ParameterError("cohort", key.hex(), "identities that are on the committee")
         place = (session_id, key)
         if place not in self._sealing:
-            self._sealing[place] = SealingKeys(self._identities[key], session_id)
+            sealing = self._key_of(session_id, key)
+            self._sealing[place] = SealingKeys(self._identities[key], session_id, key=sealing)
         return self._sealing[place]
 
 
@@ -265,7 +284,7 @@ class OneShotAggregator:
         self._histories = {key: ClientHistory(policy.goal) for key in self._registry}
 
     def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
-        """See `HasCommittee.members`."""
+        """The signed keys of the members; see `HasCommittee.members`."""
         return self._committee.members(session_id, cohort)
 
     def run(
@@ -286,6 +305,14 @@ class OneShotAggregator:
             server, playing.uploads(), playing.exchange, before_release, self._clock
         )
         outcome.bytes_down.update(playing.announced)
+        if setup.context.committee.kind is CommitteeKind.EVERYONE:
+            # Members are clients, at the same places.
+            for clients, members in (
+                (outcome.bytes_up, outcome.member_bytes_up),
+                (outcome.bytes_down, outcome.member_bytes_down),
+            ):
+                for index, size in members.items():
+                    clients[index] = clients.get(index, 0) + size
         return outcome
 
 

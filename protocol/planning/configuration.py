@@ -30,9 +30,11 @@ from dp.mechanisms import MechanismName
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE
-from protocol.planning.training_plan import TrainingPlan
+from protocol.planning.committee import CommitteePlan
+from protocol.planning.training_plan import ProtocolName, TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
 from secagg import Mode, ParameterError
+from secagg.oneshot.committee import CommitteeKind
 from sketch.controllers import (
     AdaptBudget,
     AdaptNorm,
@@ -75,25 +77,31 @@ class Privacy(Section):
     """What is promised to every client."""
 
     epsilon: float | None = Field(
-        default=None, gt=0, description="guaranteed against the server, over all rounds"
+        default=None,
+        gt=0,
+        description="guaranteed against the server, over all rounds; if left out, give "
+        "noise_multiplier",
     )
     noise_multiplier: float | None = Field(
         default=None,
         gt=0,
-        description="instead of epsilon: standard deviation of a sum's noise, divided by the clip",
+        description="standard deviation of a sum's noise, divided by the clip; if left out, give "
+        "epsilon",
     )
     delta: float = Field(gt=0, lt=1, description="delta of the same promise")
-    clip_l2: float = Field(gt=0, description="bound on an update, in its own units")
+    clip_l2: float = Field(gt=0, description="an update is shortened to this length (l2 norm)")
     error_share: float = Field(
         default=ERROR_SHARE,
         gt=0,
         le=1,
-        description="extra variance, relative to the Gaussian mechanism",
+        description="extra variance of the noise, relative to the Gaussian mechanism; less costs "
+        "bits",
     )
     wrap_probability: float = Field(
         default=WRAP_PROBABILITY,
         ge=0,
-        description="accepted probability that a sum does not fit its field",
+        description="accepted probability that a sum does not fit its field and is lost; less "
+        "costs bits",
     )
     mechanism: MechanismName = Field(
         default="binomial", description="the noise that each client adds"
@@ -102,8 +110,8 @@ class Privacy(Section):
         default=None,
         gt=1,
         allow_inf_nan=False,
-        description="count by truncated moments of this order, for weak noise, instead of by "
-        "domination",
+        description="count by truncated moments of this order, which is better for weak noise; by "
+        "Gaussian domination if left out",
     )
 
     @model_validator(mode="after")
@@ -131,17 +139,54 @@ class Cohort(Section):
         ge=0, description="how many of them may collude with the server"
     )
     mode: Literal["active", "semi_honest"] = Field(
-        default="active", description="how far the server is trusted"
+        default="active",
+        description="active: the server may break every rule; semi_honest: it tells all clients "
+        "the same survivors, which saves a round trip",
     )
     exact_noise: bool | None = Field(
         default=None,
-        description="remove surplus noise again; binomial noise is removed unless this is false",
+        description="remove the noise that was added for clients who might drop out, and did "
+        "not; if left out, binomial noise is removed and other noise stays",
     )
     security_bits: int | None = Field(
         default=None,
         ge=1,
-        description="bits of a sparse graph; as many as the goal needs if left out",
+        description="what a sparse graph may fail with, as bits: 80 for a chance of 2^-80; as many "
+        "as the goal needs if left out",
     )
+    protocol: ProtocolName = Field(
+        default="pairwise",
+        description="pairwise: every client answers in every stage; one-shot: each uploads once, "
+        "and a committee opens the sum",
+    )
+    committee_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="members of a named committee of one-shot rounds; everyone who is invited is "
+        "a member if left out",
+    )
+    committee_corrupt: int | None = Field(
+        default=None,
+        ge=0,
+        description="how many members of a named committee may collude; left out without one",
+    )
+    committee_away: int | None = Field(
+        default=None,
+        ge=0,
+        description="how many honest ones of them may be away; left out without a named committee",
+    )
+
+    def committee(self) -> CommitteePlan | None:
+        """The named committee; None if there is none.
+
+        Raises:
+            ParameterError: a number is missing.
+        """
+        numbers = (self.committee_size, self.committee_corrupt, self.committee_away)
+        if numbers == (None, None, None):
+            return None
+        size, corrupt, away = numbers
+        return CommitteePlan(kind=CommitteeKind.NAMED, size=size, corrupt=corrupt, away=away)
 
 
 CONTROLLERS: Mapping[str, type] = {
@@ -269,6 +314,8 @@ def build_plan(
             wrap_probability=privacy.wrap_probability,
             security_bits=cohort.security_bits,
             lifetime_seconds=lifetime_seconds,
+            protocol=cohort.protocol,
+            committee=cohort.committee(),
         )
     except ParameterError as error:
         section = "privacy" if error.argument in Privacy.model_fields else "cohort"

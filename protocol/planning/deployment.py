@@ -13,6 +13,7 @@ from dp import CoinSchedule, FourEpsilons, replace_one
 from dp.accounting import reserved_accountant
 from dp.mechanisms import DistributedMechanism
 from dp.rounding import ROUNDING_VARIANCE
+from protocol.planning.committee import RingChoice, choose_ring
 from protocol.planning.graph import GraphPlan, price_graph
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import bits_for
@@ -56,7 +57,8 @@ class DeploymentPlan:
 
     Attributes:
         parameters: of every round; digests and seeds in it are placeholders.
-        graph: and the bytes of every message of a client.
+        graph: of pairwise rounds, and the bytes of every message of a client; None of others.
+        ring: of one-shot rounds, and the bytes of a client's upload by part; None of others.
         seeds: removable noise seeds of each client.
         bits: of a field element, with the accepted wrap probability.
         bits_exact: of a field that holds every sum; None if there is none.
@@ -68,7 +70,8 @@ class DeploymentPlan:
     """
 
     parameters: RoundParameters
-    graph: GraphPlan
+    graph: GraphPlan | None
+    ring: RingChoice | None
     seeds: int
     bits: int
     bits_exact: int | None
@@ -79,8 +82,14 @@ class DeploymentPlan:
 
     @property
     def bytes_per_client(self) -> int:
-        """Of one round, both directions."""
-        return sum(self.graph.bytes_each.values())
+        """Of one round, both directions; of one-shot rounds, of a client that is no member."""
+        return sum(self.bytes_each.values())
+
+    @property
+    def bytes_each(self) -> dict[str, int]:
+        """The same by part."""
+        priced = self.graph or self.ring
+        return {} if priced is None else priced.bytes_each
 
     @property
     def bits_per_coordinate(self) -> float:
@@ -114,21 +123,16 @@ def plan_deployment(
     schedule = plan.schedule(parameters.mechanism)
     seeds = max(removal_table(schedule), default=0).bit_length()
     bits = bits_for(parameters, plan.cohort, seeds)
-    degree, threshold = plan.graph
+    graph, ring = None, None
+    if plan.protocol == "pairwise":
+        graph = _graph(plan, parameters.length, bits, seeds)
+    else:
+        numbers = plan.committee_numbers
+        ring = choose_ring(plan.cohort, parameters.length, bits, seeds, numbers)
     return DeploymentPlan(
         parameters=parameters,
-        graph=price_graph(
-            plan.cohort,
-            plan.tolerated_colluders,
-            plan.tolerated_dropouts,
-            plan.mode,
-            degree,
-            threshold,
-            length=parameters.length,
-            bits=bits,
-            seeds=seeds,
-            security_bits=plan.ring_bits,
-        ),
+        graph=graph,
+        ring=ring,
         seeds=seeds,
         bits=bits,
         bits_exact=_bits_exact(parameters, plan.cohort, seeds),
@@ -136,6 +140,23 @@ def plan_deployment(
         error=_error(plan, parameters, noise_left(parameters.mechanism, schedule, lost), lost),
         epsilons=_epsilons(plan, parameters, schedule),
         replace_one=_replace_one(plan, parameters),
+    )
+
+
+def _graph(plan: TrainingPlan, length: int, bits: int, seeds: int) -> GraphPlan:
+    """The graph of pairwise rounds, and what it costs each client."""
+    degree, threshold = plan.graph
+    return price_graph(
+        plan.cohort,
+        plan.tolerated_colluders,
+        plan.tolerated_dropouts,
+        plan.mode,
+        degree,
+        threshold,
+        length=length,
+        bits=bits,
+        seeds=seeds,
+        security_bits=plan.ring_bits,
     )
 
 

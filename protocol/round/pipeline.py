@@ -330,7 +330,8 @@ class Pipeline:
         integers = self._lift.server(total.vector)
         lost = self._setup.context.invited - survivors
         if surplus is None:
-            removed = [total.removed.get(survivor, ()) for survivor in total.survivors]
+            counted = [each for each in total.survivors if each not in set(total.noisy)]
+            removed = [total.removed.get(survivor, ()) for survivor in counted]
             surplus = self.surplus(removed, lost)
         rotated = self._quantize.server(self._noise.server(integers, surplus, survivors, lost))
         mean_sketch = self._rotate.server(rotated) / survivors

@@ -24,6 +24,7 @@ from secagg.oneshot.header import Header, seed_commitment
 from secagg.oneshot.layout import encode_rows, reader_of
 from secagg.oneshot.masking import mask
 from secagg.oneshot.messages import AnyMessage, Upload, context_tag
+from secagg.oneshot.state_codecs import CLIENT_CODEC
 from secagg.oneshot.states import (
     ClientAborted,
     ClientParty,
@@ -157,6 +158,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
     MOVES = CLIENT_MOVES
     FINAL = (ClientAborted,)
     ABORTED = ClientAborted
+    STORED_AS = CLIENT_CODEC
 
     def __init__(
         self,
@@ -176,6 +178,16 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
     def phase(self) -> ClientPhase:
         """The phase that the session is in."""
         return self._state.phase
+
+    @classmethod
+    def from_state(cls, party: ClientParty, state: ClientState) -> OneShotClient:
+        """A session that goes on from a state that was handed over.
+
+        The path to our entry is not looked at again: it was when the first session began.
+        """
+        session = cls.__new__(cls)
+        SingleUseSession.__init__(session, party, state)
+        return session
 
     def seeds(self, rounded: bytes) -> tuple[SecretSeed, ...]:
         """Our noise seeds, for the rounded integers to which the noise will be added.
@@ -199,7 +211,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         return message
 
     def submit_bytes(self, vector: FieldVector) -> bytes:
-        """`submit`, encoded."""
+        """The upload of `submit`, encoded."""
         return encode_message(self.submit(vector))
 
     def resend_bytes(self) -> bytes:

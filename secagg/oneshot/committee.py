@@ -24,6 +24,8 @@ from secagg.keys import (
 )
 from secagg.tags import Usage, encode_parts
 
+MEMBER_BYTES = 2 * KEY_BYTES + 16 + SIGNATURE_BYTES
+"""One member's entry in an announcement."""
 MAX_MEMBERS = 4096
 """Bound on the committee, so that a hostile context cannot make a client seal without limit."""
 
@@ -214,9 +216,9 @@ def most_wrong_answers(answers: int, threshold: int) -> int:
     return max(answers - threshold, 0) // 2
 
 
-@lru_cache(maxsize=2 * MAX_MEMBERS)
+@lru_cache(maxsize=4 * MAX_MEMBERS)
 def entry_is_signed(member: Member, session_id: bytes) -> bool:
-    """See `Member.is_signed`: remembered, because the rounds of a session have the same members."""
+    """See `Member.is_signed`; remembered, because a key serves many rounds, and is public."""
     parts = _signed_parts(session_id, member.sealing_key, member.first_round, member.last_round)
     return signature_is_valid(member.identity, member.signature, Usage.SEALING_KEY, *parts)
 

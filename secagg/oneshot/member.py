@@ -38,6 +38,7 @@ from secagg.oneshot.messages import (
     largest_delivery_bytes,
     seal_bytes,
 )
+from secagg.oneshot.state_codecs import MEMBER_CODEC
 from secagg.oneshot.states import (
     Checked,
     Confirmed,
@@ -208,6 +209,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
     MOVES = MEMBER_MOVES
     FINAL = (MemberAborted, Finished)
     ABORTED = MemberAborted
+    STORED_AS = MEMBER_CODEC
 
     def __init__(
         self,

@@ -23,6 +23,8 @@ from secagg.oneshot.layout import CHALLENGES
 from secagg.oneshot.wire import wire_bytes
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 
+MEMBER = "member"
+"""The role, in errors, of a party whose number is its index in the committee."""
 HEADER_BYTES = KEY_BYTES + 2 * HASH_BYTES + SIGNATURE_BYTES
 """One upload's header as a member gets it: ephemeral key, two hashes, signature."""
 
@@ -115,8 +117,8 @@ def decode_from_member(data: bytes, member: int, limit: int) -> FromMember:
     Raises:
         RemoteProtocolError: too long, not a member's message, or it names another sender.
     """
-    message = decode_message(_from_member, data, member, limit)
-    _check_sender(message, member)
+    message = decode_message(_from_member, data, member, limit, MEMBER)
+    _check_sender(message, member, MEMBER)
     return message
 
 
@@ -169,6 +171,7 @@ def largest_answer_bytes(context: OneShotContext) -> int:
     return sums + context.size * (each + 1) + SIGNATURE_BYTES + FRAME_BYTES
 
 
-def _check_sender(message: ClientMessage, party: int) -> None:
+def _check_sender(message: ClientMessage, party: int, role: str = "client") -> None:
     if message.sender != party:
-        raise RemoteProtocolError(party, Reason.UNKNOWN_SENDER, f"says it is {message.sender}")
+        detail = f"says it is {message.sender}"
+        raise RemoteProtocolError(party, Reason.UNKNOWN_SENDER, detail, role)

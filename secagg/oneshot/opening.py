@@ -52,11 +52,9 @@ class OpenedSum(FieldSum):
 
     Attributes:
         wrong_members: members whose answers were wrong, and corrected.
-        noisy: survivors whose surplus seeds are not what they committed to: their noise stays.
     """
 
     wrong_members: tuple[int, ...] = ()
-    noisy: tuple[int, ...] = ()
 
 
 def open_sum(

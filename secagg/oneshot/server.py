@@ -31,6 +31,7 @@ from secagg.oneshot.layout import CHALLENGES, decode_rows
 from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import (
+    MEMBER,
     Answer,
     AnyMessage,
     Complaints,
@@ -128,18 +129,17 @@ class OneShotServer:
         """
         self._check_open()
         sender = getattr(message, "sender", -1)
-        uploads = isinstance(message, Upload)
-        if not 0 <= sender < (self._context.size if uploads else self._context.committee.size):
-            raise RemoteProtocolError(sender, Reason.UNKNOWN_SENDER, "not in the round")
+        role, count = MEMBER, self._context.committee.size
+        if isinstance(message, Upload):
+            role, count = "client", self._context.size
+        if not 0 <= sender < count:
+            raise RemoteProtocolError(sender, Reason.UNKNOWN_SENDER, "not in the round", role)
         if message.context != self._tag:
-            raise RemoteProtocolError(sender, Reason.WRONG_CONTEXT)
+            raise RemoteProtocolError(sender, Reason.WRONG_CONTEXT, role=role)
         handler = _RECEIVERS.get((self._phase, type(message)))
         if handler is None:
-            raise RemoteProtocolError(
-                sender,
-                Reason.UNEXPECTED_MESSAGE,
-                f"{type(message).__name__} while collecting {self._phase.value}",
-            )
+            detail = f"{type(message).__name__} while collecting {self._phase.value}"
+            raise RemoteProtocolError(sender, Reason.UNEXPECTED_MESSAGE, detail, role)
         handler(self, message)
 
     def receive_upload(self, client: int, data: bytes) -> None:
@@ -190,7 +190,9 @@ class OneShotServer:
 
     def _on_upload(self, message: Upload) -> None:
         context = self._context
-        sender = self._first(message.sender, self._headers)
+        sender = message.sender
+        if sender in self._headers:
+            raise RemoteProtocolError(sender, Reason.DUPLICATE_MESSAGE)
         expected = context.committee.size * seal_bytes(context)
         if len(message.seals) != expected:
             raise RemoteProtocolError(
@@ -203,21 +205,24 @@ class OneShotServer:
             raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
         if not header.has_good_key():
             raise RemoteProtocolError(sender, Reason.BAD_KEY, "ephemeral key")
-        self._total.add(self._decoded(sender, message.ciphertext))
+        ciphertext = self._decoded(sender, message.ciphertext)
+        # First what may fail, on a full disk: an upload that is not kept must not be in the sum.
         self._ciphertexts.put(sender, message.ciphertext)
         self._seals.put(sender, message.seals)
+        self._total.add(ciphertext)
         self._headers[sender] = header
         self._commitments[sender] = commitments
 
     def _on_complaints(self, message: Complaints) -> None:
         context = self._context
         member = self._first(message.sender, self._complaints)
-        with blaming(member, Reason.BAD_LENGTH):
+        with blaming(member, Reason.BAD_LENGTH, MEMBER):
             bad = frozenset(decode_set(message.bad, context.size))
         signed = (context.hash, encode_index(member), message.bad)
         self._check_signature(member, message.signature, Usage.COMPLAIN, signed)
         if not bad <= self._headers.keys():
-            raise RemoteProtocolError(member, Reason.SET_NOT_NESTED, "complains about nobody's")
+            detail = "complains about uploads that did not arrive"
+            raise RemoteProtocolError(member, Reason.SET_NOT_NESTED, detail, MEMBER)
         self._complaints[member] = bad
 
     def _on_confirmation(self, message: Confirmation) -> None:
@@ -233,7 +238,7 @@ class OneShotServer:
         self._check_signature(member, message.signature, Usage.ANSWER, signed)
         count = len(self._survivors)
         surplus = len(context.removed_seeds(count)) * layout.seed_polynomials
-        with blaming(member, Reason.BAD_SHARE):
+        with blaming(member, Reason.BAD_SHARE, MEMBER):
             self._answers[member] = MemberAnswer(
                 sums=decode_rows(message.sums, 1, layout.key_polynomials)[0],
                 seeds=decode_rows(message.seeds, count, surplus),
@@ -316,20 +321,22 @@ class OneShotServer:
             return decode(context.packing, context.length, ciphertext)
 
     def _first(
-        self, sender: int, seen: Collection[int], allowed: Collection[int] | None = None
+        self, member: int, seen: Collection[int], allowed: Collection[int] | None = None
     ) -> int:
-        if allowed is not None and sender not in allowed:
-            raise RemoteProtocolError(sender, Reason.UNKNOWN_SENDER, "not in the previous stage")
-        if sender in seen:
-            raise RemoteProtocolError(sender, Reason.DUPLICATE_MESSAGE)
-        return sender
+        if allowed is not None and member not in allowed:
+            detail = "not in the previous stage"
+            raise RemoteProtocolError(member, Reason.UNKNOWN_SENDER, detail, MEMBER)
+        if member in seen:
+            raise RemoteProtocolError(member, Reason.DUPLICATE_MESSAGE, role=MEMBER)
+        return member
 
     def _check_signature(
         self, member: int, signature: bytes, usage: Usage, parts: tuple[bytes, ...]
     ) -> None:
         identity = self._context.committee.members[member].identity
         if not signature_is_valid(identity, signature, usage, *parts):
-            raise RemoteProtocolError(member, Reason.BAD_SIGNATURE, usage.value.decode())
+            detail = usage.value.decode()
+            raise RemoteProtocolError(member, Reason.BAD_SIGNATURE, detail, MEMBER)
 
     def _require(self, stage: str, count: int, needed: int) -> None:
         if count < needed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -50,19 +51,35 @@ class Spool:
             return
         if self._file is None:
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)
-        os.pwrite(self._file.fileno(), item, self._end)
+            weakref.finalize(self, self._file.close)
+        written = 0
+        # One call may write a part only, on a disk that is nearly full for instance.
+        while written < len(item):
+            rest = memoryview(item)[written:]
+            written += os.pwrite(self._file.fileno(), rest, self._end + written)
         self._places[number] = (self._end, len(item))
         self._end += len(item)
 
     def get(self, number: int, start: int = 0, length: int | None = None) -> bytes:
-        """An item, or `length` bytes of it from `start` on; KeyError if there is none."""
+        """An item, or at most `length` bytes of it from `start` on; KeyError if there is none.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         if number in self._held:
             item = self._held[number]
             return item if length is None else item[start : start + length]
         place, size = self._places[number]
         assert self._file is not None  # noqa: S101 - whatever has a place is in the file
-        wanted = size if length is None else length
-        return os.pread(self._file.fileno(), wanted, place + start)
+        end = size if length is None else min(start + length, size)
+        found = b""
+        while start + len(found) < end:
+            at = start + len(found)
+            piece = os.pread(self._file.fileno(), end - at, place + at)
+            if not piece:
+                raise OSError("the file of spooled uploads has been cut")
+            found += piece
+        return found
 
     def columns(
         self, numbers: Sequence[int], width: int, count: int, together: int = COLUMNS_BYTES

@@ -67,13 +67,13 @@ def reproduce_command(
     if name is None:
         typer.echo("\n".join(f"{each:20}{about}" for each, about in CAMPAIGNS.items()))
         return
-    from simulations.learning.run.overrides import read_choices
+    from simulations.learning.run.overrides import once, read_choices
     from simulations.reproduce.catalog import campaign
     from simulations.reproduce.engine.campaign import QUICK, Options
 
     options = Options(
         preset=QUICK if quick else preset,
-        changes=dict(map(read_choices, change or [])),
+        changes=dict(once(map(read_choices, change or []))),
         seed=seed,
         seeds=seeds,
     )

@@ -45,6 +45,11 @@ class Tracker(Enum):
     WANDB = "wandb"
 
 
+LogOption = Annotated[
+    list[Tracker] | None, typer.Option(help="Also send every round there; may be repeated.")
+]
+
+
 def run_command(
     config: ConfigArgument,
     out: Annotated[
@@ -70,10 +75,7 @@ def run_command(
             "--dry-run", help="Check the configuration and print a forecast; run nothing."
         ),
     ] = False,
-    log: Annotated[
-        list[Tracker] | None,
-        typer.Option(help="Also send every round there; may be repeated."),
-    ] = None,
+    log: LogOption = None,
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -123,12 +125,12 @@ def _judge(config: RunConfig, folder: Path) -> None:
 def _chosen(config: Path, change: list[str], insecure_seed: int | None) -> RunConfig:
     from protocol.planning.configuration import load
     from simulations.learning.configuration import RunConfig
-    from simulations.learning.run.overrides import changed, read_change
+    from simulations.learning.run.overrides import changed, once, read_change
 
     changes = [read_change(text) for text in change]
     if insecure_seed is not None:
         changes.append(("engine.insecure_seed", insecure_seed))
-    return changed(load(config, RunConfig), changes)
+    return changed(load(config, RunConfig), once(changes))
 
 
 def _trackers(names: Sequence[Tracker]) -> list[RunCallback]:
@@ -160,6 +162,7 @@ def sweep_command(
     data_dir: DataOption = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = None,
+    log: LogOption = None,
     quiet: QuietOption = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -172,23 +175,24 @@ def sweep_command(
     from simulations.common.executors import executor, serve
     from simulations.common.ranks import joined
     from simulations.learning.configuration import RunConfig
-    from simulations.learning.run.overrides import changed, grid, named, read_choices
+    from simulations.learning.run.overrides import changed, grid, named, once, read_choices
 
     with joined() as ranks:
         if ranks.rank:
             serve(ranks)
             return
         base = load(config, RunConfig)
-        points = named(grid([read_choices(text) for text in choices]))
+        points = named(grid(once(map(read_choices, choices))))
         # All of them are checked before the first one is run.
         runs = {name: changed(base, point) for name, point in points.items()}
         folder = out or Path("runs") / f"{config.stem}-sweep"
         console = Console(stderr=True, quiet=quiet)
+        _trackers(log or [])  # so that one that is not installed here is refused at once
         with executor(workers, scheduler, ranks) as places:
             if places is None:
-                found = _one_by_one(runs, folder, data_dir, console)
+                found = _one_by_one(runs, folder, data_dir, console, log or [])
             else:
-                found = _by_others(places, runs, folder, data_dir, console)
+                found = _by_others(places, runs, folder, data_dir, console, log or [])
     summaries = [
         {**dict(point), **summary} for point, summary in zip(points.values(), found, strict=True)
     ]
@@ -200,7 +204,11 @@ def sweep_command(
 
 
 def _one_by_one(
-    runs: Mapping[str, RunConfig], folder: Path, data_dir: Path | None, console: Console
+    runs: Mapping[str, RunConfig],
+    folder: Path,
+    data_dir: Path | None,
+    console: Console,
+    log: Sequence[Tracker],
 ) -> list[RunSummary]:
     """Run what is missing here, with a live view of every point."""
     summaries = []
@@ -208,7 +216,8 @@ def _one_by_one(
         console.print(f"{number} of {len(runs)}: {name}", highlight=False)
         summary = _finished(folder / name, config, console)
         if summary is None:
-            summary = _run(config, folder / name, data_dir, console).summary()
+            trackers = _trackers(log)
+            summary = _run(config, folder / name, data_dir, console, trackers=trackers).summary()
         summaries.append(summary)
     return summaries
 
@@ -219,6 +228,7 @@ def _by_others(
     folder: Path,
     data_dir: Path | None,
     console: Console,
+    log: Sequence[Tracker],
 ) -> list[RunSummary]:
     """Hand what is missing to others; a line for every point that is done.
 
@@ -226,7 +236,7 @@ def _by_others(
     """
     from simulations.learning.run.points import Sweep
 
-    with Sweep(folder, data_dir, places) as sweep:
+    with Sweep(folder, data_dir, places, [name.value for name in log]) as sweep:
         for number, name in enumerate(sweep.run(runs), 1):
             console.print(f"{number} of {len(runs)} done: {name}", highlight=False)
         return sweep.summaries

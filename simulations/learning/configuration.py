@@ -22,9 +22,11 @@ from simulations.learning.training.batches import LocalTraining
 class Task(Section):
     """The data, how clients share it, and the model."""
 
-    data: str = Field(default="digits", description="name of a data set")
+    data: str = Field(
+        default="digits", description="the data set; all but digits are read from files"
+    )
     data_options: dict[str, bool | int | float | str] = Field(
-        default_factory=dict, description="arguments of the data set's reader"
+        default_factory=dict, description="options of the data set, by name"
     )
     clients: Literal["dirichlet", "shards", "iid", "natural"] = Field(
         default="dirichlet",
@@ -33,17 +35,19 @@ class Task(Section):
     )
     population: int = Field(ge=2, description="number of clients")
     dirichlet_alpha: float = Field(
-        default=1.0, gt=0, description="the smaller, the fewer labels a client has"
+        default=1.0, gt=0, description="of dirichlet: the smaller, the fewer labels a client has"
     )
     shards_each: int = Field(
-        default=2, ge=1, description="pieces of the sorted examples per client"
+        default=2, ge=1, description="of shards: pieces of the sorted examples that a client gets"
     )
     minimum_examples: int = Field(
         default=1, ge=1, description="fewest examples that a client may have"
     )
-    model: str = Field(default="mlp", description="name of a model")
-    hidden: int = Field(default=32, ge=1, description="hidden units of `mlp` and `ngram`")
-    l2: float = Field(default=1e-4, ge=0, description="L2 penalty of linear models")
+    model: str = Field(default="mlp", description="the model that is trained")
+    hidden: int = Field(default=32, ge=1, description="hidden units of mlp and ngram")
+    l2: float = Field(
+        default=1e-4, ge=0, description="L2 penalty of the linear models, logistic and svm"
+    )
 
 
 class Local(Section):
@@ -51,16 +55,18 @@ class Local(Section):
 
     algorithm: Literal["fedavg", "fedsgd"] = Field(
         default="fedavg",
-        description="several steps on a client's own examples, or a single gradient",
+        description="fedavg: several steps on a client's own examples; fedsgd: a single gradient",
     )
-    learning_rate: float | None = Field(default=None, gt=0, description="learning rate of fedavg")
+    learning_rate: float | None = Field(
+        default=None, gt=0, description="of fedavg, which needs it; left out for fedsgd"
+    )
     steps: int | None = Field(
-        default=None, ge=1, description="batches per round; alternatively, give epochs"
+        default=None, ge=1, description="batches per round of fedavg; if left out, give epochs"
     )
     epochs: int | None = Field(
         default=None,
         ge=1,
-        description="passes over a client's examples per round; alternatively, give steps",
+        description="passes over a client's examples per round of fedavg; if left out, give steps",
     )
     batch_size: int | None = Field(
         default=None, ge=1, description="examples per batch; all if left out"
@@ -97,7 +103,7 @@ class Server(Section):
     """What the server does with the mean update."""
 
     optimizer: Literal["sgd", "adam"] = Field(
-        default="sgd", description="how the mean update moves the model"
+        default="sgd", description="sgd, with momentum if it is above 0, or adam"
     )
     learning_rate: float = Field(gt=0, description="learning rate of the first round")
     final_learning_rate: float | None = Field(
@@ -108,15 +114,15 @@ class Server(Section):
     plain_learning_rate: float | None = Field(
         default=None,
         gt=0,
-        description="learning rate of the baseline, whose updates are not clipped and so much "
-        "longer",
+        description="learning rate of plain averaging, whose updates are not clipped and so are "
+        "longer; learning_rate if left out",
     )
     momentum: float = Field(
         default=0.0, ge=0, lt=1, description="share of the last step that is kept; beta 1 of adam"
     )
     beta2: float = Field(default=0.99, ge=0, lt=1, description="beta 2 of adam")
     adaptivity: float = Field(
-        default=1e-3, gt=0, description="added to the denominator of adam, its tau"
+        default=1e-3, gt=0, description="tau of adam, which is added to its denominator"
     )
 
     def private_rate(self, number: int, rounds: int) -> float:
@@ -137,22 +143,29 @@ class Engine(Section):
     """
 
     aggregator: Literal["real", "ideal", "central", "local", "plain"] = Field(
-        default="ideal", description="where the sum comes from"
+        default="ideal", description="where the sum comes from, as said above"
     )
     device: str = Field(
         default="cpu",
-        description="where clients train, by torch's name; cuda gives each rank one of its own",
+        description="where clients train; cuda gives each rank one of its own",
+        json_schema_extra={"values": "a device that torch knows: cpu, cuda, cuda:1, mps"},
     )
-    chunk: int | None = Field(default=None, ge=1, description="clients trained together")
+    chunk: int | None = Field(
+        default=None, ge=1, description="clients trained together; by the model's size if left out"
+    )
     workers: int | None = Field(
         default=None,
         ge=1,
         description="threads that train and encode in each process; all its cores if left out",
     )
     strategy: Literal["auto", "vmap", "loop"] = Field(
-        default="auto", description="train the clients of a chunk together, or one after another"
+        default="auto",
+        description="train the clients of a chunk together (vmap), one after another (loop), or "
+        "whichever is faster for the model and the device (auto)",
     )
-    evaluate_every: int = Field(default=1, ge=1, description="rounds between tests")
+    evaluate_every: int = Field(
+        default=1, ge=1, description="test the model after every so many rounds, and after the last"
+    )
     test_examples: int | None = Field(
         default=None, ge=1, description="examples of a test, chosen once; all if left out"
     )
@@ -161,7 +174,7 @@ class Engine(Section):
         ge=0,
         le=LARGEST,
         description="research only, protects nobody: all secrets follow from it, so that a run can "
-        "be repeated bit for bit",
+        "be repeated bit for bit; fresh secrets if left out",
     )
 
     @property
@@ -181,18 +194,24 @@ class Faults(Section):
 class PowerSgd(Section):
     """Low-rank factors in place of a sketch: two secure sums per round."""
 
-    rank: int = Field(ge=1, description="columns of a factor")
+    rank: int = Field(ge=1, description="columns of a factor; more are more exact, and longer")
 
 
 class Clipping(Section):
     """A clip that follows released norms; privacy.clip_l2 is then the largest."""
 
-    smallest: float = Field(gt=0, description="smallest clip of an update, in its own units")
+    smallest: float = Field(gt=0, description="smallest length that an update is shortened to")
     first: float | None = Field(
         default=None, gt=0, description="first clip; the largest if left out"
     )
-    step_factor: float = Field(default=1.5, gt=1, description="largest change factor per round")
-    window: int = Field(default=5, ge=1, description="rounds averaged")
+    step_factor: float = Field(
+        default=1.5,
+        gt=1,
+        description="largest change of the clip from one round to the next, as a factor",
+    )
+    window: int = Field(
+        default=5, ge=1, description="number of last rounds that an estimate averages"
+    )
     quantile: float = Field(
         default=0.5, gt=0, lt=1, description="quantile of the norms that is followed"
     )
@@ -201,16 +220,25 @@ class Clipping(Section):
         default=VOTE_SHARE,
         gt=0,
         lt=1,
-        description="share of the squared clip for the clients' votes",
+        description="share of the squared clip that is spent on the clients' votes",
     )
 
 
 class Denoise(Section):
     """A filter of the released means, on the server: a second clip and an average over time."""
 
-    momentum: float = Field(default=0.9, ge=0, lt=1, description="momentum of the average")
-    residual_decay: float = Field(default=1.0, ge=0, le=1, description="decay of what was left out")
-    rate: float = Field(default=1.0, ge=1, description="coordinates divided by those that are used")
+    momentum: float = Field(
+        default=0.9, ge=0, lt=1, description="share of the average of earlier rounds that is kept"
+    )
+    residual_decay: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="share of what a round left out that the next one takes up",
+    )
+    rate: float = Field(
+        default=1.0, ge=1, description="one coordinate in so many is used, the largest; 1 for all"
+    )
 
 
 class RunConfig(Section):

@@ -7,9 +7,10 @@ a key's meaning, values and default stand in one place.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import types
 from collections.abc import Mapping
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -17,11 +18,28 @@ from pydantic_core import PydanticUndefined
 
 from protocol.planning.configuration import CONTROLLERS, Sketch
 from simulations.learning.configuration import RunConfig
+from simulations.learning.data import DATASETS, dataset_options
 from simulations.learning.local_dp.config import KEYS as LOCAL_KEYS
 from simulations.learning.local_dp.config import LocalDp
+from simulations.learning.models import MODELS
 from sketch.controllers.options import options_of
 
 BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+NAMES: Final[Mapping[str, tuple[str, ...]]] = {"data": DATASETS, "model": MODELS}
+"""Keys of `[task]` whose values are names of something else."""
+DATA_OPTIONS: Final[Mapping[str, str]] = {
+    "attack_classes": "tell four classes of attacks apart, rather than attacks from none",
+    "bound": "limit of a standardised number",
+    "complete_rows": "leave out rows with a missing value, which is a category otherwise",
+    "distinct": "keep one of the names of a language that are spelt the same without accents",
+    "length": "characters of a context, or of a name",
+    "minimum_lines": "speakers with fewer lines are left out",
+    "seed": "of the split into training and test examples",
+    "stride": "characters between the contexts of a speaker",
+    "test_fraction": "share of the examples that is for testing, above 0 and below 1",
+    "writers": "the people who wrote the digits are natural clients; takes QMNIST's files as well",
+}
+"""What the keys of `task.data_options` mean, which data sets have in common."""
 WORDS = {"int": "integer", "float": "number", "str": "text", "bool": "true or false"}
 
 
@@ -59,6 +77,11 @@ class Key:
         Args:
             mark: around what is to be written literally, a backtick for Markdown.
         """
+        if self.name in NAMES:
+            return f"one of {', '.join(f'{mark}{name}{mark}' for name in NAMES[self.name])}"
+        extra = self.field.json_schema_extra
+        if isinstance(extra, Mapping) and "values" in extra:
+            return str(extra["values"])
         return ", ".join([_kind(self.field.annotation, mark), *_bounds(self.field)])
 
 
@@ -83,6 +106,25 @@ class Table:
         """What the table is about."""
         return " ".join((self.model.__doc__ or "").split())
 
+    def owners(self, key: str) -> dict[str, Any]:
+        """The controllers or algorithms that have a key, if not all of them have.
+
+        Returns:
+            Their names, each with its own default; None where that is none, or said in words.
+        """
+        if self.model is Sketch:
+            found = {
+                name: next(f.default for f in dataclasses.fields(kind) if f.name == key)
+                for name, kind in CONTROLLERS.items()
+                if key in options_of(kind)
+            }
+            known = {name: _plain(default) for name, default in found.items()}
+            return {} if len(known) == len(CONTROLLERS) else known
+        if self.model is LocalDp:
+            found = {name: None for name, keys in LOCAL_KEYS.items() if key in keys}
+            return {} if len(found) == len(LOCAL_KEYS) else found
+        return {}
+
     def in_use(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The keys that go together with those of a file, and their defaults.
 
@@ -96,13 +138,56 @@ class Table:
         if self.model is Sketch:
             controller = CONTROLLERS[given.get("controller", defaults["controller"])]
             own = {field.name: field.default for field in dataclasses.fields(controller)}
-            found = {name: own.get(name) for name in options_of(controller)}
-            known = {n: None if v is dataclasses.MISSING else v for n, v in found.items()}
+            known = {name: _plain(own[name]) for name in options_of(controller)}
             return {"controller": defaults["controller"], **known}
         if self.model is LocalDp:
             kept = {"algorithm", *LOCAL_KEYS[given["algorithm"]]}
             return {name: value for name, value in defaults.items() if name in kept}
         return defaults
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DataOption:
+    """A key of `task.data_options`.
+
+    Attributes:
+        name: as in the file.
+        default: which says its type, too.
+        data: the data sets that have it.
+    """
+
+    name: str
+    default: bool | int | float | str
+    data: tuple[str, ...]
+
+    @property
+    def meaning(self) -> str:
+        """What the option is about."""
+        return DATA_OPTIONS[self.name]
+
+    @property
+    def values(self) -> str:
+        """What may stand there, in words."""
+        return WORDS[type(self.default).__name__]
+
+
+def data_options() -> list[DataOption]:
+    """The options of all data sets that a file can give, by name."""
+    found: dict[tuple[str, Any], list[str]] = {}
+    for data in DATASETS:
+        for name, default in dataset_options(data).items():
+            if isinstance(default, bool | int | float | str):
+                found.setdefault((name, default), []).append(data)
+    return [
+        DataOption(name, default, tuple(data)) for (name, default), data in sorted(found.items())
+    ]
+
+
+def _plain(default: Any) -> Any:
+    """A default as a file has it."""
+    if default is dataclasses.MISSING:
+        return None
+    return default.value if isinstance(default, enum.Enum) else default
 
 
 def tables() -> list[Table]:

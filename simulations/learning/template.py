@@ -16,16 +16,11 @@ from typing import Any, Final
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
-from simulations.learning.data import DATASETS
-from simulations.learning.keys import Key, Table, tables
-from simulations.learning.models import MODELS
+from simulations.learning.keys import NAMES, Key, Table, tables
 
 FOLDER: Final = Path(__file__).parent / "examples"
 FIRST: Final = "digits"
 """The example that needs no files."""
-
-NAMES: Final[Mapping[str, tuple[str, ...]]] = {"data": DATASETS, "model": MODELS}
-"""Keys of `[task]` whose values are names of something else."""
 
 WIDTH: Final = 98
 
@@ -109,7 +104,7 @@ def _written(table: Table, given: Mapping[str, Any]) -> str:
 
 def _entry(key: Key, given: Mapping[str, Any], default: Any) -> str:
     """A key with its comment; the key is a comment, too, if it is not given."""
-    values = f"one of {', '.join(NAMES[key.name])}" if key.name in NAMES else key.values()
+    values = key.values()
     if key.required:
         values += "; required"
     elif key.name in given and default is not None:

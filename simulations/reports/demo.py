@@ -23,8 +23,8 @@ from rich.table import Table
 
 from dp import FourEpsilons, Ledger
 from protocol.errors import ConfigurationError
-from protocol.exchange.aggregators import RealAggregator
 from protocol.planning.configuration import build_plan
+from protocol.training.local import local_aggregator
 from protocol.training.private import PrivateTraining
 from secagg import Identity
 from simulations.common.files import named, write_whole
@@ -141,7 +141,7 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
 def _private_source(config: RunConfig, dimension: int, ledger: Ledger) -> PrivateMean:
     identities = [Identity.generate() for _ in range(config.task.population)]
     plan = build_plan(config.privacy, config.cohort, config.participations)
-    aggregator = RealAggregator(identities, plan.client_policy(dimension))
+    aggregator = local_aggregator(plan, identities, dimension)
     training = PrivateTraining(
         plan, dimension, config.sketch.build(config.rounds), aggregator, ledger
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from dp.accounting.report import json_number
 from dp.audit import read_ledger
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal, check_goal
-from protocol.planning.deployment import noise_figures, plan_deployment
+from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.graph import GraphPlan, plan_graph
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.rings import fitting_security_bits
@@ -128,13 +128,13 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     chosen = chosen if begun else chosen.sharpened(sketch)
     plan = plan_deployment(chosen, sketch)
     order = chosen.goal.moment_order
-    parameters, graph, error = plan.parameters, plan.graph, plan.error
+    parameters, error = plan.parameters, plan.error
     return {
         "clients": wish.clients,
         "adversary": wish.adversary.value,
-        "graph": graph_entry(graph, wish.clients),
-        "colluders": graph.colluders,
-        "minimum_survivors": graph.minimum_survivors,
+        **_structure(chosen, plan, wish.clients),
+        "colluders": chosen.tolerated_colluders,
+        "minimum_survivors": chosen.minimum_survivors,
         "dimension": wish.dim,
         "length": parameters.length,
         "scale": parameters.scale,
@@ -146,7 +146,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
         "wrap_probability": parameters.wrap_probability,
         "bits_per_coordinate": plan.bits_per_coordinate,
         "megabytes_per_client": plan.bytes_per_client / 1e6,
-        "bytes_each": graph.bytes_each,
+        "bytes_each": plan.bytes_each,
         "squared_error": {
             "survivors": plan.survivors,
             "noise": error.noise,
@@ -158,6 +158,20 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
         "bound": "domination" if order is None else {"moment_order": order},
         "epsilon_replace_one": json_number(plan.replace_one),
         "epsilons": plan.epsilons.as_json(),
+    }
+
+
+def _structure(chosen: TrainingPlan, plan: DeploymentPlan, clients: int) -> dict[str, Any]:
+    """Who masks with whom: the graph of pairwise rounds, or committee and ring of one-shot ones."""
+    if plan.graph is not None:
+        return {"graph": graph_entry(plan.graph, clients)}
+    if plan.ring is None:
+        return {}
+    ring = {key: value for key, value in asdict(plan.ring).items() if key != "bytes_each"}
+    return {
+        "protocol": chosen.protocol,
+        "committee": {"kind": chosen.committee_kind.value, **asdict(chosen.committee_numbers)},
+        "ring": ring,
     }
 
 

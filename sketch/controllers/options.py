@@ -45,33 +45,52 @@ class Option:
 
 OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
-        "rows": Option(meaning="rows of a sketch", least=1, most=MAX_ROWS),
+        "rows": Option(
+            meaning="rows of a sketch; every coordinate has a place in each",
+            least=1,
+            most=MAX_ROWS,
+        ),
         "gamma": Option(
             meaning="largest squared error of the compression, as a share of the noise's", above=0
         ),
-        "window": Option(meaning="rounds averaged", least=1),
+        "window": Option(meaning="number of last rounds that an estimate averages", least=1),
         "step_factor": Option(
             meaning="largest change of the size from one round to the next, as a factor", above=1
         ),
-        "first_rate": Option(meaning="compression in the first round; 1 for none", least=1),
+        "first_rate": Option(
+            meaning="how many times shorter the first round is; 1 for no compression", least=1
+        ),
         "probe_size": Option(
-            meaning="size of the second sketch", least=SMALLEST_PROBE, most=LARGEST_PROBE
+            meaning="size of the second sketch, which measures the error",
+            least=SMALLEST_PROBE,
+            most=LARGEST_PROBE,
         ),
         "probe_share": Option(
-            meaning="share of the budget for the second sketch", above=0, below=1
+            meaning="share of the privacy budget for the second sketch", above=0, below=1
         ),
-        "horizon": Option(meaning="rounds of the run", least=1),
-        "memory": Option(meaning="share of the run for which an error shows", above=0, most=1),
-        "warmup": Option(meaning="rounds without compression", least=1),
-        "eta": Option(meaning="learning rate of adapt_tail", above=0),
-        "update": Option(meaning="how adapt_tail answers to the error"),
-        "relative": Option(meaning="adapt_tail: error over target"),
-        "kappa": Option(meaning="share of progress that compression may cost", above=0, most=1),
-        "gamma_low": Option(meaning="the smallest gamma: never a longer sketch", above=0),
-        "gamma_high": Option(meaning="the largest gamma: never a shorter sketch", above=0),
-        "caution": Option(meaning="standard deviations added to an estimate", least=0),
-        "momentum": Option(meaning="momentum of the server", least=0, below=1),
-        "rate": Option(meaning="compression; 1 for none", least=1),
+        "horizon": Option(
+            meaning="number of rounds planned for; those of the run if left out", least=1
+        ),
+        "memory": Option(
+            meaning="share of the run for which an error still shows in the model", above=0, most=1
+        ),
+        "warmup": Option(meaning="number of first rounds without compression", least=1),
+        "eta": Option(meaning="learning rate of the size", above=0),
+        "update": Option(
+            meaning="how the size answers to x, the error less its target: its factor is 1 + eta "
+            "sign(x), 2^(eta sign(x)), e^(eta x) or 1 + eta x"
+        ),
+        "relative": Option(meaning="divide x by the target"),
+        "kappa": Option(
+            meaning="share of a round's progress that compression may cost", above=0, most=1
+        ),
+        "gamma_low": Option(meaning="smallest gamma, and so the longest sketch", above=0),
+        "gamma_high": Option(meaning="largest gamma, and so the shortest sketch", above=0),
+        "caution": Option(
+            meaning="standard deviations that are added to an estimate before it is used", least=0
+        ),
+        "momentum": Option(meaning="momentum of the server, as in its own table", least=0, below=1),
+        "rate": Option(meaning="how many times shorter; 1, no compression, if left out", least=1),
     }
 )
 """By the name of the field, in the order in which a reference shows them."""

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from secagg.field import FieldVector, lift
+from secagg.framing import encode_message, encode_set
 from secagg.keys import AgreementKey, Identity
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
 from secagg.oneshot.context import Cohort, OneShotContext, fewest_survivors
-from secagg.oneshot.member import OneShotMember
+from secagg.oneshot.header import Header
+from secagg.oneshot.member import OneShotMember, answer_parts
+from secagg.oneshot.messages import Answer, Complaints, Upload, context_tag
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
+from secagg.oneshot.transitions import ClientPhase
+from secagg.sealing import seal
+from secagg.tags import Usage, encode_index
 
 SESSION = bytes(range(16))
 
@@ -71,7 +79,7 @@ def cohort(size: int) -> Cohort:
 
 
 def context(size: int = 5, members: int = 6, **changes: Any) -> OneShotContext:
-    """A small round on the smallest ring."""
+    """A small round on the smallest ring; any parameter may be replaced."""
     colluders = changes.get("tolerated_colluders", 1)
     terms: dict[str, Any] = {
         "session_id": SESSION,
@@ -90,23 +98,50 @@ def context(size: int = 5, members: int = 6, **changes: Any) -> OneShotContext:
     return OneShotContext(**{**terms, **changes})
 
 
+def signed_upload(context: OneShotContext, message: Upload) -> Upload:
+    """A changed upload with the signature that its sender, who is malicious, makes."""
+    parts = Header.of(message).signed_parts(context)
+    signature = identity("client", message.sender).sign(Usage.UPLOAD, *parts)
+    return replace(message, signature=signature)
+
+
+def sealed_rows(context: OneShotContext, message: Upload, rows: NDArray[np.uint32]) -> Upload:
+    """An upload that deals other shares, uint32[members, polynomials], each sealed as it should."""
+    key = sealing("ephemeral", message.sender)
+    seals = [
+        seal(
+            key.agree(each.sealing_key),
+            context.hash,
+            message.sender,
+            j,
+            rows[j].astype("<u4").tobytes(),
+        )
+        for j, each in enumerate(context.committee.members)
+    ]
+    changed = replace(message, ephemeral_key=key.public, seals=b"".join(seals))
+    return signed_upload(context, changed)
+
+
 @dataclass
 class Round:
     """All parties of one round, and its stages one by one.
 
     Args:
-        context: of the round; a named committee with the kit's keys.
+        context: of the round; a committee with the kit's keys, named or of everyone.
         away: members that never answer.
+        inputs: by client, centred integers; those of `vector` if there are none.
     """
 
     context: OneShotContext
     away: Collection[int] = ()
+    inputs: Sequence[Sequence[int]] = ()
     clients: dict[int, OneShotClient] = field(default_factory=dict)
     members: dict[int, OneShotMember] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cohort = cohort(self.context.size)
         self.server = OneShotServer(self.context, self.cohort)
+        self.sent: dict[int, bytes] = {}
         for i in range(self.context.size):
             self.clients[i] = OneShotClient(
                 self.context, i, identity("client", i), self.cohort.proof(i), Stream("client", i)
@@ -114,14 +149,34 @@ class Round:
         for j in range(self.context.committee.size):
             self.members[j] = self.member(j)
 
+    @property
+    def everyone(self) -> bool:
+        """Whether the clients are the committee."""
+        return self.context.committee.kind is CommitteeKind.EVERYONE
+
     def member(self, index: int) -> OneShotMember:
-        """A new session of a member."""
-        return OneShotMember(
-            self.context, index, identity("member", index), sealing("member", index)
-        )
+        """A new session of a member; one that is a client knows what it uploaded."""
+        own = None
+        if self.everyone:
+            client = self.clients[index]
+            sent = client.phase is ClientPhase.UPLOADED
+            own = (index, client.header_digest if sent else None)
+        sealing_key = sealing(self.names, index)
+        return OneShotMember(self.context, index, self.member_identity(index), sealing_key, own)
+
+    @property
+    def names(self) -> str:
+        """What the keys of the members are made of."""
+        return "client" if self.everyone else "member"
+
+    def member_identity(self, index: int) -> Identity:
+        """A member's signing key."""
+        return identity(self.names, index)
 
     def vector(self, client: int) -> FieldVector:
-        """A client's input: small and different for everybody."""
+        """A client's input: small and different for everybody, unless chosen."""
+        if self.inputs:
+            return lift(np.array(self.inputs[client], np.int64), self.context.field)
         values = np.arange(self.context.length, dtype=np.int64) % 50 * (client + 1) - 5
         return lift(values, self.context.field)
 
@@ -136,6 +191,37 @@ class Round:
             data = self.upload(client)
             if client not in lost:
                 self.server.receive_upload(client, data)
+        self.seat()
+
+    def seat(self) -> None:
+        """Members that are clients know now what they uploaded."""
+        if self.everyone:
+            self.members = {j: self.member(j) for j in self.members}
+
+    def check(self, complaints: Mapping[int, Collection[int]]) -> None:
+        """Close the uploads; some members complain about clients without a reason."""
+
+        def changed(member: int, answer: bytes) -> bytes:
+            if member not in complaints:
+                return answer
+            return encode_message(self.complaints(member, complaints[member]))
+
+        self.pass_on(changed)
+
+    def complaints(self, member: int, bad: Collection[int]) -> Complaints:
+        """What a member says that complains about these clients."""
+        encoded = encode_set(bad, self.context.size)
+        signed = (self.context.hash, encode_index(member), encoded)
+        signature = self.member_identity(member).sign(Usage.COMPLAIN, *signed)
+        return Complaints(context_tag(self.context), member, encoded, signature)
+
+    def answer(self, member: int, answer: Answer, **changes: bytes) -> bytes:
+        """An answer with other content, signed by the member that lies."""
+        changed = replace(answer, **changes)
+        parts = (changed.sums, changed.seeds, changed.checks)
+        signed = answer_parts(self.context, member, self.server._signed, *parts)
+        signature = self.member_identity(member).sign(Usage.ANSWER, *signed)
+        return encode_message(replace(changed, signature=signature))
 
     def pass_on(self, change: Callable[[int, bytes], bytes | None] | None = None) -> None:
         """Close a stage, and take the answers of all members that are not away.
@@ -143,7 +229,8 @@ class Round:
         Args:
             change: what becomes of a member's answer on its way; None if it is lost.
         """
-        for member, data in self.server.close_round_bytes():
+        self.sent = dict(self.server.close_round_bytes())
+        for member, data in self.sent.items():
             if member in self.away:
                 continue
             answer = self.members[member].receive_bytes(data)
@@ -161,5 +248,5 @@ class Round:
     def expected(self, survivors: Sequence[int]) -> list[int]:
         """The sum of some clients' inputs, modulo p."""
         modulus = self.context.field.modulus
-        total = sum(self.vector(i).elements.astype(np.int64) for i in survivors)
-        return [int(x) % modulus for x in total]  # type: ignore[union-attr]
+        vectors = [self.vector(i).elements.tolist() for i in survivors]
+        return [sum(column) % modulus for column in zip(*vectors, strict=True)]

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import os
-import pickle
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
-from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from single_use import Asked, SingleUseTests
 
 from secagg import (
     ClientSession,
@@ -24,7 +18,6 @@ from secagg import (
     Mode,
     ParameterError,
     PrimeField,
-    ProtocolError,
     Reason,
     RemoteProtocolError,
     SessionAbortedError,
@@ -535,105 +528,27 @@ def test_sets_of_the_threshold_may_still_be_below_the_minimum(
     cohort.client_refuses(message, Reason.SET_TOO_SMALL)
 
 
-class TestSharing:
+class TestSharing(SingleUseTests):
     """One state is answered once: whoever calls at once, and whatever copies there are."""
 
     @pytest.fixture
-    def masked(self, secagg_kit: SimpleNamespace) -> ClientSession:
-        """Client 0, asked for its survivor set next."""
+    def asked(self, secagg_kit: SimpleNamespace) -> Asked:
+        """Client 0, asked for its survivor set: two of them give away both secrets of client 4."""
         cohort = secagg_kit.Cohort(secagg_kit.context(N, minimum_survivors=4))
         cohort.run(until=Stage.CONFIRM)
         client = cohort.clients[0]
         assert client.phase is ClientPhase.MASKED
-        return client
-
-    def story(self, session: ClientSession, survivors: range) -> SurvivorSet:
-        context = session._party.context
-        return SurvivorSet(context_tag(context), encode_set(tuple(survivors), N))
-
-    def test_two_threads_with_two_survivor_sets_get_one_signature(
-        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        taking = Barrier(2)
-        met: list[bool] = []
-        handler = client_module.HANDLERS[ClientPhase.MASKED, SurvivorSet]
-
-        def meeting(*arguments: Any) -> Any:
-            # Whoever signs waits for another that has taken the same state.
-            try:
-                taking.wait(0.3)
-                met.append(True)
-            except BrokenBarrierError:
-                met.append(False)
-            return handler(*arguments)
-
-        real = ClientSession._take
-
-        def slowly(self: ClientSession) -> Any:
-            state = self._state
-            with suppress(BrokenBarrierError):
-                looking.wait(0.3)
-            self._state = state
-            return real(self)
-
-        looking = Barrier(2)
-        monkeypatch.setattr(ClientSession, "_take", slowly)
-        monkeypatch.setitem(client_module.HANDLERS, (ClientPhase.MASKED, SurvivorSet), meeting)
-
-        def ask(survivors: range) -> Any:
-            try:
-                return masked.receive(self.story(masked, survivors))
-            except ProtocolError as error:
-                return error
-
-        with ThreadPoolExecutor(2) as pool:
-            answers = list(pool.map(ask, (range(N), range(N - 1))))
-        assert met == [False]
-        assert sorted(type(answer).__name__ for answer in answers) == [
-            "Confirmation",
-            "RemoteProtocolError",
-        ]
-
-    def test_a_step_that_another_thread_is_in_does_not_bring_an_aborted_session_back(
-        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        handler = client_module.HANDLERS[ClientPhase.MASKED, SurvivorSet]
-
-        def aborted_meanwhile(*arguments: Any) -> Any:
-            pool.submit(masked.abort).result(60)
-            return handler(*arguments)
-
-        monkeypatch.setitem(
-            client_module.HANDLERS, (ClientPhase.MASKED, SurvivorSet), aborted_meanwhile
+        tag = context_tag(cohort.context)
+        stories = [SurvivorSet(tag, encode_set(range(count), N)) for count in (N, N - 1)]
+        return Asked(
+            session=client,
+            module=client_module,
+            event=(ClientPhase.MASKED, SurvivorSet),
+            ask=lambda session, story: session.receive(stories[story]),
+            ask_bytes=lambda session, story: session.receive_bytes(encode_message(stories[story])),
+            decoder="decode_from_server",
+            aborted=ClientPhase.ABORTED,
         )
-        with ThreadPoolExecutor(1) as pool:
-            with pytest.raises(SessionAbortedError, match="while it answered"):
-                masked.receive(self.story(masked, range(N)))
-        assert masked.phase is ClientPhase.ABORTED
-
-    @pytest.mark.parametrize("by", ["handler", "decoder"])
-    def test_a_step_that_is_aborted_from_within_gives_no_answer(
-        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch, by: str
-    ) -> None:
-        """By a signal handler, or a callback, of the thread that the step runs in."""
-        handler = client_module.HANDLERS[ClientPhase.MASKED, SurvivorSet]
-        decode = client_module.decode_from_server
-
-        def aborted(then: Any, *arguments: Any) -> Any:
-            masked.abort()
-            return then(*arguments)
-
-        if by == "handler":
-            handled = partial(aborted, handler)
-            monkeypatch.setitem(client_module.HANDLERS, (ClientPhase.MASKED, SurvivorSet), handled)
-        else:
-            monkeypatch.setattr(client_module, "decode_from_server", partial(aborted, decode))
-        story = self.story(masked, range(N))
-        with pytest.raises(SessionAbortedError, match="while it answered"):
-            masked.receive_bytes(encode_message(story))
-        assert masked.phase is ClientPhase.ABORTED
-        with pytest.raises(SessionAbortedError):
-            masked.receive(story)
 
     def test_a_source_of_secrets_that_aborts_ends_the_session(
         self, secagg_kit: SimpleNamespace
@@ -649,35 +564,3 @@ class TestSharing:
         with pytest.raises(SessionAbortedError):
             session.begin_bytes()
         assert session.phase is ClientPhase.ABORTED
-
-    def test_a_forked_process_answers_nothing(
-        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ours = os.getpid()
-        story = self.story(masked, range(N))
-        # As in a fork: another process, and a lock that somebody who is not there may hold.
-        with masked._lock, ThreadPoolExecutor(1) as pool:
-            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
-            for use in (
-                lambda: masked.receive(story),
-                lambda: masked.receive_bytes(encode_message(story)),
-                masked.hand_over,
-            ):
-                with pytest.raises(SessionAbortedError, match="another process"):
-                    pool.submit(use).result(60)
-            monkeypatch.undo()
-        assert masked.receive(story) is not None
-
-    def test_a_forked_copy_can_be_forgotten(
-        self, masked: ClientSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with masked._lock, ThreadPoolExecutor(1) as pool:
-            ours = os.getpid()
-            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
-            pool.submit(masked.abort).result(60)
-        assert masked.phase is ClientPhase.ABORTED
-
-    def test_a_copy_would_answer_again(self, masked: ClientSession) -> None:
-        for copying in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(TypeError, match="neither copied nor pickled"):
-                copying(masked)

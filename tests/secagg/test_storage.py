@@ -13,6 +13,7 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from secagg import ClientSession, Mode, SessionAbortedError
+from secagg.client_states import Party
 from secagg.reference import Stage
 from secagg.storage import (
     STORAGE_VERSION,
@@ -293,9 +294,8 @@ def test_a_state_needs_the_identity_and_not_its_key_alone(
     secagg_kit: SimpleNamespace, stored: SimpleNamespace, keys: TokenFolder
 ) -> None:
     state = stored.states[ClientPhase.SHARED]
-    cipher, bound = _cipher(
-        stored.context, 1, secagg_kit.identity(2), state[1:17], keys.key(state[1:17]) or b"", b""
-    )
+    party = Party(stored.context, 1, secagg_kit.identity(2), os.urandom)
+    cipher, bound = _cipher(party, b"", state[1:17], keys.key(state[1:17]) or b"", b"")
     with pytest.raises(InvalidTag):
         cipher.decrypt(state[17:], [bound])
 

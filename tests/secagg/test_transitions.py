@@ -21,6 +21,7 @@ from secagg import (
     server,
 )
 from secagg.messages import AnyMessage, FromClient, Roster, decode_from_client, decode_from_server
+from secagg.oneshot import transitions as one_shot
 from secagg.reference import Stage
 from secagg.transitions import (
     CLIENT_MOVES,
@@ -211,23 +212,32 @@ def test_every_reason_is_raised_by_a_test() -> None:
 
 
 def diagram(moves: Moves, phases: type[enum.Enum]) -> str:
-    """A Mermaid state diagram of a transition table; docs/protocol.md holds the results."""
-    first = next(iter(phases))
+    """A Mermaid state diagram of a transition table; the protocols' pages hold the results."""
+    first, last = next(iter(phases)), list(phases)[-2]
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.name}"]
     for (source, event), targets in moves.items():
-        text = event.value if isinstance(event, Local) else event.__name__
+        text = event.value if isinstance(event, enum.Enum) else event.__name__
         ordered = [phase for phase in phases if phase in targets]
         lines += [f"    {source.name} --> {target.name}: {text}" for target in ordered]
-    return "\n".join([*lines, "    FINISHED --> [*]", "```"])
+    return "\n".join([*lines, f"    {last.name} --> [*]", "```"])
 
 
 @pytest.mark.parametrize(
-    ("moves", "phases"), [(CLIENT_MOVES, ClientPhase), (SERVER_MOVES, ServerPhase)]
+    ("page", "moves", "phases"),
+    [
+        ("protocol.md", CLIENT_MOVES, ClientPhase),
+        ("protocol.md", SERVER_MOVES, ServerPhase),
+        ("one-shot.md", one_shot.CLIENT_MOVES, one_shot.ClientPhase),
+        ("one-shot.md", one_shot.MEMBER_MOVES, one_shot.MemberPhase),
+        ("one-shot.md", one_shot.SERVER_MOVES, one_shot.ServerPhase),
+    ],
 )
-def test_diagrams_of_the_document_are_generated(moves: Moves, phases: type[enum.Enum]) -> None:
-    text = (ROOT / "docs" / "protocol.md").read_text("utf-8")
+def test_diagrams_of_the_documents_are_generated(
+    page: str, moves: Moves, phases: type[enum.Enum]
+) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
     wanted = diagram(moves, phases)
-    assert wanted in text, f"docs/protocol.md must hold this diagram:\n{wanted}"
+    assert wanted in text, f"docs/{page} must hold this diagram:\n{wanted}"
 
 
 def test_a_handler_that_leaves_the_table_is_caught(

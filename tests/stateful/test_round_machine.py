@@ -403,8 +403,8 @@ def test_a_client_that_keeps_its_state_is_found(monkeypatch: pytest.MonkeyPatch)
     for key, handler in handlers.items():
         if key[0] is ClientPhase.MASKED:
             monkeypatch.setitem(client.HANDLERS, key, stays(handler))
-            moves = {**client.CLIENT_MOVES, key: frozenset({ClientPhase.MASKED})}
-            monkeypatch.setattr(client, "CLIENT_MOVES", moves)
+            moves = {**ClientSession.MOVES, key: frozenset({ClientPhase.MASKED})}
+            monkeypatch.setattr(ClientSession, "MOVES", moves)
     with pytest.raises(AssertionError):
         find_failure()
 

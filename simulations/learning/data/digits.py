@@ -13,7 +13,6 @@ scikit-learn's ``load_digits`` bundles its test part.
 from __future__ import annotations
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from simulations.learning.data.base import DataKind, Dataset, Split
 from simulations.learning.data.splitting import SPLIT_SEED, TEST_FRACTION, split_stratified
@@ -35,6 +34,9 @@ def load_digits_dataset(*, test_fraction: float = TEST_FRACTION, seed: int = SPL
     Raises:
         ValueError: test_fraction is not in (0, 1), or leaves a split without some class.
     """
+    # It takes half a second, which other data sets need not wait for.
+    from sklearn.datasets import load_digits
+
     pixels, digits = load_digits(return_X_y=True)
     images = (pixels / MAX_PIXEL).astype(np.float32)
     labels = digits.astype(np.int64)

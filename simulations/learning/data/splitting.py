@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 
 SPLIT_SEED = 20_200_817
 """Seed of the default split, so that accuracies of different runs are comparable."""
@@ -42,6 +41,8 @@ def split_stratified(
     Raises:
         ValueError: test_fraction is not in (0, 1), or leaves a side without some label.
     """
+    from sklearn.model_selection import train_test_split  # slow to import, see `digits`
+
     check_fraction(test_fraction)
     train, test = train_test_split(
         np.arange(len(labels)), test_size=test_fraction, random_state=seed, stratify=labels

@@ -8,7 +8,14 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from dp.local.two_stage import KEPT_SHARE, SELECTION_SHARE
 from protocol.planning.configuration import Section
+
+SAMPLE_SHARE = 0.005
+"""Share of coordinates (r) that sqSGD sends where nothing else is said: the paper's."""
+
+LEVELS = 16
+"""Number of levels (K) of sqSGD where nothing else is said: the paper's."""
 
 COORDINATES = {"bound", "epsilon_report"}
 
@@ -50,30 +57,46 @@ class LocalDp(Section):
         description="clip of a coordinate, in units of an update; privacy.clip_l2 if left out",
     )
     repeats: int | None = Field(
-        default=None, ge=1, description="number of reports of cross_polytope"
+        default=None, ge=1, description="number of points that a report averages; 1 if left out"
     )
     levels: int | None = Field(
-        default=None, ge=2, le=256, description="number of levels, K, of sqsgd"
+        default=None,
+        ge=2,
+        le=256,
+        description=f"number of levels (K) of a coordinate; {LEVELS} if left out",
     )
     sample_share: float | None = Field(
-        default=None, gt=0, le=1, description="share of the coordinates that sqsgd sends"
+        default=None,
+        gt=0,
+        le=1,
+        description=f"share of the coordinates that are sent; {SAMPLE_SHARE:g} if left out",
     )
     through: Literal["server", "secure_sum"] | None = Field(
-        default=None, description="who adds up the integers of sqsgd"
+        default=None,
+        description="who adds up the integers: the server, or the secure sum; the server if left "
+        "out",
     )
     selector: Literal["exponential", "encoding", "sampling"] | None = Field(
-        default=None, description="how fedsel chooses a coordinate: EXP, PE or PS"
+        default=None,
+        description="how a coordinate is chosen: EXP, PE or PS of the paper; PS, sampling, if "
+        "left out",
     )
     selection_share: float | None = Field(
         default=None,
         gt=0,
         lt=1,
-        description="share of a report's epsilon for choosing a coordinate",
+        description="share of a report's epsilon for choosing a coordinate; "
+        f"{SELECTION_SHARE:g} if left out",
     )
     kept_share: float | None = Field(
-        default=None, gt=0, le=1, description="share of the coordinates that count as large"
+        default=None,
+        gt=0,
+        le=1,
+        description=f"share of the coordinates that count as large; {KEPT_SHARE:g} if left out",
     )
-    momentum: float | None = Field(default=None, ge=0, lt=1, description="momentum on the client")
+    momentum: float | None = Field(
+        default=None, ge=0, lt=1, description="momentum on the client; 0 if left out"
+    )
 
     @field_validator("*")
     @classmethod

@@ -15,16 +15,10 @@ from dp.search import bracketed
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import Privacy
 from simulations.learning.local_dp.base import LocalAlgorithm
-from simulations.learning.local_dp.config import LocalDp
+from simulations.learning.local_dp.config import LEVELS, SAMPLE_SHARE, LocalDp
 from simulations.learning.local_dp.fedsel import FedSel
 from simulations.learning.local_dp.sqsgd import SqSgd
 from simulations.learning.local_dp.vectors import RandomizedVectors, clip_coordinates, clip_rows
-
-SAMPLE_SHARE = 0.005
-"""Share of coordinates (r) that sqSGD sends where nothing else is said: the paper's."""
-
-LEVELS = 16
-"""Number of levels (K) of sqSGD where nothing else is said: the paper's."""
 
 _TOLERANCE = 1e-9
 

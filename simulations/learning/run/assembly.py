@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from dp import Ledger
 from dp.minimal_clip import ClipController
 from protocol.errors import ConfigurationError
-from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.exchange.aggregators import Aggregator, IdealAggregator
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.configuration import Privacy, build_plan
 from protocol.planning.training_plan import TrainingPlan
 from protocol.training.adaptive_clip import AdaptiveClipTraining, Vote, starting
+from protocol.training.local import local_aggregator, local_committee
 from protocol.training.power import SUMS, PowerState, PowerTraining
 from protocol.training.private import PrivateTraining, TrainingState
 from protocol.training.records import Notes
@@ -209,10 +210,21 @@ def _aggregator(
     ranks: Ranks,
 ) -> Aggregator:
     """The real protocol, or the sum that it computes."""
-    if config.engine.aggregator == "ideal":
-        return IdealAggregator(secrets.removable, secrets.noise, executor, ranks)
     identities = secrets.identities(config.task.population)
-    policy = plan.client_policy(dimension)
-    return RealAggregator(
-        identities, policy, executor, noise=secrets.noise, rand_of=secrets.rand_of
+    committee = None
+    if plan.protocol == "one-shot":
+        members = secrets.members(plan.committee_numbers.size)
+        committee = local_committee(plan, identities, members, secrets.sealing_key)
+    if config.engine.aggregator == "ideal":
+        return IdealAggregator(
+            secrets.removable, secrets.noise, executor, ranks, committee=committee
+        )
+    return local_aggregator(
+        plan,
+        identities,
+        dimension,
+        committee=committee,
+        executor=executor,
+        noise=secrets.noise,
+        rand_of=secrets.rand_of,
     )

@@ -12,9 +12,8 @@ from protocol.planning.configuration import build_plan
 from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import Pipeline
+from protocol.training.local import imagined_setup
 from protocol.training.power import SUMS
-from secagg import Identity
-from secagg.terms import SESSION_ID_BYTES
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Federation
 from simulations.learning.insecure import remarks
@@ -117,9 +116,7 @@ def _time_training(config: RunConfig, federation: Federation) -> tuple[float, An
 
 def _time_encoding(plan: TrainingPlan, deployment: DeploymentPlan, update: Any) -> float:
     """Seconds for one client, from clip to field elements, the second time."""
-    # A round among clients that do not exist.
-    cohort = [Identity.generate().public for _ in range(plan.cohort)]
-    setup = plan.setup(deployment.parameters, cohort, bytes(SESSION_ID_BYTES), 0)
+    setup = imagined_setup(plan, deployment.parameters)
     pipeline = Pipeline(setup)
     for _ in range(2):
         removable = [NoiseSeed.fresh() for _ in range(setup.context.seeds)]

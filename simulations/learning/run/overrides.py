@@ -6,11 +6,13 @@ import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
+
+T = TypeVar("T")
 
 
 def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:
@@ -57,6 +59,21 @@ def read_choices(text: str) -> tuple[str, list[Any]]:
     except tomllib.TOMLDecodeError:
         values = [_word(word) for word in rest.split(",")]
     return key.strip(), values
+
+
+def once(changes: Iterable[tuple[str, T]]) -> list[tuple[str, T]]:
+    """The same pairs of a key and what is said of it, if no key is named twice.
+
+    Raises:
+        ConfigurationError: names the key, of which only the last would count.
+    """
+    found: dict[str, T] = {}
+    for key, said in changes:
+        if key in found:
+            problem = f"given as {found[key]!r} and again as {said!r}"
+            raise ConfigurationError(key, problem, "once; a sweep takes key=value,value,...")
+        found[key] = said
+    return list(found.items())
 
 
 def grid(choices: Sequence[tuple[str, Sequence[Any]]]) -> Iterator[list[tuple[str, Any]]]:

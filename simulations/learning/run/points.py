@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from pathlib import Path
 from typing import Self
@@ -15,6 +15,7 @@ from simulations.learning.federated import load_data
 from simulations.learning.records import RunSummary
 from simulations.learning.run.experiment import run_experiment
 from simulations.learning.run.folder import RunFolder, finished
+from simulations.learning.run.trackers import tracker
 
 
 class Sweep:
@@ -24,10 +25,18 @@ class Sweep:
         folder: of all points, on a file system that all of them share; made if need be.
         data_dir: folder of data sets, where they run.
         executor: runs the points.
+        log: names of trackers, of which every point has its own where it runs.
     """
 
-    def __init__(self, folder: Path, data_dir: Path | None, executor: Executor) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        data_dir: Path | None,
+        executor: Executor,
+        log: Sequence[str] = (),
+    ) -> None:
         self._folder, self._data_dir, self._executor = folder.resolve(), data_dir, executor
+        self._log = tuple(log)
         self._token = self._folder / f".shared-{secrets.token_hex(8)}"
         self.summaries: list[RunSummary] = []
 
@@ -50,7 +59,7 @@ class Sweep:
         """
         futures = {
             self._executor.submit(
-                run_point, config, self._folder / name, self._token, self._data_dir
+                run_point, config, self._folder / name, self._token, self._data_dir, self._log
             ): name
             for name, config in points.items()
         }
@@ -69,7 +78,9 @@ class Sweep:
         self.summaries = [found[name] for name in points]
 
 
-def run_point(config: RunConfig, path: Path, token: Path, data_dir: Path | None) -> RunSummary:
+def run_point(
+    config: RunConfig, path: Path, token: Path, data_dir: Path | None, log: Sequence[str] = ()
+) -> RunSummary:
     """Run one point, or what is left of it.
 
     Args:
@@ -77,6 +88,7 @@ def run_point(config: RunConfig, path: Path, token: Path, data_dir: Path | None)
         path: its folder.
         token: a file that is there if the folder of all points is the one that was meant.
         data_dir: folder of data sets, here.
+        log: names of trackers.
 
     Raises:
         ConfigurationError: the token is not there.
@@ -89,5 +101,6 @@ def run_point(config: RunConfig, path: Path, token: Path, data_dir: Path | None)
     if summary is None:
         data = load_data(config, data_dir)
         with RunFolder(path, config) as folder:
-            summary = run_experiment(config, data, folder).summary()
+            callbacks = [tracker(name) for name in log]
+            summary = run_experiment(config, data, folder, callbacks).summary()
     return summary

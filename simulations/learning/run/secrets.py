@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from dp import NoiseSeed
 from protocol.errors import ConfigurationError
 from secagg import Identity
-from secagg.keys import NeverCopied
+from secagg.keys import AgreementKey, NeverCopied
 from simulations.common.failures import RankError
 from simulations.common.files import write_whole
 
@@ -114,6 +114,17 @@ class RunSecrets(NeverCopied):
             Identity.from_private_bytes(self._derive(f"identity {client}", 32))
             for client in range(population)
         ]
+
+    def members(self, count: int) -> list[Identity]:
+        """The signing keys of a named committee's members."""
+        return [
+            Identity.from_private_bytes(self._derive(f"member {member}", 32))
+            for member in range(count)
+        ]
+
+    def sealing_key(self, session_id: bytes, identity: bytes) -> AgreementKey:
+        """The sealing key of a committee's member, by its identity key."""
+        return AgreementKey(self._derive(f"sealing {session_id.hex()} {identity.hex()}", 32))
 
     def _stream(self, label: str) -> Callable[[int], bytes]:
         used = 0

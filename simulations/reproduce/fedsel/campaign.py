@@ -34,40 +34,36 @@ from simulations.reproduce.fedsel.plot import plot_epsilons, plot_rates
 INTRODUCTION = """epsilon = {epsilon:g} a report, mu = 0.1, k = 0.1 d, {repeats} times
 {folds}-fold cross-validation in Table 3, {sweep_repeats} times in the sweeps over epsilon.
 
-The paper trains all arms with one learning rate and does not say which. Flat mechanisms (PM, HM,
-Duchi) scale a sampled coordinate up by d, two-stage ones (EXP, PE, PS) do not scale: at one common
-rate the steps of the first are some d times as long, signal and noise alike. So everything is
-compared at common rates, and with every arm at its own best rate ("own"), which is looked for in
-{tuning_repeats} repetitions that count for nothing else. *Balanced accuracy* is the mean of the
-shares of right answers among either label: a constant answer has 50 %, whatever its accuracy.
+The paper uses one learning rate for all and does not say which. PM, HM and Duchi scale a sampled
+coordinate up by d, two-stage reports (EXP, PE, PS) do not: at one rate their steps are d times
+shorter. So all are compared at common rates, and with every arm at its own best rate ("own").
+Balanced accuracy is the mean over both labels, so a constant answer has 50 %.
 
-Of the claims: "for it" counts the cases whose 95 % interval lies above zero; a claim about all
-cases is reproduced if all are. "Against" counts cases that are surely not above zero (below 0.05
-points, the doubt of 5 % shared out among the cases); one of them is enough. Anything else is not
-decided.
+Of the claims: "for it" counts cases whose 95 % interval lies above zero, "against" those that are
+surely not above zero (below 0.05 points, the doubt of 5 % shared out among the cases). All cases
+for it make a claim reproduced, one against it not reproduced.
 """
 
 READING = """## How it was read
 
-- One report each: an epoch asks every user once, in 100 batches of a hundredth of those who train.
-  With one epoch nobody ever has an older gradient to add: **accumulation and momentum do nothing**
-  in Table 3 and Figure 2 (f), (h), (i).
-- Momentum is r_j + eta r'_j with eta = 0.5; the paper does not say. Only Figure 2 (g) has any.
+- Every user is asked once an epoch, in 100 batches. With one epoch nobody has an older gradient to
+  add: **accumulation and momentum do nothing** in Table 3 and Figure 2 (f), (h), (i). In (g)
+  momentum is r_j + eta r'_j with eta = 0.5, which the paper does not state.
 - "-C" is Table 3's control: epsilon for the value *and* a tenth of it for the choice. PE is the one
   that keeps its promise; "PE-printed" is the published one.
-- "RND-PM" is our control: FedSel's report with a uniformly random coordinate and all of epsilon
-  for its value. It is PM at a d-th of the rate. What FedSel has over it is what choosing brings.
-- Gradients include the regulariser, lambda = 1e-4, and are clipped to [-1, 1] by coordinate. There
-  is no intercept. Columns and scales are chosen to meet the paper's numbers of features
+- "RND-PM" is our control: a random coordinate and all of epsilon for its value, which is PM at a
+  d-th of the rate.
+- Gradients include the regulariser, lambda = 1e-4, and are clipped to [-1, 1] by coordinate; there
+  is no intercept. Columns and scales meet the paper's numbers of features
   (`simulations/reproduce/fedsel/tables.py`).
-- Repetitions shuffle, split and draw noise anew; arms of one repetition share folds and order.
-  Intervals are Student's over repetitions: they are about this table, not about other data.
-- An arm's own rate is looked for at each epsilon, with one epoch; two epochs use the same.
+- Own rates are looked for at each epsilon, with one epoch, in {tuning_repeats} repetitions that
+  count for nothing else.
+- Arms of one repetition share folds and order. Intervals are Student's over repetitions: they are
+  about this table, not about other data.
 - Values are randomised by the continuous laws in floats; selectors are those of `dp.local`.
 
-## Left out
-
-Figure 2 (a) to (e) and Figure 3; SVM in Figure 2 (f) to (i); controls "-C" in the sweeps.
+Left out: Figure 2 (a) to (e) and Figure 3; SVM in Figure 2 (f) to (i); the controls in the sweeps
+over epsilon.
 """
 
 TABLE, MODEL, RATE = Column("table", "table"), Column("model", "model"), Column("rate", "mode")
@@ -160,7 +156,7 @@ def _parts(figures: Figures) -> Iterator[Part]:
     )
     others = figures["figure2hi"]
     yield _by_arm("", (TABLE, RATE), {row["arm"]: row["arm"] for row in others}, _error, others)
-    yield Text(READING)
+    yield Text(READING.format_map(plan))
 
 
 CAMPAIGN = Campaign(

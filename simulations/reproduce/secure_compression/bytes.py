@@ -94,7 +94,7 @@ def _planned(privacy: Privacy, cohort: Cohort, sums: int, spec: SketchSpec) -> D
 
 
 def _sum_bytes(sums: list[DeploymentPlan], bases: int = 0) -> RoundBytes:
-    vectors = sum(each.graph.bytes_each["vector"] for each in sums)
+    vectors = sum(each.bytes_each["vector"] for each in sums)
     return RoundBytes(
         sum(each.parameters.length for each in sums),
         vectors,

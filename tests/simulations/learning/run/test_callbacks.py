@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -25,6 +26,8 @@ from simulations.learning.records import Record, RunSummary
 from simulations.learning.run.callbacks import CallbackWarning, RunCallback
 from simulations.learning.run.experiment import RunResult, assist, run_experiment
 from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.overrides import changed
+from simulations.learning.run.points import Sweep
 from simulations.learning.run.trackers import TRACKERS, figures, remembered, tracker
 
 CONFIG = parse(
@@ -272,14 +275,15 @@ def test_figures_are_finite_numbers(data: Dataset, tmp_path: Path) -> None:
     assert not set(absent) & set(found)
 
 
+@pytest.mark.parametrize("command", [("run",), ("sweep", "--set", "seed=1,2")], ids=" ".join)
 @pytest.mark.parametrize("name", TRACKERS)
 def test_a_missing_package_is_named_before_there_is_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
     config = write_config(CONFIG, tmp_path / "config.toml")
-    error = invoke("run", config, "--out", tmp_path / "out", "--log", name).exception
+    error = invoke(*command, config, "--out", tmp_path / "out", "--log", name).exception
     assert isinstance(error, ImportError)
     line = one_line(error)
     assert line is not None and f"needs {name}, which comes with the extra {name}" in line
@@ -294,6 +298,28 @@ def test_the_command_logs_to_several(tmp_path: Path, monkeypatch: pytest.MonkeyP
     options = ("--log", "mlflow", "--log", "wandb", "--quiet")
     assert invoke("run", config, "--out", tmp_path / "out", *options).exit_code == 0
     assert sorted(first.logged) == sorted(second.logged) == [1, 2, 3]
+
+
+def test_every_point_of_a_sweep_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a run of its own, whoever runs it."""
+    found = Fake()
+    monkeypatch.setitem(sys.modules, "wandb", found.wandb())
+    monkeypatch.setattr(found, "add", lambda step, values: found.note("round", step))
+    config = write_config(CONFIG, tmp_path / "config.toml")
+    options = ("--set", "seed=1,2", "--out", tmp_path / "sweep", "--log", "wandb", "--quiet")
+    assert invoke("sweep", config, *options).exit_code == 0
+    rounds = [("round", number) for number in (1, 2, 3)]
+    kept = [(kind, *rest[:1]) if kind == "round" else (kind,) for kind, *rest in found.calls]
+    assert kept == [("init",), *rounds, ("finish",)] * 2
+    names = [call[2] for call in found.calls if call[0] == "init"]
+    assert names == ["seed=1", "seed=2"]
+
+    found.calls.clear()
+    points = {f"seed={seed}": changed(CONFIG, [("seed", seed)]) for seed in (3, 4)}
+    with ThreadPoolExecutor(1) as pool, Sweep(tmp_path / "others", None, pool, ["wandb"]) as sweep:
+        assert sorted(sweep.run(points)) == ["seed=3", "seed=4"]
+    assert [call[2] for call in found.calls if call[0] == "init"] == ["seed=3", "seed=4"]
+    assert sum(call[0] == "round" for call in found.calls) == 6
 
 
 def test_the_command_has_every_tracker() -> None:

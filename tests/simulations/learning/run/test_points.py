@@ -172,3 +172,29 @@ def rank_one(folder: Path) -> int:
         if os.fsencode(folder) in words and b"RANK=1" in told:
             return int(place.name)
     raise AssertionError("no rank 1")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["run", "--set", "seed=1", "--set", "seed=2"], "seed: given as 1 and again as 2"),
+        (
+            ["run", "--set", "engine.insecure_seed=1", "--insecure-seed", "2"],
+            "engine.insecure_seed: given as 1 and again as 2",
+        ),
+        (["sweep", "--set", "seed=1,2", "--set", "seed=3"], "seed: given as [1, 2] and again"),
+    ],
+)
+def test_a_key_is_changed_once(file: Path, tmp_path: Path, command: list[str], said: str) -> None:
+    """The first of two values would be ignored without a word."""
+    done = invoke(*command, file, "--out", tmp_path / "out")
+    assert isinstance(done.exception, ConfigurationError)
+    assert str(done.exception).startswith(said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_key_of_a_campaign_is_changed_once() -> None:
+    words = ["reproduce", "compression", "--quick", "--plan", "--set", "epochs=1"]
+    assert run_json(*words)
+    done = invoke(*words, "--set", "epochs=2")
+    assert isinstance(done.exception, ConfigurationError) and done.exception.key == "epochs"

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from dp import Ledger
 from protocol import ClientHistory, ClientPolicy, RoundClient, StoredHistory
 from protocol.training.records import Records
-from secagg import ClientSession, Identity, SessionContext, storage
-from secagg.storage import TokenFolder
+from secagg import ClientSession, Identity, storage
+from secagg.storage import StorableParty, TokenFolder
 from simulations.audits.base import Check
 from simulations.threats.attack import Effort
 from simulations.threats.catalogue import goals, old_copies, shared_books
@@ -134,14 +134,9 @@ class TestOldCopies:
         cipher, same = storage._cipher, bytes(storage.STATE_KEY_BYTES)
 
         def of_identity(
-            context: SessionContext,
-            index: int,
-            identity: Identity,
-            token: bytes,
-            key: bytes,
-            beside: bytes,
+            party: StorableParty, role: bytes, token: bytes, key: bytes, beside: bytes
         ) -> tuple[AESSIV, bytes]:
-            return cipher(context, index, identity, token, same, beside)
+            return cipher(party, role, token, same, beside)
 
         monkeypatch.setattr(storage, "_cipher", of_identity)
         found = old_copies.old_copies(Effort.QUICK, SEED).real

@@ -1,0 +1,92 @@
+"""Aggregators that play everybody in this process, by the protocol of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+
+from protocol.exchange.aggregators import (
+    Aggregator,
+    NoiseSource,
+    RealAggregator,
+    fresh_noise,
+    system_rand,
+)
+from protocol.exchange.one_shot import KeySource, LocalCommittee, OneShotAggregator, fresh_key
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.member import MemberPolicy
+from protocol.round.parameters import RoundParameters
+from protocol.round.setup import RoundEncoding
+from secagg import Identity
+from secagg.oneshot.committee import CommitteeKind
+from secagg.shamir import Rand
+from secagg.terms import SESSION_ID_BYTES
+
+
+def local_committee(
+    plan: TrainingPlan,
+    identities: Sequence[Identity],
+    named: Sequence[Identity] | None = None,
+    key_of: KeySource = fresh_key,
+) -> LocalCommittee:
+    """The committee of a one-shot plan.
+
+    Args:
+        identities: of all clients.
+        named: of a named committee's members; fresh ones if left out.
+        key_of: their sealing keys; leave it alone except to run the same rounds twice.
+    """
+    numbers = plan.committee_numbers
+    members: Sequence[Identity] = identities
+    if plan.committee_kind is CommitteeKind.NAMED:
+        members = named or [Identity.generate() for _ in range(numbers.size)]
+    policy = MemberPolicy(
+        minimum_survivors=plan.minimum_survivors,
+        tolerated_colluders=plan.tolerated_colluders,
+        corrupt=numbers.corrupt,
+        registry=frozenset(identity.public for identity in identities),
+    )
+    return LocalCommittee(plan.committee_kind, members, policy, key_of)
+
+
+def local_aggregator(
+    plan: TrainingPlan,
+    identities: Sequence[Identity],
+    dimension: int | None,
+    *,
+    committee: LocalCommittee | None = None,
+    executor: Executor | None = None,
+    noise: NoiseSource = fresh_noise,
+    rand_of: Callable[[int], Rand] = system_rand,
+    folder: Path | None = None,
+) -> Aggregator:
+    """The real protocol of a plan, with every party in this process.
+
+    Args:
+        identities: the clients' signing keys.
+        dimension: d, as for `TrainingPlan.client_policy`.
+        committee: of one-shot rounds; made if left out.
+        executor: optional, for unmasking in pairwise rounds.
+        noise, rand_of: leave them alone except to run the same rounds twice.
+        folder: where one-shot uploads are spooled that do not fit into memory.
+    """
+    if plan.protocol == "pairwise":
+        policy = plan.client_policy(dimension)
+        return RealAggregator(identities, policy, executor, noise=noise, rand_of=rand_of)
+    committee = committee or local_committee(plan, identities)
+    policy = plan.client_policy(dimension, committee.named)
+    return OneShotAggregator(
+        identities, policy, committee, noise=noise, rand_of=rand_of, folder=folder
+    )
+
+
+def imagined_setup(plan: TrainingPlan, parameters: RoundParameters) -> RoundEncoding:
+    """A round of a plan among clients that do not exist, for whoever measures one."""
+    session = bytes(SESSION_ID_BYTES)
+    identities = [Identity.generate() for _ in range(plan.cohort)]
+    keys = [identity.public for identity in identities]
+    if plan.protocol == "pairwise":
+        return plan.setup(parameters, keys, session, 0)
+    members = local_committee(plan, identities).members(session, keys)
+    return plan.one_shot_setup(parameters, keys, members, session, 0)

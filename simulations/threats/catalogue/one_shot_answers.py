@@ -1,0 +1,164 @@
+"""A43 and A44: shares that are on no polynomial, from a dealer or from members who answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Final
+from unittest.mock import patch
+
+import msgspec
+import numpy as np
+
+from secagg import ProtocolError
+from secagg.errors import OpeningFailedError
+from secagg.oneshot import opening, packed_sharing
+from secagg.oneshot.layout import ShareLayout, decode_rows, encode_rows
+from secagg.oneshot.member import answer_parts
+from secagg.oneshot.messages import Answer
+from secagg.shamir import PRIME
+from secagg.tags import Usage
+from simulations.audits.base import Figures
+from simulations.threats.attack import Attack, Effort, Findings, rate
+from simulations.threats.game.contexts import Integers
+from simulations.threats.game.victims import refusal
+from simulations.threats.one_shot.parties import OneShotSetting, OneShotVictims, member_identity
+from simulations.threats.one_shot.play import Trial, honest_round, play
+from simulations.threats.one_shot.weak import replaced
+
+_SETTING: Final = OneShotSetting(
+    members=8, corrupt=2, randomness=2, per_polynomial=2, length=64, colluders=1
+)
+"""T + l = 4 of 8 answers open a sum, and two wrong ones are corrected."""
+
+
+# -- A43 ------------------------------------------------------------------------------------------
+
+
+def _off_polynomial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+    """A colluder deals shares at random. It succeeds unless the round is lost, and it is named."""
+    own = max(victims.setting.own_clients)
+    uploads = victims.uploads(inputs)
+
+    def deal(layout: ShareLayout, *_: object) -> np.ndarray:
+        return rng.integers(0, PRIME, (layout.members, layout.polynomials), np.uint32)
+
+    with patch.object(ShareLayout, "deal", deal):
+        uploads[own] = victims.upload(own, inputs[own])
+    try:
+        honest_round(victims, uploads)
+    except OpeningFailedError as error:
+        victims.refusals[refusal(error)] += 1
+        return error.dealers != (own,)
+    return True
+
+
+def _dealers(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(10, 200)
+    real = play(_off_polynomial, _SETTING, trials, seed)
+    with replaced(opening, "wrong_shares", lambda *_: ()):
+        twin = play(_off_polynomial, _SETTING, trials, seed)
+    return Findings(real, twin)
+
+
+# -- A44 ------------------------------------------------------------------------------------------
+
+Shift = Callable[[int], np.ndarray]
+"""What a lying member adds to its share: by member, int64[polynomials]."""
+
+
+def _alone(rng: np.random.Generator, width: int, honest: Sequence[int]) -> Shift:
+    """Each something of its own."""
+    return lambda j: rng.integers(1, PRIME, width)
+
+
+def _together(rng: np.random.Generator, width: int, honest: Sequence[int]) -> Shift:
+    """All the values of other polynomials, of the right degree."""
+    factors = rng.integers(1, PRIME, (4, width))
+    return lambda j: sum(row * pow(j + 1, k, PRIME) % PRIME for k, row in enumerate(factors))
+
+
+def _framing(rng: np.random.Generator, width: int, honest: Sequence[int]) -> Shift:
+    """The same, of polynomials that vanish at three honest members, so that others look wrong."""
+    scale = rng.integers(1, PRIME, width)
+
+    def shift(j: int) -> np.ndarray:
+        value = 1
+        for k in honest[:3]:
+            value = value * (j - k) % PRIME
+        return scale * value % PRIME
+
+    return shift
+
+
+def _lying(plan: Callable[..., Shift], liars: int) -> Trial:
+    """Some members' sums are wrong. Up to two: the exact sum, and their names; never a wrong sum."""
+
+    def trial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+        context = victims.context
+        order = rng.permutation(context.committee.size).tolist()
+        shift = plan(rng, context.layout.key_polynomials, order[liars:])
+
+        def change(j: int, given: Answer, digest: bytes) -> Answer:
+            if j not in order[:liars]:
+                return given
+            right = decode_rows(given.sums, 1, context.layout.key_polynomials)[0].astype(np.int64)
+            sums = encode_rows(((right + shift(j)) % PRIME).astype(np.uint32))
+            parts = answer_parts(context, j, digest, sums, given.seeds, given.checks)
+            signature = member_identity(j).sign(Usage.ANSWER, *parts)
+            return msgspec.structs.replace(given, sums=sums, signature=signature)
+
+        within = liars <= context.committee.corrupt
+        try:
+            opened = honest_round(victims, victims.uploads(inputs), change)
+        except ProtocolError as error:
+            victims.refusals[refusal(error)] += 1
+            return within
+        expected = np.mod(inputs.sum(axis=0), context.field.modulus)
+        exact = np.array_equal(opened.vector.elements.astype(np.int64), expected)
+        return not exact or (within and opened.wrong_members != tuple(sorted(order[:liars])))
+
+    return trial
+
+
+_PLANS: Final = (_alone, _together, _framing)
+
+
+def _answers(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(2, 25)
+    within = [_lying(plan, liars) for plan in _PLANS for liars in (1, 2)]
+    beyond = [_lying(plan, liars) for plan in _PLANS for liars in (3, 4, 5)]
+    blind = replaced(packed_sharing, "_find_wrong", lambda *_: ())
+
+    def played(stories: Sequence[Trial], careless: bool = False) -> Figures:
+        with blind if careless else nullcontext():
+            found = [play(story, _SETTING, trials, seed) for story in stories]
+        won = sum(int(each["successes"]) for each in found)
+        return rate(won, trials * len(found))
+
+    real, lost = played(within), played(beyond)
+    return Findings(
+        {
+            **real,
+            "succeeded": bool(real["succeeded"] or lost["succeeded"]),
+            "beyond_half_the_distance": lost["successes"],
+            "of_rounds": lost["trials"],
+        },
+        played(within, careless=True),
+    )
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A43",
+        title="A dealer whose shares are on no polynomial spoils a round once, and is named",
+        stopped_by="masked combinations of every dealer's shares, given with the answers",
+        run=_dealers,
+    ),
+    Attack(
+        id="A44",
+        title="Wrong answers up to half the distance are corrected; more give no wrong sum",
+        stopped_by="answers are decoded as the Reed-Solomon code that they are",
+        run=_answers,
+    ),
+)

@@ -1,0 +1,216 @@
+"""A45 to A47: terms of a one-shot round that no client may agree to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from math import log2
+from typing import Final
+from unittest.mock import patch
+
+import numpy as np
+
+from secagg import Identity, ParameterError, ProtocolError
+from secagg.oneshot import context as context_module
+from secagg.oneshot.committee import Committee, CommitteeKind, Member
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.packing import Packing
+from simulations.audits.base import Figures
+from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.game.contexts import Integers
+from simulations.threats.one_shot.lattice import core_svp
+from simulations.threats.one_shot.opened import added, key_sum, vector_sum
+from simulations.threats.one_shot.parties import (
+    SESSION,
+    OneShotSetting,
+    OneShotVictims,
+    committee_of,
+    entry_of,
+    held,
+    member_key,
+    small_inputs,
+)
+from simulations.threats.one_shot.play import honest_round, play
+from simulations.threats.one_shot.weak import weakened
+
+_SETTING: Final = OneShotSetting()
+_TARGET: Final = 0
+
+
+# -- A45 ------------------------------------------------------------------------------------------
+
+_FEWEST_BITS: Final = 100.0
+"""Of core-SVP, below which a ring counts as broken here; those of the table have more."""
+_RINGS: Final = ((1024, 2), (1024, 3), (2048, 3), (2048, 5), (4096, 4), (4096, 6))
+
+
+def _rings_taken() -> tuple[int, list[str], Counter[str]]:
+    """How many weak rings clients take, how weak the weakest is, and how others are refused."""
+    taken, refusals = [], Counter[str]()
+    for degree, limbs in _RINGS:
+        try:
+            context = _SETTING.context(0, degree=degree, limbs=limbs)
+        except ParameterError as error:
+            refusals[f"ParameterError {error.argument}"] += 1
+            continue
+        bits = core_svp(degree, log2(context.ring.modulus))
+        if bits < _FEWEST_BITS:
+            taken.append(f"{degree} x {limbs}: {bits:.0f} bits")
+    return len(taken), taken, refusals
+
+
+def _weak_rings(effort: Effort, seed: int) -> Findings:
+    count, _, refusals = _rings_taken()
+    real = {**rate(count, len(_RINGS)), **refused_with(refusals)}
+    with patch.object(context_module, "require_allowed", lambda *_, **__: None):
+        count, taken, _ = _rings_taken()
+    return Findings(real, {**rate(count, len(_RINGS)), "taken": "; ".join(taken)})
+
+
+# -- A46 ------------------------------------------------------------------------------------------
+
+_SHORT: Final = OneShotSetting(length=64, bits=8)
+"""Two coordinates in a coefficient."""
+
+
+class EvenPacking(Packing):
+    """Packs with the next base, which is even."""
+
+    __slots__ = ()
+
+    @property
+    def base(self) -> int:
+        """B, one more than it should be."""
+        return 2 * self.largest + 2
+
+
+def _even(context: OneShotContext) -> OneShotContext:
+    packing = context.packing
+    return weakened(context, packing=EvenPacking(packing.ring, packing.largest, packing.clients))
+
+
+def _wrong_sum(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+    """A round of honest parties, whose sum is not that of their inputs."""
+    try:
+        opened = honest_round(victims, victims.uploads(inputs))
+    except ProtocolError:
+        return False
+    expected = np.mod(inputs.sum(axis=0), victims.context.field.modulus)
+    return not np.array_equal(opened.vector.elements.astype(np.int64), expected)
+
+
+def _even_base(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(10, 200)
+    return Findings(
+        play(_wrong_sum, _SHORT, trials, seed),
+        play(_wrong_sum, _SHORT, trials, seed, change=_even),
+    )
+
+
+# -- A47 ------------------------------------------------------------------------------------------
+
+_ROUND: Final = 7
+_OLD: Final = (0, 4)
+"""Rounds of an epoch whose keys have leaked since."""
+
+Entry = Callable[[int], Member]
+
+
+def _old(j: int) -> Member:
+    """A key that its member signed for rounds that are over."""
+    return entry_of(j, _OLD, sealing_key=member_key(j, 1).public)
+
+
+def _early(j: int) -> Member:
+    """One for rounds to come."""
+    return entry_of(j, (_ROUND + 1, _ROUND + 9), sealing_key=member_key(j, 1).public)
+
+
+def _stretched(j: int) -> Member:
+    """An old one whose range the server has changed."""
+    return replace(_old(j), last_round=1 << 32)
+
+
+def _of_another_session(j: int) -> Member:
+    return entry_of(j, sealing_key=member_key(j, 1).public, session_id=b"\1" * len(SESSION))
+
+
+def _by_the_server(j: int) -> Member:
+    """A key of the server's own under the member's identity, with the server's signature."""
+    server = Identity.from_private_bytes(b"\7" * 32)
+    forged = entry_of(j, identity=server, sealing_key=member_key(j, 1).public)
+    return replace(forged, identity=entry_of(j).identity)
+
+
+_ENTRIES: Final = (_old, _early, _stretched, _of_another_session, _by_the_server)
+
+
+def _read(entry: Entry, inputs: Integers, salt: bytes) -> bool:
+    """A server with the private halves of such keys reads the target's upload alone.
+
+    Raises:
+        ParameterError: the target does not take the context.
+    """
+    members = tuple(entry(j) for j in range(_SETTING.members))
+    context = _SETTING.context(
+        _ROUND, committee=committee_of(_SETTING.members, _SETTING.corrupt, members=members)
+    )
+    upload = OneShotVictims(_SETTING, context, salt).upload(_TARGET, inputs[_TARGET])
+    shares = {j: added(context, [held(context, upload, j, epoch=1)]) for j in range(2)}
+    read = vector_sum(context, [upload], key_sum(context, shares))
+    return read is not None and np.array_equal(read, inputs[_TARGET])
+
+
+def _strange_keys(trials: int, seed: int) -> Figures:
+    won, refusals = 0, Counter[str]()
+    for number in range(trials):
+        rng = np.random.default_rng([seed, number])
+        inputs = small_inputs(rng, _SETTING.context(_ROUND))
+        try:
+            won += _read(_ENTRIES[number % len(_ENTRIES)], inputs, rng.bytes(8))
+        except ParameterError as error:
+            refusals[f"ParameterError {error.argument}"] += 1
+    return {**rate(won, trials), **refused_with(refusals)}
+
+
+def _not_the_cohort() -> str:
+    """How a committee of everybody who is invited is refused that is somebody else."""
+    committee = committee_of(_SETTING.clients, 1, kind=CommitteeKind.EVERYONE)
+    try:
+        _SETTING.context(_ROUND, committee=committee)
+    except ParameterError as error:
+        return f"ParameterError {error.argument}"
+    return "taken"
+
+
+def _epochs(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(10, 200)
+    others = _not_the_cohort()
+    real = _strange_keys(trials, seed)
+    with patch.object(Committee, "check_keys", lambda *_: None):
+        twin = _strange_keys(trials, seed)
+    taken = bool(real["succeeded"]) or others == "taken"
+    return Findings({**real, "succeeded": taken, "everyone_but_others": others}, twin)
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A45",
+        title="No client masks in a ring beyond the security table",
+        stopped_by="the table, which every context is held against",
+        run=_weak_rings,
+    ),
+    Attack(
+        id="A46",
+        title="Packed sums come out as what was put in",
+        stopped_by="an odd base of the digits",
+        run=_even_base,
+    ),
+    Attack(
+        id="A47",
+        title="Nothing is sealed to a key of another epoch, session or owner",
+        stopped_by="a member's signature over session, sealing key and the rounds that it is for",
+        run=_epochs,
+    ),
+)

@@ -1,0 +1,1 @@
+"""One-shot rounds under attack: real clients and members, and what a server makes of them."""

@@ -1,0 +1,87 @@
+"""What a server computes from shares of a sum of keys, and whose input is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secagg.errors import ParameterError
+from secagg.oneshot import packed_sharing
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.masking import Accumulator
+from secagg.oneshot.masking import open as open_masked
+from secagg.oneshot.messages import Upload
+from secagg.oneshot.opening import largest_mean_square
+from secagg.oneshot.wire import decode
+from secagg.shamir import PRIME
+from simulations.threats.game.contexts import Integers
+
+Shares = Mapping[int, NDArray[np.uint32]]
+"""By member, its share of a sum of keys: uint32[key_polynomials]."""
+
+
+def key_sum(context: OneShotContext, shares: Shares) -> NDArray[np.int64] | None:
+    """The sum of keys, from T + l shares; None if there are fewer."""
+    needed = context.committee.threshold
+    members = sorted(shares)[:needed]
+    if len(members) < needed:
+        return None
+    secrets = packed_sharing.interpolate(
+        np.stack([shares[j] for j in members]), members, context.committee.per_polynomial
+    )
+    return context.layout.key_of(secrets.reshape(-1)[: context.layout.key_secrets])
+
+
+def added(context: OneShotContext, shares: Iterable[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    """The share of a sum of keys of a member who holds a share of each: uint32[key_polynomials]."""
+    return context.layout.sum_keys(np.stack(list(shares)))
+
+
+def vector_sum(
+    context: OneShotContext, uploads: Iterable[Upload], key: NDArray[np.int64] | None
+) -> Integers | None:
+    """The sum of some uploads' vectors, centred; None if this is not the sum of their keys."""
+    if key is None:
+        return None
+    total = Accumulator(context.packing, context.length)
+    for upload in uploads:
+        total.add(decode(context.packing, context.length, upload.ciphertext))
+    try:
+        values, mean_square = open_masked(total, context.public_key, key)
+    except ParameterError:
+        return None
+    return values if mean_square <= largest_mean_square(context, total.count) else None
+
+
+def difference(context: OneShotContext, first: Upload, second: Upload) -> Integers:
+    """One ciphertext minus the other, decoded as if their keys were the same."""
+    total = Accumulator(context.packing, context.length)
+    total.add(decode(context.packing, context.length, first.ciphertext))
+    total.subtract(decode(context.packing, context.length, second.ciphertext))
+    values, _ = open_masked(total, context.public_key, np.zeros(context.degree, np.int64))
+    return values
+
+
+def two_keys(
+    combination: NDArray[np.int64], first: int, second: int, largest: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Two small keys from one combination of them modulo 2^31 - 1.
+
+    Args:
+        combination: int64[N], first * k + second * k' for unknown k and k'.
+        largest: most magnitude of an entry of a key.
+
+    Returns:
+        Both keys; None if some entry has no solution, or two.
+    """
+    entries = np.arange(-largest, largest + 1)
+    pairs = np.add.outer(first * entries % PRIME, second * entries % PRIME).reshape(-1) % PRIME
+    order = np.argsort(pairs)
+    low = np.searchsorted(pairs[order], combination, "left")
+    high = np.searchsorted(pairs[order], combination, "right")
+    if (high - low != 1).any():
+        return None
+    which, other = np.divmod(order[low], len(entries))
+    return entries[which], entries[other]

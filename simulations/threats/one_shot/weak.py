@@ -1,0 +1,155 @@
+"""Clients and members of one-shot rounds with one defence missing. Never use them.
+
+Most checks compare what the server says with the context. A party without such a check runs the
+product's code on a context that says something else, under the same hash. The others lose a check
+while they take a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from secagg.keys import SecretSeed
+from secagg.oneshot import client as client_module
+from secagg.oneshot import member as member_module
+from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.committee import Committee
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.header import Header
+from secagg.oneshot.member import OneShotMember
+from secagg.oneshot.states import Checked, Finished
+from secagg.sealing import unseal
+from secagg.tags import Usage, derive, digest, encode_index
+from simulations.threats.one_shot.parties import MemberMaker
+
+T = TypeVar("T", OneShotContext, Committee)
+
+
+def weakened(original: T, **changes: Any) -> T:
+    """The same context or committee, a context's hash included, with fields that no check has seen."""
+    kind = type(original)
+    weak = object.__new__(kind)
+    for name in kind.__dataclass_fields__:
+        object.__setattr__(weak, name, changes.get(name, getattr(original, name)))
+    return weak
+
+
+def unbound(context: OneShotContext) -> OneShotContext:
+    """The same context with a hash that nothing goes into."""
+    return weakened(context, hash=bytes(32))
+
+
+def believing(quorum: int | None = None, **changes: Any) -> MemberMaker:
+    """A member that believes other parameters than those it has agreed on."""
+
+    def make(context: OneShotContext, *rest: Any) -> OneShotMember:
+        if quorum is not None:
+            changes["committee"] = weakened(context.committee, quorum=quorum)
+        return OneShotMember(weakened(context, **changes), *rest)
+
+    return make
+
+
+no_agreement = believing(quorum=1)
+"""Answers on the set that it signed, whatever the others have signed."""
+no_minimum = believing(minimum_survivors=1)
+"""Signs every set, however small."""
+neither = believing(quorum=1, minimum_survivors=1)
+"""Answers on any set."""
+
+
+class SignsAgain(OneShotMember):
+    """Keeps the shares after it has signed and answered: it can be asked about another set."""
+
+    _kept: Checked | None = None
+
+    def _step(self, event: Any, payload: Any) -> Any:
+        """The product's step; after the answer, the state is that before the signature."""
+        if isinstance(self._state, Checked):
+            self._kept = self._state
+        answer = super()._step(event, payload)
+        if isinstance(self._state, Finished) and self._kept is not None:
+            self._state = self._kept
+        return answer
+
+
+class WithoutCheck(OneShotMember):
+    """A member during whose steps something of the product is replaced."""
+
+    @staticmethod
+    def missing() -> Any:
+        """The replacement, as a context."""
+        raise NotImplementedError
+
+    def _step(self, event: Any, payload: Any) -> Any:
+        """The product's step without the check."""
+        with self.missing():
+            return super()._step(event, payload)
+
+
+class NamesClients(WithoutCheck):
+    """Signs a list of clients, and not of uploads."""
+
+    @staticmethod
+    def missing() -> Any:
+        """A digest of the senders alone."""
+
+        def bare(context: OneShotContext, headers: Sequence[Header]) -> bytes:
+            names = b"".join(encode_index(header.sender) for header in headers)
+            return digest(Usage.SURVIVORS, context.hash, names)
+
+        return patch.object(member_module, "survivors_digest", bare)
+
+
+class TakesAnySender(WithoutCheck):
+    """Opens a seal whoever made it."""
+
+    @staticmethod
+    def missing() -> Any:
+        """Every client is tried as the sender."""
+
+        def opened(shared: bytes, hashed: bytes, sender: int, to: int, sealed: bytes) -> bytes:
+            for other in range(64):
+                try:
+                    return unseal(shared, hashed, other, to, sealed)
+                except ValueError:
+                    continue
+            return unseal(shared, hashed, sender, to, sealed)
+
+        return patch.object(member_module, "unseal", opened)
+
+
+class BelievesHeaders(WithoutCheck):
+    """Does not verify who signed a header."""
+
+    @staticmethod
+    def missing() -> Any:
+        """Every signature is good."""
+        return patch.object(Header, "is_signed", lambda *_: True)
+
+
+class SameKeyAgain(OneShotClient):
+    """Derives the secrets of an upload from its fresh bytes alone."""
+
+    def _step(self, event: Any, payload: Any) -> Any:
+        """The product's step; what is uploaded goes into no derivation."""
+        with patch.object(client_module, "_UploadSecrets", _Unbound):
+            return super()._step(event, payload)
+
+
+class _Unbound:
+    def __init__(self, party: Any, state: Any, vector: Any) -> None:
+        self._root: SecretSeed = state.root
+
+    def derived(self, label: bytes, length: int) -> bytes:
+        return derive(self._root.expose(), Usage.UPLOAD_SECRETS, length, label)
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Callable[..., Any]) -> Iterator[None]:
+    """Inside, the server's code has something else in the place of a check."""
+    with patch.object(owner, name, value):
+        yield

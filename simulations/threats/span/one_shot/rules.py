@@ -1,0 +1,55 @@
+"""The modelled parties: which sets a member signs and answers, how often a client uploads.
+
+These few functions are all that the model knows of honest members. A test compares each of them
+with a real `secagg.oneshot.member.OneShotMember` that is shown every set. Mutants change the fields
+of `OneShotRules`, and nothing else.
+
+Source: the checks of `secagg/oneshot/member.py`, and the histories that docs/one-shot-security.md
+asks of members and clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulations.threats.span.one_shot.parameters import OneShotParameters
+
+
+@dataclass(frozen=True, slots=True)
+class OneShotRules:
+    """One version of the honest parties; the defaults are the product's.
+
+    Attributes:
+        minimum: whether a member looks at the size of the set that it signs.
+        sets: how many sets one member signs, and answers, in one round.
+        headers: whether a signed set names uploads; otherwise it names clients.
+        again: whether one client uploads a second time in the context of its first upload.
+        elsewhere: whether one client uploads a second time in the round's other context.
+    """
+
+    minimum: bool = True
+    sets: int = 1
+    headers: bool = True
+    again: bool = False
+    elsewhere: bool = False
+
+    def checked(self, uploaded: int, bad: int) -> int:
+        """The uploads that a member keeps; it complains about the others.
+
+        Args:
+            bad: those whose header is not signed for this context, or whose seal does not open.
+        """
+        return uploaded & ~bad
+
+    def accepts_proposal(self, p: OneShotParameters, checked: int, proposal: int) -> bool:
+        """Whether a member signs a set of clients' uploads."""
+        enough = not self.minimum or proposal.bit_count() >= p.minimum
+        return enough and proposal & ~checked == 0
+
+    def accepts_quorum(self, p: OneShotParameters, signers: int) -> bool:
+        """Whether a member answers when it is shown valid signatures of these members on its set."""
+        return signers.bit_count() >= p.quorum
+
+    def summed(self, proposal: int) -> int:
+        """The uploads whose shares are in the sums of an answer."""
+        return proposal
