@@ -31,7 +31,7 @@ from secagg.oneshot.messages import upload_bytes
 from secagg.oneshot.server import OneShotServer
 from simulations.bench.round import CORRUPT, adding_parameters
 from simulations.bench.timing import PartyClock, peak_rss_bytes
-from simulations.common.protocols import committee_figures
+from simulations.common.committees import committee_figures
 
 ROUND_TRIPS = {"client": 1, "member": 1 + len(MemberStage)}
 """Messages of a client, and of one that is a member as well, each waiting for the server's word."""

@@ -27,12 +27,12 @@ from simulations.commands.bench.options import (
     exit_if_wrong,
     prose,
 )
+from simulations.common.committees import numbers_of
 from simulations.common.protocols import (
     CommitteeOption,
     Measures,
     ProtocolChoice,
     ProtocolOption,
-    numbers_of,
     show_protocols,
 )
 from simulations.common.tables import JsonFlag, readable, show
@@ -124,7 +124,7 @@ def growth_command(
         name: {str(each["clients"]): each for each in results[name]} for name in protocol.names
     }
     if as_json:
-        typer.echo(json.dumps(by_size if len(by_size) > 1 else by_size[protocol.value]))
+        typer.echo(json.dumps(by_size if len(by_size) > 1 else by_size[protocol.names[0]]))
     else:
         for name, series in by_size.items():
             title = "growth" if protocol is ProtocolChoice.PAIRWISE else f"growth, {name}"

@@ -15,7 +15,7 @@ from simulations.bench import growth, one_shot_mask, one_shot_round
 from simulations.bench.growth import bench_one_shot_growth
 from simulations.bench.one_shot_mask import bare_transforms
 from simulations.bench.one_shot_round import bench_one_shot_round
-from simulations.common.protocols import default_committee, numbers_of
+from simulations.common.committees import default_committee, numbers_of
 
 COMMITTEE = ("--committee", "9", "1", "1")
 ROUND = ("bench", "round", "--clients", "12", "--dim", "900", "--dropout", "0.2", *COMMITTEE)
