@@ -57,6 +57,9 @@ def round_command(
     mode: Trust = Mode.ACTIVE,
     protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
     committee: CommitteeOption = None,
+    repeats: Annotated[
+        int, typer.Option(help="Times a one-shot server works; the fastest counts.", min=1)
+    ] = 1,
     as_json: JsonFlag = False,
 ) -> None:
     """One round of secure aggregation with real cryptography; exit status 1 if its sum is wrong."""
@@ -74,7 +77,7 @@ def round_command(
     measures: Measures = {
         "pairwise": pairwise,
         "one-shot": lambda: bench_one_shot_round(
-            clients, dim, dropout, bits, numbers_of(committee)
+            clients, dim, dropout, bits, numbers_of(committee), repeats
         ),
     }
     compared = ("server_seconds", "client_seconds_median", "bytes_per_client")

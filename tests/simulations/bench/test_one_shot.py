@@ -91,6 +91,32 @@ def test_a_round_is_correct_and_its_parts_add_up() -> None:
     assert figures["peak_rss_bytes"] > 1 << 20
 
 
+def test_the_server_works_as_often_as_told_on_the_same_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[tuple[int, ...]] = []
+    made: list[int] = []
+    original_open = one_shot_round.OneShotServer.open
+    original_upload = one_shot_round._Round._upload
+
+    def opening(server: Any) -> Any:
+        result = original_open(server)
+        opened.append(result.survivors)
+        return result
+
+    def uploading(round_: Any, index: int, proof: bytes) -> bytes:
+        made.append(index)
+        return original_upload(round_, index, proof)
+
+    monkeypatch.setattr(one_shot_round.OneShotServer, "open", opening)
+    monkeypatch.setattr(one_shot_round._Round, "_upload", uploading)
+    figures = bench_one_shot_round(6, 10, 0.2, 16, NUMBERS, repeats=3)
+    assert figures["correct"] is True
+    warm_up = (0, 1, 2, 3)
+    assert opened == [warm_up, *3 * [(1, 2, 3, 4, 5)]]
+    assert made == [0, 1, 2, 3, 1, 2, 3, 4, 5]
+
+
 def test_a_wrong_sum_is_seen_and_is_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = one_shot_round.centre
 
