@@ -41,9 +41,13 @@ class AllowedRing:
 
 ALLOWED_RINGS = (
     AllowedRing(Ring(1024, 1), 112),
+    AllowedRing(Ring(2048, 1), 273),
     AllowedRing(Ring(2048, 2), 104),
+    AllowedRing(Ring(4096, 1), 630),
+    AllowedRing(Ring(4096, 2), 263),
     AllowedRing(Ring(4096, 3), 151),
     AllowedRing(Ring(4096, 4), 100, weak=True),
+    AllowedRing(Ring(8192, 1), 1407),
     AllowedRing(Ring(8192, 2), 624),
     AllowedRing(Ring(8192, 3), 375),
     AllowedRing(Ring(8192, 4), 257),

@@ -227,7 +227,7 @@ def test_the_seal_covers_what_is_kept_beside_it(keys: TokenFolder) -> None:
 
 def test_secrets_are_not_readable_in_a_stored_state(keys: TokenFolder) -> None:
     round_ = kit.Round(kit.context(removal=SEEDS))
-    removable = round_.clients[0].seeds(b"rounded")
+    _, *removable = round_.clients[0].seeds(b"rounded")
     root = round_.clients[0]._state.root.expose()
     stored = suspend(round_.clients[0], keys)
     assert all(secret not in stored for secret in (root, *(each.expose() for each in removable)))
