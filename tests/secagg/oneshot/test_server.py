@@ -19,6 +19,7 @@ from secagg import (
     SessionAbortedError,
 )
 from secagg.framing import encode_message, encode_set
+from secagg.oneshot import spool
 from secagg.oneshot.header import Header
 from secagg.oneshot.messages import (
     AnyMessage,
@@ -462,9 +463,10 @@ def test_who_has_answered() -> None:
     assert round_.server.survivors == (0, 1, 2, 3, 4)
 
 
-def test_messages_to_members_are_made_one_at_a_time() -> None:
+def test_messages_to_members_are_made_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Together they are clients times members seals: at 64,000 clients more than fits memory."""
     context = kit.context(40, 30, length=2)
+    monkeypatch.setattr(spool, "COLUMNS_BYTES", 2 * 40 * seal_bytes(context))
     round_ = kit.Round(context, inputs=[[1, 2]] * 40)
     round_.collect()
     one = 40 * seal_bytes(context)
