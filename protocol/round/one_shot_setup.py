@@ -15,8 +15,7 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundEncoding, announced_removal
 from protocol.round.written_parameters import WrittenParameters
 from secagg import SERVER, LocalProtocolError, Reason, RemoteProtocolError
-from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
-from secagg.oneshot.committee import Committee, CommitteeKind, Member
+from secagg.oneshot.committee import MEMBER_BYTES, Committee, CommitteeKind, Member
 from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.wire import wire_bytes
 
@@ -25,7 +24,6 @@ _TAG = b"one-shot"
 """No announcement of a pairwise round begins like this."""
 MAX_ANNOUNCEMENT_BYTES = 1 << 20
 """A committee of 4096 members and some."""
-_MEMBER_BYTES = 2 * KEY_BYTES + 16 + SIGNATURE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +146,12 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
     def _context(self, parameters: RoundParameters, digest: bytes) -> OneShotContext:
-        if len(self.members) % _MEMBER_BYTES:
+        if len(self.members) % MEMBER_BYTES:
             raise ValueError("the committee is not a list of members")
-        entries = range(0, len(self.members), _MEMBER_BYTES)
+        entries = range(0, len(self.members), MEMBER_BYTES)
         committee = Committee(
             kind=CommitteeKind(self.kind),
-            members=tuple(Member.decode(self.members[i : i + _MEMBER_BYTES]) for i in entries),
+            members=tuple(Member.decode(self.members[i : i + MEMBER_BYTES]) for i in entries),
             corrupt=self.corrupt,
             randomness=self.randomness,
             per_polynomial=self.per_polynomial,
