@@ -87,7 +87,6 @@ ONE_SHOT_SIDES = {
     "WRONG_CONTEXT": EITHER,
     "BAD_SIGNATURE": EITHER,
     "BAD_KEY": {"server"},
-    "OWN_ENTRY_MISSING": {"member"},
     "SET_TOO_SMALL": {"member"},
     "SET_NOT_NESTED": EITHER,
     "BAD_SHARE": {"server"},

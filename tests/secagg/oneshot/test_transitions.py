@@ -300,7 +300,6 @@ RAISED = {
     "WRONG_CONTEXT",
     "BAD_SIGNATURE",
     "BAD_KEY",
-    "OWN_ENTRY_MISSING",
     "SET_TOO_SMALL",
     "SET_NOT_NESTED",
     "BAD_SHARE",

@@ -95,18 +95,22 @@ def member_sets() -> Iterator[Made]:
 
 
 def own_upload() -> Made:
-    """A server that has another upload signed by the member's own key."""
+    """A server that has another upload signed by the member's own key: a complaint, and no vote."""
     base = "everyone"
     round_ = HONEST[base][1]
     forged = round_.upload(2, ciphertext=flip(round_.upload_fields(2)["ciphertext"]))
     headers = [header_of(forged) if u == 2 else round_.header(u) for u in range(4)]
     _, place, _ = places(base, lambda e: e.op == "member_receive" and e.client == 2)
     script = Script(round_, "Another upload in the name of the client that the member is.")
-    script.step("member_receive", 2, data=round_.delivery(2, headers=b"".join(headers)))
+    script.messages["own complaint"] = round_.complaints(2, b"\4")
     script.step(
-        "member_receive", 2, data=round_.proposal(), error=remote(SERVER, "OWN_ENTRY_MISSING")
+        "member_receive",
+        2,
+        data=round_.delivery(2, headers=b"".join(headers)),
+        expect="own complaint",
     )
-    return "member-own-entry-missing", {
+    script.step("member_receive", 2, data=round_.proposal(), error=remote(SERVER, "SET_NOT_NESTED"))
+    return "member-set-not-nested-own", {
         "description": script.description,
         "base": base,
         "role": "member",
