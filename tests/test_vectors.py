@@ -31,6 +31,7 @@ def load(name: str) -> Any:
 
 
 runner = load("runner")
+one_shot = load("one_shot.runner")
 
 FILES = {
     f"{path.parent.name}/{path.stem}": json.loads(path.read_text())
@@ -51,7 +52,8 @@ def errors(vector: dict[str, Any]) -> list[dict[str, Any]]:
     return [step for step in steps if "error" in step]
 
 
-# Which side checks what; a member of Reason without an entry here fails the tests below.
+# Which side of the pairwise protocol checks what; a member of Reason without an entry here fails
+# the tests below.
 BOTH = {"client", "server"}
 SIDES = {
     "MALFORMED": BOTH,
@@ -74,6 +76,25 @@ SIDES = {
     "WRONG_SEED": {"server"},
     "MISSING_SIGNATURES": {"client"},
 }
+# The same for a member and the server of the one-shot protocol, which has no others.
+EITHER = {"member", "server"}
+ONE_SHOT_SIDES = {
+    "MALFORMED": EITHER,
+    "OVERSIZED": EITHER,
+    "UNEXPECTED_MESSAGE": EITHER,
+    "UNKNOWN_SENDER": {"server"},
+    "DUPLICATE_MESSAGE": {"server"},
+    "WRONG_CONTEXT": EITHER,
+    "BAD_SIGNATURE": EITHER,
+    "BAD_KEY": {"server"},
+    "SET_TOO_SMALL": {"member"},
+    "SET_NOT_NESTED": EITHER,
+    "BAD_SHARE": {"server"},
+    "NOT_IN_TREE": {"member"},
+    "BAD_LENGTH": EITHER,
+    "NOT_IN_FIELD": {"server"},
+    "MISSING_SIGNATURES": {"member"},
+}
 
 
 @pytest.mark.parametrize("name", names("rounds"))
@@ -93,19 +114,41 @@ def test_refusal(name: str) -> None:
         runner.run_round(vector)
 
 
+@pytest.mark.parametrize("name", names("one-shot-rounds"))
+def test_one_shot_round(name: str) -> None:
+    assert FILES[name]["success"]
+    one_shot.run_round(FILES[name])
+
+
+@pytest.mark.parametrize("name", names("one-shot-refusals"))
+def test_one_shot_refusal(name: str) -> None:
+    vector = FILES[name]
+    assert not vector["success"]
+    assert [step for step in vector["operations"] if "error" in step] == vector["operations"][-1:]
+    if "base" in vector:
+        one_shot.run_refusal(vector, FILES[f"one-shot-rounds/{vector['base']}"])
+    else:
+        one_shot.run_round(vector)
+
+
+def runner_of(name: str) -> Any:
+    """The runner of a file's protocol."""
+    return one_shot if "/one-shot-" in name else runner
+
+
 @pytest.mark.parametrize("name", names("messages"))
 def test_messages(name: str) -> None:
     vector = FILES[name]
     assert vector["cases"]
     assert vector["success"] is not bool(errors(vector))
     for case in vector["cases"]:
-        runner.run_message(case)
+        runner_of(name).run_message(case)
 
 
 @pytest.mark.parametrize("name", names("primitives"))
 def test_primitive(name: str) -> None:
     assert FILES[name]["cases"]
-    runner.run_primitive(FILES[name])
+    runner_of(name).run_primitive(FILES[name])
 
 
 def test_the_generator_gives_the_same_files(tmp_path: Path) -> None:
@@ -127,6 +170,30 @@ def test_every_reason_has_a_refusal_on_every_side_that_checks_it(reason: Reason)
     }
     assert reason.name in SIDES, f"{reason.name} has no test vector: see docs/test-vectors.md"
     assert found == SIDES[reason.name]
+
+
+def test_every_reason_of_the_one_shot_protocol_has_a_refusal_on_every_side() -> None:
+    found: dict[str, set[str]] = {}
+    for name in names("one-shot-refusals"):
+        for step in errors(FILES[name]):
+            if reason := step["error"].get("reason"):
+                found.setdefault(reason, set()).add(step["op"].split("_")[0])
+    assert found == ONE_SHOT_SIDES
+
+
+def test_every_way_to_end_a_one_shot_round_without_a_sum_has_a_vector() -> None:
+    ends = [step["error"] for name in names("one-shot-refusals") for step in errors(FILES[name])]
+    stages = {end["stage"] for end in ends if end["type"] == "TooFewSurvivorsError"}
+    assert stages == {"upload", "check", "confirm", "open"}
+    assert "OpeningFailedError" in {end["type"] for end in ends}
+
+
+def test_every_one_shot_message_has_a_vector() -> None:
+    rounds = [FILES[name] for name in names("one-shot-rounds")]
+    numbers = {int(data[4:6], 16) for each in rounds for data in each["messages"].values()}
+    assert numbers == {*range(32, 39)}
+    framed = {case["name"] for case in FILES["messages/one-shot-every-message"]["cases"]}
+    assert len(framed) == 7
 
 
 def test_every_way_to_end_short_has_a_vector() -> None:
@@ -222,6 +289,46 @@ def test_the_runner_sees_that_a_message_is_not_refused(side: str) -> None:
         runner.run_refusal(vector, FILES["rounds/active"])
 
 
+@pytest.mark.parametrize("name", sorted(FILES["one-shot-rounds/losses"]["messages"]))
+def test_the_one_shot_runner_sees_a_change_of_any_message(name: str) -> None:
+    vector = copy.deepcopy(FILES["one-shot-rounds/losses"])
+    vector["messages"][name] = changed(vector["messages"][name])
+    with pytest.raises((runner.MismatchError, ProtocolError)):
+        one_shot.run_round(vector)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("total", [0] * 3),
+        ("survivors", [0, 1]),
+        ("excluded", [1]),
+        ("wrong_members", [1]),
+        ("noisy", [0]),
+        ("seeds", {"0": ["00"]}),
+    ],
+)
+def test_the_one_shot_runner_sees_a_change_of_the_result(key: str, value: Any) -> None:
+    vector = copy.deepcopy(FILES["one-shot-rounds/losses"])
+    vector["operations"][-1]["expect"][key] = value
+    with pytest.raises(runner.MismatchError, match="server_open"):
+        one_shot.run_round(vector)
+
+
+@pytest.mark.parametrize("side", ["member", "server"])
+def test_the_one_shot_runner_sees_another_error_and_none(side: str) -> None:
+    vector, base = FILES[f"one-shot-refusals/{side}-malformed"], FILES["one-shot-rounds/plain"]
+    other = copy.deepcopy(vector)
+    other["operations"][-1]["error"]["reason"] = "DUPLICATE_KEY"
+    with pytest.raises(runner.MismatchError):
+        one_shot.run_refusal(other, base)
+    accepted = copy.deepcopy(vector)
+    last = accepted["operations"][-1]
+    last["data"] = last["instead_of"]
+    with pytest.raises(runner.MismatchError, match="accepted"):
+        one_shot.run_refusal(accepted, base)
+
+
 def test_the_runner_sees_changed_primitives() -> None:
     def change(value: Any) -> Any:
         if isinstance(value, str):
@@ -241,6 +348,11 @@ def test_the_runner_sees_changed_primitives() -> None:
         "tagged": "tagged",
         "field": "packed",
         "set": "bitmap",
+        "one-shot-gaussian": "samples",
+        "one-shot-public-element": "sha256",
+        "one-shot-ciphertext": "delta",
+        "one-shot-shares": "secrets",
+        "one-shot-context": "encoded",
     }
     assert {f"primitives/{name}" for name in outputs} == set(names("primitives"))
     for name, output in outputs.items():
@@ -251,4 +363,4 @@ def test_the_runner_sees_changed_primitives() -> None:
         else:
             case[output] = change(case[output])
         with pytest.raises((runner.MismatchError, ValueError)):
-            runner.run_primitive(vector)
+            runner_of(f"primitives/{name}").run_primitive(vector)

@@ -24,6 +24,8 @@ from secagg.keys import (
 )
 from secagg.tags import Usage, encode_parts
 
+MEMBER_BYTES = 2 * KEY_BYTES + 16 + SIGNATURE_BYTES
+"""One member's entry in an announcement."""
 MAX_MEMBERS = 4096
 """Bound on the committee, so that a hostile context cannot make a client seal without limit."""
 
@@ -96,7 +98,7 @@ class Member:
 
     def is_signed(self, session_id: bytes) -> bool:
         """Whether the identity signed the sealing key for these rounds of the session."""
-        return _is_signed(self, session_id)
+        return entry_is_signed(self, session_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +221,8 @@ def most_wrong_answers(answers: int, threshold: int) -> int:
 
 
 @lru_cache(maxsize=4 * MAX_MEMBERS)
-def _is_signed(member: Member, session_id: bytes) -> bool:
-    """Remembered, because a key serves many rounds; everything here is public."""
+def entry_is_signed(member: Member, session_id: bytes) -> bool:
+    """See `Member.is_signed`; remembered, because a key serves many rounds, and is public."""
     parts = _signed_parts(session_id, member.sealing_key, member.first_round, member.last_round)
     return signature_is_valid(member.identity, member.signature, Usage.SEALING_KEY, *parts)
 

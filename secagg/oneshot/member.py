@@ -7,7 +7,7 @@ we signed and that a quorum signed with us. The state is taken out before the an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,6 @@ def on_proposal(party: MemberParty, state: Checked, message: Proposal) -> Step:
         )
     chosen = [places[sender] for sender in survivors]
     headers = [state.headers[place] for place in chosen]
-    _check_own(party, headers)
     signed = survivors_digest(context, headers)
     confirmation = Confirmation(
         context=context_tag(context),
@@ -173,18 +172,6 @@ def _require_own(party: MemberParty, header: Header) -> None:
     """See that an upload in our name is ours; ValueError if it is not, or if we know of none."""
     if party.own is None or party.own[1] != header.digest(party.context):
         raise ValueError("an upload in our own name that we did not make")
-
-
-def _check_own(party: MemberParty, headers: Sequence[Header]) -> None:
-    """See that no upload counts as ours that is not."""
-    if party.own is None:
-        return
-    index, own = party.own
-    for header in headers:
-        if header.sender == index and header.digest(party.context) != own:
-            raise RemoteProtocolError(
-                SERVER, Reason.OWN_ENTRY_MISSING, "another upload in our name"
-            )
 
 
 HANDLERS: dict[tuple[MemberPhase, type], Callable[[MemberParty, Any, Any], Step]] = {

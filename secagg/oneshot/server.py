@@ -81,6 +81,9 @@ class OneShotServer:
         self._context = context
         self._cohort = cohort
         self._tag = context_tag(context)
+        self._largest_upload = largest_upload_bytes(context)
+        self._largest_answer = largest_answer_bytes(context)
+        self._seal_bytes = seal_bytes(context)
         self._phase = ServerPhase.COLLECTING
         self._total = Accumulator(context.packing, context.length)
         self._ciphertexts, self._seals = Spool(folder), Spool(folder)
@@ -145,17 +148,18 @@ class OneShotServer:
     def receive_upload(self, client: int, data: bytes) -> None:
         """`receive` for bytes that the transport attributes to a client."""
         self._check_open()
-        self.receive(decode_upload(data, client, largest_upload_bytes(self._context)))
+        self.receive(decode_upload(data, client, self._largest_upload))
 
     def receive_from_member(self, member: int, data: bytes) -> None:
         """`receive` for bytes that the transport attributes to a member."""
         self._check_open()
-        self.receive(decode_from_member(data, member, largest_answer_bytes(self._context)))
+        self.receive(decode_from_member(data, member, self._largest_answer))
 
     def close_round(self) -> Iterator[Outbound]:
         """The deadline of the present stage has passed: gives what members are sent next.
 
-        One message at a time: together they are as many seals as clients times members.
+        One message at a time: together they are as many seals as clients times members. They are
+        to be taken before the next stage is closed, which forgets the seals.
 
         After the complaints are in, `survivors` are final: whoever keeps a ledger charges it before
         the messages that this returns leave.
@@ -193,7 +197,7 @@ class OneShotServer:
         sender = message.sender
         if sender in self._headers:
             raise RemoteProtocolError(sender, Reason.DUPLICATE_MESSAGE)
-        expected = context.committee.size * seal_bytes(context)
+        expected = context.committee.size * self._seal_bytes
         if len(message.seals) != expected:
             raise RemoteProtocolError(
                 sender, Reason.BAD_LENGTH, f"seals of {len(message.seals)} bytes, not {expected}"
@@ -254,7 +258,6 @@ class OneShotServer:
         uploaded = encode_set(senders, context.size)
         headers = b"".join(self._headers[sender].encode() for sender in senders)
         cohort = b"".join(self._cohort.keys)
-        size = seal_bytes(context)
         self._move(Local.DEADLINE, ServerPhase.CHECKING)
         return (
             (
@@ -268,7 +271,7 @@ class OneShotServer:
                 ),
             )
             for member, seals in enumerate(
-                self._seals.columns(senders, size, context.committee.size)
+                self._seals.columns(senders, self._seal_bytes, context.committee.size)
             )
         )
 

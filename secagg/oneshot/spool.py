@@ -82,7 +82,7 @@ class Spool:
         return found
 
     def columns(
-        self, numbers: Sequence[int], width: int, count: int, together: int = COLUMNS_BYTES
+        self, numbers: Sequence[int], width: int, count: int, together: int | None = None
     ) -> Iterator[bytes]:
         """Items cut into `count` pieces of `width` bytes: all first pieces, all second ones, ...
 
@@ -91,9 +91,10 @@ class Spool:
 
         Args:
             numbers: of the items, in the order in which their pieces follow one another.
-            together: most bytes that are read at once.
+            together: most bytes that are read at once; `COLUMNS_BYTES` if left out.
         """
-        step = max(1, together // max(1, width * len(numbers)))
+        most = COLUMNS_BYTES if together is None else together
+        step = max(1, most // max(1, width * len(numbers)))
         for first in range(0, count, step):
             here = min(step, count - first)
             read = b"".join(self.get(each, first * width, here * width) for each in numbers)

@@ -54,15 +54,16 @@ def bench_one_shot_growth(
     """One one-shot round for each size of cohort, all with one committee.
 
     Returns:
-        The figures of `bench_one_shot_round`, with `server_seconds_per_client`, and
-        `ratio_to_first`, that figure divided by the smallest cohort's: 1 if the server's work for
-        a client does not grow.
+        The figures of `bench_one_shot_round`, with `server_seconds_per_client`,
+        `server_cpu_seconds_per_client`, and `ratio_to_first`, the latter divided by the smallest
+        cohort's: 1 if the server's work for a client does not grow.
     """
     results: list[dict[str, Any]] = []
     for size in sizes:
         figures = bench_one_shot_round(size, dim, dropout, 24, numbers)
-        figures["server_seconds_per_client"] = each = figures["server_seconds"] / size
-        first = results[0]["server_seconds_per_client"] if results else each
+        figures["server_seconds_per_client"] = figures["server_seconds"] / size
+        figures["server_cpu_seconds_per_client"] = each = figures["server_cpu_seconds"] / size
+        first = results[0]["server_cpu_seconds_per_client"] if results else each
         figures["ratio_to_first"] = each / first
         results.append(figures)
         progress(figures)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from secagg.graph_parameters import Adversary
 from secagg.terms import MAX_COHORT
+from simulations.common.protocols import CommitteeOption, ProtocolChoice, ProtocolOption
 from simulations.common.tables import JsonFlag
 
 MAX_DIMENSION = 1 << 62
@@ -89,21 +91,29 @@ def plan_command(
             help="Ledger of the run so far; the plan is refused if the goal differs or is spent."
         ),
     ] = None,
+    protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
+    committee: CommitteeOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """What a deployment needs: graph, threshold and bytes; with a goal, also noise and error."""
     from simulations.reports.labels import grouped_table
-    from simulations.reports.plan import Wish, deployment_figures, graph_figures
+    from simulations.reports.plan import Wish, deployment_figures, round_figures
 
     wish = Wish(
         clients, corrupt, dropout, adversary, graph, dim, bits, delta, rounds, clip, compression,
         mechanism, exact_noise, error_share, wrap_probability, security_bits, lifetime,
     )  # fmt: skip
-    if epsilon is None:
-        figures = graph_figures(wish)
-    else:
-        figures = deployment_figures(wish, epsilon, ledger)
+    plans = {}
+    for name in protocol.names:
+        chosen = replace(wish, protocol=name, committee=committee)
+        plans[name] = (
+            round_figures(chosen)
+            if epsilon is None
+            else deployment_figures(chosen, epsilon, ledger)
+        )
     if as_json:
-        typer.echo(json.dumps(figures))
-    else:
-        Console().print(grouped_table("plan", figures))
+        typer.echo(json.dumps(plans if len(plans) > 1 else plans[protocol.names[0]]))
+        return
+    for name, figures in plans.items():
+        title = "plan" if len(plans) == 1 else f"plan, {name}"
+        Console().print(grouped_table(title, figures))

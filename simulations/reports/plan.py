@@ -11,12 +11,20 @@ from dp.accounting.report import json_number
 from dp.audit import read_ledger
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal, check_goal
+from protocol.planning.committee import (
+    CommitteeNumbers,
+    RingChoice,
+    choose_ring,
+    require_one_shot,
+)
 from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.graph import GraphPlan, plan_graph
-from protocol.planning.training_plan import TrainingPlan
+from protocol.planning.training_plan import ProtocolName, TrainingPlan
 from protocol.round.rings import fitting_security_bits
-from secagg import Mode, ParameterError
+from secagg import Mode, ParameterError, PrimeField
 from secagg.graph_parameters import SECURITY_BITS, Adversary, share_of
+from secagg.oneshot.committee import CommitteeKind
+from simulations.common.committees import committee_plan
 from simulations.learning.insecure import seed_in_notes
 from simulations.reports.account.ledger import account_ledger, is_local
 from sketch import SketchSpec, spec_for_size
@@ -49,6 +57,8 @@ class Wish:
     wrap_probability: float
     security_bits: int | None
     lifetime: int
+    protocol: ProtocolName = "pairwise"
+    committee: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         for name in ("corrupt", "dropout"):
@@ -68,6 +78,39 @@ class Wish:
         if kind not in GRAPHS:
             raise ConfigurationError("graph", f"value {kind!r}", ", ".join(GRAPHS))
         return GRAPHS[kind]
+
+
+def round_figures(wish: Wish) -> dict[str, Any]:
+    """Who masks with whom or who opens the sum, and the bytes of every client.
+
+    Raises:
+        ParameterError: infeasible; says what to change.
+    """
+    return graph_figures(wish) if wish.protocol == "pairwise" else one_shot_figures(wish)
+
+
+def one_shot_figures(wish: Wish) -> dict[str, Any]:
+    """The committee, the ring, and the bytes of every client that is no member.
+
+    Raises:
+        CapacityError: no allowed ring holds an element of so many bits.
+        ParameterError: infeasible; says what to change.
+    """
+    colluders, lost = share_of(wish.clients, wish.corrupt), share_of(wish.clients, wish.dropout)
+    require_one_shot(wish.clients, colluders, lost)
+    committee = committee_plan(wish.committee, wish.clients, wish.corrupt)
+    numbers, bits = committee.numbers(wish.clients, colluders, lost), wish.bits or 24
+    ring = choose_ring(wish.clients, wish.dim, bits, 0, numbers)
+    total = sum(ring.bytes_each.values())
+    return {
+        "clients": wish.clients,
+        **_committee_entry(committee.kind, numbers, ring),
+        "colluders": colluders,
+        "minimum_survivors": wish.clients - lost,
+        "bytes_per_client": total,
+        "bytes_ratio": total / PrimeField(bits).packed_bytes(wish.dim),
+        "bytes_each": ring.bytes_each,
+    }
 
 
 def graph_figures(wish: Wish) -> dict[str, Any]:
@@ -167,11 +210,17 @@ def _structure(chosen: TrainingPlan, plan: DeploymentPlan, clients: int) -> dict
         return {"graph": graph_entry(plan.graph, clients)}
     if plan.ring is None:
         return {}
-    ring = {key: value for key, value in asdict(plan.ring).items() if key != "bytes_each"}
+    return _committee_entry(chosen.committee_kind, chosen.committee_numbers, plan.ring)
+
+
+def _committee_entry(
+    kind: CommitteeKind, numbers: CommitteeNumbers, ring: RingChoice
+) -> dict[str, Any]:
+    shown = {key: value for key, value in asdict(ring).items() if key != "bytes_each"}
     return {
-        "protocol": chosen.protocol,
-        "committee": {"kind": chosen.committee_kind.value, **asdict(chosen.committee_numbers)},
-        "ring": ring,
+        "protocol": "one-shot",
+        "committee": {"kind": kind.value, **asdict(numbers)},
+        "ring": shown,
     }
 
 
@@ -216,32 +265,45 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
 
 def training_plan(wish: Wish, goal: PrivacyGoal) -> TrainingPlan:
     """The plan of every round."""
-    mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
-    sparse, bits = wish.sparse("auto"), wish.security_bits
     chosen: dict[str, Any] = {"mechanism": wish.mechanism}
-    if sparse is not None:
-        if bits is None and sparse:
-            bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
-        graph = plan_graph(
-            wish.clients,
-            wish.corrupt,
-            wish.dropout,
-            wish.adversary,
-            sparse=sparse,
-            security_bits=SECURITY_BITS if bits is None else bits,
-        )
-        chosen |= {"degree": graph.degree, "threshold": graph.threshold}
+    if wish.protocol == "one-shot":
+        committee = committee_plan(wish.committee, wish.clients, wish.corrupt)
+        chosen |= {"protocol": wish.protocol, "committee": committee}
+    else:
+        chosen |= _graph_choice(wish, goal)
     return TrainingPlan(
         goal=goal,
         cohort=wish.clients,
         tolerated_dropouts=share_of(wish.clients, wish.dropout),
         tolerated_colluders=share_of(wish.clients, wish.corrupt),
         clip_l2=wish.clip,
-        mode=mode,
         exact_noise=wish.exact_noise,
         error_share=wish.error_share,
         wrap_probability=wish.wrap_probability,
-        security_bits=bits,
         lifetime_seconds=wish.lifetime,
         **chosen,
     )
+
+
+def _graph_choice(wish: Wish, goal: PrivacyGoal) -> dict[str, Any]:
+    """What a plan of pairwise rounds says of the server and of the graph."""
+    mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
+    sparse, bits = wish.sparse("auto"), wish.security_bits
+    if sparse is None:
+        return {"mode": mode, "security_bits": bits}
+    if bits is None and sparse:
+        bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
+    graph = plan_graph(
+        wish.clients,
+        wish.corrupt,
+        wish.dropout,
+        wish.adversary,
+        sparse=sparse,
+        security_bits=SECURITY_BITS if bits is None else bits,
+    )
+    return {
+        "mode": mode,
+        "security_bits": bits,
+        "degree": graph.degree,
+        "threshold": graph.threshold,
+    }

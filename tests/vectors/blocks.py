@@ -244,6 +244,18 @@ USAGES = (
     "store session",
     "commit seed",
     "sign claim to a node",
+    "one-shot context",
+    "sign sealing key",
+    "public ring element",
+    "derive noise seeds",
+    "derive upload secrets",
+    "hash ciphertext",
+    "hash seals",
+    "sign upload",
+    "sign one-shot survivors",
+    "post-mortem challenge",
+    "sign answer",
+    "sign complaints",
 )
 
 

@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from . import blocks, client_refusals, endings, framing, positive, server_refusals
-
-FOLDERS = ("rounds", "refusals", "messages", "primitives")
+from .one_shot import blocks as one_shot_blocks
+from .one_shot import framing as one_shot_framing
+from .one_shot import member_refusals as one_shot_members
+from .one_shot import rounds as one_shot_rounds
+from .one_shot import server_refusals as one_shot_servers
 
 
 def vectors() -> dict[str, Iterable[tuple[str, Mapping[str, Any]]]]:
@@ -25,8 +28,10 @@ def vectors() -> dict[str, Iterable[tuple[str, Mapping[str, Any]]]]:
     return {
         "rounds": positive.vectors(),
         "refusals": chain(*refusals),
-        "messages": framing.vectors(),
-        "primitives": blocks.vectors(),
+        "one-shot-rounds": one_shot_rounds.vectors(),
+        "one-shot-refusals": chain(one_shot_members.vectors(), one_shot_servers.vectors()),
+        "messages": chain(framing.vectors(), one_shot_framing.vectors()),
+        "primitives": chain(blocks.vectors(), one_shot_blocks.vectors()),
     }
 
 

@@ -26,6 +26,7 @@ from secagg import (
     WrongSharesError,
 )
 from secagg.committee import choose_committee
+from secagg.errors import OpeningFailedError
 from secagg.field import pack, unpack
 from secagg.framing import decode_set, encode_message, encode_set
 from secagg.graph import build_graph, random_order
@@ -108,6 +109,8 @@ def error_of(error: ProtocolError) -> Error:
     described: Error = {"type": type(error).__name__}  # type: ignore[typeddict-item]
     if isinstance(error, RemoteProtocolError):
         described |= {"party": error.party, "reason": error.reason.name}
+        if error.role != "client":
+            described |= {"role": error.role}
     if isinstance(error, TooFewSurvivorsError):
         described |= {"stage": error.stage, "survivors": error.survivors, "needed": error.needed}
     if isinstance(error, WrongSharesError):
@@ -115,6 +118,13 @@ def error_of(error: ProtocolError) -> Error:
             "owner": error.owner,
             "answered": error.answered,
             "threshold": error.threshold,
+        }
+    if isinstance(error, OpeningFailedError):
+        described |= {
+            "answered": error.answered,
+            "needed": error.needed,
+            "dealers": list(error.dealers),
+            "members": list(error.members),
         }
     return described
 

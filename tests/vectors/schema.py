@@ -2,7 +2,8 @@
 
 A vector file is one of four kinds: `RoundVector` in rounds/, `RefusalVector` (with a `base`) or
 `RoundVector` (without) in refusals/, `MessageVector` in messages/, `PrimitiveVector` in
-primitives/.
+primitives/. Rounds and refusals of the one-shot protocol, in one-shot-rounds/ and
+one-shot-refusals/, have types of their own in one_shot/schema.py.
 """
 
 from __future__ import annotations
@@ -37,12 +38,18 @@ class Error(TypedDict):
     """What an operation must raise."""
 
     type: Literal[
-        "RemoteProtocolError", "TooFewSurvivorsError", "WrongSharesError", "SessionAbortedError"
+        "RemoteProtocolError",
+        "TooFewSurvivorsError",
+        "WrongSharesError",
+        "OpeningFailedError",
+        "SessionAbortedError",
     ]
     party: NotRequired[int]
     """RemoteProtocolError: who is to blame, -1 for the server."""
     reason: NotRequired[str]
     """RemoteProtocolError: the name of a member of `Reason`."""
+    role: NotRequired[str]
+    """RemoteProtocolError: "member" if `party` is an index in a committee."""
     stage: NotRequired[str]
     """TooFewSurvivorsError: the stage that ended short."""
     survivors: NotRequired[int]
@@ -51,6 +58,9 @@ class Error(TypedDict):
     """WrongSharesError: whose secret does not rebuild."""
     answered: NotRequired[int]
     threshold: NotRequired[int]
+    dealers: NotRequired[list[int]]
+    """OpeningFailedError: clients to look at."""
+    members: NotRequired[list[int]]
 
 
 class Result(TypedDict):
@@ -129,7 +139,7 @@ class MessageCase(TypedDict):
     """Bytes for one decoder."""
 
     description: str
-    sent_by: Literal["client", "server"]
+    sent_by: Literal["client", "member", "server"]
     party: int
     """Whom the transport names as sender, -1 for the server."""
     data: str

@@ -10,12 +10,12 @@ from dp.coins import MAX_COINS
 from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
 from simulations.bench.sampler import SampledLaw
 from simulations.commands.bench.options import Bits, PeerChoice, Rate, Repeats, exit_if_wrong, prose
+from simulations.common.committees import numbers_of
 from simulations.common.protocols import (
     CommitteeOption,
     Measures,
     ProtocolChoice,
     ProtocolOption,
-    numbers_of,
     show_protocols,
 )
 from simulations.common.tables import JsonFlag, show

@@ -210,6 +210,27 @@ def test_another_cohort_than_the_announced_one(change: str) -> None:
     pending.refuses(changed, Reason.NOT_IN_TREE)
 
 
+@pytest.mark.parametrize("known", ["all", "more", "one less", "nobody"])
+def test_a_cohort_beyond_the_registry(known: str) -> None:
+    """The root may be the announced one, and its clients made up by the server all the same."""
+    pending = Pending(CHECK)
+    keys = set(pending.cohort.keys)
+    registry = {
+        "all": keys,
+        "more": keys | {kit.identity("registered", 9).public},
+        "one less": keys - {pending.cohort.keys[4]},
+        "nobody": set(),
+    }[known]
+    identity, sealing = kit.identity("member", 0), kit.sealing("member", 0)
+    pending.members[0] = OneShotMember(
+        pending.context, 0, identity, sealing, registry=frozenset(registry)
+    )
+    if known in ("all", "more"):
+        assert pending.complains() == ()
+    else:
+        pending.refuses(pending.incoming(), Reason.NOT_IN_TREE)
+
+
 def test_all_is_well() -> None:
     pending = Pending(CHECK)
     assert all(pending.complains(member=j) == () for j in pending.members)
@@ -417,22 +438,24 @@ def test_another_upload_in_our_name() -> None:
         return other.submit(kit.Round(everybody).vector(0))
 
     everybody = everyone(CHECK).context
-    pending = everyone(CONFIRM, uploads)
-    assert isinstance(pending.members[1].receive(pending.incoming(1)), Confirmation)
-    pending.refuses(pending.incoming(2), Reason.OWN_ENTRY_MISSING, member=2)
-
-
-def test_an_upload_in_our_name_though_we_sent_none() -> None:
+    pending = everyone(CHECK, uploads)
+    assert pending.complains(member=1) == ()
+    # Only the member itself can know; it complains, and does not sign a set with that upload.
     pending = everyone(CHECK)
-    members = pending.context.committee.members
-    silent = OneShotMember(
-        pending.context, 2, kit.identity("client", 2), kit.sealing("client", 2), own=(2, None)
-    )
-    assert members[2].identity == kit.identity("client", 2).public
-    silent.receive(pending.incoming(2))
-    with pytest.raises(RemoteProtocolError) as raised:
-        silent.receive(pending.proposal(range(N)))
-    assert raised.value.reason is Reason.OWN_ENTRY_MISSING
+    own = pending.members[2]._party.own
+    pending = everyone(CHECK, uploads)
+    members, sealing = pending.members, kit.sealing("client", 2)
+    members[2] = OneShotMember(pending.context, 2, kit.identity("client", 2), sealing, own)
+    assert pending.complains(member=2) == (2,)
+    pending.refuses(pending.proposal(range(N)), Reason.SET_NOT_NESTED, member=2)
+
+
+@pytest.mark.parametrize("own", [None, (2, None)])
+def test_an_upload_in_our_name_though_we_know_of_none(own: tuple[int, None] | None) -> None:
+    pending = everyone(CHECK)
+    identity, sealing = kit.identity("client", 2), kit.sealing("client", 2)
+    pending.members[2] = OneShotMember(pending.context, 2, identity, sealing, own)
+    assert pending.complains(member=2) == (2,)
 
 
 def test_a_set_without_our_own_upload_is_signed() -> None:

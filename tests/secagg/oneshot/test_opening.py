@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from secagg import SessionAbortedError
+from secagg import ParameterError, SessionAbortedError
 from secagg.errors import OpeningFailedError
 from secagg.oneshot import opening
 from secagg.oneshot.gaussian import sample
@@ -227,7 +227,7 @@ def test_a_small_wrong_key_with_just_enough_answers_is_caught_by_the_errors() ->
 def test_without_the_test_on_the_errors_a_wrong_sum_would_come_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The twin."""
+    """The twin of the test above: nothing else tells that the key is wrong."""
     monkeypatch.setattr(opening, "largest_mean_square", lambda *_: float("inf"))
     round_ = kit.Round(WIDE)
     found = opened(round_, {}, with_key(5))
@@ -495,3 +495,11 @@ def test_rows_are_elements_of_the_field() -> None:
     for bad in (b"", encode_rows(rows)[:-1], encode_rows(rows) + b"\0" * 4, b"\xff" * 12):
         with pytest.raises(ValueError, match=r"elements expected|not below"):
             decode_rows(bad, 1, 3)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_another_number_of_seeds_than_the_round_has_is_not_dealt(count: int) -> None:
+    layout = kit.context(removal=SEEDS).layout
+    key = sample(bytes(16), layout.key_length)
+    with pytest.raises(ParameterError, match="seeds"):
+        layout.deal(key, [bytes(32)] * count, reader_of(bytes(16)))

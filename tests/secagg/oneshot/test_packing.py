@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,18 +64,18 @@ def plain_encode(values: Vector, packing: Packing) -> list[int]:
     return [packing.delta * sum(x * packing.base**j for j, x in enumerate(part)) for part in parts]
 
 
-def plain_decode(sums: list[int], length: int, packing: Packing) -> tuple[list[int], int]:
-    """Nearest multiples of Delta, centred digits from the lowest; the largest distance."""
-    values, largest = [], 0
+def plain_decode(sums: list[int], length: int, packing: Packing) -> tuple[list[int], Any]:
+    """Nearest multiples of Delta, centred digits from the lowest; the mean square distance."""
+    values, squares = [], 0
     half = packing.base // 2
     for x in sums:
         multiple = (x + packing.delta // 2) // packing.delta
-        largest = max(largest, abs(x - multiple * packing.delta))
+        squares += (x - multiple * packing.delta) ** 2
         for _ in range(packing.per):
             digit = (multiple + half) % packing.base - half
             values.append(digit)
             multiple = (multiple - digit) // packing.base
-    return values[:length], largest
+    return values[:length], pytest.approx(squares / len(sums), rel=1e-9)
 
 
 def lengths(packing: Packing) -> list[int]:
@@ -123,8 +124,8 @@ def test_encode_and_decode_equal_plain_integers(packing: Packing) -> None:
         ):
             encoded = packing.encode(values)
             assert integers(encoded, packing) == plain_encode(values, packing)
-            decoded, largest = packing.decode(encoded, length)
-            assert np.array_equal(decoded, values) and largest == 0
+            decoded, mean_square = packing.decode(encoded, length)
+            assert np.array_equal(decoded, values) and mean_square == 0
 
 
 @every_case
@@ -138,16 +139,16 @@ def test_any_residues_decode_as_plain_integers_do(packing: Packing) -> None:
     edges += [delta * packing.base**packing.per // 2 + d for d in (-1, 0, 1)]
     sums = np.stack([rng.integers(0, p, count) for p in packing.ring.primes]).astype(np.uint32)
     sums[:, : len(edges)] = residues_of(edges, packing)
-    decoded, largest = packing.decode(sums, length)
-    assert (decoded.tolist(), largest) == plain_decode(integers(sums, packing), length, packing)
+    decoded, mean_square = packing.decode(sums, length)
+    assert (decoded.tolist(), mean_square) == plain_decode(integers(sums, packing), length, packing)
 
 
 def test_an_offset_is_added_to_every_coefficient() -> None:
     packing = Packing(Ring(8, 2), 100, 1000, 3)
     sums = residues_of([5 * packing.delta - 40, -3 * packing.delta - 37], packing)
     decoded, largest = packing.decode(sums, packing.per + 1, 38)
-    assert (decoded[0], decoded[packing.per], largest) == (5, -3, 2)
-    assert packing.decode(sums, packing.per + 1, 38 + packing.ring.modulus)[1] == 2
+    assert (decoded[0], decoded[packing.per], largest) == (5, -3, 2.5)
+    assert packing.decode(sums, packing.per + 1, 38 + packing.ring.modulus)[1] == 2.5
 
 
 @settings(max_examples=30)
@@ -165,9 +166,9 @@ def test_sums_of_packed_vectors_are_packed_sums(data: st.DataObject) -> None:
         sum(each) for each in zip(*(plain_encode(v, packing) for v in vectors), strict=True)
     ]
     noisy = [c + e for c, e in zip(coefficients, errors, strict=True)]
-    decoded, largest = packing.decode(residues_of(noisy, packing), length)
+    decoded, mean_square = packing.decode(residues_of(noisy, packing), length)
     assert np.array_equal(decoded, vectors.sum(axis=0))
-    assert largest == max(map(abs, errors))
+    assert mean_square == pytest.approx(np.mean(np.square(np.array(errors, np.float64))))
 
 
 @pytest.mark.parametrize("packing", [case for case in CASES if case.per > 1], ids=name_of)

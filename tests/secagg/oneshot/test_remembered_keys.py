@@ -23,7 +23,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         return original(public, *rest)
 
     monkeypatch.setattr(committee, "signature_is_valid", counting)
-    committee._is_signed.cache_clear()
+    committee.entry_is_signed.cache_clear()
     return found
 
 

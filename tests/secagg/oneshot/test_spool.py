@@ -36,6 +36,30 @@ def test_items_come_back(items: list[bytes], in_memory: int, start: int, length:
             spool.get(number)
 
 
+@settings(max_examples=40)
+@given(
+    items=st.integers(1, 6),
+    width=st.integers(1, 9),
+    count=st.integers(1, 7),
+    together=st.integers(0, 120),
+    in_memory=st.sampled_from([0, 50, 1000]),
+)
+def test_columns_are_the_pieces_of_all_items(
+    items: int, width: int, count: int, together: int, in_memory: int
+) -> None:
+    """However many are read at once."""
+    spool = Spool(in_memory=in_memory)
+    held = [bytes((17 * i + k) % 256 for k in range(width * count)) for i in range(items)]
+    for number, item in enumerate(held):
+        spool.put(number, item)
+    order = list(reversed(range(items)))
+    wanted = [
+        b"".join(held[i][column * width : (column + 1) * width] for i in order)
+        for column in range(count)
+    ]
+    assert list(spool.columns(order, width, count, together)) == wanted
+
+
 def test_nothing_is_written_while_everything_fits(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "no folder", in_memory=10)
     spool.put(0, b"01234")

@@ -35,7 +35,7 @@ def client_party(round_: kit.Round, index: int) -> ClientParty:
 def member_party(round_: kit.Round, index: int) -> MemberParty:
     """What a host knows of itself when it starts: nothing about what it uploaded."""
     identity, sealing = round_.member_identity(index), kit.sealing(round_.names, index)
-    return MemberParty(round_.context, index, identity, sealing, None)
+    return MemberParty(round_.context, index, identity, sealing, None, None)
 
 
 class Restarting(kit.Round):
@@ -190,7 +190,7 @@ def test_a_state_belongs_to_its_party_round_and_kind_of_session(keys: TokenFolde
     identity = kit.identity("client", 2)
     for place, (kind, stored, party) in enumerate(states):
         another_kind, _, another_party = states[1 - place]
-        sealing = (party.sealing, None) if kind is OneShotMember else (party.rand,)
+        sealing = (party.sealing, None, None) if kind is OneShotMember else (party.rand,)
         for wrong_kind, wrong in (
             (another_kind, another_party),
             (kind, type(party)(other, 1, party.identity, *sealing)),

@@ -15,7 +15,7 @@ from simulations.bench import growth, one_shot_mask, one_shot_round
 from simulations.bench.growth import bench_one_shot_growth
 from simulations.bench.one_shot_mask import bare_transforms
 from simulations.bench.one_shot_round import bench_one_shot_round
-from simulations.common.protocols import default_committee, numbers_of
+from simulations.common.committees import default_committee, numbers_of
 
 COMMITTEE = ("--committee", "9", "1", "1")
 ROUND = ("bench", "round", "--clients", "12", "--dim", "900", "--dropout", "0.2", *COMMITTEE)
@@ -86,8 +86,35 @@ def test_a_round_is_correct_and_its_parts_add_up() -> None:
     for party in ("server", "client", "member"):
         name = f"{party}_seconds" + ("" if party == "server" else "_median")
         assert figures[name] > 0
+        assert figures[name.replace("_seconds", "_cpu_seconds")] > 0
     assert figures["announcement_seconds"] > 0
     assert figures["peak_rss_bytes"] > 1 << 20
+
+
+def test_the_server_works_as_often_as_told_on_the_same_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[tuple[int, ...]] = []
+    made: list[int] = []
+    original_open = one_shot_round.OneShotServer.open
+    original_upload = one_shot_round._Round._upload
+
+    def opening(server: Any) -> Any:
+        result = original_open(server)
+        opened.append(result.survivors)
+        return result
+
+    def uploading(round_: Any, index: int, proof: bytes) -> bytes:
+        made.append(index)
+        return original_upload(round_, index, proof)
+
+    monkeypatch.setattr(one_shot_round.OneShotServer, "open", opening)
+    monkeypatch.setattr(one_shot_round._Round, "_upload", uploading)
+    figures = bench_one_shot_round(6, 10, 0.2, 16, NUMBERS, repeats=3)
+    assert figures["correct"] is True
+    warm_up = (0, 1, 2, 3)
+    assert opened == [warm_up, *3 * [(1, 2, 3, 4, 5)]]
+    assert made == [0, 1, 2, 3, 1, 2, 3, 4, 5]
 
 
 def test_a_wrong_sum_is_seen_and_is_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,11 +173,13 @@ GROWTH = ("bench", "growth", "--dim", "200", *COMMITTEE, "--largest", "250")
 def test_growth_stops_at_the_largest_and_compares_with_the_first() -> None:
     figures = run_json(*GROWTH, "--protocol", "one-shot")
     assert list(figures) == ["8", "12", "16"]
-    first = figures["8"]["server_seconds_per_client"]
+    first = figures["8"]["server_cpu_seconds_per_client"]
     for clients, each in figures.items():
         assert each["correct"] is True
         assert each["server_seconds_per_client"] == each["server_seconds"] / int(clients)
-        assert each["ratio_to_first"] == pytest.approx(each["server_seconds_per_client"] / first)
+        cpu = each["server_cpu_seconds_per_client"]
+        assert cpu == each["server_cpu_seconds"] / int(clients)
+        assert each["ratio_to_first"] == pytest.approx(cpu / first)
         assert each["peak_rss_bytes"] > 1 << 20
 
 

@@ -206,3 +206,64 @@ def test_an_empty_ledger_leaves_the_choice(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     Ledger.open(path).close()
     assert plan(*WEAK, "--ledger", str(path))["bound"] == plan(*WEAK)["bound"]
+
+
+def test_the_one_shot_protocol_alone_has_a_committee_and_a_ring() -> None:
+    arguments = ("--clients", "1000", "--dropout", "0.3", "--protocol", "one-shot")
+    figures = plan(*arguments)
+    assert figures["committee"] == {
+        "kind": "named",
+        "size": 248,
+        "corrupt": 35,
+        "randomness": 35,
+        "per_polynomial": 80,
+        "quorum": 142,
+    }
+    assert set(figures["ring"]) == {"degree", "limbs", "rounding_bits", "entries"}
+    each = figures["bytes_each"]
+    assert set(each) == {"vector", "seals", "seeds", "header"}
+    assert figures["bytes_per_client"] == sum(each.values())
+    assert figures["bytes_ratio"] == figures["bytes_per_client"] / 300_000
+    assert "graph" not in figures
+    named = plan(*arguments, "--committee", "16", "2", "1")
+    assert (named["committee"]["size"], named["committee"]["quorum"]) == (16, 10)
+
+
+def test_everyone_is_on_the_committee_of_a_small_cohort() -> None:
+    small = plan("--clients", "50", "--protocol", "one-shot")["committee"]
+    assert (small["kind"], small["size"], small["corrupt"]) == ("everyone", 50, 2)
+
+
+def test_more_corrupt_candidates_put_more_on_the_committee() -> None:
+    few, many = (
+        plan("--clients", "1000", "--protocol", "one-shot", "--corrupt", share)["committee"]
+        for share in ("0.01", "0.05")
+    )
+    assert few["corrupt"] < many["corrupt"]
+    message = refused(
+        ParameterError, "--clients", "1000", "--protocol", "one-shot", "--corrupt", "0.2"
+    )
+    assert "committee" in message
+
+
+def test_a_one_shot_round_that_loses_too_many_is_refused() -> None:
+    arguments = ("--clients", "100", "--dropout", "0.6", "--protocol", "one-shot")
+    assert "must survive" in refused(ParameterError, *arguments)
+
+
+def test_both_protocols_have_the_same_noise_and_other_bytes() -> None:
+    both = plan("--clients", "50", *GOAL, "--protocol", "both")
+    pairwise, one_shot = both["pairwise"], both["one-shot"]
+    assert pairwise == plan("--clients", "50", *GOAL)
+    for same in ("epsilons", "bits", "coins_per_client", "squared_error", "colluders"):
+        assert pairwise[same] == one_shot[same]
+    assert set(pairwise["bytes_each"]) != set(one_shot["bytes_each"])
+    assert one_shot["megabytes_per_client"] == sum(one_shot["bytes_each"].values()) / 1e6
+    assert "graph" in pairwise and "committee" in one_shot
+
+
+def test_both_protocols_have_a_table_each() -> None:
+    shown = invoke("plan", "--clients", "50", *GOAL, "--protocol", "both").stdout
+    for text in ("plan, pairwise", "plan, one-shot", "sealed shares for the members"):
+        assert text in shown
+    assert "other" not in [line.strip() for line in shown.splitlines()]

@@ -1,0 +1,1 @@
+"""Frozen test vectors of the one-shot protocol: docs/test-vectors.md."""

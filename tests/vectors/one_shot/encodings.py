@@ -1,0 +1,83 @@
+"""Encodings of the one-shot protocol by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import wire
+from ..wire import digest, index
+
+
+def words(elements: Sequence[int]) -> bytes:
+    """Elements of GF(2^31 - 1) on the wire."""
+    return b"".join(element.to_bytes(4, "little") for element in elements)
+
+
+def context_encoding(context: Mapping[str, Any]) -> bytes:
+    """The encoded context, by hand: docs/test-vectors.md."""
+    names = (
+        "round_number", "size", "minimum_survivors", "tolerated_colluders", "degree", "limbs",
+        "rounding_bits", "entries", "bits", "length", "opened_at", "lifetime_seconds",
+    )  # fmt: skip
+    numbers = {**context, "size": len(context["cohort"])}
+    committee = context["committee"]
+    sizes = [committee[name] for name in ("corrupt", "randomness", "per_polynomial", "quorum")]
+    entries = [
+        bytes.fromhex(each["identity"] + each["sealing_key"])
+        + each["first_round"].to_bytes(8, "little")
+        + each["last_round"].to_bytes(8, "little")
+        + bytes.fromhex(each["signature"])
+        for each in committee["members"]
+    ]
+    return wire.parts(
+        bytes.fromhex(context["session_id"]),
+        b"".join(numbers[name].to_bytes(8, "little") for name in names),
+        b"".join(mask.to_bytes(8, "little") for mask in context["removal"]),
+        bytes.fromhex(context["cohort_root"]),
+        wire.parts(
+            committee["kind"].encode(),
+            b"".join(number.to_bytes(8, "little") for number in sizes),
+            *entries,
+        ),
+        bytes([context["allow_weak"]]),
+        bytes.fromhex(context["application_digest"]),
+    )
+
+
+def fields_of(upload: bytes) -> list[Any]:
+    """Sender, ephemeral key, ciphertext, commitments, seals and signature of an upload."""
+    place, found = 3 + 10, []
+    sender = upload[place]
+    if sender > 127:
+        raise AssertionError("only small senders are read here")
+    found.append(sender)
+    place += 1
+    for _ in range(5):
+        width = {0xC4: 1, 0xC5: 2, 0xC6: 4}[upload[place]]
+        size = int.from_bytes(upload[place + 1 : place + 1 + width], "big")
+        place += 1 + width
+        found.append(upload[place : place + size])
+        place += size
+    return found
+
+
+def header_parts(
+    context_hash: bytes, sender: int, fields: Mapping[str, bytes]
+) -> tuple[bytes, ...]:
+    """What an upload's signature covers, and its name is made of."""
+    return (
+        context_hash,
+        index(sender),
+        fields["ephemeral_key"],
+        digest("hash ciphertext", fields["ciphertext"]),
+        digest("hash seals", fields["commitments"], fields["seals"]),
+    )
+
+
+def header_of(upload: bytes) -> bytes:
+    """The header of any upload, as a member gets it."""
+    names = ("ephemeral_key", "ciphertext", "commitments", "seals")
+    sender, *values, signature = fields_of(upload)
+    fields = dict(zip(names, values, strict=True))
+    return b"".join(header_parts(b"", sender, fields)[2:]) + bytes(signature)

@@ -1,0 +1,352 @@
+"""Run the one-shot vector files through the state machines and functions of secagg."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from secagg import FieldVector, Identity, ProtocolError
+from secagg.framing import encode_message
+from secagg.keys import AgreementKey
+from secagg.oneshot import gaussian, packed_sharing, public_element
+from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.committee import Committee, CommitteeKind, Member
+from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.member import OneShotMember
+from secagg.oneshot.messages import decode_from_member, decode_to_member, decode_upload
+from secagg.oneshot.packing import Packing
+from secagg.oneshot.ring import Ring
+from secagg.oneshot.server import OneShotServer
+from secagg.oneshot.transitions import MemberPhase, ServerPhase
+from secagg.oneshot.wire import decode
+
+from ..runner import MismatchError, deterministic, error_of, hexed, same
+from ..schema import MessageCase, PrimitiveVector
+from .schema import (
+    OneShotContext as ContextFields,
+)
+from .schema import (
+    OneShotOperation,
+    OneShotRefusalVector,
+    OneShotResult,
+    OneShotRoundVector,
+)
+
+SERVER = -1
+Case = Mapping[str, Any]
+
+
+def cohort_of(told: ContextFields) -> Cohort:
+    """The invited clients."""
+    return Cohort([bytes.fromhex(key) for key in told["cohort"]])
+
+
+def context_of(told: ContextFields) -> OneShotContext:
+    """The context, and that its root and its hash are the right ones."""
+    cohort, named = cohort_of(told), told["committee"]
+    same(cohort.root.hex(), told["cohort_root"], "cohort root")
+    context = OneShotContext(
+        session_id=bytes.fromhex(told["session_id"]),
+        round_number=told["round_number"],
+        size=len(cohort),
+        cohort_root=cohort.root,
+        committee=Committee(
+            kind=CommitteeKind(named["kind"]),
+            members=tuple(
+                Member(
+                    identity=bytes.fromhex(each["identity"]),
+                    sealing_key=bytes.fromhex(each["sealing_key"]),
+                    first_round=each["first_round"],
+                    last_round=each["last_round"],
+                    signature=bytes.fromhex(each["signature"]),
+                )
+                for each in named["members"]
+            ),
+            corrupt=named["corrupt"],
+            randomness=named["randomness"],
+            per_polynomial=named["per_polynomial"],
+            quorum=named["quorum"],
+        ),
+        minimum_survivors=told["minimum_survivors"],
+        tolerated_colluders=told["tolerated_colluders"],
+        degree=told["degree"],
+        limbs=told["limbs"],
+        rounding_bits=told["rounding_bits"],
+        entries=told["entries"],
+        allow_weak=told["allow_weak"],
+        removal=tuple(told["removal"]),
+        bits=told["bits"],
+        length=told["length"],
+        application_digest=bytes.fromhex(told["application_digest"]),
+        opened_at=told["opened_at"],
+        lifetime_seconds=told["lifetime_seconds"],
+    )
+    same(context.hash.hex(), told["hash"], "context hash")
+    return context
+
+
+class OneShotPlay:
+    """The parties of a round, taking the steps that a file lists."""
+
+    def __init__(self, vector: OneShotRoundVector) -> None:
+        self.context = context_of(vector["context"])
+        cohort = cohort_of(vector["context"])
+        self.messages = {name: bytes.fromhex(data) for name, data in vector["messages"].items()}
+        self.inputs, self.rounded = vector["inputs"], vector["rounded"]
+        self.server = OneShotServer(self.context, cohort)
+        keys = zip(vector["identities"], vector["rand_seeds"], strict=True)
+        self.clients = [
+            OneShotClient(
+                self.context,
+                u,
+                Identity.from_private_bytes(bytes.fromhex(key)),
+                cohort.proof(u),
+                deterministic(bytes.fromhex(seed)),
+            )
+            for u, (key, seed) in enumerate(keys)
+        ]
+        owners = zip(
+            vector["member_identities"], vector["sealing_keys"], vector["own"], strict=True
+        )
+        self.members = [
+            OneShotMember(
+                self.context,
+                j,
+                Identity.from_private_bytes(bytes.fromhex(key)),
+                AgreementKey(bytes.fromhex(sealing)),
+                self.own(own),
+            )
+            for j, (key, sealing, own) in enumerate(owners)
+        ]
+
+    def own(self, told: list[Any] | None) -> tuple[int, bytes | None] | None:
+        """What a member that is a client knows of its own upload."""
+        if told is None:
+            return None
+        return told[0], None if told[1] is None else bytes.fromhex(told[1])
+
+    def step(self, operation: OneShotOperation) -> None:
+        """Take one step and compare its outcome."""
+        where = f"{operation['op']} {operation.get('party', '')}"
+        take: Callable[[OneShotOperation], object] = getattr(self, operation["op"])
+        if (error := operation.get("error")) is None:
+            outcome = take(operation)
+            if "expect" in operation:
+                same(outcome, self.known(operation["op"], operation["expect"]), where)
+            return
+        before = self.server_state()
+        try:
+            take(operation)
+        except ProtocolError as raised:
+            same(error_of(raised), error, where)
+        else:
+            raise MismatchError(f"{where}: accepted, expected {error}")
+        self.check_after_error(operation, before)
+
+    def check_after_error(self, operation: OneShotOperation, before: object) -> None:
+        """Members abort, the server is as it was, and a deadline that failed ends the session."""
+        if operation["op"].startswith("member"):
+            over = {MemberPhase.ABORTED, MemberPhase.FINISHED}
+            same(self.members[operation["party"]].phase in over, True, "the member's end")
+        elif operation["op"].startswith("server_receive"):
+            same(self.server_state(), before, "the server's state after a refused message")
+        else:
+            same(self.server.phase, ServerPhase.ABORTED, "the server's phase")
+
+    def server_state(self) -> object:
+        """What a refused message must not change."""
+        return self.server.phase, self.server.answered, self.server.survivors
+
+    def known(self, op: str, expected: Any) -> Any:
+        """What is expected, with bytes in the place of the names of messages."""
+        if isinstance(expected, str):
+            return self.messages[expected]
+        if op == "server_close":
+            return [(to, self.messages[name]) for to, name in expected]
+        return expected
+
+    def client_seeds(self, operation: OneShotOperation) -> list[str]:
+        """Ask for the removable seeds."""
+        u = operation["party"]
+        seeds = self.clients[u].seeds(bytes.fromhex(self.rounded[u]))
+        return [seed.expose().hex() for seed in seeds]
+
+    def client_submit(self, operation: OneShotOperation) -> bytes:
+        """Hand over the input."""
+        u, field = operation["party"], self.context.field
+        return self.clients[u].submit_bytes(
+            FieldVector(field, np.array(self.inputs[u], field.dtype))
+        )
+
+    def client_resend(self, operation: OneShotOperation) -> bytes:
+        """Send the upload again."""
+        return self.clients[operation["party"]].resend_bytes()
+
+    def member_receive(self, operation: OneShotOperation) -> bytes:
+        """A message from the server."""
+        data = self.messages[operation["data"]]
+        return self.members[operation["party"]].receive_bytes(data)
+
+    def server_receive_upload(self, operation: OneShotOperation) -> None:
+        """A message from a client."""
+        self.server.receive_upload(operation["party"], self.messages[operation["data"]])
+
+    def server_receive_from_member(self, operation: OneShotOperation) -> None:
+        """A message from a member."""
+        self.server.receive_from_member(operation["party"], self.messages[operation["data"]])
+
+    def server_close(self, operation: OneShotOperation) -> list[tuple[int, bytes]]:
+        """The stage's deadline has passed."""
+        return sorted(self.server.close_round_bytes())
+
+    def server_open(self, operation: OneShotOperation) -> OneShotResult:
+        """The end of the last stage."""
+        found = self.server.open()
+        return {
+            "total": found.vector.elements.tolist(),
+            "survivors": list(found.survivors),
+            "excluded": list(self.server.excluded),
+            "wrong_members": list(found.wrong_members),
+            "noisy": list(found.noisy),
+            "seeds": {str(u): [seed.hex() for seed in given] for u, given in found.removed.items()},
+        }
+
+
+def run_round(vector: OneShotRoundVector) -> OneShotPlay:
+    """All operations of a round."""
+    play = OneShotPlay(vector)
+    for operation in vector["operations"]:
+        play.step(operation)
+    if vector["success"]:
+        same(play.server.phase, ServerPhase.FINISHED, "the server's phase")
+    return play
+
+
+def run_refusal(vector: OneShotRefusalVector, base: OneShotRoundVector) -> None:
+    """The refused step after the base's first ones; then the honest one in its place."""
+    play = _prelude(vector, base)
+    for operation in vector["operations"]:
+        play.step(operation)
+    last = vector["operations"][-1]
+    if (honest := last.get("instead_of")) is None:
+        return
+    # The server takes the honest message afterwards; a member has aborted, so another one does.
+    after = play if vector["role"] == "server" else _prelude(vector, base)
+    intended = base["operations"][vector["steps"]]
+    same(intended.get("data"), honest, "the base's next message")
+    after.step(intended)
+
+
+def _prelude(vector: OneShotRefusalVector, base: OneShotRoundVector) -> OneShotPlay:
+    play = OneShotPlay(base)
+    same(play.messages.keys() & vector["messages"].keys(), set(), "names that the base has")
+    play.messages |= {name: bytes.fromhex(data) for name, data in vector["messages"].items()}
+    for operation in base["operations"][: vector["steps"]]:
+        role = operation["op"].split("_")[0]
+        party = operation["party"] if role == "member" else SERVER
+        if (role, party) == (vector["role"], vector["party"]):
+            play.step(operation)
+    return play
+
+
+DECODERS = {"client": decode_upload, "member": decode_from_member, "server": decode_to_member}
+
+
+def run_message(case: MessageCase) -> None:
+    """One decoder; and the encoder, where the bytes are a message."""
+    data = bytes.fromhex(case["data"])
+    try:
+        message = DECODERS[case["sent_by"]](data, case["party"], case["limit"])
+    except ProtocolError as raised:
+        same(error_of(raised), case.get("error"), case["description"])
+        return
+    same(None, case.get("error"), case["description"])
+    fields = msgspec.structs.asdict(message)
+    encoded = {k: v if isinstance(v, int) else v.hex() for k, v in fields.items()}
+    same(encoded, case["fields"], case["description"])
+    same(type(message).__name__, case["name"], case["description"])
+    same(encode_message(message), data, case["description"])
+
+
+# -- primitives ---------------------------------------------------------------------------------
+
+
+def check_gaussian(case: Case) -> None:
+    """Samples of a key."""
+    (key,) = hexed(case, "key")
+    same(gaussian.sample(key, len(case["samples"])).tolist(), case["samples"], "samples")
+
+
+def check_public_element(case: Case) -> None:
+    """Values in the transform domain: the first of each prime, and the hash of all words."""
+    (key,) = hexed(case, "key")
+    ring = Ring(case["degree"], case["limbs"])
+    same(list(ring.primes), case["primes"], "primes")
+    found = public_element.expand(ring, key, case["block"])
+    same(found[:, : len(case["first"][0])].tolist(), case["first"], "values")
+    hashed = hashlib.sha256(found.astype("<u4").tobytes()).hexdigest()
+    same(hashed, case["sha256"], "hash of all values")
+
+
+def check_ciphertext(case: Case) -> None:
+    """Coefficients on the wire, and what must be refused."""
+    ring = Ring(case["degree"], case["limbs"])
+    packing = Packing(ring, case["largest"], case["clients"], case["rounding_bits"])
+    same(packing.delta, case["delta"], "delta")
+    same(packing.per, case["per"], "coordinates of a coefficient")
+    (data,) = hexed(case, "encoded")
+    try:
+        found = decode(packing, case["length"], data)
+    except ValueError:
+        same(None, case["coefficients"], "coefficients")
+        return
+    wanted = [
+        [(value << case["rounding_bits"]) % p for value in case["coefficients"]]
+        for p in ring.primes
+    ]
+    same(found.residues().tolist(), wanted, "residues")
+    same(found.encode(), data, "encoded")
+
+
+def check_packed_shares(case: Case) -> None:
+    """Shares of secrets, and that the last T + l open them."""
+    draws = [bytes.fromhex(drawn) for drawn in case["draws"]]
+
+    def rand(count: int) -> bytes:
+        drawn = draws.pop(0)
+        same(count, len(drawn), "bytes of a draw")
+        return drawn
+
+    secrets = np.array(case["secrets"], np.uint32)
+    per, randomness, members = case["per_polynomial"], case["randomness"], case["members"]
+    shares = packed_sharing.deal(secrets, per, randomness, members, rand)
+    same(shares.tolist(), case["shares"], "shares")
+    last = range(members - per - randomness, members)
+    opened, wrong = packed_sharing.open(
+        shares[list(last)], list(last), randomness, per, len(secrets), deterministic(b"opening")
+    )
+    same((opened.tolist(), wrong), (case["secrets"], ()), "opened secrets")
+
+
+def check_context(case: Case) -> None:
+    """Check the encoding of a context and its hash."""
+    same(context_of(case["context"]).encode().hex(), case["encoded"], "encoded context")
+
+
+CHECKS: dict[str, Callable[[Case], None]] = {
+    "one-shot-gaussian": check_gaussian,
+    "one-shot-public-element": check_public_element,
+    "one-shot-ciphertext": check_ciphertext,
+    "one-shot-shares": check_packed_shares,
+    "one-shot-context": check_context,
+}
+
+
+def run_primitive(vector: PrimitiveVector) -> None:
+    """All cases of one building block."""
+    for case in vector["cases"]:
+        CHECKS[vector["primitive"]](case)
