@@ -42,7 +42,8 @@ def bench_round(clients: int, dim: int, dropout: float, bits: int, mode: Mode) -
 
     Returns:
         `server_seconds` and `client_seconds_median` are each party's own work, one after the
-        other in this process; `bytes_per_client` is what a surviving client sends and receives,
+        other in this process, and the `cpu` figures what of it this process spent computing;
+        `bytes_per_client` is what a surviving client sends and receives,
         all messages and the announcement counted; `floor_bytes_per_client` is the packed vector
         alone, and the `bytes_...` figures the payload of each part. `peak_rss_bytes` is that of
         this process, with all clients in it.
@@ -65,6 +66,8 @@ def bench_round(clients: int, dim: int, dropout: float, bits: int, mode: Mode) -
         "threshold": context.threshold,
         "server_seconds": clock.seconds[SERVER_PARTY],
         "client_seconds_median": statistics.median(clock.seconds[i] for i in survivors),
+        "server_cpu_seconds": clock.cpu_seconds[SERVER_PARTY],
+        "client_cpu_seconds_median": statistics.median(clock.cpu_seconds[i] for i in survivors),
         "bytes_per_client": bytes_per_client,
         "floor_bytes_per_client": floor,
         "bytes_ratio": bytes_per_client / floor,
