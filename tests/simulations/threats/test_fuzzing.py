@@ -172,7 +172,7 @@ def test_a_real_decoder_that_loses_its_check_is_reported(
         return decoder.decode(memoryview(data)[1:])
 
     decoders = [d for d in all_decoders(tmp_path) if d.name.startswith("message")]
-    monkeypatch.setattr(messages, "_decode", careless)
+    monkeypatch.setattr(messages, "decode_message", careless)
     report = fuzz(decoders, 1, cases=100)
     assert any("ValidationError" in bug.what for bug in report.bugs)
 

@@ -60,7 +60,7 @@ def test_clients_that_do_not_look_at_the_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_policies_that_do_not_look_at_the_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ClientPolicy, "_check_ring", lambda *_: None)
+    monkeypatch.setattr(ClientPolicy, "_check_pairwise", lambda *_: None)
     assert succeeds("A29")
 
 
