@@ -18,18 +18,16 @@ from dp import NoiseSeed
 from protocol.errors import PolicyError
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
-from protocol.round.policy import ClientPolicy, check_ring
-from protocol.round.rings import UnixClock
+from protocol.round.policy import ClientPolicy, check_ring, require_means
+from protocol.round.rings import UnixClock, require_under_way
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_round import StoredRound, covered, sealed_part
 from secagg import (
     ClientSession,
     Identity,
     LocalProtocolError,
-    ParameterError,
     SessionContext,
 )
-from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from secagg.storage import StateKeys, StoredStateError
@@ -69,16 +67,7 @@ class RoundClient:
         rand: Rand = os_random,
         clock: UnixClock | None = None,
     ) -> None:
-        if policy.largest_lifetime_seconds is not None and clock is None:
-            raise ParameterError("clock", None, "a clock: the policy wants rounds that expire")
-        # A policy looks at one round at a time: without a count its goal would bound nothing.
-        if policy.goal is not None and (history is None or history.goal != policy.goal):
-            raise ParameterError(
-                "history",
-                None if history is None else f"one that counts against {history.goal}",
-                f"one that counts against the policy's goal, {policy.goal}: a ClientHistory or "
-                "StoredHistory made with it, the same for all rounds of this identity",
-            )
+        require_means(policy, history, clock)
         self._rand = rand
         self._clock = clock
         self._identity = identity
@@ -241,15 +230,7 @@ class RoundClient:
         now = self._latest_time(context)
         if now is None:
             return
-        age = now - context.opened_at
-        # Written so that NaN fails the test.
-        if not -CLOCK_SKEW_SECONDS <= age <= context.lifetime_seconds:
-            raise PolicyError(
-                "opened_at",
-                f"{context.opened_at}, {age:.0f} s ago by our clock",
-                f"rounds until {context.lifetime_seconds} s after they were opened, by a clock "
-                f"at most {CLOCK_SKEW_SECONDS} s ahead of ours",
-            )
+        require_under_way(context, now)
         self._seen = now
 
     def _latest_time(self, context: SessionContext) -> float | None:

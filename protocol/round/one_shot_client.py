@@ -6,7 +6,6 @@ the cohort and what becomes of its upload, it leaves to a committee that its own
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from numpy.typing import NDArray
@@ -16,18 +15,16 @@ from protocol.errors import PolicyError
 from protocol.round.history import ClientHistory
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from protocol.round.pipeline import Pipeline
-from protocol.round.policy import ClientPolicy
-from protocol.round.rings import UnixClock
+from protocol.round.policy import ClientPolicy, require_means
+from protocol.round.rings import UnixClock, require_under_way
 from protocol.round.upload_receipt import UploadReceipt
 from secagg import (
     SERVER,
     Identity,
     LocalProtocolError,
-    ParameterError,
     Reason,
     RemoteProtocolError,
 )
-from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.keys import os_random
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind
@@ -61,14 +58,7 @@ class OneShotRoundClient:
         rand: Rand = os_random,
         clock: UnixClock | None = None,
     ) -> None:
-        if policy.largest_lifetime_seconds is not None and clock is None:
-            raise ParameterError("clock", None, "a clock: the policy wants rounds that expire")
-        if policy.goal is not None and (history is None or history.goal != policy.goal):
-            raise ParameterError(
-                "history",
-                None if history is None else f"one that counts against {history.goal}",
-                f"one that counts against the policy's goal, {policy.goal}",
-            )
+        require_means(policy, history, clock)
         self._identity = identity
         self._registry = registry
         self._policy = policy
@@ -190,14 +180,5 @@ def check_time(context: OneShotContext, clock: UnixClock | None) -> None:
     Raises:
         PolicyError: it has expired, or is of the future.
     """
-    if clock is None or context.lifetime_seconds == 0:
-        return
-    age = float(clock()) - context.opened_at
-    # Written so that NaN fails the test.
-    if math.isnan(age) or not -CLOCK_SKEW_SECONDS <= age <= context.lifetime_seconds:
-        raise PolicyError(
-            "opened_at",
-            f"{context.opened_at}, {age:.0f} s ago by our clock",
-            f"rounds until {context.lifetime_seconds} s after they were opened, by a clock "
-            f"at most {CLOCK_SKEW_SECONDS} s ahead of ours",
-        )
+    if clock is not None and context.lifetime_seconds:
+        require_under_way(context, float(clock()))

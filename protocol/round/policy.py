@@ -13,9 +13,9 @@ from dp.sampling.laws import MAX_VARIANCE
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.committee_policy import CommitteePolicy
-from protocol.round.history import epsilon_of_rounds
+from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.one_shot_setup import OneShotSetup
-from protocol.round.rings import is_safe
+from protocol.round.rings import UnixClock, is_safe
 from protocol.round.setup import RoundEncoding, RoundSetup
 from secagg import Mode, ParameterError, SessionContext
 from secagg.graph_parameters import SECURITY_BITS
@@ -200,6 +200,27 @@ class ClientPolicy:
             raise PolicyError("security_bits", context.security_bits, valid)
         if self.goal is not None:
             check_ring(context, self.goal, keeps_time)
+
+
+def require_means(
+    policy: ClientPolicy, history: ClientHistory | None, clock: UnixClock | None
+) -> None:
+    """See that a client has what its policy takes: a history that counts, a clock.
+
+    Raises:
+        ParameterError: the policy has a goal, and the history does not count against that very one;
+            or the policy wants rounds that expire, and there is no clock.
+    """
+    if policy.largest_lifetime_seconds is not None and clock is None:
+        raise ParameterError("clock", None, "a clock: the policy wants rounds that expire")
+    # A policy looks at one round at a time: without a count its goal would bound nothing.
+    if policy.goal is not None and (history is None or history.goal != policy.goal):
+        raise ParameterError(
+            "history",
+            None if history is None else f"one that counts against {history.goal}",
+            f"one that counts against the policy's goal, {policy.goal}: a ClientHistory or "
+            "StoredHistory made with it, the same for all rounds of this identity",
+        )
 
 
 def check_ring(context: SessionContext, goal: PrivacyGoal, keeps_time: bool) -> None:

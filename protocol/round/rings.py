@@ -1,4 +1,4 @@
-"""Whether a ring is safe enough for a goal: failures of secure aggregation are a part of delta.
+"""Whether a ring is safe enough for a goal, and a round under way: what clocks and delta decide.
 
 A goal sets aside a share of delta, for each of its rounds, for the case that the ring of a sparse
 graph was a bad one. A round whose ring may fail more often than that does not belong to the goal.
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from secagg import Mode, ParameterError, SessionContext
 from secagg.graph_parameters import LARGEST_SECURITY_BITS, SECURITY_BITS
-from secagg.grinding import ring_failure
+from secagg.grinding import CLOCK_SKEW_SECONDS, ring_failure
+from secagg.terms import RoundTerms
 
 UnixClock = Callable[[], float]
 """Tells the time: seconds since 1970, as `time.time` does."""
@@ -79,3 +81,20 @@ def fitting_security_bits(
     if failure <= goal.reserve.aggregation:
         return LARGEST_SECURITY_BITS
     raise unsafe(LARGEST_SECURITY_BITS, failure, goal)
+
+
+def require_under_way(terms: RoundTerms, now: float) -> None:
+    """See that a round with a lifetime is under way at this time.
+
+    Raises:
+        PolicyError: it has expired, is of the future, or the time is no number.
+    """
+    age = now - terms.opened_at
+    # Written so that NaN fails the test.
+    if not -CLOCK_SKEW_SECONDS <= age <= terms.lifetime_seconds:
+        raise PolicyError(
+            "opened_at",
+            f"{terms.opened_at}, {age:.0f} s ago by our clock",
+            f"rounds until {terms.lifetime_seconds} s after they were opened, by a clock "
+            f"at most {CLOCK_SKEW_SECONDS} s ahead of ours",
+        )
