@@ -39,7 +39,7 @@ from protocol import (
 )
 from protocol.exchange.remote import answer_or_refuse
 from secagg import Identity
-from secagg.transitions import ClientPhase
+from secagg.pairwise.transitions import ClientPhase
 from sketch.controllers import FixedRate
 
 CLIENTS, KILLED, DIMENSION = 6, 3, 16

@@ -1,7 +1,5 @@
 """Exact sums in GF(p) from an untrusted server; knows nothing of privacy budgets or learning."""
 
-from secagg.client import ClientSession
-from secagg.context import Mode, SessionContext, lowest_threshold
 from secagg.errors import (
     SERVER,
     CapacityError,
@@ -17,7 +15,9 @@ from secagg.errors import (
 )
 from secagg.field import FieldVector, PrimeField, centre, lift
 from secagg.keys import Identity
-from secagg.server import FieldSum, ServerSession
+from secagg.pairwise.client import ClientSession
+from secagg.pairwise.context import Mode, SessionContext, lowest_threshold
+from secagg.pairwise.server import FieldSum, ServerSession
 
 __part_of__ = "veilsum"
 

@@ -1,10 +1,9 @@
 """Storing a session between stages, for hosts that restart it for every message.
 
-`suspend` takes the state out of a session and seals it. `resume` opens it and makes a session
-again, and `resume_session` does for those of the one-shot protocol. Every stored state has a token
-and a random key of its own, which the host keeps beside it, and the seal's key follows from both
-that key and the party's identity. The key is destroyed, durably, before the session exists again
-and so before any reply leaves.
+`suspend` takes the state out of a session, of either protocol, and seals it. `resume` opens it and
+makes a session again. Every stored state has a token and a random key of its own, which the host
+keeps beside it, and the seal's key follows from both that key and the party's identity. The key is
+destroyed, durably, before the session exists again and so before any reply leaves.
 
 A state can therefore be resumed once: answering one state twice, with two different survivor sets,
 would give away both secrets of a party, or open two sums. And what was resumed opens for nobody any
@@ -25,12 +24,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from secagg.client import ClientSession
-from secagg.client_states import Party
-from secagg.context import SessionContext
 from secagg.errors import LocalProtocolError
-from secagg.keys import Identity, os_random
-from secagg.shamir import Rand
+from secagg.keys import Identity
 from secagg.state_codec import StateCodec
 from secagg.tags import Usage, derive, encode_index, tagged
 
@@ -183,33 +178,6 @@ def suspend(session: StorableSession, keys: StateKeys, beside: bytes = b"") -> b
 
 
 def resume(
-    stored: bytes,
-    context: SessionContext,
-    index: int,
-    identity: Identity,
-    keys: StateKeys,
-    rand: Rand = os_random,
-    beside: bytes = b"",
-) -> ClientSession:
-    """Make a session of a stored state of the pairwise protocol, once.
-
-    Args:
-        stored: what `suspend` returned.
-        context: that of the suspended session.
-        index: that of the suspended session.
-        identity: that of the suspended session.
-        keys: those that `suspend` was given; the state's key is destroyed.
-        rand: source of secrets; leave it alone except in test vectors.
-        beside: what `suspend` was given beside the session.
-
-    Raises:
-        StoredStateError: the state does not open, or was resumed before.
-    """
-    party = Party(context, index, identity, rand)
-    return resume_session(ClientSession, stored, party, keys, beside)
-
-
-def resume_session(
     kind: type[SessionT], stored: bytes, party: StorableParty, keys: StateKeys, beside: bytes = b""
 ) -> SessionT:
     """Make a session of any kind of a stored state, once.

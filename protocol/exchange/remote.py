@@ -34,7 +34,7 @@ from protocol.exchange.stages import (
 from protocol.round.client import RoundClient
 from protocol.round.setup import RoundEncoding, RoundSetup, pairwise
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
-from secagg.transitions import ClientPhase
+from secagg.pairwise.transitions import ClientPhase
 
 MESSAGE, _REFUSAL = b"\0", b"\1"
 """First byte of an answer: of a message, or of a refusal."""

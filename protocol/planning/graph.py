@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from secagg import Mode, ParameterError, PrimeField, lowest_threshold
-from secagg.committee import choose_committee
-from secagg.context import fewest_survivors
-from secagg.graph_parameters import (
+from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
+from secagg.merkle import HASH_BYTES
+from secagg.pairwise.committee import choose_committee
+from secagg.pairwise.context import fewest_survivors
+from secagg.pairwise.graph_parameters import (
     SECURITY_BITS,
     Adversary,
     choose_graph,
     share_of,
     smallest_graph,
 )
-from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
-from secagg.merkle import HASH_BYTES
-from secagg.messages import ADVERTISEMENT_ENTRY_BYTES
+from secagg.pairwise.messages import ADVERTISEMENT_ENTRY_BYTES
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.shamir import SHARE_BYTES
 

@@ -27,11 +27,11 @@ from protocol.round.policy import ClientPolicy
 from protocol.round.rings import fitting_security_bits, unsafe
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
-from secagg.context import fewest_survivors
-from secagg.graph_parameters import SECURITY_BITS, require_security_bits
 from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
 from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.pairwise.context import fewest_survivors
+from secagg.pairwise.graph_parameters import SECURITY_BITS, require_security_bits
 from sketch import PublicSeed, SketchSpec
 
 ProtocolName = Literal["pairwise", "one-shot"]

@@ -29,12 +29,13 @@ from secagg import (
     SessionContext,
 )
 from secagg.keys import os_random
+from secagg.pairwise.client_states import Party
+from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import Rand
 from secagg.storage import StateKeys, StoredStateError
 from secagg.storage import discard as discard_session
 from secagg.storage import resume as resume_session
 from secagg.storage import suspend as suspend_session
-from secagg.transitions import ClientPhase
 
 
 class RoundClient:
@@ -202,9 +203,8 @@ class RoundClient:
                 "used up"
             )
         index = context.cohort.index(self._identity.public)
-        session = resume_session(
-            read.sealed, context, index, self._identity, keys, self._rand, covered(read.seen)
-        )
+        party = Party(context, index, self._identity, self._rand)
+        session = resume_session(ClientSession, read.sealed, party, keys, covered(read.seen))
         self._seen = read.seen
         # Only now: what was stored is used up first, expired or not.
         self._leave_if_over(session, setup)

@@ -26,7 +26,8 @@ from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import MemberParty
 from secagg.oneshot.transitions import MemberPhase
-from secagg.storage import StateKeys, StoredStateError, resume_session, suspend
+from secagg.storage import StateKeys, StoredStateError, suspend
+from secagg.storage import resume as resume_session
 
 OwnUpload = tuple[int, bytes | None]
 """Our index in the cohort, and what names our upload; None if we sent none."""

@@ -18,7 +18,7 @@ from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.rings import UnixClock, is_safe
 from protocol.round.setup import RoundEncoding, RoundSetup
 from secagg import Mode, ParameterError, SessionContext
-from secagg.graph_parameters import SECURITY_BITS
+from secagg.pairwise.graph_parameters import SECURITY_BITS
 from secagg.terms import MAX_COHORT
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from secagg import Mode, ParameterError, SessionContext
-from secagg.graph_parameters import LARGEST_SECURITY_BITS, SECURITY_BITS
 from secagg.grinding import CLOCK_SKEW_SECONDS, ring_failure
+from secagg.pairwise.graph_parameters import LARGEST_SECURITY_BITS, SECURITY_BITS
 from secagg.terms import RoundTerms
 
 UnixClock = Callable[[], float]

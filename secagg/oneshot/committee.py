@@ -24,8 +24,6 @@ from secagg.keys import (
 )
 from secagg.tags import Usage, encode_parts
 
-MEMBER_BYTES = 2 * KEY_BYTES + 16 + SIGNATURE_BYTES
-"""One member's entry in an announcement."""
 MAX_MEMBERS = 4096
 """Bound on the committee, so that a hostile context cannot make a client seal without limit."""
 
@@ -222,7 +220,7 @@ def most_wrong_answers(answers: int, threshold: int) -> int:
 
 @lru_cache(maxsize=4 * MAX_MEMBERS)
 def entry_is_signed(member: Member, session_id: bytes) -> bool:
-    """See `Member.is_signed`; remembered, because a key serves many rounds, and is public."""
+    """Whether a member signed its sealing key; remembered, for a key is public and serves long."""
     parts = _signed_parts(session_id, member.sealing_key, member.first_round, member.last_round)
     return signature_is_valid(member.identity, member.signature, Usage.SEALING_KEY, *parts)
 

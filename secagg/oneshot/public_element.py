@@ -2,7 +2,7 @@
 
 Value j of block b modulo prime i is coordinate (b L + i) N + j of one keystream: the first of the
 32-bit words stream_0, stream_1, ... at this coordinate that, masked to 27 bits, is below p_i. This
-is the rule of `secagg.prg`, and every value is exactly uniform. Nothing here is secret.
+is the rule of `secagg.pairwise.prg`, and every value is exactly uniform. Nothing here is secret.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ from secagg.oneshot.opening import MemberAnswer, open_sum
 from secagg.oneshot.spool import Spool
 from secagg.oneshot.transitions import SERVER_MOVES, Local, ServerPhase
 from secagg.oneshot.wire import Ciphertext, decode
-from secagg.server import FieldSum
+from secagg.pairwise.server import FieldSum
 from secagg.tags import Usage, encode_index
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from secagg import PrimeField
-from secagg.prg import MASK_KEY_BYTES, accumulate_masks
+from secagg.pairwise.prg import MASK_KEY_BYTES, accumulate_masks
 from simulations.bench.flower_peer import open_peer
 from simulations.bench.limits import bare_keystream
 from simulations.bench.timing import Figures, interleaved_seconds

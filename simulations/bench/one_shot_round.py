@@ -21,7 +21,6 @@ from protocol.exchange.stages import SERVER_PARTY
 from protocol.planning.committee import CommitteeNumbers, choose_ring
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from secagg import Identity, PrimeField, centre, lift
-from secagg.graph_parameters import share_of
 from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind, Member, entry_is_signed
@@ -29,6 +28,7 @@ from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.messages import upload_bytes
 from secagg.oneshot.server import OneShotServer
+from secagg.pairwise.graph_parameters import share_of
 from simulations.bench.round import CORRUPT, adding_parameters
 from simulations.bench.timing import PartyClock, peak_rss_bytes
 from simulations.common.committees import committee_figures

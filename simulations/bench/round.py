@@ -22,7 +22,7 @@ from secagg import (
     SessionContext,
     centre,
 )
-from secagg.graph_parameters import Adversary
+from secagg.pairwise.graph_parameters import Adversary
 from simulations.bench.timing import Figures, PartyClock, peak_rss_bytes
 from simulations.common.integer_peer import IntegerPeer
 from sketch import PublicSeed, SketchSpec

@@ -18,18 +18,18 @@ import numpy as np
 from secagg import FieldVector, Mode, ParameterError, PrimeField, lowest_threshold
 from secagg.field import Words
 from secagg.keys import AgreementKey, SecretSeed
-from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.prg import accumulate_masks, expand_mask
-from secagg.rebuild import Rebuilt, Share, rebuild
+from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key, self_key
+from secagg.pairwise.prg import accumulate_masks, expand_mask
+from secagg.pairwise.rebuild import Rebuilt, Share, rebuild
+from secagg.pairwise.unmask import MaskRemoval, plan_removal, remove_masks
 from secagg.shamir import LIMBS, random_elements, split
-from secagg.unmask import MaskRemoval, plan_removal, remove_masks
 from simulations.bench.flower_peer import open_peer
 from simulations.bench.limits import bare_keystream
 from simulations.bench.timing import Figures, interleaved_seconds, peak_rss_bytes
 from simulations.common.peers import Peer, Unmasking
 
 if TYPE_CHECKING:
-    from secagg.roster import RoundRoster
+    from secagg.pairwise.roster import RoundRoster
 
 _SEED_BYTES = 32
 

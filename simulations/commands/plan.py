@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from secagg.graph_parameters import Adversary
+from secagg.pairwise.graph_parameters import Adversary
 from secagg.terms import MAX_COHORT
 from simulations.common.protocols import CommitteeOption, ProtocolChoice, ProtocolOption
 from simulations.common.tables import JsonFlag

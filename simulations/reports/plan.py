@@ -22,8 +22,8 @@ from protocol.planning.graph import GraphPlan, plan_graph
 from protocol.planning.training_plan import ProtocolName, TrainingPlan
 from protocol.round.rings import fitting_security_bits
 from secagg import Mode, ParameterError, PrimeField
-from secagg.graph_parameters import SECURITY_BITS, Adversary, share_of
 from secagg.oneshot.committee import CommitteeKind
+from secagg.pairwise.graph_parameters import SECURITY_BITS, Adversary, share_of
 from simulations.common.committees import committee_plan
 from simulations.learning.insecure import seed_in_notes
 from simulations.reports.account.ledger import account_ledger, is_local

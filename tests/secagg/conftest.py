@@ -32,7 +32,7 @@ from secagg import (
 )
 from secagg.framing import encode_message, encode_set
 from secagg.keys import Rand
-from secagg.messages import (
+from secagg.pairwise.messages import (
     AnyMessage,
     MaskedInput,
     SeedShares,
@@ -40,10 +40,10 @@ from secagg.messages import (
     decode_from_client,
     decode_from_server,
 )
-from secagg.reference import ReferenceRound, Stage, run_secagg
-from secagg.roster import masked_input_parts
+from secagg.pairwise.reference import ReferenceRound, Stage, run_secagg
+from secagg.pairwise.roster import masked_input_parts
+from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.tags import Usage, encode_index
-from secagg.transitions import ClientPhase, ServerPhase
 
 # Probability with which a statistical test would fail for a correct program, had its seeds been
 # drawn at random. They are fixed, so a test that passes once passes always.

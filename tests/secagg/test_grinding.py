@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from secagg import Mode, ParameterError
-from secagg.graph_parameters import Adversary, GraphParameters, choose_graph
 from secagg.grinding import (
     CLOCK_SKEW_SECONDS,
     LARGEST_LIFETIME_SECONDS,
@@ -20,6 +19,7 @@ from secagg.grinding import (
     most_tries,
     ring_failure,
 )
+from secagg.pairwise.graph_parameters import Adversary, GraphParameters, choose_graph
 
 OPENED = 1_750_000_000
 

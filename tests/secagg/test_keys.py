@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from secagg import Identity, LocalProtocolError, ParameterError, keys
 from secagg.keys import AgreementKey, SecretSeed, check_public_key, signature_is_valid
-from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.reference import Stage
+from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key, self_key
+from secagg.pairwise.reference import Stage
 from secagg.sealing import SEAL_OVERHEAD_BYTES, seal, unseal
 from secagg.tags import Usage, derive, digest, encode_index, encode_parts, tagged
 

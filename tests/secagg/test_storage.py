@@ -13,8 +13,9 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from secagg import ClientSession, Mode, SessionAbortedError
-from secagg.client_states import Party
-from secagg.reference import Stage
+from secagg.pairwise.client_states import Party
+from secagg.pairwise.reference import Stage
+from secagg.pairwise.transitions import ClientPhase
 from secagg.storage import (
     STORAGE_VERSION,
     TOKEN_BYTES,
@@ -25,7 +26,6 @@ from secagg.storage import (
     resume,
     suspend,
 )
-from secagg.transitions import ClientPhase
 
 REMOVAL = (0b11, 0b10, 0b01, 0)
 
@@ -35,13 +35,17 @@ def keys(tmp_path: Path) -> TokenFolder:
     return TokenFolder(tmp_path / "keys")
 
 
+def resumed(
+    stored: bytes, context: Any, index: int, identity: Any, keys: Any, beside: bytes = b""
+) -> ClientSession:
+    return resume(ClientSession, stored, Party(context, index, identity), keys, beside)
+
+
 def restart(cohort: Any, u: int, keys: TokenFolder) -> None:
     """Client u's process ends, and another goes on from what it stored."""
     stored = suspend(cohort.clients[u], keys)
     assert cohort.clients[u].phase is ClientPhase.ABORTED
-    cohort.clients[u] = resume(
-        stored, cohort.context, u, cohort.identity(u), keys, cohort.clients[u]._party.rand
-    )
+    cohort.clients[u] = resume(ClientSession, stored, cohort.clients[u]._party, keys)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -104,17 +108,17 @@ def test_every_phase_that_waits_can_be_stored(stored: SimpleNamespace) -> None:
 
 def test_a_state_is_resumed_once(stored: SimpleNamespace, keys: TokenFolder) -> None:
     for phase, state in stored.states.items():
-        first = resume(state, stored.context, 1, stored.identity, keys)
+        first = resumed(state, stored.context, 1, stored.identity, keys)
         assert first.phase is phase
         with pytest.raises(StoredStateError, match="before"):
-            resume(state, stored.context, 1, stored.identity, keys)
+            resumed(state, stored.context, 1, stored.identity, keys)
 
 
 def test_another_process_knows_what_was_resumed(stored: SimpleNamespace, tmp_path: Path) -> None:
     state = stored.states[ClientPhase.CONFIRMED]
-    resume(state, stored.context, 1, stored.identity, TokenFolder(tmp_path / "keys"))
+    resumed(state, stored.context, 1, stored.identity, TokenFolder(tmp_path / "keys"))
     with pytest.raises(StoredStateError, match="before"):
-        resume(state, stored.context, 1, stored.identity, TokenFolder(tmp_path / "keys"))
+        resumed(state, stored.context, 1, stored.identity, TokenFolder(tmp_path / "keys"))
 
 
 def test_the_key_is_destroyed_before_the_session_exists(
@@ -126,7 +130,7 @@ def test_the_key_is_destroyed_before_the_session_exists(
 
     failing = Failing(tmp_path / "keys")
     with pytest.raises(OSError, match="disk full"):
-        resume(stored.states[ClientPhase.MASKED], stored.context, 1, stored.identity, failing)
+        resumed(stored.states[ClientPhase.MASKED], stored.context, 1, stored.identity, failing)
 
 
 def test_of_two_that_resume_at_once_one_gets_the_state(
@@ -141,7 +145,7 @@ def test_of_two_that_resume_at_once_one_gets_the_state(
 
     def one(state: bytes) -> bool:
         try:
-            resume(state, stored.context, 1, stored.identity, Slow(tmp_path / "keys"))
+            resumed(state, stored.context, 1, stored.identity, Slow(tmp_path / "keys"))
         except StoredStateError:
             return False
         return True
@@ -158,9 +162,9 @@ def test_every_changed_bit_is_noticed(stored: SimpleNamespace, keys: TokenFolder
         changed = bytearray(state)
         changed[position] ^= 1
         with pytest.raises(StoredStateError):
-            resume(bytes(changed), stored.context, 1, stored.identity, keys)
+            resumed(bytes(changed), stored.context, 1, stored.identity, keys)
     # A changed state does not use up the token of the right one.
-    assert resume(state, stored.context, 1, stored.identity, keys)
+    assert resumed(state, stored.context, 1, stored.identity, keys)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 17, 18, 40])
@@ -168,7 +172,7 @@ def test_cut_states_are_refused(stored: SimpleNamespace, keys: TokenFolder, cut:
     state = stored.states[ClientPhase.MASKED]
     for damaged in (state[:cut], state[:-1], state + b"\0"):
         with pytest.raises(StoredStateError):
-            resume(damaged, stored.context, 1, stored.identity, keys)
+            resumed(damaged, stored.context, 1, stored.identity, keys)
 
 
 def test_a_state_belongs_to_its_client_and_round(
@@ -182,7 +186,7 @@ def test_a_state_belongs_to_its_client_and_round(
         (stored.context, 1, secagg_kit.identity(2)),
     ):
         with pytest.raises(StoredStateError, match="cannot be opened"):
-            resume(state, context, index, identity, keys)
+            resumed(state, context, index, identity, keys)
 
 
 def test_secrets_are_not_readable_in_a_stored_state(
@@ -207,7 +211,7 @@ def test_a_session_that_is_over_cannot_be_stored(
 def test_the_version_is_checked(stored: SimpleNamespace, keys: TokenFolder) -> None:
     state = stored.states[ClientPhase.MASKED]
     with pytest.raises(StoredStateError, match="version"):
-        resume(bytes([STORAGE_VERSION + 1]) + state[1:], stored.context, 1, stored.identity, keys)
+        resumed(bytes([STORAGE_VERSION + 1]) + state[1:], stored.context, 1, stored.identity, keys)
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -256,10 +260,10 @@ def test_a_key_that_was_overwritten_and_not_yet_unlinked_opens_nothing(
 
     monkeypatch.setattr(Path, "unlink", killed)
     with pytest.raises(KilledError):
-        resume(state, stored.context, 1, stored.identity, keys)
+        resumed(state, stored.context, 1, stored.identity, keys)
     monkeypatch.undo()
     with pytest.raises(StoredStateError, match="cannot be opened"):
-        resume(state, stored.context, 1, stored.identity, keys)
+        resumed(state, stored.context, 1, stored.identity, keys)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 31, b"\0" * 33])
@@ -269,7 +273,7 @@ def test_a_damaged_key_is_no_key(
     for path in files_of(tmp_path / "keys"):
         path.write_bytes(damage)
     with pytest.raises(StoredStateError, match="lost"):
-        resume(stored.states[ClientPhase.MASKED], stored.context, 1, stored.identity, keys)
+        resumed(stored.states[ClientPhase.MASKED], stored.context, 1, stored.identity, keys)
 
 
 def test_what_was_resumed_opens_for_nobody(
@@ -281,13 +285,13 @@ def test_what_was_resumed_opens_for_nobody(
         key = keys.key(token_of[phase])
         assert key is not None
         assert any(key == path.read_bytes() for path in files_of(tmp_path / "keys"))
-        resume(state, stored.context, 1, stored.identity, keys)
+        resumed(state, stored.context, 1, stored.identity, keys)
         assert not any(key == path.read_bytes() for path in files_of(tmp_path / "keys"))
         for guess in (bytes(32), token_of[phase] * 2, stored.identity.private_bytes()):
             other = TokenFolder(tmp_path / "guessed" / guess.hex())
             other.keep(token_of[phase], guess)
             with pytest.raises(StoredStateError, match="cannot be opened"):
-                resume(state, stored.context, 1, stored.identity, other)
+                resumed(state, stored.context, 1, stored.identity, other)
 
 
 def test_a_state_needs_the_identity_and_not_its_key_alone(
@@ -308,8 +312,8 @@ def test_the_seal_covers_what_is_kept_beside_it(
     state = suspend(cohort.clients[0], keys, b"public")
     for other in (b"", b"publi", b"public\0"):
         with pytest.raises(StoredStateError, match="cannot be opened"):
-            resume(state, party.context, 0, party.identity, keys, beside=other)
-    assert resume(state, party.context, 0, party.identity, keys, beside=b"public")
+            resumed(state, party.context, 0, party.identity, keys, beside=other)
+    assert resumed(state, party.context, 0, party.identity, keys, beside=b"public")
 
 
 def test_a_discarded_state_is_not_resumed(
@@ -321,11 +325,11 @@ def test_a_discarded_state_is_not_resumed(
     discard(given_up, keys)
     assert len(files_of(tmp_path / "keys")) == count - 1
     with pytest.raises(StoredStateError, match="before"):
-        resume(given_up, stored.context, 1, stored.identity, keys)
+        resumed(given_up, stored.context, 1, stored.identity, keys)
     for nothing in (b"", given_up[:17], b"\1" + given_up[1:]):
         with pytest.raises(StoredStateError, match="version"):
             discard(nothing, keys)
-    assert resume(kept, stored.context, 1, stored.identity, keys)
+    assert resumed(kept, stored.context, 1, stored.identity, keys)
 
 
 def test_a_cleared_folder_opens_nothing_and_was_overwritten(
@@ -343,7 +347,7 @@ def test_a_cleared_folder_opens_nothing_and_was_overwritten(
     assert len(linked) > 3 and all(path.read_bytes() == bytes(32) for path in linked)
     for state in stored.states.values():
         with pytest.raises(StoredStateError, match="before"):
-            resume(state, stored.context, 1, stored.identity, keys)
+            resumed(state, stored.context, 1, stored.identity, keys)
 
 
 def test_keys_are_private(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ from secagg import (
     SessionAbortedError,
     SessionContext,
 )
-from secagg.client_states import (
+from secagg.field import unpack
+from secagg.framing import encode_set, split_items
+from secagg.merkle import HASH_BYTES, HashTree
+from secagg.pairwise.client_states import (
     Advertised,
     Confirmed,
     Finished,
@@ -32,11 +35,8 @@ from secagg.client_states import (
     Shared,
     State,
 )
-from secagg.field import unpack
-from secagg.framing import encode_set, split_items
-from secagg.masks import pairwise_key, self_key
-from secagg.merkle import HASH_BYTES, HashTree
-from secagg.messages import (
+from secagg.pairwise.masks import pairwise_key, self_key
+from secagg.pairwise.messages import (
     Advertisement,
     AnyMessage,
     Confirmation,
@@ -50,10 +50,10 @@ from secagg.messages import (
     context_tag,
     sealed_share_bytes,
 )
-from secagg.prg import accumulate_masks
+from secagg.pairwise.prg import accumulate_masks
+from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import decode_share, encode_share
 from secagg.tags import Usage
-from secagg.transitions import ClientPhase
 from simulations.threats.game.contexts import cohort_keys, identity_of, new_session
 from simulations.threats.span.clients import ClientRules
 from simulations.threats.span.parameters import Parameters, members, subsets

@@ -37,13 +37,16 @@ from secagg import (
     SessionAbortedError,
     SessionContext,
     TooFewSurvivorsError,
-    client,
     lowest_threshold,
+)
+from secagg.pairwise import (
+    client,
     server,
 )
-from secagg.messages import decode_from_client
+from secagg.pairwise.client_states import Party
+from secagg.pairwise.messages import decode_from_client
+from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.storage import StoredStateError, resume, suspend
-from secagg.transitions import ClientPhase, ServerPhase
 from simulations.threats.game.contexts import cohort_keys, identity_of, new_session
 
 OVER = (ClientPhase.ABORTED, ClientPhase.FINISHED)
@@ -286,7 +289,7 @@ class RoundMachine(RuleBasedStateMachine):
         return first or second
 
     def restored(self, u: int, stored: bytes) -> ClientSession:
-        return resume(stored, self.context, u, identity_of(u), self.keys)
+        return resume(ClientSession, stored, Party(self.context, u, identity_of(u)), self.keys)
 
     def clients_hear(self) -> None:
         while self.down:

@@ -1,4 +1,4 @@
-"""Building blocks on their own, by `wire` and `secagg.reference`."""
+"""Building blocks on their own, by `wire` and `secagg.pairwise.reference`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from secagg.field import PrimeField
-from secagg.reference import expand_element
+from secagg.pairwise.reference import expand_element
 
 from . import wire
 from .positive import HONEST

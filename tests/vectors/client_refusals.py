@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from secagg.reference import Stage
+from secagg.pairwise.reference import Stage
 
 from . import wire
 from .bases import ABSENT, ACTIVE, BAD_ELEMENT, GONE, LOST, SEEDS, SPARSE, UNSHARED, flip

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from secagg.errors import TooFewSurvivorsError
-from secagg.reference import Stage, run_secagg
+from secagg.pairwise.reference import Stage, run_secagg
 
 from . import wire
 from .bases import ACTIVE

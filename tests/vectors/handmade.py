@@ -1,8 +1,8 @@
 """One round as a script: every message by hand, and the order in which they travel.
 
-Masked vectors, unmask shares, given-up seeds and the total come from `secagg.reference`; keys,
-seals, commitments, signatures and framing from `wire`. Both make the unmask shares of an honest
-round, and must agree.
+Masked vectors, unmask shares, given-up seeds and the total come from `secagg.pairwise.reference`;
+keys, seals, commitments, signatures and framing from `wire`. Both make the unmask shares of an
+honest round, and must agree.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from secagg.context import SessionContext
-from secagg.reference import ReferenceRound, Stage, run_secagg
+from secagg.pairwise.context import SessionContext
+from secagg.pairwise.reference import ReferenceRound, Stage, run_secagg
 
 from . import wire
 from .runner import context_of

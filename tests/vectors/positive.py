@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from secagg.field import PrimeField
-from secagg.reference import Stage, expand_element
+from secagg.pairwise.reference import Stage, expand_element
 
 from . import wire
 from .handmade import Round

@@ -25,21 +25,21 @@ from secagg import (
     TooFewSurvivorsError,
     WrongSharesError,
 )
-from secagg.committee import choose_committee
 from secagg.errors import OpeningFailedError
 from secagg.field import pack, unpack
 from secagg.framing import decode_set, encode_message, encode_set
-from secagg.graph import build_graph, random_order
 from secagg.keys import AgreementKey, SecretSeed, signature_is_valid
-from secagg.masks import pairwise_key, self_key
 from secagg.merkle import HashTree, proof_is_valid
-from secagg.messages import decode_from_client, decode_from_server
-from secagg.prg import accumulate_masks, expand_mask
-from secagg.roster import commitment
+from secagg.pairwise.committee import choose_committee
+from secagg.pairwise.graph import build_graph, random_order
+from secagg.pairwise.masks import pairwise_key, self_key
+from secagg.pairwise.messages import decode_from_client, decode_from_server
+from secagg.pairwise.prg import accumulate_masks, expand_mask
+from secagg.pairwise.roster import commitment
+from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.sealing import seal, unseal
 from secagg.shamir import Rand, combine, decode_share, encode_share, split
 from secagg.tags import Usage, derive, digest, encode_index, tagged
-from secagg.transitions import ClientPhase, ServerPhase
 
 from .schema import (
     Context,

@@ -40,9 +40,9 @@ from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from secagg import Identity
-from secagg.graph_parameters import SECURITY_BITS
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import CommitteeKind
+from secagg.pairwise.graph_parameters import SECURITY_BITS
 from secagg.storage import TokenFolder
 from secagg.terms import MAX_COHORT
 

@@ -13,7 +13,7 @@ from protocol.planning.calibration import calibrate
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
 from secagg import Identity
-from secagg.prg import MASK_KEY_BYTES, accumulate_masks
+from secagg.pairwise.prg import MASK_KEY_BYTES, accumulate_masks
 from simulations.bench.flower.order import FlowerOrder
 from simulations.bench.limits import bare_keystream
 from simulations.bench.timing import Figures, interleaved_seconds

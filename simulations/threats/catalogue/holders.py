@@ -25,11 +25,11 @@ import msgspec
 import numpy as np
 
 from secagg import Reason, RemoteProtocolError, ServerSession, SessionContext
-from secagg.messages import UnmaskShares
-from secagg.rebuild import Rebuilt
-from secagg.roster import RoundRoster
+from secagg.pairwise.messages import UnmaskShares
+from secagg.pairwise.rebuild import Rebuilt
+from secagg.pairwise.roster import RoundRoster
+from secagg.pairwise.surplus import SurplusSeeds
 from secagg.shamir import LIMBS, PRIME, combine, decode_share, encode_share
-from secagg.surplus import SurplusSeeds
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate
 from simulations.threats.faults.liars import Liar, Lie

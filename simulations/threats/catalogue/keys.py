@@ -12,8 +12,8 @@ import numpy as np
 
 from secagg import ClientSession, Identity, RemoteProtocolError, ServerSession, SessionContext
 from secagg.keys import AgreementKey
-from secagg.messages import Advertisement, shared_secrets
-from secagg.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.messages import Advertisement, shared_secrets
+from secagg.pairwise.roster import RoundRoster, advertisement_parts
 from secagg.sealing import seal, unseal
 from secagg.shamir import LIMBS, Rand, encode_share
 from secagg.tags import Usage

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from secagg import ServerSession
-from secagg.messages import (
+from secagg.pairwise.messages import (
     Advertisement,
     Confirmation,
     MaskedInput,
@@ -19,7 +19,7 @@ from secagg.messages import (
     ShareBundle,
     UnmaskShares,
 )
-from secagg.server import _RECEIVERS
+from secagg.pairwise.server import _RECEIVERS
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
 from simulations.threats.faults.lies import LIES

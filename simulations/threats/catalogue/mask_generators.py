@@ -24,7 +24,7 @@ import numpy as np
 from scipy import stats
 
 from secagg import PrimeField
-from secagg.prg import MASK_KEY_BYTES, expand_mask
+from secagg.pairwise.prg import MASK_KEY_BYTES, expand_mask
 from simulations.audits.base import ALPHA, Figures, Integers, derived_bytes, derived_seed
 from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.flower.masks import (

@@ -17,9 +17,10 @@ import numpy as np
 from dp import LedgerError
 from protocol import PolicyError, PrivacyGoal, StoredHistory
 from protocol.round.history import epsilon_of_rounds
-from secagg import FieldVector
+from secagg import ClientSession, FieldVector
 from secagg.field import unpack
-from secagg.messages import MaskedInput
+from secagg.pairwise.client_states import Party
+from secagg.pairwise.messages import MaskedInput
 from secagg.storage import (
     STATE_KEY_BYTES,
     StateKeys,
@@ -86,7 +87,8 @@ class RestartedVictims(Victims):
     def upload(self, u: int) -> MaskedInput | None:
         """The upload of the restarted client."""
         stored = self.copies[u] = suspend(self._sessions[u], self._keys)
-        self._sessions[u] = resume(stored, self.context, u, identity_of(u), self._keys)
+        party = Party(self.context, u, identity_of(u))
+        self._sessions[u] = resume(ClientSession, stored, party, self._keys)
         return super().upload(u)
 
 
@@ -95,10 +97,11 @@ def _opened_by_backup(
 ) -> Integers | None:
     """What client u put in, by its backup, its identity, and the keys that are left on its disk."""
     context = victims.context
+    party = Party(context, u, identity_of(u))
     seized: tuple[StateKeys, ...] = (TokenFolder(left), GuessedKeys())
     for keys in seized:
         try:
-            session = resume(victims.copies[u], context, u, identity_of(u), keys)
+            session = resume(ClientSession, victims.copies[u], party, keys)
         except StoredStateError:
             continue
         nothing = FieldVector(context.field, np.zeros(context.length, context.field.dtype))

@@ -12,7 +12,7 @@ import numpy as np
 
 from secagg import SERVER, ClientSession, FieldVector, ProtocolError, ServerSession, SessionContext
 from secagg.framing import encode_message
-from secagg.messages import (
+from secagg.pairwise.messages import (
     AnyMessage,
     SeedRequest,
     SurvivorSet,
@@ -20,7 +20,7 @@ from secagg.messages import (
     decode_from_client,
     decode_from_server,
 )
-from secagg.transitions import ServerPhase
+from secagg.pairwise.transitions import ServerPhase
 from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
 from simulations.threats.game.contexts import Integers, new_session, random_inputs
 from simulations.threats.game.games import Setting

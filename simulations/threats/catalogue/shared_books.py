@@ -25,10 +25,10 @@ from protocol.round.history import epsilon_of_rounds
 from protocol.round.setup import RoundEncoding, RoundEvents
 from protocol.training.records import Records
 from secagg import ClientSession, SessionContext
-from secagg.client_states import Fresh, State
 from secagg.framing import encode_set
 from secagg.keys import Identity
-from secagg.messages import Confirmation, SurvivorSet
+from secagg.pairwise.client_states import Fresh, State
+from secagg.pairwise.messages import Confirmation, SurvivorSet
 from secagg.shamir import Rand
 from simulations.audits.base import identities_of
 from simulations.threats.attack import Attack, Effort, Findings, refusal

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from secagg import ClientSession, Mode
 from secagg.framing import split_items
-from secagg.graph import held_by
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
-from secagg.messages import SeedShares, UnmaskShares, shared_secrets
+from secagg.pairwise.graph import held_by
+from secagg.pairwise.messages import SeedShares, UnmaskShares, shared_secrets
 from secagg.shamir import SHARE_BYTES, decode_share
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, play_exact

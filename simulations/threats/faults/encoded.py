@@ -20,7 +20,7 @@ from protocol import Pipeline, RoundParameters, RoundSetup
 from protocol.round.field_size import bits_for
 from protocol.round.setup import coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
-from secagg.context import lowest_threshold
+from secagg.pairwise.context import lowest_threshold
 from simulations.audits.base import Integers
 from simulations.threats.faults.rounds import HonestParty, Round, Verdict
 from simulations.threats.faults.tally import Tally

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from secagg import FieldVector, SessionContext
 from secagg.field import unpack
 from secagg.framing import encode_message
-from secagg.messages import (
+from secagg.pairwise.messages import (
     Advertisement,
     AnyMessage,
     Confirmation,
@@ -32,7 +32,7 @@ from secagg.messages import (
     decode_from_client,
     decode_from_server,
 )
-from secagg.roster import RoundRoster, advertisement_parts, masked_input_parts
+from secagg.pairwise.roster import RoundRoster, advertisement_parts, masked_input_parts
 from secagg.shamir import LIMBS, PRIME
 from secagg.tags import Usage, encode_index
 from simulations.threats.faults.wire import Sent

@@ -13,8 +13,8 @@ from secagg import FieldVector, Mode
 from secagg.field import pack
 from secagg.framing import decode_set, encode_set
 from secagg.keys import AgreementKey, SecretSeed
-from secagg.masks import self_key
-from secagg.messages import (
+from secagg.pairwise.masks import self_key
+from secagg.pairwise.messages import (
     COMMITMENT_BYTES,
     Advertisement,
     AnyMessage,
@@ -26,8 +26,8 @@ from secagg.messages import (
     sealed_share_bytes,
     shared_secrets,
 )
-from secagg.prg import expand_mask
-from secagg.roster import commitment
+from secagg.pairwise.prg import expand_mask
+from secagg.pairwise.roster import commitment
 from secagg.sealing import seal
 from secagg.shamir import SHARE_BYTES, decode_share, encode_share, split
 from secagg.tags import Usage

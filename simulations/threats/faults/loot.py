@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from secagg import SessionContext
-from secagg.graph import held_by
 from secagg.keys import KEY_BYTES
 from secagg.merkle import proof_is_valid
-from secagg.messages import (
+from secagg.pairwise.graph import held_by
+from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
     SeedShares,

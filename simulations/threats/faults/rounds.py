@@ -25,7 +25,7 @@ from secagg import (
     SessionContext,
 )
 from secagg.keys import SecretSeed
-from secagg.messages import (
+from secagg.pairwise.messages import (
     COMMITMENT_BYTES,
     Advertisement,
     MaskedInput,
@@ -34,8 +34,8 @@ from secagg.messages import (
     UnmaskShares,
     decode_from_client,
 )
-from secagg.roster import RoundRoster, commitment
-from secagg.transitions import ServerPhase
+from secagg.pairwise.roster import RoundRoster, commitment
+from secagg.pairwise.transitions import ServerPhase
 from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire

@@ -10,14 +10,14 @@ import numpy as np
 
 from secagg import Mode
 from secagg.keys import AgreementKey
-from secagg.messages import (
+from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
     Roster,
     SeedShares,
     UnmaskShares,
 )
-from secagg.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.roster import RoundRoster, advertisement_parts
 from secagg.sealing import unseal
 from secagg.tags import Usage
 from simulations.threats.faults.loot import LOW_ORDER, Loot

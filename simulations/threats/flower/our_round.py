@@ -20,9 +20,9 @@ from secagg import (
     SessionContext,
     lowest_threshold,
 )
-from secagg.client_states import Ready
 from secagg.framing import encode_set
-from secagg.messages import SurvivorSet, context_tag
+from secagg.pairwise.client_states import Ready
+from secagg.pairwise.messages import SurvivorSet, context_tag
 from simulations.audits.base import Integers
 from simulations.threats.flower.masks import LARGEST
 

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
 from secagg import PrimeField
-from secagg.client_states import Ready
 from secagg.field import unpack
-from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.messages import MaskedInput, decode_from_client
-from secagg.prg import MASK_KEY_BYTES, accumulate_masks, expand_mask
+from secagg.pairwise.client_states import Ready
+from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key, self_key
+from secagg.pairwise.messages import MaskedInput, decode_from_client
+from secagg.pairwise.prg import MASK_KEY_BYTES, accumulate_masks, expand_mask
 from simulations.audits.base import Integers
 from simulations.threats.flower.masks import LARGEST
 from simulations.threats.flower.our_round import BITS, COLLUDER, HONEST, LOST, VICTIM, OurRound
@@ -108,5 +108,5 @@ def _pair_key(state: Ready, peer: int) -> bytes:
 
 def _first_block(key: bytes) -> bytes:
     """Counter block zero under a mask key: the first words of stream 0."""
-    # One block under one key, as in `secagg.prg`.
+    # One block under one key, as in `secagg.pairwise.prg`.
     return Cipher(AES(key), ECB()).encryptor().update(bytes(16))  # noqa: S305

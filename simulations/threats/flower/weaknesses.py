@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from secagg.prg import MASK_KEY_BYTES
+from secagg.pairwise.prg import MASK_KEY_BYTES
 from simulations.audits.base import Check, Figures, derived_seed
 from simulations.threats.attack import Attack, Effort, Findings, refusal
 from simulations.threats.flower.masks import PAIR_SEED_BITS, pair_seed_entropy

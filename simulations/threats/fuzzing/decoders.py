@@ -30,18 +30,18 @@ from secagg import (
     SessionContext,
     lowest_threshold,
 )
-from secagg.client_states import Party, State
 from secagg.field import pack, unpack
 from secagg.framing import decode_set, encode_message, encode_set
-from secagg.messages import (
+from secagg.pairwise.client_states import Party, State
+from secagg.pairwise.messages import (
     UnmaskShares,
     decode_from_client,
     decode_from_server,
     largest_message_bytes,
 )
+from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.shamir import decode_share, encode_share
 from secagg.storage import StoredStateError, resume, suspend
-from secagg.transitions import ClientPhase, ServerPhase
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.threats.faults.encoded import random_setup
 from simulations.threats.faults.rounds import HonestParty, Round, honest_parties
@@ -278,8 +278,8 @@ def stored_state_decoder(example: Example) -> Decoder:
     ]
 
     def read(data: bytes) -> ClientPhase:
-        identity, context = identity_of(LISTENER), example.context
-        return resume(data, context, LISTENER, identity, keys).phase
+        listener = Party(example.context, LISTENER, identity_of(LISTENER))
+        return resume(ClientSession, data, listener, keys).phase
 
     return Decoder(name="stored session", seeds=seeds, decode=read, errors=(StoredStateError,))
 

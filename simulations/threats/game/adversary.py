@@ -15,9 +15,9 @@ import numpy as np
 
 from secagg import Mode, SessionContext
 from secagg.framing import encode_set
-from secagg.graph import held_by
 from secagg.keys import signature_is_valid
-from secagg.messages import (
+from secagg.pairwise.graph import held_by
+from secagg.pairwise.messages import (
     Advertisement,
     Confirmation,
     ConfirmationSet,
@@ -32,9 +32,9 @@ from secagg.messages import (
     context_tag,
     sealed_share_bytes,
 )
-from secagg.roster import RoundRoster
+from secagg.pairwise.roster import RoundRoster
+from secagg.pairwise.transitions import ClientPhase
 from secagg.tags import Usage, encode_index
-from secagg.transitions import ClientPhase
 from simulations.threats.game.contexts import Integers, Members
 from simulations.threats.game.knowledge import MASKING_KEY, SELF_MASK, Knowledge, View
 from simulations.threats.game.victims import Victims

@@ -19,13 +19,13 @@ import numpy as np
 from secagg import SessionContext
 from secagg.field import unpack
 from secagg.framing import split_items
-from secagg.graph import held_by
 from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed
-from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.messages import MaskedInput, Roster, SeedShares, UnmaskShares, shared_secrets
-from secagg.prg import accumulate_masks
-from secagg.rebuild import Share
-from secagg.roster import RoundRoster
+from secagg.pairwise.graph import held_by
+from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key, self_key
+from secagg.pairwise.messages import MaskedInput, Roster, SeedShares, UnmaskShares, shared_secrets
+from secagg.pairwise.prg import accumulate_masks
+from secagg.pairwise.rebuild import Share
+from secagg.pairwise.roster import RoundRoster
 from secagg.shamir import combine, decode_share
 from simulations.threats.game.contexts import Integers, Members
 

@@ -15,9 +15,9 @@ from typing import Any
 from secagg import ClientSession, FieldVector, ProtocolError, SessionContext
 from secagg.framing import encode_message
 from secagg.keys import Identity
-from secagg.messages import Advertisement, AnyMessage, MaskedInput, decode_from_client
+from secagg.pairwise.messages import Advertisement, AnyMessage, MaskedInput, decode_from_client
+from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import Rand
-from secagg.transitions import ClientPhase
 from simulations.threats.game.contexts import Integers, counter_rand, identity_of
 
 SessionMaker = Callable[[SessionContext, int, Identity, Rand], ClientSession]

@@ -15,14 +15,15 @@ from unittest.mock import patch
 
 import msgspec
 
-from secagg import ClientSession, FieldVector, Identity, Mode, SessionContext, keys, roster
-from secagg.client import _release
-from secagg.client_states import Confirmed, Masked, Party, Ready, Released
+from secagg import ClientSession, FieldVector, Identity, Mode, SessionContext, keys
 from secagg.field import pack, unpack
 from secagg.framing import decode_set
-from secagg.graph import held_by
-from secagg.masks import self_key
-from secagg.messages import (
+from secagg.pairwise import roster
+from secagg.pairwise.client import _release
+from secagg.pairwise.client_states import Confirmed, Masked, Party, Ready, Released
+from secagg.pairwise.graph import held_by
+from secagg.pairwise.masks import self_key
+from secagg.pairwise.messages import (
     AnyMessage,
     ConfirmationSet,
     MaskedInput,
@@ -30,11 +31,11 @@ from secagg.messages import (
     UnmaskShares,
     shared_secrets,
 )
-from secagg.prg import accumulate_masks
-from secagg.roster import masked_input_parts
+from secagg.pairwise.prg import accumulate_masks
+from secagg.pairwise.roster import masked_input_parts
+from secagg.pairwise.transitions import Local
 from secagg.shamir import Rand, decode_share, encode_share
 from secagg.tags import Usage, encode_index
-from secagg.transitions import Local
 from simulations.threats.game.victims import SessionMaker
 
 

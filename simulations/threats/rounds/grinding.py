@@ -33,8 +33,8 @@ from secagg import (
     lift,
     lowest_threshold,
 )
-from secagg.messages import Advertisement, MaskedInput, decode_from_client
-from secagg.roster import RoundRoster
+from secagg.pairwise.messages import Advertisement, MaskedInput, decode_from_client
+from secagg.pairwise.roster import RoundRoster
 from simulations.audits.base import derived_bytes, identities_of, noise_seed, public_keys
 from simulations.threats.game.contexts import counter_rand
 from simulations.threats.game.knowledge import Knowledge

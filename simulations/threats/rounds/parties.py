@@ -41,11 +41,11 @@ from secagg import (
     centre,
     lift,
 )
-from secagg.client_states import Ready
 from secagg.keys import os_random
-from secagg.roster import RoundRoster
+from secagg.pairwise.client_states import Ready
+from secagg.pairwise.roster import RoundRoster
+from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import Rand
-from secagg.transitions import ClientPhase
 from simulations.audits.base import Floats, Integers
 from simulations.threats.game.knowledge import Knowledge
 from simulations.threats.game.weak_clients import unbound

@@ -22,15 +22,15 @@ from dataclasses import dataclass, field
 from protocol.exchange.stages import PEER_ERRORS
 from secagg import FieldSum, Identity, ProtocolError, SessionContext
 from secagg.framing import encode_message, encode_set
-from secagg.graph import held_by
-from secagg.messages import (
+from secagg.pairwise.graph import held_by
+from secagg.pairwise.messages import (
     Advertisement,
     DeliveredShares,
     ShareBundle,
     context_tag,
     decode_from_client,
 )
-from secagg.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.roster import RoundRoster, advertisement_parts
 from secagg.tags import Usage
 from simulations.threats.rounds.parties import Participant, opened_sum
 

@@ -13,7 +13,7 @@ from dp.dropouts import removed_noise
 from protocol import ClientPolicy, Dropouts, Pipeline, PolicyError, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
 from secagg import FieldSum, Identity, centre
-from secagg.roster import RoundRoster
+from secagg.pairwise.roster import RoundRoster
 from simulations.audits.base import Floats, Integers, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings, WholePath, repeatable
 from simulations.threats.game.knowledge import FIRST_SEED, Knowledge

@@ -5,7 +5,7 @@ with a real `secagg.ClientSession` that is fed validly signed messages for every
 so that the model cannot drift from the product. Mutants change the fields of `ClientRules`, here
 and nowhere else.
 
-Source: the checks of `secagg/client.py` and `secagg/roster.py` on the complete graph.
+Source: the checks of `client.py` and `roster.py` in `secagg/pairwise` on the complete graph.
 """
 
 from __future__ import annotations

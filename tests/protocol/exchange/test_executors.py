@@ -18,8 +18,9 @@ from protocol.exchange.aggregators import RealAggregator
 from protocol.exchange.stages import Stage
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
-from secagg import Identity, unmask
-from secagg.unmask import executor_width
+from secagg import Identity
+from secagg.pairwise import unmask
+from secagg.pairwise.unmask import executor_width
 
 OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0)
 LOST = {1: Stage.INPUT, 4: Stage.INPUT}

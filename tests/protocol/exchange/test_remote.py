@@ -46,8 +46,8 @@ from secagg import (
     ServerSession,
     TooFewSurvivorsError,
 )
+from secagg.pairwise.transitions import ClientPhase
 from secagg.storage import TokenFolder
-from secagg.transitions import ClientPhase
 from sketch.controllers import FixedRate
 
 OPEN_POLICY = ClientPolicy(

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph, plan_graph
 from secagg import Mode, ParameterError, SessionContext
-from secagg.graph_parameters import Adversary
+from secagg.pairwise.graph_parameters import Adversary
 
 
 @pytest.mark.parametrize("adversary", list(Adversary))

@@ -28,8 +28,8 @@ from protocol.training.power import PowerTraining
 from protocol.training.private import PrivateTraining
 from secagg import Identity, ParameterError, RemoteProtocolError, ServerSession, SessionAbortedError
 from secagg.grinding import CLOCK_SKEW_SECONDS
+from secagg.pairwise.transitions import ClientPhase
 from secagg.storage import StoredStateError, TokenFolder
-from secagg.transitions import ClientPhase
 from sketch.controllers import FixedRate
 from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes

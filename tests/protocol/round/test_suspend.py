@@ -25,8 +25,8 @@ from protocol.round.history import ClientHistory
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import Announcement, RoundSetup
 from secagg import FieldSum, Identity, LocalProtocolError, Mode, ServerSession, SessionAbortedError
+from secagg.pairwise.transitions import ClientPhase
 from secagg.storage import StoredStateError, TokenFolder
-from secagg.transitions import ClientPhase
 from sketch import SketchSpec
 
 OPEN_POLICY = ClientPolicy(

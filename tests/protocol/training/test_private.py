@@ -38,7 +38,7 @@ from secagg import (
     ParameterError,
     TooFewSurvivorsError,
 )
-from secagg.transitions import ClientPhase
+from secagg.pairwise.transitions import ClientPhase
 from sketch import spec_for_size
 from sketch.controllers import Decision, FixedRate, Rationale, ReleasedStats
 from sketch.controllers.base import ControllerState

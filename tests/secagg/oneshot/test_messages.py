@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.framing import WIRE_VERSION, encode_message
-from secagg.messages import AnyMessage as PairwiseMessage
 from secagg.oneshot.messages import (
     HEADER_BYTES,
     Answer,
@@ -32,6 +31,7 @@ from secagg.oneshot.messages import (
     seal_bytes,
     upload_bytes,
 )
+from secagg.pairwise.messages import AnyMessage as PairwiseMessage
 
 TAG, SENDER, LIMIT = b"contexts", 5, 10_000
 KEY, SIGNATURE = b"k" * 32, b"x" * 64

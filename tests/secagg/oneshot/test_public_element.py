@@ -15,7 +15,7 @@ from secagg.keystream import Keystream
 from secagg.oneshot import _mask_kernels
 from secagg.oneshot.public_element import MAX_BLOCKS, PublicElements, expand
 from secagg.oneshot.ring import Ring
-from secagg.prg import expand_mask
+from secagg.pairwise.prg import expand_mask
 
 KEY = bytes(range(16))
 

@@ -10,13 +10,13 @@ import one_shot_rounds as kit
 import pytest
 
 from secagg import ClientSession, SessionAbortedError
-from secagg.client_states import Party
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import ClientParty, MemberParty
 from secagg.oneshot.transitions import ClientPhase, MemberPhase
-from secagg.storage import StoredStateError, TokenFolder, resume_session, suspend
+from secagg.pairwise.client_states import Party
+from secagg.storage import StoredStateError, TokenFolder, resume, suspend
 
 SEEDS = (0b11, 0b01)
 
@@ -47,13 +47,13 @@ class Restarting(kit.Round):
         party = client_party(self, index)
         stored = suspend(self.clients[index], self.keys)
         assert self.clients[index].phase is ClientPhase.ABORTED
-        self.clients[index] = resume_session(OneShotClient, stored, party, self.keys)
+        self.clients[index] = resume(OneShotClient, stored, party, self.keys)
 
     def restart_member(self, index: int) -> None:
         stored = suspend(self.members[index], self.keys)
         assert self.members[index].phase is MemberPhase.ABORTED
         party = member_party(self, index)
-        self.members[index] = resume_session(OneShotMember, stored, party, self.keys)
+        self.members[index] = resume(OneShotMember, stored, party, self.keys)
 
     def upload(self, client: int) -> bytes:
         self.restart_client(client)
@@ -126,10 +126,10 @@ def test_every_phase_that_waits_can_be_stored(keys: TokenFolder) -> None:
 def test_a_state_is_resumed_once(keys: TokenFolder, tmp_path: Path) -> None:
     """Also by another process, which shares the folder of keys and nothing else."""
     for phase, (kind, stored, party) in phases(keys).items():
-        assert resume_session(kind, stored, party, keys).phase is phase
+        assert resume(kind, stored, party, keys).phase is phase
         for folder in (keys, TokenFolder(tmp_path / "keys")):
             with pytest.raises(StoredStateError, match="before"):
-                resume_session(kind, stored, party, folder)
+                resume(kind, stored, party, folder)
 
 
 def test_a_member_that_is_restored_twice_answers_once(keys: TokenFolder) -> None:
@@ -139,11 +139,11 @@ def test_a_member_that_is_restored_twice_answers_once(keys: TokenFolder) -> None
     round_.pass_on()
     party = member_party(round_, 0)
     stored = suspend(round_.members[0], keys)
-    first = resume_session(OneShotMember, stored, party, keys)
+    first = resume(OneShotMember, stored, party, keys)
     proposal = dict(round_.server.close_round_bytes())[0]
     assert first.receive_bytes(proposal)
     with pytest.raises(StoredStateError, match="before"):
-        resume_session(OneShotMember, stored, party, keys)
+        resume(OneShotMember, stored, party, keys)
 
 
 def test_a_client_that_is_restored_twice_uploads_one_vector(keys: TokenFolder) -> None:
@@ -151,10 +151,10 @@ def test_a_client_that_is_restored_twice_uploads_one_vector(keys: TokenFolder) -
     round_.clients[0].seeds(b"rounded")
     party = client_party(round_, 0)
     stored = suspend(round_.clients[0], keys)
-    first = resume_session(OneShotClient, stored, party, keys)
+    first = resume(OneShotClient, stored, party, keys)
     assert first.submit(round_.vector(0))
     with pytest.raises(StoredStateError, match="before"):
-        resume_session(OneShotClient, stored, party, keys)
+        resume(OneShotClient, stored, party, keys)
 
 
 def test_a_member_s_own_upload_is_stored_with_it(keys: TokenFolder) -> None:
@@ -166,12 +166,12 @@ def test_a_member_s_own_upload_is_stored_with_it(keys: TokenFolder) -> None:
         session = round_.members[index]
         own = session._party.own
         stored = suspend(session, keys)
-        again = resume_session(OneShotMember, stored, member_party(round_, index), keys)
+        again = resume(OneShotMember, stored, member_party(round_, index), keys)
         assert again._party.own == own is not None
         assert own[0] == index
     silent = kit.Round(round_.context).member(2)
     stored = suspend(silent, keys)
-    again = resume_session(OneShotMember, stored, member_party(round_, 2), keys)
+    again = resume(OneShotMember, stored, member_party(round_, 2), keys)
     assert again._party.own == (2, None)
 
 
@@ -199,8 +199,8 @@ def test_a_state_belongs_to_its_party_round_and_kind_of_session(keys: TokenFolde
             (ClientSession, Party(context, 1, party.identity, kit.Stream())),  # type: ignore[arg-type]
         ):
             with pytest.raises(StoredStateError, match="cannot be opened"):
-                resume_session(wrong_kind, stored, wrong, keys)  # type: ignore[type-var]
-        assert resume_session(kind, stored, party, keys)  # type: ignore[type-var]
+                resume(wrong_kind, stored, wrong, keys)  # type: ignore[type-var]
+        assert resume(kind, stored, party, keys)  # type: ignore[type-var]
 
 
 def test_every_changed_byte_is_noticed(keys: TokenFolder) -> None:
@@ -209,11 +209,11 @@ def test_every_changed_byte_is_noticed(keys: TokenFolder) -> None:
         changed = bytearray(stored)
         changed[position] ^= 1
         with pytest.raises(StoredStateError):
-            resume_session(kind, bytes(changed), party, keys)
+            resume(kind, bytes(changed), party, keys)
     for damaged in (b"", stored[:17], stored[:-1], stored + b"\0"):
         with pytest.raises(StoredStateError):
-            resume_session(kind, damaged, party, keys)
-    assert resume_session(kind, stored, party, keys)
+            resume(kind, damaged, party, keys)
+    assert resume(kind, stored, party, keys)
 
 
 def test_the_seal_covers_what_is_kept_beside_it(keys: TokenFolder) -> None:
@@ -221,8 +221,8 @@ def test_the_seal_covers_what_is_kept_beside_it(keys: TokenFolder) -> None:
     party = client_party(round_, 0)
     stored = suspend(round_.clients[0], keys, b"public")
     with pytest.raises(StoredStateError, match="cannot be opened"):
-        resume_session(OneShotClient, stored, party, keys, b"publi")
-    assert resume_session(OneShotClient, stored, party, keys, b"public")
+        resume(OneShotClient, stored, party, keys, b"publi")
+    assert resume(OneShotClient, stored, party, keys, b"public")
 
 
 def test_secrets_are_not_readable_in_a_stored_state(keys: TokenFolder) -> None:
@@ -245,7 +245,7 @@ def test_shares_come_back_as_they_were(keys: TokenFolder) -> None:
         round_.pass_on()
         before = round_.members[0]._state
         stored = suspend(round_.members[0], keys)
-        again = resume_session(OneShotMember, stored, member_party(round_, 0), keys)
+        again = resume(OneShotMember, stored, member_party(round_, 0), keys)
         assert type(again._state) is type(before)
         assert again._state.shares.dtype == before.shares.dtype
         assert np.array_equal(again._state.shares, before.shares)

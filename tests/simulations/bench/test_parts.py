@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from command_line import invoke, run_json
 
-from secagg import ParameterError, PrimeField, rebuild
+from secagg import ParameterError, PrimeField
 from secagg.keys import AgreementKey, SecretSeed
-from secagg.unmask import MIN_RANGE
+from secagg.pairwise import rebuild
+from secagg.pairwise.unmask import MIN_RANGE
 from simulations.bench import unmask
 from simulations.bench.limits import bare_keystream, modular_product
 from simulations.bench.shamir import bench_shamir

@@ -18,16 +18,18 @@ from secagg import (
     Reason,
     RemoteProtocolError,
     ServerSession,
+    shamir,
+)
+from secagg.field import FieldVector
+from secagg.keys import AgreementKey, signature_is_valid
+from secagg.pairwise import (
     client,
     context,
     roster,
     server,
-    shamir,
     surplus,
 )
-from secagg.field import FieldVector
-from secagg.keys import AgreementKey, signature_is_valid
-from secagg.messages import SeedRequest
+from secagg.pairwise.messages import SeedRequest
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.shamir import LIMBS
 from secagg.tags import Usage
@@ -213,7 +215,7 @@ def low_threshold(patch: Patch) -> None:
     def lowest(size: int, colluders: int, mode: Any, degree: int = 0, **_: int) -> int:
         return max(colluders + 1, 2)
 
-    for module in ("secagg.context", "simulations.threats.game.contexts"):
+    for module in ("secagg.pairwise.context", "simulations.threats.game.contexts"):
         patch.setattr(f"{module}.lowest_threshold", lowest)
     patch.setattr(context.SessionContext, "_check_committee", lambda self: None, raising=False)
 

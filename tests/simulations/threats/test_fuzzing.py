@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from command_line import invoke, run_json
 
-from secagg import RemoteProtocolError, messages
+from secagg import RemoteProtocolError
+from secagg.pairwise import messages
 from simulations.threats import fuzzing as package
 from simulations.threats.fuzzing import Decoder, all_decoders, engine, fuzz, run_fuzz
 from sketch.compressors import Denoise

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from secagg import ParameterError, PrimeField
-from secagg.prg import expand_mask
+from secagg.pairwise.prg import expand_mask
 from simulations.audits.base import ALPHA, Check
 from simulations.threats.attack import Effort
 from simulations.threats.catalogue import mask_generators

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from protocol import ClientHistory, ClientPolicy, RoundClient
-from secagg import FieldVector, PrimeField, client, masks, messages, roster, sealing, server
-from secagg.client_states import Confirmed, Party, Ready, Shared, Step
+from secagg import FieldVector, PrimeField, sealing
 from secagg.keys import Identity, signature_is_valid
+from secagg.pairwise import client, masks, messages, roster, server
+from secagg.pairwise.client_states import Confirmed, Party, Ready, Shared, Step
+from secagg.pairwise.transitions import ClientPhase, Local
 from secagg.tags import Usage, derive, tagged
-from secagg.transitions import ClientPhase, Local
 from simulations.threats.catalogue import CATALOGUE, Effort
 from simulations.threats.game import adversary
 from simulations.threats.game.weak_clients import weakened

@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 from secagg import ClientSession, Mode, ParameterError
-from secagg.masks import pairwise_is_subtracted
+from secagg.pairwise.masks import pairwise_is_subtracted
 from simulations.threats import Adversary, Setting, Victims, exact, ind_sum, play, span_game
 from simulations.threats.catalogue.views import SplitsTheView
 from simulations.threats.game.contexts import random_inputs

@@ -15,7 +15,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from secagg.context import Mode, SessionContext
 from secagg.errors import (
     LocalProtocolError,
     Reason,
@@ -26,9 +25,10 @@ from secagg.errors import (
 )
 from secagg.field import FieldVector, add_into, unpack
 from secagg.framing import encode_message, encode_set, split_items
-from secagg.graph import held_by
 from secagg.keys import KEY_BYTES, AgreementKey, SecretSeed, signature_is_valid
-from secagg.messages import (
+from secagg.pairwise.context import Mode, SessionContext
+from secagg.pairwise.graph import held_by
+from secagg.pairwise.messages import (
     COMMITMENT_BYTES,
     Advertisement,
     AnyMessage,
@@ -46,19 +46,19 @@ from secagg.messages import (
     largest_message_bytes,
     sealed_share_bytes,
 )
-from secagg.rebuild import Rebuilt, Share, rebuild
-from secagg.roster import (
+from secagg.pairwise.rebuild import Rebuilt, Share, rebuild
+from secagg.pairwise.roster import (
     RoundRoster,
     check_advertisement,
     commitment,
     masked_input_parts,
 )
-from secagg.routing import route
+from secagg.pairwise.routing import route
+from secagg.pairwise.surplus import SurplusSeeds
+from secagg.pairwise.transitions import SERVER_MOVES, Local, ServerPhase
+from secagg.pairwise.unmask import plan_removal, remove_masks
 from secagg.shamir import decode_share
-from secagg.surplus import SurplusSeeds
 from secagg.tags import Usage, encode_index
-from secagg.transitions import SERVER_MOVES, Local, ServerPhase
-from secagg.unmask import plan_removal, remove_masks
 
 T = TypeVar("T")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from secagg.committee import full_quorum
-from secagg.context import Mode, SessionContext
 from secagg.errors import Reason, RemoteProtocolError
 from secagg.framing import CONTEXT_TAG_BYTES, FRAME_BYTES, ClientMessage, Message, decode_message
 from secagg.keys import KEY_BYTES, NONCE_BYTES, SIGNATURE_BYTES
 from secagg.merkle import largest_proof_bytes
+from secagg.pairwise.committee import full_quorum
+from secagg.pairwise.context import Mode, SessionContext
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.shamir import SHARE_BYTES
 

@@ -15,8 +15,29 @@ from typing import Any
 
 import numpy as np
 
-from secagg.client_codec import CLIENT_CODEC
-from secagg.client_states import (
+from secagg.errors import (
+    SERVER,
+    LocalProtocolError,
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+    SessionAbortedError,
+    blaming,
+)
+from secagg.field import FieldVector, pack
+from secagg.framing import decode_set, encode_message, encode_set, split_items
+from secagg.keys import (
+    KEY_BYTES,
+    NONCE_BYTES,
+    SIGNATURE_BYTES,
+    AgreementKey,
+    Identity,
+    SecretSeed,
+    os_random,
+    signature_is_valid,
+)
+from secagg.pairwise.client_codec import CLIENT_CODEC
+from secagg.pairwise.client_states import (
     Aborted,
     Advertised,
     Confirmed,
@@ -30,31 +51,10 @@ from secagg.client_states import (
     State,
     Step,
 )
-from secagg.context import Mode, SessionContext
-from secagg.errors import (
-    SERVER,
-    LocalProtocolError,
-    ParameterError,
-    Reason,
-    RemoteProtocolError,
-    SessionAbortedError,
-    blaming,
-)
-from secagg.field import FieldVector, pack
-from secagg.framing import decode_set, encode_message, encode_set, split_items
-from secagg.graph import held_by
-from secagg.keys import (
-    KEY_BYTES,
-    NONCE_BYTES,
-    SIGNATURE_BYTES,
-    AgreementKey,
-    Identity,
-    SecretSeed,
-    os_random,
-    signature_is_valid,
-)
-from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.messages import (
+from secagg.pairwise.context import Mode, SessionContext
+from secagg.pairwise.graph import held_by
+from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key, self_key
+from secagg.pairwise.messages import (
     Advertisement,
     AnyMessage,
     Confirmation,
@@ -73,13 +73,13 @@ from secagg.messages import (
     sealed_share_bytes,
     shared_secrets,
 )
-from secagg.prg import accumulate_masks
-from secagg.roster import RoundRoster, advertisement_parts, commitment, masked_input_parts
+from secagg.pairwise.prg import accumulate_masks
+from secagg.pairwise.roster import RoundRoster, advertisement_parts, commitment, masked_input_parts
+from secagg.pairwise.transitions import CLIENT_MOVES, ClientPhase, Local
 from secagg.sealing import seal, unseal
 from secagg.session import SingleUseSession
 from secagg.shamir import Rand, decode_share, encode_share, split
 from secagg.tags import Usage, encode_index
-from secagg.transitions import CLIENT_MOVES, ClientPhase, Local
 
 _SELF_MASK, _MASKING_KEY, _FIRST_SEED = 0, 1, 2
 """Order of the shared secrets inside a share."""

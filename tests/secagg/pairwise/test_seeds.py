@@ -19,22 +19,24 @@ from secagg import (
     SessionAbortedError,
     TooFewSurvivorsError,
     WrongSharesError,
-    rebuild,
 )
 from secagg.framing import encode_message, encode_set
 from secagg.keys import SecretSeed
-from secagg.messages import (
+from secagg.pairwise import (
+    rebuild,
+)
+from secagg.pairwise.messages import (
     AnyMessage,
     SeedShares,
     UnmaskShares,
     decode_from_client,
     decode_from_server,
 )
-from secagg.reference import Stage
-from secagg.roster import commitment
+from secagg.pairwise.reference import Stage
+from secagg.pairwise.roster import commitment
+from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.shamir import SHARE_BYTES
 from secagg.tags import Usage, encode_index
-from secagg.transitions import ClientPhase, ServerPhase
 
 N, SEEDS = 5, 3
 TABLE = (0b110, 0b011, 0b100)

@@ -18,7 +18,7 @@ from math import comb, log
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg.graph_parameters import CORRECTNESS_BITS, SECURITY_BITS
+from secagg.pairwise.graph_parameters import CORRECTNESS_BITS, SECURITY_BITS
 
 SMALLEST_COMMITTEE = 64
 """Below this the signatures of all members cost little."""

@@ -12,11 +12,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg.context import SessionContext
 from secagg.errors import Reason, RemoteProtocolError
 from secagg.keys import SecretSeed
-from secagg.rebuild import rebuild
-from secagg.roster import RoundRoster, commitment
+from secagg.pairwise.context import SessionContext
+from secagg.pairwise.rebuild import rebuild
+from secagg.pairwise.roster import RoundRoster, commitment
 
 
 class SurplusSeeds:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from scipy.stats import chisquare
 
 from secagg import Mode, ParameterError, lowest_threshold
-from secagg.graph import CompleteGraph, HararyGraph, build_graph, random_order
+from secagg.pairwise.graph import CompleteGraph, HararyGraph, build_graph, random_order
 from secagg.tags import Usage, derive
 
 SEED = bytes(range(32))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secagg.graph import CompleteGraph, Graph, build_graph
-from secagg.routing import route
+from secagg.pairwise.graph import CompleteGraph, Graph, build_graph
+from secagg.pairwise.routing import route
 
 SIZE = 5
 SEED = bytes(range(32))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from secagg import client_states as states
-from secagg.context import SessionContext
-from secagg.graph import build_graph
 from secagg.keys import AgreementKey, SecretSeed
-from secagg.messages import Advertisement, context_tag
-from secagg.roster import Committee, RoundRoster
+from secagg.pairwise import client_states as states
+from secagg.pairwise.context import SessionContext
+from secagg.pairwise.graph import build_graph
+from secagg.pairwise.messages import Advertisement, context_tag
+from secagg.pairwise.roster import Committee, RoundRoster
 from secagg.state_codec import StateCodec
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from secagg.context import SessionContext
-from secagg.keys import AgreementKey, Identity, SecretSeed
-from secagg.messages import Advertisement, AnyMessage
-from secagg.roster import RoundRoster
+from secagg.keys import AgreementKey, Identity, SecretSeed, os_random
+from secagg.pairwise.context import SessionContext
+from secagg.pairwise.messages import Advertisement, AnyMessage
+from secagg.pairwise.roster import RoundRoster
+from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import Rand
-from secagg.transitions import ClientPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Party:
     context: SessionContext
     index: int
     identity: Identity
-    rand: Rand
+    rand: Rand = os_random
 
 
 @dataclass(frozen=True, slots=True)

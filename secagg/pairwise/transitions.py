@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from secagg.messages import (
+from secagg.pairwise.messages import (
     Advertisement,
     Confirmation,
     ConfirmationSet,

@@ -19,15 +19,17 @@ from secagg import (
     SessionAbortedError,
     TooFewSurvivorsError,
     WrongSharesError,
-    unmask,
 )
 from secagg.keys import SecretSeed
-from secagg.messages import decode_from_client
-from secagg.reference import Stage
-from secagg.roster import commitment
+from secagg.pairwise import (
+    unmask,
+)
+from secagg.pairwise.messages import decode_from_client
+from secagg.pairwise.reference import Stage
+from secagg.pairwise.roster import commitment
+from secagg.pairwise.transitions import ServerPhase
+from secagg.pairwise.unmask import MaskRemoval, executor_width, remove_masks, split_range
 from secagg.shamir import SHARE_BYTES
-from secagg.transitions import ServerPhase
-from secagg.unmask import MaskRemoval, executor_width, remove_masks, split_range
 
 N = 5
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from secagg import ParameterError, PrimeField, _kernels, prg
-from secagg.prg import CHUNK_BYTES, MAX_COORDINATES, accumulate_masks, expand_mask
-from secagg.reference import expand, expand_element
+from secagg import ParameterError, PrimeField, _kernels
+from secagg.pairwise import prg
+from secagg.pairwise.prg import CHUNK_BYTES, MAX_COORDINATES, accumulate_masks, expand_mask
+from secagg.pairwise.reference import expand, expand_element
 
 KEY = bytes(range(16))
 EXHAUSTIVE_BITS = [8, 9, 15, 16]

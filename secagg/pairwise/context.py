@@ -10,9 +10,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from secagg.committee import CommitteeParameters, choose_committee, full_quorum
 from secagg.errors import ParameterError
-from secagg.graph_parameters import (
+from secagg.grinding import ring_failure
+from secagg.keys import KEY_BYTES
+from secagg.pairwise.committee import CommitteeParameters, choose_committee, full_quorum
+from secagg.pairwise.graph_parameters import (
     CORRECTNESS_BITS,
     SECURITY_BITS,
     most_corrupt_neighbours,
@@ -20,8 +22,6 @@ from secagg.graph_parameters import (
     semi_malicious_bound,
     stays_connected,
 )
-from secagg.grinding import ring_failure
-from secagg.keys import KEY_BYTES
 from secagg.tags import Usage, digest, encode_parts
 from secagg.terms import RoundTerms
 

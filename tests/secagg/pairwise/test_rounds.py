@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from secagg import Mode, Reason, RemoteProtocolError, TooFewSurvivorsError, lowest_threshold
 from secagg.field import unpack
 from secagg.framing import encode_set
-from secagg.messages import (
+from secagg.pairwise.messages import (
     ConfirmationSet,
     MaskedInput,
     SurvivorSet,
@@ -21,8 +21,8 @@ from secagg.messages import (
     context_tag,
     decode_from_client,
 )
-from secagg.reference import Stage
-from secagg.transitions import ServerPhase
+from secagg.pairwise.reference import Stage
+from secagg.pairwise.transitions import ServerPhase
 
 
 def compare_with_reference(kit: SimpleNamespace, cohort: object) -> str:

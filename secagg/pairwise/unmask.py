@@ -15,9 +15,9 @@ from secagg import _kernels
 from secagg.errors import ParameterError
 from secagg.field import FieldVector, PrimeField, Words
 from secagg.keys import AgreementKey, SecretSeed
-from secagg.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.prg import accumulate_masks
-from secagg.roster import RoundRoster
+from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key, self_key
+from secagg.pairwise.prg import accumulate_masks
+from secagg.pairwise.roster import RoundRoster
 
 MIN_RANGE = 1 << 16
 """Coordinates below which a range is not worth a task of its own."""

@@ -22,12 +22,12 @@ from secagg import (
 )
 from secagg.field import pack
 from secagg.framing import encode_message, encode_set
-from secagg.messages import AnyMessage, decode_from_client
-from secagg.reference import Stage
-from secagg.roster import advertisement_parts
+from secagg.pairwise.messages import AnyMessage, decode_from_client
+from secagg.pairwise.reference import Stage
+from secagg.pairwise.roster import advertisement_parts
+from secagg.pairwise.transitions import ServerPhase
 from secagg.shamir import SHARE_BYTES
 from secagg.tags import Usage
-from secagg.transitions import ServerPhase
 
 N = 5
 

@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from secagg.context import SessionContext
 from secagg.errors import SERVER, Reason, RemoteProtocolError, blaming
 from secagg.framing import decode_set, encode_set, split_items
-from secagg.graph import Graph, build_graph, random_order
 from secagg.keys import SecretSeed, check_public_key, signature_is_valid
 from secagg.merkle import HashTree, proof_is_valid
-from secagg.messages import ADVERTISEMENT_ENTRY_BYTES, Advertisement, Roster, context_tag
+from secagg.pairwise.context import SessionContext
+from secagg.pairwise.graph import Graph, build_graph, random_order
+from secagg.pairwise.messages import ADVERTISEMENT_ENTRY_BYTES, Advertisement, Roster, context_tag
 from secagg.tags import Usage, digest, encode_index
 
 

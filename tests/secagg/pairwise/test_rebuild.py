@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import secagg.rebuild
+import secagg.pairwise.rebuild
 from secagg import TooFewSurvivorsError, WrongSharesError, _shamir_kernels
-from secagg.rebuild import Rebuilt, rebuild
+from secagg.pairwise.rebuild import Rebuilt, rebuild
 from secagg.shamir import LIMBS, PRIME, split
 
 N = 7
@@ -66,13 +66,13 @@ def rebuilt(shares: Shares, threshold: int, n: int = N, **options: Any) -> Rebui
 def decodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many shares were looked at in each decoding."""
     sizes: list[int] = []
-    original = secagg.rebuild.wrong_shares
+    original = secagg.pairwise.rebuild.wrong_shares
 
     def counting(shares: np.ndarray, *rest: Any) -> tuple[int, ...] | None:
         sizes.append(len(shares))
         return original(shares, *rest)
 
-    monkeypatch.setattr(secagg.rebuild, "wrong_shares", counting)
+    monkeypatch.setattr(secagg.pairwise.rebuild, "wrong_shares", counting)
     return sizes
 
 
@@ -153,13 +153,13 @@ def test_with_known_liars_the_first_choice_is_right(
 ) -> None:
     """All owners at once, with one set of weights, as if the liars had not answered."""
     chosen = []
-    original = secagg.rebuild.combine
+    original = secagg.pairwise.rebuild.combine
 
     def counting(shares: np.ndarray, holders: tuple[int, ...]) -> list[bytes | None]:
         chosen.append(holders)
         return original(shares, holders)
 
-    monkeypatch.setattr(secagg.rebuild, "combine", counting)
+    monkeypatch.setattr(secagg.pairwise.rebuild, "combine", counting)
     shares = dealt(secagg_kit, 3)
     for owner in range(N):
         spoil(shares, 1, owner)
@@ -204,13 +204,13 @@ def test_a_liar_found_by_trying_is_asked_last(
     for owner in range(n):
         spoil(shares, 0, owner)
     calls = []
-    original = secagg.rebuild.combine
+    original = secagg.pairwise.rebuild.combine
 
     def counting(*arguments: Any) -> list[bytes | None]:
         calls.append(arguments)
         return original(*arguments)
 
-    monkeypatch.setattr(secagg.rebuild, "combine", counting)
+    monkeypatch.setattr(secagg.pairwise.rebuild, "combine", counting)
     found = rebuilt(shares, t, n)
     assert found.secrets == secrets_of(n)
     assert found.suspects == {0}

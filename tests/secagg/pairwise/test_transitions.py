@@ -17,13 +17,21 @@ from secagg import (
     Reason,
     RemoteProtocolError,
     SessionAbortedError,
+)
+from secagg.oneshot import transitions as one_shot
+from secagg.pairwise import (
     client,
     server,
 )
-from secagg.messages import AnyMessage, FromClient, Roster, decode_from_client, decode_from_server
-from secagg.oneshot import transitions as one_shot
-from secagg.reference import Stage
-from secagg.transitions import (
+from secagg.pairwise.messages import (
+    AnyMessage,
+    FromClient,
+    Roster,
+    decode_from_client,
+    decode_from_server,
+)
+from secagg.pairwise.reference import Stage
+from secagg.pairwise.transitions import (
     CLIENT_MOVES,
     SERVER_MOVES,
     ClientPhase,
@@ -33,7 +41,7 @@ from secagg.transitions import (
     ServerPhase,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MESSAGES: list[type] = list(AnyMessage.__args__)
 CLIENT_EVENTS: list[Event] = [Local.BEGIN, Local.INPUT, *MESSAGES]
 SERVER_EVENTS: list[Event] = [Local.DEADLINE, Local.UNMASK, *MESSAGES]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from secagg.graph import Graph
+from secagg.pairwise.graph import Graph
 
 
 def route(sealed: Mapping[int, bytes], graph: Graph) -> dict[int, bytes]:

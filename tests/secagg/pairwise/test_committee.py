@@ -17,20 +17,23 @@ from secagg import (
     ParameterError,
     Reason,
     TooFewSurvivorsError,
+)
+from secagg.framing import decode_set
+from secagg.keys import SIGNATURE_BYTES
+from secagg.pairwise import (
     committee,
 )
-from secagg.committee import (
+from secagg.pairwise.committee import (
     LARGEST_COMMITTEE,
     SMALLEST_COMMITTEE,
     CommitteeParameters,
     choose_committee,
     full_quorum,
 )
-from secagg.framing import decode_set
-from secagg.keys import SIGNATURE_BYTES
-from secagg.reference import Stage
+from secagg.pairwise.reference import Stage
 
 N = 80
+CONTEXT = "secagg.pairwise.context"
 
 
 def chance(population: int, marked: int, size: int, counts: range) -> Fraction:
@@ -120,14 +123,14 @@ def test_a_context_computes_no_committee(
     secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients make a context of what anybody announces."""
-    monkeypatch.setattr("secagg.context.choose_committee", None)
+    monkeypatch.setattr(f"{CONTEXT}.choose_committee", None)
     secagg_kit.context(N, degree=6, threshold=4, minimum_survivors=N - 2)
 
 
 def test_a_curious_server_needs_no_committee(
     secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("secagg.context.choose_committee", None)
+    monkeypatch.setattr(f"{CONTEXT}.choose_committee", None)
     mode = Mode.SEMI_HONEST
     context = secagg_kit.context(N, mode, degree=6, threshold=4, minimum_survivors=N - 2)
     cohort = secagg_kit.Cohort(context)
@@ -147,8 +150,8 @@ def test_more_than_half_must_survive(
     secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else two rosters with committees of their own could yield two sums of one round."""
-    monkeypatch.setattr("secagg.context.choose_committee", lambda *_: CommitteeParameters(64, 33))
-    monkeypatch.setattr("secagg.context.stays_connected", lambda *_: True)
+    monkeypatch.setattr(f"{CONTEXT}.choose_committee", lambda *_: CommitteeParameters(64, 33))
+    monkeypatch.setattr(f"{CONTEXT}.stays_connected", lambda *_: True)
     size, colluders = 200, 3
     fixed = {"degree": 60, "threshold": 40, "tolerated_colluders": colluders}
     fewest = (size + colluders) // 2 + 1

@@ -8,7 +8,7 @@ Source: Bonawitz et al. 2017, Fig. 4, Round 2.
 from __future__ import annotations
 
 from secagg.keys import AgreementKey, SecretSeed
-from secagg.prg import MASK_KEY_BYTES
+from secagg.pairwise.prg import MASK_KEY_BYTES
 from secagg.tags import Usage, derive, encode_index
 
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from secagg import Mode, Reason, RemoteProtocolError, TooFewSurvivorsError
 from secagg.framing import encode_message, encode_set
-from secagg.graph import HararyGraph
 from secagg.keys import AgreementKey
 from secagg.merkle import HASH_BYTES
-from secagg.messages import (
+from secagg.pairwise.graph import HararyGraph
+from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
     Roster,
@@ -22,11 +22,11 @@ from secagg.messages import (
     decode_from_client,
     sealed_share_bytes,
 )
-from secagg.reference import Stage
-from secagg.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.reference import Stage
+from secagg.pairwise.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import SHARE_BYTES
 from secagg.tags import Usage
-from secagg.transitions import ClientPhase
 
 N, DEGREE = 20, 6
 ENTRY = ADVERTISEMENT_ENTRY_BYTES

@@ -22,11 +22,11 @@ from secagg import (
     RemoteProtocolError,
     SessionAbortedError,
 )
-from secagg import client as client_module
 from secagg.framing import encode_message, encode_set
-from secagg.graph import CompleteGraph
 from secagg.keys import AgreementKey
-from secagg.messages import (
+from secagg.pairwise import client as client_module
+from secagg.pairwise.graph import CompleteGraph
+from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
     AnyMessage,
@@ -36,12 +36,12 @@ from secagg.messages import (
     context_tag,
     decode_from_client,
 )
-from secagg.reference import Stage
-from secagg.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.reference import Stage
+from secagg.pairwise.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.transitions import ClientPhase
 from secagg.sealing import SEAL_OVERHEAD_BYTES, seal
 from secagg.shamir import SHARE_BYTES
 from secagg.tags import Usage
-from secagg.transitions import ClientPhase
 
 N = 5
 ENTRY = ADVERTISEMENT_ENTRY_BYTES

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from secagg.context import Mode, SessionContext
 from secagg.errors import TooFewSurvivorsError
 from secagg.field import PrimeField
 from secagg.keys import AgreementKey, Identity
+from secagg.pairwise.context import Mode, SessionContext
 from secagg.sealing import seal, unseal
 from secagg.tags import Usage, derive, digest, encode_index
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from secagg import Mode, ParameterError
-from secagg.graph_parameters import (
+from secagg.pairwise.graph_parameters import (
     Adversary,
     GraphParameters,
     choose_graph,

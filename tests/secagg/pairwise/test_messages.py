@@ -21,7 +21,7 @@ from secagg import (
     lowest_threshold,
 )
 from secagg.framing import WIRE_VERSION, decode_set, encode_message, encode_set, split_items
-from secagg.messages import (
+from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     COMMITMENT_BYTES,
     Advertisement,
@@ -41,7 +41,7 @@ from secagg.messages import (
     largest_message_bytes,
     sealed_share_bytes,
 )
-from secagg.reference import Stage
+from secagg.pairwise.reference import Stage
 from secagg.shamir import SHARE_BYTES
 
 TAG, SENDER, LIMIT = b"contexts", 5, 10_000
@@ -396,7 +396,7 @@ def test_sizes_are_those_of_the_document(secagg_kit: SimpleNamespace, seeds: int
     context = secagg_kit.context(3, removal=((1 << seeds) - 1,) * 2)
     assert sealed_share_bytes(context) == 88 + 36 * seeds
     assert (ADVERTISEMENT_ENTRY_BYTES, SHARE_BYTES, COMMITMENT_BYTES) == (144, 36, 32)
-    text = (Path(__file__).parents[2] / "docs" / "wire.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "wire.md").read_text("utf-8")
     assert f"Version {WIRE_VERSION}." in text
     for message in UP + DOWN:
         assert f"| {fields_of(message)[0]} | {name(message)} |" in text
