@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +35,20 @@ def test_the_published_schedules(
     assert fixed.gain == pytest.approx(plan.gain, rel=0.005)
     assert fixed.round_noise_ratio == pytest.approx(ratio, rel=0.02)
     assert plan.kept_ratio == pytest.approx((1 - plan.returned_share) * plan.fresh_ratio)
+
+
+def test_the_table_of_the_page_is_the_planners() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "correlated-noise.md").read_text("utf-8")
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.M
+    )
+    assert len(rows) == 6
+    for rounds, times, apart, *printed in rows:
+        plan = plan_noise(Schedule(int(rounds), int(times), int(apart)))
+        figures = (plan.returned_share, plan.gain, plan.round_noise_ratio)
+        for text, figure in zip(printed, figures, strict=True):
+            digits = len(text.partition(".")[2])
+            assert abs(float(text) - figure) <= 0.51 * 10**-digits
 
 
 def test_clients_in_every_round_gain_nothing() -> None:
