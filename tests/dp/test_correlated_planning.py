@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp.correlated import Charge, RoundNoise, Schedule, plan_noise
-from dp.correlated.planning import Optimiser
+from dp.correlated import Charge, RoundNoise
+from dp.correlated.planning import Optimiser, Schedule, plan_noise
 
 TABLE = [
     (24, 8, 3, 0.73, 1.40, 1.63),
