@@ -123,10 +123,10 @@ def theorem(game: Game, order: float) -> float:
     smallest = min(game.kept, game.returned)
     groups = 2 * game.rounds
     gap = largest_group_gap(smallest, 2 * game.adders)
-    rest = run_gap(game.adders * game.kept, game.share, game.rounds)
+    rest = run_gap(game.adders * game.kept, smallest, game.rounds)
     if gap >= 1 or rest >= 1:
         return math.inf
-    log_ratio = groups * math.log((1 + gap) / (1 - gap)) + math.log((1 + rest) / (1 - rest))
+    log_ratio = 2 * groups * math.atanh(gap) + 2 * math.atanh(rest)
     q = math.exp(-2 * math.pi**2 * game.fresh)
     shifts = game.rounds * math.log1p(2 * q / (1 - q))
     return order * game.budget / 2 + (order * log_ratio + shifts) / (order - 1)
@@ -268,7 +268,7 @@ def test_noise_that_is_taken_back_twice_is_not_what_was_accounted() -> None:
 
 
 def test_the_gaussian_trade_off_does_not_hold_as_it_stands() -> None:
-    """Integers cost up to 4 % of delta at V = 4: why epsilon comes from moments, not from mu."""
+    """Integers cost up to 14 % of delta at V = 4: why epsilon comes from moments, not from mu."""
     excess = 0.0
     for played in over_budgets(Game(2, 1.0, 3.0, 1, 1.0)):
         mu = math.sqrt(played.budget)
@@ -278,4 +278,4 @@ def test_the_gaussian_trade_off_does_not_hold_as_it_stands() -> None:
                 - math.exp(epsilon) * math.erfc((epsilon / mu + mu / 2) / math.sqrt(2))
             )
             excess = max(excess, played.best(hockey_stick_leaf(epsilon)) / gaussian - 1)
-    assert 0.01 < excess < 0.2
+    assert 0.13 < excess < 0.15
