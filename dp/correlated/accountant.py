@@ -83,7 +83,9 @@ class CorrelatedAccountant(EventCounter):
         bare = super().epsilon(delta)
         if self._last is None or math.isinf(bare):
             return bare
-        return correlated_epsilon(self.mu_squared, promises_of(self._last), delta)
+        mu_squared = self.mu_squared
+        # A client that contributed nothing has lost nothing: both runs are one.
+        return correlated_epsilon(mu_squared, promises_of(self._last), delta) if mu_squared else 0.0
 
     def _supports_leaf(self, leaf: object) -> bool:
         """Accept rounds of such runs, and releases without noise."""

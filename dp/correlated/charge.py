@@ -96,7 +96,8 @@ class Charge:
         Args:
             left: J, rounds until the run ends, >= 0.
             fresh: least fresh variance of each of them, > 0.
-            returnable: most of one of these rounds that may come back, 0 .. fresh.
+            returnable: most of one of these rounds that may come back; below ``fresh``, because
+                something of every round stays.
             now: most of the last round that may come back; None for ``returnable``.
 
         Raises:
@@ -105,8 +106,8 @@ class Charge:
         require_integer("left", left, 0)
         if not 0.0 < fresh < math.inf:
             raise ValueError(f"fresh must be positive and finite, got {fresh!r}")
-        if not 0.0 <= returnable <= fresh:
-            raise ValueError(f"returnable must lie in 0..{fresh!r}, got {returnable!r}")
+        if not 0.0 <= returnable < fresh:
+            raise ValueError(f"returnable must be below {fresh!r}, got {returnable!r}")
         leaving = returnable if now is None else now
         if not 0.0 <= leaving <= self._fresh:
             raise ValueError(f"now must lie in 0..{self._fresh!r}, got {leaving!r}")

@@ -57,6 +57,8 @@ def replayed_run(events: Sequence[Mapping[str, Any]], delta: float) -> float:
     if rounds > _MOST_ROUNDS or first["most_parts"] > _MOST_PARTS:
         raise UnsupportedEventError(f"the replay has no room for {rounds} rounds like {first!r}")
     mu_squared = _mu_squared(events, rounds)
+    if not mu_squared:
+        return 0.0
     gap = _gap(first, rounds)
     if not (mu_squared < math.inf and gap < math.inf):
         return math.inf

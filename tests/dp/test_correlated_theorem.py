@@ -77,11 +77,17 @@ def test_the_error_of_a_run_bounds_the_series(rounds: int) -> None:
     assert run_error(returned, kept, 1) == 0.0
 
 
-def test_a_part_of_4_9_is_enough_for_a_million_coordinates() -> None:
-    gap = PROMISES.dimension * 1.01 * PROMISES.ratio_gap
-    assert gap <= 1e-12
-    smaller = replace(PROMISES, smallest_part=4.8)
-    assert smaller.dimension * 1.01 * smaller.ratio_gap > 1e-12
+@pytest.mark.parametrize(
+    ("part", "kept", "order"), [(5.4, 8.0, ORDERS[0]), (5.0, 8.0, 2.0), (13.1, 1.0, ORDERS[0])]
+)
+def test_what_a_million_coordinates_need(part: float, kept: float, order: float) -> None:
+    """The figures of docs/correlated-noise.md: `kept` times the smallest part stays."""
+
+    def gap(part: float) -> float:
+        promises = replace(PROMISES, smallest_part=part, kept=kept * part)
+        return promises.renyi(0.0, order)
+
+    assert gap(part) <= 1e-12 < gap(part - 0.1)
 
 
 def test_the_gap_is_there_and_grows_towards_order_one() -> None:
