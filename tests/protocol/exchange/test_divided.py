@@ -11,7 +11,7 @@ import numpy as np
 import one_shot_rounds as kit
 import pytest
 from one_shot_worlds import World, plan_of, rounding, update
-from rank_doubles import on_ranks
+from rank_doubles import ThreadRank, on_ranks
 
 from dp import LedgerError
 from protocol.errors import RankFailedError
@@ -259,9 +259,17 @@ def test_a_mistake_after_the_last_exchange_is_told_too() -> None:
     assert [type(error) for error in errors] == [RankFailedError, ValueError]
 
 
-def test_an_interrupt_is_left_to_the_engine() -> None:
+def test_an_interrupt_is_left_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends the process: the others see that its connections are closed, and wait for nothing."""
     ended: list[str] = []
+    told: list[int] = []
+    gather = ThreadRank.gather
+
+    def tells(ranks: ThreadRank, facts: Any) -> Any:
+        told.append(ranks.rank)
+        return gather(ranks, facts)
+
+    monkeypatch.setattr(ThreadRank, "gather", tells)
 
     def work(ranks: Ranks) -> None:
         try:
@@ -275,7 +283,7 @@ def test_an_interrupt_is_left_to_the_engine() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         on_ranks(2, work)
-    assert sorted(ended) == ["BrokenBarrierError", "KeyboardInterrupt"]
+    assert sorted(ended) == ["BrokenBarrierError", "KeyboardInterrupt"] and told == [0]
 
 
 def test_ranks_of_different_rounds_find_out() -> None:
