@@ -230,9 +230,7 @@ def test_no_seed_of_noise_is_used_twice(
         assert not noise
 
 
-@pytest.mark.parametrize(
-    "kind", ["ideal", "central", "powersgd", "clipping", "fedsel", "one-shot"]
-)
+@pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "clipping", "fedsel", "one-shot"])
 def test_a_run_goes_on_with_another_number_of_ranks(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
