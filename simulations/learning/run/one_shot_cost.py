@@ -17,30 +17,35 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from protocol.exchange.local_committee import fresh_key
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.history import ClientHistory
-from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
 from protocol.training.local import local_committee
 from secagg import Identity
-from secagg.framing import encode_message, encode_set
+from secagg.framing import encode_message, encode_set, split_items
 from secagg.merkle import HASH_BYTES
 from secagg.oneshot.collection import UploadCollection
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.header import Header
+from secagg.oneshot.member import share_of
 from secagg.oneshot.messages import (
     Delivery,
     context_tag,
     decode_upload,
     largest_delivery_bytes,
+    seal_bytes,
     upload_bytes,
 )
 from secagg.oneshot.spool import IN_MEMORY_BYTES
+from secagg.oneshot.states import MemberParty
 from secagg.terms import SESSION_ID_BYTES
 
-SAMPLE: Final = 5
+SAMPLE: Final = 15
 """Clients that are played, after a first that compiles."""
+_SESSION: Final = bytes(SESSION_ID_BYTES)
 _COPIES: Final = 3
 """Of a delivery that is being made or read: its parts, the message, and what is cut out of it."""
 
@@ -68,7 +73,7 @@ class OneShotCost:
         members: s.
         client_seconds: of one processor, from the update to the server's sum.
         member_seconds: for one member.
-        delivery_seconds: for one member, once a round: the cohort's hash.
+        delivery_seconds: for one member, once a round, mostly for the cohort's hash.
         ciphertext_bytes: spooled by the server.
         seals_bytes: likewise, those for all members together.
         share_bytes: that one member keeps, with the header.
@@ -107,7 +112,7 @@ class OneShotCost:
 def one_shot_cost(
     plan: TrainingPlan, parameters: RoundParameters, update: NDArray[Any]
 ) -> OneShotCost:
-    """Play a few clients and two members of a round of a plan, on one thread.
+    """Play a few clients and a member of a round of a plan, on one thread.
 
     Seconds are of the processor, so that other work on this machine changes little. What opening
     the sum takes is left out: it is little, and once a round.
@@ -117,12 +122,21 @@ def one_shot_cost(
     """
     identities = [Identity.generate() for _ in range(plan.cohort)]
     keys = [identity.public for identity in identities]
-    committee, session = local_committee(plan, identities), bytes(SESSION_ID_BYTES)
-    setup = plan.one_shot_setup(parameters, keys, committee.members(session, keys), session, 0)
+    seats = identities
+    if plan.committee_kind is CommitteeKind.NAMED:
+        seats = [Identity.generate() for _ in range(plan.committee_numbers.size)]
+    sealing = fresh_key(_SESSION, seats[-1].public)
+    committee = local_committee(
+        plan,
+        identities,
+        seats,
+        lambda session, key: sealing if key == seats[-1].public else fresh_key(session, key),
+    )
+    setup = plan.one_shot_setup(parameters, keys, committee.members(_SESSION, keys), _SESSION, 0)
     policy, registry = plan.client_policy(None, committee.named), frozenset(keys)
-    context = setup.context
-    uploads = UploadCollection(context, setup.known_cohort())
-    count = min(1 + SAMPLE, plan.cohort)
+    context, cohort = setup.context, setup.known_cohort()
+    uploads = UploadCollection(context, cohort)
+    count = min(1 + SAMPLE, plan.cohort - 1)
 
     def play(index: int) -> None:
         history = ClientHistory(policy.goal)
@@ -131,25 +145,25 @@ def one_shot_cost(
         data = client.submit(update)
         uploads.take(decode_upload(data, index, len(data)))
 
-    client_seconds = [_seconds(partial(play, index)) for index in range(count)]
-
-    def member(index: int) -> RoundMember:
-        """One that is no client of those above, if it is one at all."""
-        identity = context.committee.members[index].identity
-        seated = committee.member(session, identity)
-        seated.join(setup.announce_to_member())
-        return seated
-
-    last, columns = context.committee.size - 1, dict(uploads.columns())
-    nothing, full = _delivery(setup, {}, b""), _delivery(setup, uploads.headers, columns[last])
-    fixed = _seconds(partial(member(last - 1).receive, nothing))
-    whole = _seconds(partial(member(last).receive, full))
+    clients = [_seconds(partial(play, index)) for index in range(count)]
+    # The last member, who is none of these clients.
+    last = context.committee.size - 1
+    party = MemberParty(context, last, seats[last], sealing, None, registry)
+    column = dict(uploads.columns())[last]
+    seals = split_items(column, seal_bytes(context), count)
+    shares = [
+        _seconds(partial(share_of, party, uploads.headers[index], keys[index], seals[index]))
+        for index in range(count)
+    ]
+    member = committee.member(_SESSION, seats[last].public)
+    member.join(setup.announce_to_member())
+    delivery = _seconds(partial(member.receive, _delivery(setup, uploads.headers, column)))
     parts, header = upload_bytes(context), uploads.headers[0]
     return OneShotCost(
         members=context.committee.size,
-        client_seconds=statistics.median(client_seconds[1:]),
-        member_seconds=max(0.0, whole - fixed) / count,
-        delivery_seconds=fixed,
+        client_seconds=statistics.median(clients[1:]),
+        member_seconds=statistics.median(shares[1:]),
+        delivery_seconds=delivery,
         ciphertext_bytes=parts["ciphertext"],
         seals_bytes=parts["seals"],
         share_bytes=context.layout.share_bytes + _held(header),
