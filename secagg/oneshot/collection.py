@@ -52,15 +52,13 @@ class UploadCollection:
         return self._commitments
 
     def take(self, message: Upload) -> None:
-        """Look at an upload of this context and of a client of the cohort, and add it.
+        """Look at an upload, and add it: the only one of a client of the cohort, in this context.
 
         Raises:
             RemoteProtocolError: it is refused; nothing has changed.
             OSError: it cannot be spooled; nothing has changed.
         """
         context, sender = self._context, message.sender
-        if sender in self._headers:
-            raise RemoteProtocolError(sender, Reason.DUPLICATE_MESSAGE)
         expected = context.committee.size * self._seal_bytes
         if len(message.seals) != expected:
             raise RemoteProtocolError(
