@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import one_shot_rounds as kit
 import pytest
-from one_shot_worlds import World, plan_of, rounding, update
+from one_shot_worlds import DIMENSION, World, plan_of, rounding, update
 from rank_doubles import ThreadRank, on_ranks
 
 from dp import LedgerError
@@ -24,6 +24,7 @@ from protocol.round.history import ClientHistory
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
+from protocol.training.local import local_aggregator
 from secagg import LocalProtocolError, ParameterError, TooFewSurvivorsError
 from secagg.framing import encode_message
 from secagg.oneshot import member
@@ -385,3 +386,16 @@ def upload_of(world: World, setup: OneShotSetup, index: int) -> Upload:
     client.join(setup.announce(index), setup.parameters.model_digest)
     data = client.submit(update(index), rounding(index))
     return decode_upload(data, index, len(data))
+
+
+def test_the_server_of_a_pairwise_round_is_one_process() -> None:
+    plan = plan_of(EVERYONE, protocol="pairwise")
+    identities = [kit.identity("client", index) for index in range(COHORT)]
+
+    def work(ranks: Ranks) -> None:
+        with pytest.raises(ParameterError) as raised:
+            local_aggregator(plan, identities, DIMENSION, ranks=ranks)
+        assert raised.value.argument == "ranks"
+
+    on_ranks(2, work)
+    on_ranks(1, lambda ranks: local_aggregator(plan, identities, DIMENSION, ranks=ranks))
