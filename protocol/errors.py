@@ -38,6 +38,20 @@ class PolicyError(Exception):
         return type(self), (self.parameter, self.announced, self.acceptable)
 
 
+class RankFailedError(Exception):
+    """Another of the processes that share a round ended it, by an error of its own."""
+
+    def __init__(self, rank: int, size: int, problem: str) -> None:
+        super().__init__(f"rank {rank} of {size} ended the round: {problem}")
+        self.rank = rank
+        self.size = size
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling between processes."""
+        return type(self), (self.rank, self.size, self.problem)
+
+
 class TrainingFailedError(LocalProtocolError):
     """The app's function raised, or answered training with something that is no model.
 

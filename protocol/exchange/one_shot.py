@@ -4,19 +4,27 @@ The rules of `protocol.exchange.stages` hold here as well. A client whose upload
 and costs nobody anything. The caller hears who survived when the complaints are closed, before any
 member is asked to sign: from the signatures on the sum can be opened, so its privacy is paid for at
 that moment, whatever becomes of the round.
+
+Ranks can share a round: each plays its own clients and members, with a server that has the uploads
+of its clients, and all servers come to the same state (`protocol.exchange.divided`).
 """
 
 from __future__ import annotations
 
 import enum
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from dp import NoiseSeed
 from protocol.exchange.aggregators import NoiseSource, UpdateSource, fresh_noise, system_rand
+from protocol.exchange.divided import DividedUploads
+from protocol.exchange.in_step import InStep, answers_of_all
+from protocol.exchange.local_committee import LocalCommittee
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.exchange.stages import (
     PEER_ERRORS,
     SERVER_PARTY,
@@ -34,17 +42,20 @@ from protocol.exchange.stages import (
     no_losses,
 )
 from protocol.round.history import ClientHistory
-from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
+from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError, RemoteProtocolError
-from secagg.keys import KEY_BYTES, AgreementKey
+from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.server import OneShotServer
 from secagg.shamir import Rand
+
+T = TypeVar("T")
 
 
 class MemberStage(enum.IntEnum):
@@ -109,6 +120,12 @@ class _Ledger:
         self.refused: dict[int, str] = {}
         self._on_loss = on_loss
 
+    def share(self, ranks: Ranks) -> None:
+        """Note what all ranks have noted, each of other parties, or the same."""
+        if ranks.size > 1:
+            told = ranks.gather((self.up, self.down, self.refused))
+            self.up, self.down, self.refused = (_joined(books) for books in zip(*told, strict=True))
+
     def took(
         self, index: int, answer: bytes | Refusal, receive: Callable[[int, bytes], None]
     ) -> None:
@@ -127,6 +144,11 @@ class _Ledger:
             self._on_loss(index, reason)
 
 
+def _joined(parts: Iterable[Mapping[int, T]]) -> dict[int, T]:
+    """What ranks know of the parties of each, by party."""
+    return dict(sorted(chain.from_iterable(part.items() for part in parts)))
+
+
 def conduct_one_shot(
     server: OneShotServer,
     uploads: Iterable[tuple[int, bytes | Refusal]],
@@ -135,6 +157,7 @@ def conduct_one_shot(
     clock: Clock | None = None,
     on_loss: LossHook = no_losses,
     on_member_loss: LossHook = no_losses,
+    ranks: Ranks = ALONE,
 ) -> OneShotOutcome:
     """Run all stages of a one-shot round.
 
@@ -146,6 +169,8 @@ def conduct_one_shot(
         clock: optional, for measurement.
         on_loss: told of each client that is lost for a refusal.
         on_member_loss: the same of members.
+        ranks: that share the round, in step; each has the uploads of its own clients, and delivers
+            what its own server has to say. All get the same outcome.
 
     Raises:
         TooFewSurvivorsError: with the reasons of refused parties in its notes.
@@ -166,17 +191,21 @@ def conduct_one_shot(
             members.down[index] = members.down.get(index, 0) + len(data)
             yield message
 
+    for index, answer in uploads:
+        clients.took(index, answer, receive_upload)
+    clients.share(ranks)
     with explained(clients.refused):
-        for index, answer in uploads:
-            clients.took(index, answer, receive_upload)
         for stage in MemberStage:
             messages = charge(server.close_round_bytes)
             if stage is MemberStage.CONFIRM:
                 before_release(server.survivors)
-            for index, answer in exchange(stage, counted(messages)):
+                # Nobody signs before every rank has paid.
+                ranks.gather(None)
+            for index, answer in answers_of_all(ranks, counted(messages), partial(exchange, stage)):
                 members.took(index, answer, receive)
     with explained(members.refused):
         total = charge(server.open)
+    members.share(ranks)
     refused = {**clients.refused, **dict.fromkeys(server.excluded, "its shares do not open")}
     return OneShotOutcome(
         total=total,
@@ -186,70 +215,6 @@ def conduct_one_shot(
         member_bytes_down=members.down,
         refused_members=members.refused,
     )
-
-
-KeySource = Callable[[bytes, bytes], AgreementKey]
-"""Gives the sealing key of a member, by its identity key, in a session."""
-
-
-def fresh_key(session_id: bytes, key: bytes) -> AgreementKey:
-    """A new secret key for whoever asks."""
-    del session_id, key
-    return AgreementKey(secrets.token_bytes(KEY_BYTES))
-
-
-class LocalCommittee:
-    """The members of committees in this process: their keys, policies and histories.
-
-    Args:
-        kind: everyone who is invited, or all of these, as a named committee.
-        identities: of all who may be members.
-        policy: what every member insists on.
-        key_of: their sealing keys; leave it alone except to run the same rounds twice.
-    """
-
-    def __init__(
-        self,
-        kind: CommitteeKind,
-        identities: Sequence[Identity],
-        policy: MemberPolicy,
-        key_of: KeySource = fresh_key,
-    ) -> None:
-        self._key_of = key_of
-        self.kind = kind
-        self._identities = {identity.public: identity for identity in identities}
-        self._policy = policy
-        self._histories = {key: ClientHistory() for key in self._identities}
-        self._sealing: dict[tuple[bytes, bytes], SealingKeys] = {}
-
-    @property
-    def named(self) -> frozenset[bytes]:
-        """The identity keys of a named committee; none if everyone is on it."""
-        named = self.kind is CommitteeKind.NAMED
-        return frozenset(self._identities) if named else frozenset()
-
-    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> list[Member]:
-        """The signed keys of the members; see `HasCommittee.members`."""
-        keys = cohort if self.kind is CommitteeKind.EVERYONE else list(self._identities)
-        return [self._keys(session_id, key).entry for key in keys]
-
-    def member(self, session_id: bytes, key: bytes) -> RoundMember:
-        """A member for one round, by its identity key."""
-        return RoundMember(
-            self._identities[key],
-            self._keys(session_id, key),
-            self._policy,
-            self._histories[key],
-        )
-
-    def _keys(self, session_id: bytes, key: bytes) -> SealingKeys:
-        if key not in self._identities:
-            raise ParameterError("cohort", key.hex(), "identities that are on the committee")
-        place = (session_id, key)
-        if place not in self._sealing:
-            sealing = self._key_of(session_id, key)
-            self._sealing[place] = SealingKeys(self._identities[key], session_id, key=sealing)
-        return self._sealing[place]
 
 
 class OneShotAggregator:
@@ -268,6 +233,8 @@ class OneShotAggregator:
         unix_clock: the clients' own, if their rounds expire.
         absences: members of a named committee that get lost, and when.
         folder: where the server spools uploads that do not fit into memory.
+        ranks: among which the cohort is divided. Each plays its own clients; members take turns.
+            All need the same identities, keys of members, and plan.
     """
 
     def __init__(
@@ -281,7 +248,9 @@ class OneShotAggregator:
         unix_clock: UnixClock | None = None,
         absences: Absences | None = None,
         folder: Path | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self._ranks = ranks
         self._identities = {identity.public: identity for identity in identities}
         self._registry = frozenset(self._identities)
         self._policy = policy
@@ -293,6 +262,8 @@ class OneShotAggregator:
         self._absences = absences or {}
         self._folder = folder
         self._histories = {key: ClientHistory(policy.goal) for key in self._registry}
+        # By client, the rounds that it took part in on other ranks, and whether it uploaded.
+        self._elsewhere: dict[bytes, list[tuple[OneShotSetup, bool]]] = {}
 
     def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
         """The signed keys of the members; see `HasCommittee.members`."""
@@ -306,19 +277,70 @@ class OneShotAggregator:
         *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
-        """Run all stages in this process; see `Aggregator.run`."""
+        """Run all stages, in this process or in step with others; see `Aggregator.run`.
+
+        Raises:
+            RankFailedError: another rank ended the round.
+        """
         if not isinstance(setup, OneShotSetup):
             raise ParameterError("setup", type(setup).__name__, "that of a one-shot round")
         check_dropouts(dropouts, setup.context.invited)
-        playing = _Round(self, setup, updates, dropouts)
-        server = OneShotServer(setup.context, setup.known_cohort(), self._folder)
-        outcome = conduct_one_shot(
-            server, playing.uploads(), playing.exchange, before_release, self._clock
-        )
+        with InStep(self._ranks) as ranks:
+            _require_one_round(ranks, setup)
+            playing = _Round(self, setup, updates, dropouts, ranks)
+            outcome = conduct_one_shot(
+                OneShotServer(setup.context, setup.known_cohort(), self._uploads(setup, ranks)),
+                playing.uploads(),
+                playing.exchange,
+                before_release,
+                self._clock,
+                ranks=ranks,
+            )
+            outcome = _with_surplus(setup, outcome, ranks)
         outcome.bytes_down.update(playing.announced)
         if setup.context.committee.kind is CommitteeKind.EVERYONE:
             outcome.count_members_as_clients()
         return outcome
+
+    def _uploads(self, setup: OneShotSetup, ranks: Ranks) -> UploadCollection:
+        """Where this rank's uploads go."""
+        context, cohort = setup.context, setup.known_cohort()
+        if ranks.size == 1:
+            return UploadCollection(context, cohort, self._folder)
+        return DividedUploads(context, cohort, ranks, self._folder)
+
+    def _history(self, key: bytes) -> ClientHistory:
+        """What a client remembers, also of rounds in which another rank played it."""
+        history = self._histories[key]
+        for setup, uploaded in self._elsewhere.pop(key, ()):
+            history.answer(setup, keeps_time=self._unix_clock is not None)
+            if uploaded:
+                history.charge(setup)
+        return history
+
+
+def _require_one_round(ranks: Ranks, setup: OneShotSetup) -> None:
+    """See that all ranks are about to run the same round.
+
+    Raises:
+        ParameterError: they are not; with fresh keys of members, for instance, they cannot be.
+    """
+    hashes = ranks.gather(setup.context.hash)
+    if others := [rank for rank, each in enumerate(hashes) if each != hashes[0]]:
+        raise ParameterError(
+            "setup", f"on rank {others[0]} another than on rank 0", "the same on all ranks"
+        )
+
+
+def _with_surplus(setup: OneShotSetup, outcome: OneShotOutcome, ranks: Ranks) -> OneShotOutcome:
+    """The outcome with the noise that was given up: each rank draws that of its own clients."""
+    removed = outcome.total.removed
+    if ranks.size == 1 or not removed:
+        return outcome
+    own = [seeds for index, seeds in removed.items() if ranks.owns(index)]
+    lost = setup.context.invited - len(outcome.total.survivors)
+    drawn = Pipeline(setup).surplus(own, lost)
+    return outcome if drawn is None else replace(outcome, surplus=ranks.add(drawn)[0])
 
 
 class _Round:
@@ -330,16 +352,22 @@ class _Round:
         setup: OneShotSetup,
         updates: UpdateSource,
         dropouts: Dropouts,
+        ranks: Ranks,
     ) -> None:
         self._of, self._setup, self._updates, self._dropouts = of, setup, updates, dropouts
+        self._ranks = ranks
         self._everyone = setup.context.committee.kind is CommitteeKind.EVERYONE
         self._own: dict[int, bytes] = {}
         self._members: dict[int, RoundMember] = {}
+        self._joined: dict[int, bool] = {}
         self.announced: dict[int, int] = {}
 
     def uploads(self) -> Iterator[tuple[int, bytes | Refusal]]:
-        """Every client's only message, one after the other."""
-        for index, key in enumerate(self._setup.known_cohort().keys):
+        """The only message of every client of this rank, one after the other."""
+        keys = self._setup.known_cohort().keys
+        for index, key in enumerate(keys):
+            if not self._ranks.owns(index):
+                continue
             announcement = self._setup.announce(index)
             self.announced[index] = len(announcement)
             if self._dropouts.get(index, Stage.RECOVER) <= Stage.INPUT:
@@ -349,6 +377,21 @@ class _Round:
                 yield index, self._of._clock.charge(index, work)
             except PEER_ERRORS as error:
                 yield index, Refusal(str(error))
+        if self._ranks.size > 1:
+            self._share(keys)
+
+    def _share(self, keys: Sequence[bytes]) -> None:
+        """Tell other ranks of our clients, and hear of theirs.
+
+        A client's own member half, and its history, may be on another rank now or next time.
+        """
+        told = self._ranks.gather((self.announced, self._own, self._joined))
+        announced, own, joined = (_joined(parts) for parts in zip(*told, strict=True))
+        self.announced, self._own = announced, own
+        setup = replace(self._setup, cohort=None)
+        for index, uploaded in joined.items():
+            if not self._ranks.owns(index):
+                self._of._elsewhere.setdefault(keys[index], []).append((setup, uploaded))
 
     def _upload(self, index: int, key: bytes, announcement: bytes) -> bytes:
         of = self._of
@@ -356,13 +399,15 @@ class _Round:
             of._identities[key],
             of._registry,
             of._policy,
-            of._histories[key],
+            of._history(key),
             of._rand_of(index),
             of._unix_clock,
         )
         client.join(announcement, self._setup.parameters.model_digest)
+        self._joined[index] = False
         update: tuple[object, NoiseSeed] = self._updates(index), of._noise(index)
         data = client.submit(*update)  # type: ignore[arg-type]
+        self._joined[index] = True
         if self._everyone:
             self._own[index] = client.own_upload[1]
         return data

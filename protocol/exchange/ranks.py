@@ -10,7 +10,7 @@ This says what a rank can do. How ranks talk to one another is the business of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -47,6 +47,9 @@ class Ranks(Protocol):
     def broadcast(self, value: T) -> T:
         """What rank 0 gives; what the others give counts for nothing."""
 
+    def swap(self, parts: Sequence[bytes]) -> list[bytes]:
+        """What every rank has for this one; `parts` is what this one has for each of them."""
+
     def add(self, *vectors: NDArray[Any]) -> list[NDArray[Any]]:
         """The sum over all ranks of each vector, one dtype for all; int64 must not overflow."""
 
@@ -72,6 +75,10 @@ class Alone:
     def broadcast(self, value: T) -> T:
         """What is given, as it is."""
         return value
+
+    def swap(self, parts: Sequence[bytes]) -> list[bytes]:
+        """What we have for ourselves."""
+        return list(parts)
 
     def add(self, *vectors: NDArray[Any]) -> list[NDArray[Any]]:
         """The vectors as they are: there is nothing to add."""

@@ -41,6 +41,7 @@ from protocol.round.setup import RoundEncoding
 from protocol.round.upload_receipt import UploadReceipt
 from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
 from secagg.keys import check_public_key
+from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.committee import MEMBER_BYTES, CommitteeKind, Member
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import MemberPhase
@@ -113,9 +114,11 @@ class RemoteOneShotAggregator:
             raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
         if not isinstance(setup, OneShotSetup):
             raise ParameterError("setup", type(setup).__name__, "that of a one-shot round")
-        sent = _Sent(setup)
+        sent, cohort = _Sent(setup), setup.known_cohort()
         outcome = conduct_one_shot(
-            OneShotServer(setup.context, setup.known_cohort(), self._folder),
+            OneShotServer(
+                setup.context, cohort, UploadCollection(setup.context, cohort, self._folder)
+            ),
             _opened("client", self._collect, sent.announcements()),
             partial(self._consult, sent),
             before_release,

@@ -7,6 +7,7 @@ capacity of the field, and travels as one announcement.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -34,6 +35,11 @@ MAX_REMOVAL_DROPOUTS = 10_000
 """Dropouts that removable noise may tolerate: bounds the table a client computes for a server."""
 
 
+_FEW = 16
+"""Schedules that are remembered: whoever plays many clients would compute one for each of them."""
+
+
+@lru_cache(_FEW, typed=True)
 def coin_schedule(
     mechanism: DistributedMechanism, cohort: int, minimum_survivors: int, colluders: int
 ) -> CoinSchedule | None:
@@ -58,6 +64,7 @@ def coin_schedule(
     return schedule if len(schedule.batches) > 1 else None
 
 
+@lru_cache(_FEW)
 def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
     """Which removable seeds survivors give up, as `SessionContext.removal` wants it."""
     if schedule is None:

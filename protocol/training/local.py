@@ -13,12 +13,14 @@ from protocol.exchange.aggregators import (
     fresh_noise,
     system_rand,
 )
-from protocol.exchange.one_shot import KeySource, LocalCommittee, OneShotAggregator, fresh_key
+from protocol.exchange.local_committee import KeySource, LocalCommittee, fresh_key
+from protocol.exchange.one_shot import OneShotAggregator
+from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.member import MemberPolicy
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundEncoding
-from secagg import Identity
+from secagg import Identity, ParameterError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.shamir import Rand
 from secagg.terms import SESSION_ID_BYTES
@@ -60,8 +62,9 @@ def local_aggregator(
     noise: NoiseSource = fresh_noise,
     rand_of: Callable[[int], Rand] = system_rand,
     folder: Path | None = None,
+    ranks: Ranks = ALONE,
 ) -> Aggregator:
-    """The real protocol of a plan, with every party in this process.
+    """The real protocol of a plan, with every party in this process, or divided among several.
 
     Args:
         identities: the clients' signing keys.
@@ -70,14 +73,20 @@ def local_aggregator(
         executor: optional, for unmasking in pairwise rounds.
         noise, rand_of: leave them alone except to run the same rounds twice.
         folder: where one-shot uploads are spooled that do not fit into memory.
+        ranks: among which one-shot cohorts are divided.
+
+    Raises:
+        ParameterError: several ranks, for a protocol whose server is one process.
     """
     if plan.protocol == "pairwise":
+        if ranks.size > 1:
+            raise ParameterError("ranks", ranks.size, "1, or a plan of one-shot rounds")
         policy = plan.client_policy(dimension)
         return RealAggregator(identities, policy, executor, noise=noise, rand_of=rand_of)
     committee = committee or local_committee(plan, identities)
     policy = plan.client_policy(dimension, committee.named)
     return OneShotAggregator(
-        identities, policy, committee, noise=noise, rand_of=rand_of, folder=folder
+        identities, policy, committee, noise=noise, rand_of=rand_of, folder=folder, ranks=ranks
     )
 
 

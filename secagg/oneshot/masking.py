@@ -86,7 +86,7 @@ def mask(
 
 
 class Accumulator:
-    """The sum of ciphertexts of one round. Partial sums of several machines can be merged.
+    """The sum of ciphertexts of one round.
 
     Attributes:
         packing: ring and packing of the round.
@@ -102,6 +102,28 @@ class Accumulator:
         self.length = length
         self.count = 0
         self._sums = np.zeros((packing.ring.limbs, packing.coefficients(length)), np.uint32)
+
+    @classmethod
+    def together(
+        cls, packing: Packing, length: int, sums: NDArray[np.int64], count: int
+    ) -> Accumulator:
+        """The sum of what several machines have.
+
+        Args:
+            sums: int64[L, coefficients], their `sums` added up as integers.
+            count: their ciphertexts.
+
+        Raises:
+            ParameterError: another dtype or shape, or more ciphertexts than clients.
+        """
+        whole = cls(packing, length)
+        if sums.dtype != np.int64 or sums.shape != whole._sums.shape:
+            raise ParameterError("sums", f"{sums.dtype}{sums.shape}", f"int64{whole._sums.shape}")
+        whole._check_count(count)
+        primes = packing.ring.tables.primes.astype(np.int64)[:, np.newaxis]
+        whole._sums[:] = sums % primes
+        whole.count = count
+        return whole
 
     @property
     def sums(self) -> Residues:
@@ -130,21 +152,14 @@ class Accumulator:
         primes = self.packing.ring.tables.primes[:, np.newaxis]
         self._add(np.where(residues == 0, residues, primes - residues), -1)
 
-    def merge(self, other: Accumulator) -> None:
-        """Add another machine's sum.
-
-        Raises:
-            ParameterError: another packing or length, or more ciphertexts than clients.
-        """
-        self._check(other, other.count)
-        self._add(other._sums, other.count)
-
-    def _check(self, added: Ciphertext | Accumulator, count: int) -> None:
+    def _check(self, added: Ciphertext, count: int) -> None:
         if (added.packing, added.length) != (self.packing, self.length):
             raise ParameterError("ciphertext", added, "of the same packing and length")
-        if self.count + count > self.packing.clients:
-            most = self.packing.clients
-            raise ParameterError("ciphertext", self.count + count, f"one of at most {most}")
+        self._check_count(self.count + count)
+
+    def _check_count(self, count: int) -> None:
+        if count > self.packing.clients:
+            raise ParameterError("ciphertext", count, f"one of at most {self.packing.clients}")
 
     def _add(self, residues: Residues, count: int) -> None:
         _mask_kernels.add_residues(self._sums, residues, self.packing.ring.tables.primes)

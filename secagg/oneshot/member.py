@@ -75,11 +75,7 @@ def on_delivery(party: MemberParty, state: Waiting, message: Delivery) -> Step:
     for sender, encoded, sealed in zip(uploaded, headers, seals, strict=True):
         header = Header.decode(sender, encoded)
         try:
-            if not header.is_signed(context, keys[sender]):
-                raise ValueError("the header is not signed by its sender")
-            if keys[sender] == party.identity.public:
-                _require_own(party, header)
-            shares[len(kept)] = _open_seal(party, header, sealed)
+            shares[len(kept)] = share_of(party, header, keys[sender], sealed)
         except ValueError:
             bad.append(sender)
             continue
@@ -161,8 +157,22 @@ def answer_parts(
     return context.hash, encode_index(index), signed, sums, seeds, checks
 
 
-def _open_seal(party: MemberParty, header: Header, sealed: bytes) -> Any:
-    """Our share of an upload: uint32[polynomials]; ValueError if it does not open or decode."""
+def share_of(party: MemberParty, header: Header, sender: bytes, sealed: bytes) -> Any:
+    """Our share of an upload, uint32[polynomials].
+
+    Args:
+        header: of the upload.
+        sender: the identity key of its sender.
+        sealed: our share, sealed.
+
+    Raises:
+        ValueError: the header is not signed by its sender, or names an upload of ours that we did
+            not make; or the seal does not open, or holds no share.
+    """
+    if not header.is_signed(party.context, sender):
+        raise ValueError("the header is not signed by its sender")
+    if sender == party.identity.public:
+        _require_own(party, header)
     shared = party.sealing.agree(header.ephemeral_key)
     plain = unseal(shared, party.context.hash, header.sender, party.index, sealed)
     return decode_rows(plain, 1, party.context.layout.polynomials)[0]

@@ -1,14 +1,13 @@
 """The server of a one-shot round: it adds ciphertexts as they come, and asks the committee once.
 
 The session aborts when too few uploads or members are left, or when what was opened does not check.
-What a lost client costs is nothing; what it keeps of every upload besides one accumulator is
-spooled.
+What a lost client costs is nothing. The uploads are in a collection of their own, of which several
+machines can have a part each: then each has a server, and all servers come to the same state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from secagg.errors import (
@@ -18,13 +17,12 @@ from secagg.errors import (
     RemoteProtocolError,
     blaming,
 )
-from secagg.framing import decode_set, encode_message, encode_set, split_items
-from secagg.merkle import HASH_BYTES
+from secagg.framing import decode_set, encode_message, encode_set
+from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.complaints import left_out
 from secagg.oneshot.context import Cohort, OneShotContext
-from secagg.oneshot.header import Header, survivors_digest
+from secagg.oneshot.header import survivors_digest
 from secagg.oneshot.layout import CHALLENGES, decode_rows
-from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import (
     MEMBER,
@@ -41,12 +39,9 @@ from secagg.oneshot.messages import (
     decode_upload,
     largest_answer_bytes,
     largest_upload_bytes,
-    seal_bytes,
 )
 from secagg.oneshot.opening import MemberAnswer, open_sum
-from secagg.oneshot.spool import Spool
 from secagg.oneshot.transitions import SERVER_MOVES, Local, ServerPhase
-from secagg.oneshot.wire import Ciphertext, decode
 from secagg.server import FieldSum, Parties, StagedServer, require
 from secagg.tags import Usage, encode_index
 
@@ -63,28 +58,30 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
     Args:
         context: the public parameters.
         cohort: the invited clients, whose root is in the context.
-        folder: where uploads are spooled that do not fit into memory; None for the system's place.
+        uploads: where they go, empty; by default what does not fit into memory is spooled at the
+            system's place. Another kind is of several machines that share the round.
 
     Raises:
         ParameterError: the cohort is another one.
     """
 
-    def __init__(self, context: OneShotContext, cohort: Cohort, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        context: OneShotContext,
+        cohort: Cohort,
+        uploads: UploadCollection | None = None,
+    ) -> None:
         if len(cohort) != context.size or cohort.root != context.cohort_root:
             raise ParameterError("cohort", f"{len(cohort)} clients", "those of the context's root")
         super().__init__(ServerPhase.COLLECTING, context_tag(context))
         self._context = context
         self._cohort = cohort
+        self._uploads = uploads or UploadCollection(context, cohort)
         self._clients = Parties("client", cohort.keys)
         identities = [member.identity for member in context.committee.members]
         self._committee = Parties(MEMBER, identities)
         self._largest_upload = largest_upload_bytes(context)
         self._largest_answer = largest_answer_bytes(context)
-        self._seal_bytes = seal_bytes(context)
-        self._total = Accumulator(context.packing, context.length)
-        self._ciphertexts, self._seals = Spool(folder), Spool(folder)
-        self._headers: dict[int, Header] = {}
-        self._commitments: dict[int, list[bytes]] = {}
         self._complaints: dict[int, frozenset[int]] = {}
         self._members: tuple[int, ...] = ()
         self._survivors: tuple[int, ...] = ()
@@ -148,28 +145,8 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
     # -- messages -----------------------------------------------------------------------------
 
     def _on_upload(self, message: Upload) -> None:
-        context = self._context
-        sender = message.sender
-        self._clients.first(sender, self._headers)
-        expected = context.committee.size * self._seal_bytes
-        if len(message.seals) != expected:
-            raise RemoteProtocolError(
-                sender, Reason.BAD_LENGTH, f"seals of {len(message.seals)} bytes, not {expected}"
-            )
-        with blaming(sender, Reason.BAD_LENGTH):
-            commitments = split_items(message.commitments, HASH_BYTES, context.seeds)
-        header = Header.of(message)
-        if not header.is_signed(context, self._cohort.keys[sender]):
-            raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
-        if not header.has_good_key():
-            raise RemoteProtocolError(sender, Reason.BAD_KEY, "ephemeral key")
-        ciphertext = self._decoded(sender, message.ciphertext)
-        # First what may fail, on a full disk: an upload that is not kept must not be in the sum.
-        self._ciphertexts.put(sender, message.ciphertext)
-        self._seals.put(sender, message.seals)
-        self._total.add(ciphertext)
-        self._headers[sender] = header
-        self._commitments[sender] = commitments
+        self._clients.first(message.sender, self._uploads.headers)
+        self._uploads.take(message)
 
     def _on_complaints(self, message: Complaints) -> None:
         context = self._context
@@ -178,7 +155,7 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
             bad = frozenset(decode_set(message.bad, context.size))
         signed = (context.hash, encode_index(member), message.bad)
         self._committee.check_signature(member, message.signature, Usage.COMPLAIN, signed)
-        if not bad <= self._headers.keys():
+        if not bad <= self._uploads.headers.keys():
             detail = "complains about uploads that did not arrive"
             raise RemoteProtocolError(member, Reason.SET_NOT_NESTED, detail, MEMBER)
         self._complaints[member] = bad
@@ -207,10 +184,12 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
 
     def _close_collecting(self) -> Iterator[Outbound]:
         context = self._context
-        require("upload", len(self._headers), context.minimum_survivors)
-        senders = sorted(self._headers)
+        self._uploads.close()
+        received = self._uploads.headers
+        require("upload", len(received), context.minimum_survivors)
+        senders = sorted(received)
         uploaded = encode_set(senders, context.size)
-        headers = b"".join(self._headers[sender].encode() for sender in senders)
+        headers = b"".join(received[sender].encode() for sender in senders)
         cohort = b"".join(self._cohort.keys)
         self._move(Local.DEADLINE, ServerPhase.CHECKING)
         return (
@@ -224,9 +203,7 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
                     seals=seals,
                 ),
             )
-            for member, seals in enumerate(
-                self._seals.columns(senders, self._seal_bytes, context.committee.size)
-            )
+            for member, seals in self._uploads.columns()
         )
 
     def _close_checking(self) -> Iterator[Outbound]:
@@ -234,21 +211,19 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
         clients, members = left_out(
             self._complaints, context.tolerated_colluders, committee.corrupt
         )
-        for client in sorted(clients):
-            self._total.subtract(self._decoded(client, self._ciphertexts.get(client)))
-        self._ciphertexts.clear()
-        self._seals.clear()
+        self._uploads.leave_out(clients)
         self._excluded = tuple(sorted(clients))
         self._members = tuple(sorted(self._complaints.keys() - members))
-        self._survivors = tuple(sorted(self._headers.keys() - clients))
+        received = self._uploads.headers
+        self._survivors = tuple(sorted(received.keys() - clients))
         require("check", len(self._survivors), context.minimum_survivors)
         require("check", len(self._members), max(committee.quorum, committee.threshold))
-        headers = [self._headers[client] for client in self._survivors]
+        headers = [received[client] for client in self._survivors]
         self._signed = survivors_digest(context, headers)
         bitmap = encode_set(self._survivors, context.size)
         self._move(Local.DEADLINE, ServerPhase.CONFIRMING)
         proposal = Proposal(context=self._tag, survivors=bitmap)
-        return ((member, proposal) for member in self._members)
+        return ((member, proposal) for member in self._members if self._uploads.serves(member))
 
     def _close_confirming(self) -> Iterator[Outbound]:
         committee = self._context.committee
@@ -261,32 +236,26 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
             signatures=b"".join(self._confirmations[member] for member in chosen),
         )
         self._move(Local.DEADLINE, ServerPhase.OPENING)
-        return ((member, quorum) for member in confirmed)
+        return ((member, quorum) for member in confirmed if self._uploads.serves(member))
 
     def _open(self) -> FieldSum:
         require("open", len(self._answers), self._context.committee.threshold)
-        commitments = {client: self._commitments[client] for client in self._survivors}
-        result = open_sum(self._context, self._total, commitments, self._answers)
+        commitments = {client: self._uploads.commitments[client] for client in self._survivors}
+        result = open_sum(self._context, self._uploads.total(), commitments, self._answers)
         self._move(Local.OPEN, ServerPhase.FINISHED)
         return result
 
     # -- helpers ------------------------------------------------------------------------------
 
-    def _decoded(self, sender: int, ciphertext: bytes) -> Ciphertext:
-        context = self._context
-        with blaming(sender, Reason.NOT_IN_FIELD):
-            return decode(context.packing, context.length, ciphertext)
-
     def _forget(self) -> None:
-        self._ciphertexts.clear()
-        self._seals.clear()
+        self._uploads.clear()
 
     def _parties(self, message: AnyMessage) -> Parties:
         return self._clients if isinstance(message, Upload) else self._committee
 
     def _answers_by_phase(self) -> Mapping[ServerPhase, Collection[int]]:
         return {
-            ServerPhase.COLLECTING: self._headers,
+            ServerPhase.COLLECTING: self._uploads.headers,
             ServerPhase.CHECKING: self._complaints,
             ServerPhase.CONFIRMING: self._confirmations,
             ServerPhase.OPENING: self._answers,

@@ -88,12 +88,16 @@ class CallbackError(RuntimeError):
 
 @contextmanager
 def kept_so_far() -> Iterator[None]:
-    """Add a note to errors of the machine: what was finished is kept, and can be continued."""
+    """Add a note to errors of the machines: what was finished is kept, and can be continued."""
     try:
         yield
     except Exception as error:
+        # Loaded here, as in `one_line`.
+        from protocol.errors import RankFailedError
+
         # A ledger that cannot be written to is an error of ours, because of one of the system.
-        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+        of_machines = (OSError, RankFailedError)
+        if isinstance(error, of_machines) or isinstance(error.__cause__, OSError):
             error.add_note(KEPT)
         raise
 
@@ -146,8 +150,8 @@ def _refused(error: OSError) -> str | None:
 def _is_told(error: Exception) -> bool:
     """Whether an error was written for whoever gave the command."""
     from dp import PrivacyError
-    from protocol.errors import ConfigurationError, PolicyError
+    from protocol.errors import ConfigurationError, PolicyError, RankFailedError
     from secagg import ProtocolError
 
-    ours = (CallbackError, ConfigurationError, DivergedError, RankError)
+    ours = (CallbackError, ConfigurationError, DivergedError, RankError, RankFailedError)
     return isinstance(error, (*ours, PolicyError, PrivacyError, ProtocolError))

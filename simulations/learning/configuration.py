@@ -290,8 +290,11 @@ class RunConfig(Section):
     def _check_divisible(self, ranks: int) -> None:
         """See that processes can share a cohort: the pairwise protocol's server is one process."""
         problem = f"the pairwise protocol among {ranks} ranks"
-        if self.engine.aggregator == "real":
-            valid = "ideal (the same sum), central, local or plain; or one process"
+        if self.engine.aggregator == "real" and self.cohort.protocol == "pairwise":
+            valid = (
+                'ideal (the same sum), central, local or plain; cohort.protocol = "one-shot"; '
+                "or one process"
+            )
             raise ConfigurationError("engine.aggregator", problem, valid)
         if self.local_dp is not None and self.local_dp.through == "secure_sum":
             valid = "reports that are added up in the clear; or one process"

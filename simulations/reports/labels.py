@@ -128,6 +128,8 @@ LABELS: Final[Mapping[str, Label]] = {
     "chunks_of_a_cohort": Label(_TIME, "chunks of clients that train together"),
     "ranks": Label(_TIME, "processes"),
     "estimated_minutes": Label(_TIME, "estimated time", "min"),
+    "megabytes_of_memory_for_clients": Label(_TIME, "memory of a process for clients", "MB"),
+    "megabytes_of_disk_for_uploads": Label(_TIME, "its disk for uploads", "MB"),
     "seconds_training_and_encoding": Label(_TIME, "time of all rounds", "s"),
     "resumed_after": Label(_TIME, "resumed after", "rounds"),
     "folder": Label(_TIME, "folder"),

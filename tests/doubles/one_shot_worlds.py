@@ -9,10 +9,12 @@ from one_shot_rounds import Stream, identity, secret
 
 from dp import NoiseSeed
 from protocol import PrivacyGoal, TrainingPlan
-from protocol.exchange.one_shot import LocalCommittee, OneShotAggregator
+from protocol.exchange.local_committee import LocalCommittee
+from protocol.exchange.one_shot import OneShotAggregator
 from protocol.planning.committee import CommitteePlan
 from protocol.round.member import MemberPolicy
 from protocol.round.one_shot_setup import OneShotSetup
+from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind
 from sketch import PublicSeed, SketchSpec
 
@@ -59,7 +61,8 @@ class World:
             corrupt=numbers.corrupt,
             registry=frozenset(self.keys),
         )
-        self.committee = LocalCommittee(plan.committee_kind, members, self.member_policy)
+        # Known keys, or worlds on several ranks would be of different rounds.
+        self.committee = LocalCommittee(plan.committee_kind, members, self.member_policy, known_key)
         self.client_policy = plan.client_policy(DIMENSION, self.committee.named)
         self.real = OneShotAggregator(
             self.identities,
@@ -77,6 +80,11 @@ class World:
         )
         members = self.committee.members(session, self.keys)
         return self.plan.one_shot_setup(parameters, self.keys, members, session, number)
+
+
+def known_key(session: bytes, key: bytes) -> AgreementKey:
+    """A member's sealing key in a session."""
+    return AgreementKey(secret("sealing", session, key))
 
 
 def rounding(index: int) -> NoiseSeed:

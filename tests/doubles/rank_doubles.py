@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -49,6 +49,10 @@ class ThreadRank:
 
     def broadcast(self, value: T) -> T:
         return self.gather(value)[0]
+
+    def swap(self, parts: Sequence[bytes]) -> list[bytes]:
+        assert len(parts) == self.size
+        return [told[self.rank] for told in self.gather(list(parts))]
 
     def add(self, *vectors: NDArray[Any]) -> list[NDArray[Any]]:
         self.added += 1

@@ -227,4 +227,5 @@ def _aggregator(
         executor=executor,
         noise=secrets.noise,
         rand_of=secrets.rand_of,
+        ranks=ranks,
     )

@@ -99,7 +99,7 @@ def run_experiment(
         CallbackError: a callback cannot start.
     """
     start = time.perf_counter()
-    if ranks.size > 1 and config.engine.aggregator in ("ideal", "local"):
+    if ranks.size > 1 and config.engine.aggregator in ("real", "ideal", "local"):
         # Made now, so that all ranks have the same secrets.
         RunSecrets.open(folder.key, config.engine.insecure_seed)
     checkpoint = Checkpoint.load(folder.checkpoint)

@@ -20,6 +20,7 @@ from simulations.learning.insecure import remarks
 from simulations.learning.local_dp.config import LocalDp
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.learning.models.layout import ParameterLayout
+from simulations.learning.run.one_shot_cost import RankCost, one_shot_cost
 from simulations.learning.training.updates import default_chunk
 from sketch import SketchSpec
 from sketch.factors import FactorShapes
@@ -30,7 +31,8 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
     """Work out a run, and time one chunk of clients on this machine.
 
     Later rounds of a private run compress as the controller decides; the figures are those of the
-    first. The real protocol's own time is not in the estimate.
+    first. The estimate has the time of the real one-shot protocol, for as many ranks, but not that
+    of the pairwise one.
 
     Args:
         config: of the run.
@@ -54,16 +56,27 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
         **remarks(config.engine.insecure_seed),
     }
     seconds, update = _time_training(config, federation)
+    played: list[RankCost] = []
     if config.local_dp is not None:
         figures |= _local_figures(config, config.local_dp, federation.task.dimension)
     elif config.engine.aggregator != "plain":
         for name, plan, first in _sums(config, federation.task.layout):
             deployment = plan_deployment(plan, first)
             figures |= {name + key: value for key, value in _sum_figures(deployment).items()}
-            seconds += _time_encoding(plan, deployment, np.resize(update, first.dimension))
+            resized = np.nan_to_num(np.resize(update, first.dimension))
+            if config.engine.aggregator == "real" and plan.protocol == "one-shot":
+                cost = one_shot_cost(plan, deployment.parameters, resized)
+                played.append(cost.of_rank(config.cohort.size, ranks))
+            else:
+                seconds += _time_encoding(plan, deployment, resized)
         figures["clip_l2"] = config.privacy.clip_l2
     updates, busy = config.cohort.size * config.rounds, min(ranks, len(federation.chunks))
-    figures["estimated_minutes"] = seconds * updates / (config.engine.threads * busy) / 60.0
+    minutes = seconds * updates / (config.engine.threads * busy) / 60.0
+    minutes += config.rounds * sum(each.seconds for each in played) / 60.0
+    figures["estimated_minutes"] = minutes
+    if played:
+        figures["megabytes_of_memory_for_clients"] = max(each.memory for each in played) / 1e6
+        figures["megabytes_of_disk_for_uploads"] = max(each.disk for each in played) / 1e6
     return figures
 
 
@@ -121,6 +134,6 @@ def _time_encoding(plan: TrainingPlan, deployment: DeploymentPlan, update: Any) 
     for _ in range(2):
         removable = [NoiseSeed.fresh() for _ in range(setup.context.seeds)]
         start = time.perf_counter()
-        pipeline.encode(np.nan_to_num(update), NoiseSeed.fresh(), removable)
+        pipeline.encode(update, NoiseSeed.fresh(), removable)
         seconds = time.perf_counter() - start
     return seconds

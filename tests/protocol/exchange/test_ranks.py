@@ -127,3 +127,4 @@ def test_field_elements_are_added_without_overflow(bits: int, size: int) -> None
 def test_one_process_owns_everybody() -> None:
     ALONE.take([])
     assert ALONE.owns(7) and ALONE.gather("x") == ["x"] and ALONE.broadcast(3) == 3
+    assert ALONE.swap([b"a"]) == [b"a"]

@@ -204,16 +204,25 @@ def plain_mask_low(
     return np.array([c % 2**packing.rounding_bits for c in whole])
 
 
-def test_partial_sums_merge() -> None:
+def test_sums_of_several_machines_are_added() -> None:
     packing = Packing(Ring(16, 7), 32767, 50, 14)
     parts = [client(packing, number, 500) for number in range(5)]
     whole, left, right = (Accumulator(packing, 500) for _ in range(3))
     for number, (_, _, ciphertext) in enumerate(parts):
         whole.add(ciphertext)
         (left if number < 2 else right).add(ciphertext)
-    left.merge(right)
-    assert left.count == whole.count == 5
-    assert np.array_equal(left.sums, whole.sums)
+    added = left.sums.astype(np.int64) + right.sums
+    together = Accumulator.together(packing, 500, added, left.count + right.count)
+    assert together.count == whole.count == 5
+    assert np.array_equal(together.sums, whole.sums) and together.sums.dtype == whole.sums.dtype
+    for sums, count, argument in (
+        (added.astype(np.uint32), 5, "sums"),
+        (added[:, 1:], 5, "sums"),
+        (added, 51, "ciphertext"),
+    ):
+        with pytest.raises(ParameterError) as raised:
+            Accumulator.together(packing, 500, sums, count)
+        assert raised.value.argument == argument
     with pytest.raises(ValueError, match="read-only"):
         whole.sums[0, 0] = 1
 
@@ -301,9 +310,8 @@ def test_what_may_not_be_added() -> None:
         total.add(client(Packing(Ring(8, 2), 100, 3), 1, 20)[2])
     other.add(ciphertext)
     other.add(ciphertext)
-    for attempt in (lambda: other.add(ciphertext), lambda: total.merge(other)):
-        with pytest.raises(ParameterError, match="at most 2"):
-            attempt()
+    with pytest.raises(ParameterError, match="at most 2"):
+        other.add(ciphertext)
     assert total.count == 1
     assert np.array_equal(total.sums, ciphertext.content)
 

@@ -102,7 +102,7 @@ class Pending(kit.Round):
             session.hand_over()
 
     def header(self, client: int) -> Header:
-        return self.server._headers[client]
+        return self.server._uploads.headers[client]
 
     def digest(self, clients: Sequence[int]) -> bytes:
         """What members sign for the uploads of some clients."""

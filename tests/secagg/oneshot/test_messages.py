@@ -219,7 +219,8 @@ def test_no_honest_message_exceeds_the_bounds(everybody: bool, rounding_bits: in
 def test_a_header_is_as_long_as_it_is_said() -> None:
     round_ = kit.Round(kit.context())
     round_.collect()
-    assert {len(header.encode()) for header in round_.server._headers.values()} == {HEADER_BYTES}
+    headers = round_.server._uploads.headers.values()
+    assert {len(header.encode()) for header in headers} == {HEADER_BYTES}
 
 
 # -- arbitrary bytes ------------------------------------------------------------------------------

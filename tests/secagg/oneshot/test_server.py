@@ -94,13 +94,13 @@ class Before(kit.Round):
     def refuses(self, message: AnyMessage | bytes, reason: Reason, party: int = 1) -> None:
         """The message is refused, nothing changes, and the honest messages make the sum."""
         data = message if isinstance(message, bytes) else encode_message(message)
-        before = (self.server.phase, self.server.answered, self.server._total.sums.copy())
+        before = (self.server.phase, self.server.answered, self.server._uploads.total().sums.copy())
         with pytest.raises(RemoteProtocolError) as raised:
             self.deliver(party, data)
         error = raised.value
         assert (error.reason, error.party, error.role) == (reason, party, self.role)
         assert (self.server.phase, self.server.answered) == before[:2]
-        assert np.array_equal(self.server._total.sums, before[2])
+        assert np.array_equal(self.server._uploads.total().sums, before[2])
         opened = self.finish_from_here()
         assert opened.survivors == tuple(range(5))
         assert opened.vector.elements.tolist() == self.expected(range(5))
@@ -434,7 +434,7 @@ def test_an_interrupt_while_closing_ends_the_session(monkeypatch: pytest.MonkeyP
     round_ = kit.Round(kit.context(7))
     round_.collect()
     round_.check({1: {2, 3}, 4: {2, 3}})
-    real = round_.server._total.subtract
+    real = round_.server._uploads.total().subtract
     calls = []
 
     def interrupted(ciphertext: Any) -> None:
@@ -442,7 +442,7 @@ def test_an_interrupt_while_closing_ends_the_session(monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
         calls.append(real(ciphertext))
 
-    monkeypatch.setattr(round_.server._total, "subtract", interrupted)
+    monkeypatch.setattr(round_.server._uploads.total(), "subtract", interrupted)
     with pytest.raises(KeyboardInterrupt):
         round_.server.close_round()
     assert round_.server.phase is ServerPhase.ABORTED

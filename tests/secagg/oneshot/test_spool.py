@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secagg.oneshot import server as server_module
+from secagg.oneshot import collection
 from secagg.oneshot.spool import Spool
 
 
@@ -108,7 +108,7 @@ def test_a_round_from_disk_is_the_round_from_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a ciphertext must be taken out of the sum again."""
-    monkeypatch.setattr(server_module, "Spool", lambda folder: Spool(tmp_path, in_memory=0))
+    monkeypatch.setattr(collection, "Spool", lambda folder: Spool(tmp_path, in_memory=0))
     round_ = kit.Round(kit.context(length=30))
     round_.collect()
     round_.check({1: {2}, 3: {2}})
@@ -132,7 +132,7 @@ def test_an_upload_that_could_not_be_kept_is_not_in_the_sum(
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(getattr(round_.server, which), "put", full)
+        patched.setattr(getattr(round_.server._uploads, which), "put", full)
         with pytest.raises(OSError, match="no space"):
             round_.server.receive_upload(1, uploads[1])
     assert round_.server.answered == (0,)

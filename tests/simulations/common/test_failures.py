@@ -20,7 +20,7 @@ import pytest
 import torch
 from command_line import invoke
 
-from protocol.errors import ConfigurationError, PolicyError
+from protocol.errors import ConfigurationError, PolicyError, RankFailedError
 from simulations.__main__ import main
 from simulations.commands import cli
 from simulations.common.failures import (
@@ -288,6 +288,13 @@ def test_a_full_disk_is_named_where_a_line_is_added(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one\n"
 
 
+def test_a_rank_that_another_one_stopped_says_what_is_kept() -> None:
+    with pytest.raises(RankFailedError) as caught, kept_so_far():
+        raise RankFailedError(1, 3, "OSError: no room")
+    told = one_line(caught.value)
+    assert told == f"RankFailedError: rank 1 of 3 ended the round: OSError: no room; {KEPT}"
+
+
 def finish(monkeypatch: pytest.MonkeyPatch, arguments: tuple[Path | str, ...]) -> None:
     """Run a command that must end well."""
     monkeypatch.setattr(sys, "argv", ["veilsum", *map(str, arguments)])
@@ -357,6 +364,7 @@ def test_a_folder_that_cannot_be_used_is_not_said_to_be_in_use(tmp_path: Path) -
         PolicyError("clip", 3, "2"),
         DivergedError(3, math.inf),
         CallbackError("Tracker", "gone"),
+        RankFailedError(1, 3, "OSError: full"),
         DataError("file", DataProblem.MISSING, "gone", "a file"),
     ],
 )

@@ -41,6 +41,7 @@ def test_messages(one: TorchRanks) -> None:
     added = one.add(matrix, vector)
     assert [each.tolist() for each in added] == [matrix.tolist(), vector.tolist()]
     assert one.add(np.ones(2, np.float64))[0].dtype == np.float64
+    assert one.swap([b"abc"]) == [b"abc"] and one.swap([b""]) == [b""]
     one.take([3, 5])
     assert one.owns(5) and not one.owns(4)
 

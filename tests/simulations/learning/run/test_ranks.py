@@ -51,6 +51,19 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "fedsel": {**LOCAL, "local_dp": {"algorithm": "fedsel", "momentum": 0.5}},
     "residuals": {**LOCAL, "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05}},
     "nothing remembered": {**LOCAL, "local_dp": {"algorithm": "piecewise"}},
+    "one-shot": {"engine.aggregator": "real", "cohort.protocol": "one-shot"},
+    "one-shot, a named committee": {
+        "engine.aggregator": "real",
+        "cohort.protocol": "one-shot",
+        "cohort.committee_size": 8,
+        "cohort.committee_corrupt": 1,
+        "cohort.committee_away": 1,
+    },
+    "one-shot, two sums": {
+        "engine.aggregator": "real",
+        "cohort.protocol": "one-shot",
+        "powersgd": {"rank": 2},
+    },
     "passes, one after another": {
         "engine.aggregator": "ideal",
         "engine.strategy": "loop",
@@ -208,7 +221,7 @@ def test_no_seed_of_noise_is_used_twice(
     noise = [label for label in labels if label.startswith(("noise", "removable"))]
     assert len(set(noise)) == len(noise)
     sums, members = config.rounds * (2 if config.powersgd else 1), range(config.cohort.size)
-    if config.engine.aggregator == "ideal":
+    if config.engine.aggregator in ("ideal", "real"):
         assert {f"noise {n} {i}" for n in range(sums) for i in members} <= set(noise)
     elif config.engine.aggregator == "local":
         # Clients of a chunk report together.
@@ -217,7 +230,7 @@ def test_no_seed_of_noise_is_used_twice(
         assert not noise
 
 
-@pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "clipping", "fedsel"])
+@pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "clipping", "fedsel", "one-shot"])
 def test_a_run_goes_on_with_another_number_of_ranks(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -320,7 +333,7 @@ def torchrun(size: int, *words: str | Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ideal", "fedsel"])
+@pytest.mark.parametrize("kind", ["ideal", "fedsel", "one-shot"])
 def test_processes_of_torchrun_leave_the_same_and_go_on_after_one_is_killed(
     tmp_path: Path, kind: str
 ) -> None:

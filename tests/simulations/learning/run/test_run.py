@@ -514,6 +514,18 @@ def test_a_forecast_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_forecast_of_the_real_one_shot_protocol_says_what_it_needs(tmp_path: Path) -> None:
+    """Of a rank: time, and bytes that grow with the clients; other runs have no such figures."""
+    config = tmp_path / "config.toml"
+    config.write_text(tomli_w.dumps(SMALL))
+    one_shot = ["--set", "engine.aggregator=real", "--set", "cohort.protocol=one-shot"]
+    figures = run_json("run", config, "--dry-run", *one_shot)
+    assert figures["estimated_minutes"] > 0 < figures["megabytes_of_memory_for_clients"]
+    # Ten uploads fit into memory.
+    assert figures["megabytes_of_disk_for_uploads"] == 0
+    assert "megabytes_of_disk_for_uploads" not in run_json("run", config, "--dry-run")
+
+
 def test_a_sweep_runs_every_point_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))

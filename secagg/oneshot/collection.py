@@ -1,0 +1,116 @@
+"""The uploads of a round that arrive at one machine: looked at, spooled, and added up.
+
+A server has one. Where several machines share a round, each has the uploads of its own clients, and
+three things cross between them: headers, which every member is shown; of the seals, those of a
+member go to the machine that serves it; and the sums, which are added to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Container
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from secagg.errors import Reason, RemoteProtocolError, blaming
+from secagg.framing import split_items
+from secagg.merkle import HASH_BYTES
+from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.header import Header
+from secagg.oneshot.masking import Accumulator
+from secagg.oneshot.messages import Upload, seal_bytes
+from secagg.oneshot.spool import Spool
+from secagg.oneshot.wire import Ciphertext, decode
+from secagg.tags import Usage
+
+
+class UploadCollection:
+    """All uploads of a round, on one machine.
+
+    Args:
+        context: the public parameters.
+        cohort: the invited clients, whose root is in the context.
+        folder: where uploads are spooled that do not fit into memory; None for the system's place.
+    """
+
+    def __init__(self, context: OneShotContext, cohort: Cohort, folder: Path | None = None) -> None:
+        self._context = context
+        self._cohort = cohort
+        self._seal_bytes = seal_bytes(context)
+        self._sum = Accumulator(context.packing, context.length)
+        self._ciphertexts, self._seals = Spool(folder), Spool(folder)
+        self._headers: dict[int, Header] = {}
+        self._commitments: dict[int, list[bytes]] = {}
+
+    @property
+    def headers(self) -> Mapping[int, Header]:
+        """By client: of the uploads here, and after `close` of those of the whole round."""
+        return self._headers
+
+    @property
+    def commitments(self) -> Mapping[int, list[bytes]]:
+        """By client, likewise: those to its removable seeds, 32 bytes each."""
+        return self._commitments
+
+    def take(self, message: Upload) -> None:
+        """Look at an upload, and add it: the only one of a client of the cohort, in this context.
+
+        Raises:
+            RemoteProtocolError: it is refused; nothing has changed.
+            OSError: it cannot be spooled; nothing has changed.
+        """
+        context, sender = self._context, message.sender
+        expected = context.committee.size * self._seal_bytes
+        if len(message.seals) != expected:
+            raise RemoteProtocolError(
+                sender, Reason.BAD_LENGTH, f"seals of {len(message.seals)} bytes, not {expected}"
+            )
+        with blaming(sender, Reason.BAD_LENGTH):
+            commitments = split_items(message.commitments, HASH_BYTES, context.seeds)
+        header = Header.of(message)
+        if not header.is_signed(context, self._cohort.keys[sender]):
+            raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
+        if not header.has_good_key():
+            raise RemoteProtocolError(sender, Reason.BAD_KEY, "ephemeral key")
+        ciphertext = self._decoded(sender, message.ciphertext)
+        # First what may fail, on a full disk: an upload that is not kept must not be in the sum.
+        self._ciphertexts.put(sender, message.ciphertext)
+        self._seals.put(sender, message.seals)
+        self._sum.add(ciphertext)
+        self._headers[sender] = header
+        self._commitments[sender] = commitments
+
+    def close(self) -> None:
+        """No more uploads come."""
+
+    def serves(self, member: int) -> bool:
+        """Whether this machine talks to a member, by its index in the committee."""
+        del member
+        return True
+
+    def columns(self) -> Iterator[tuple[int, bytes]]:
+        """Each member that is served here, ascending, and its seals of all uploads, by sender."""
+        return enumerate(self._columns(sorted(self._headers)))
+
+    def leave_out(self, clients: Container[int]) -> None:
+        """Take the uploads of some clients off the sum; the others' are not needed any more."""
+        for client in sorted(self._headers.keys() & set(clients)):
+            self._sum.subtract(self._decoded(client, self._ciphertexts.get(client)))
+        self.clear()
+
+    def total(self) -> Accumulator:
+        """The sum of the ciphertexts of the whole round."""
+        return self._sum
+
+    def clear(self) -> None:
+        """Forget what is spooled, and free the disk."""
+        self._ciphertexts.clear()
+        self._seals.clear()
+
+    def _columns(self, senders: list[int]) -> Iterator[bytes]:
+        """The seals here for each member, from the first to the last."""
+        return self._seals.columns(senders, self._seal_bytes, self._context.committee.size)
+
+    def _decoded(self, sender: int, ciphertext: bytes) -> Ciphertext:
+        context = self._context
+        with blaming(sender, Reason.NOT_IN_FIELD):
+            return decode(context.packing, context.length, ciphertext)

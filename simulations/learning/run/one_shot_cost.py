@@ -1,0 +1,199 @@
+"""What the real one-shot protocol takes of whoever plays all of it, from a few of its clients.
+
+A round is played by ranks: each plays its share of the clients, and members take turns. What a rank
+spends on clients falls with the number of ranks, and so does what it spends on members, until each
+rank has one; the headers of all uploads are on every rank.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from protocol.exchange.local_committee import fresh_key
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.history import ClientHistory
+from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.parameters import RoundParameters
+from protocol.training.local import local_committee
+from secagg import Identity
+from secagg.framing import encode_message, encode_set, split_items
+from secagg.merkle import HASH_BYTES
+from secagg.oneshot.collection import UploadCollection
+from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.header import Header
+from secagg.oneshot.member import share_of
+from secagg.oneshot.messages import (
+    Delivery,
+    context_tag,
+    decode_upload,
+    largest_delivery_bytes,
+    seal_bytes,
+    upload_bytes,
+)
+from secagg.oneshot.spool import IN_MEMORY_BYTES
+from secagg.oneshot.states import MemberParty
+from secagg.terms import SESSION_ID_BYTES
+
+SAMPLE: Final = 15
+"""Clients that are played, after a first that compiles."""
+_SESSION: Final = bytes(SESSION_ID_BYTES)
+_COPIES: Final = 3
+"""Of a delivery that is being made or read: its parts, the message, and what is cut out of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCost:
+    """What one rank takes for one round; `disk` and `memory` in bytes.
+
+    Attributes:
+        seconds: of one processor.
+        disk: of uploads that are spooled until complaints are in.
+        memory: that grows with the clients; Python, model and data come on top.
+    """
+
+    seconds: float
+    disk: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneShotCost:
+    """What one upload takes.
+
+    Attributes:
+        members: s.
+        client_seconds: of one processor, from the update to the server's sum.
+        member_seconds: for one member.
+        delivery_seconds: for one member, once a round, mostly for the cohort's hash.
+        ciphertext_bytes: spooled by the server.
+        seals_bytes: likewise, those for all members together.
+        share_bytes: that one member keeps, with the header.
+        header_bytes: that every rank keeps, with commitments.
+        delivery_bytes: of a message to one member.
+    """
+
+    members: int
+    client_seconds: float
+    member_seconds: float
+    delivery_seconds: float
+    ciphertext_bytes: int
+    seals_bytes: int
+    share_bytes: int
+    header_bytes: int
+    delivery_bytes: int
+
+    def of_rank(self, clients: int, ranks: int) -> RankCost:
+        """What a round takes of the rank that has most to do.
+
+        Args:
+            clients: that upload, on all ranks together.
+            ranks: that share the round.
+        """
+        own, members = -(-clients // ranks), -(-self.members // ranks)
+        spooled = (own * self.ciphertext_bytes, own * self.seals_bytes)
+        each = self.header_bytes + members * self.share_bytes + _COPIES * self.delivery_bytes
+        return RankCost(
+            seconds=own * self.client_seconds
+            + members * (self.delivery_seconds + clients * self.member_seconds),
+            disk=sum(max(0, size - IN_MEMORY_BYTES) for size in spooled),
+            memory=clients * each + sum(min(size, IN_MEMORY_BYTES) for size in spooled),
+        )
+
+
+def one_shot_cost(
+    plan: TrainingPlan, parameters: RoundParameters, update: NDArray[Any]
+) -> OneShotCost:
+    """Play a few clients and a member of a round of a plan, on one thread.
+
+    Seconds are of the processor, so that other work on this machine changes little. What opening
+    the sum takes is left out: it is little, and once a round.
+
+    Args:
+        update: float32|float64[d].
+    """
+    identities = [Identity.generate() for _ in range(plan.cohort)]
+    keys = [identity.public for identity in identities]
+    seats = identities
+    if plan.committee_kind is CommitteeKind.NAMED:
+        seats = [Identity.generate() for _ in range(plan.committee_numbers.size)]
+    sealing = fresh_key(_SESSION, seats[-1].public)
+    committee = local_committee(
+        plan,
+        identities,
+        seats,
+        lambda session, key: sealing if key == seats[-1].public else fresh_key(session, key),
+    )
+    setup = plan.one_shot_setup(parameters, keys, committee.members(_SESSION, keys), _SESSION, 0)
+    policy, registry = plan.client_policy(None, committee.named), frozenset(keys)
+    context, cohort = setup.context, setup.known_cohort()
+    uploads = UploadCollection(context, cohort)
+    count = min(1 + SAMPLE, plan.cohort - 1)
+
+    def play(index: int) -> None:
+        history = ClientHistory(policy.goal)
+        client = OneShotRoundClient(identities[index], registry, policy, history)
+        client.join(setup.announce(index), parameters.model_digest)
+        data = client.submit(update)
+        uploads.take(decode_upload(data, index, len(data)))
+
+    clients = [_seconds(partial(play, index)) for index in range(count)]
+    # The last member, who is none of these clients.
+    last = context.committee.size - 1
+    party = MemberParty(context, last, seats[last], sealing, None, registry)
+    column = dict(uploads.columns())[last]
+    seals = split_items(column, seal_bytes(context), count)
+    shares = [
+        _seconds(partial(share_of, party, uploads.headers[index], keys[index], seals[index]))
+        for index in range(count)
+    ]
+    member = committee.member(_SESSION, seats[last].public)
+    member.join(setup.announce_to_member())
+    delivery = _seconds(partial(member.receive, _delivery(setup, uploads.headers, column)))
+    parts, header = upload_bytes(context), uploads.headers[0]
+    return OneShotCost(
+        members=context.committee.size,
+        client_seconds=statistics.median(clients[1:]),
+        member_seconds=statistics.median(shares[1:]),
+        delivery_seconds=delivery,
+        ciphertext_bytes=parts["ciphertext"],
+        seals_bytes=parts["seals"],
+        share_bytes=context.layout.share_bytes + _held(header),
+        header_bytes=_held(header) + context.seeds * sys.getsizeof(bytes(HASH_BYTES)),
+        delivery_bytes=largest_delivery_bytes(context) // context.size,
+    )
+
+
+def _delivery(setup: OneShotSetup, headers: Mapping[int, Header], seals: bytes) -> bytes:
+    """A member's first message, for some uploads."""
+    context = setup.context
+    return encode_message(
+        Delivery(
+            context=context_tag(context),
+            cohort=b"".join(setup.known_cohort().keys),
+            uploaded=encode_set(headers, context.size),
+            headers=b"".join(headers[sender].encode() for sender in sorted(headers)),
+            seals=seals,
+        )
+    )
+
+
+def _held(header: Header) -> int:
+    """Bytes of a header and what it refers to, in memory."""
+    parts = (header.ephemeral_key, header.ciphertext_hash, header.seals_hash, header.signature)
+    return sum(map(sys.getsizeof, (header, *parts)))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Of this process's processor time."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
