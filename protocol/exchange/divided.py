@@ -91,7 +91,7 @@ class DividedUploads(UploadCollection):
     def total(self) -> Accumulator:
         """The sum over all ranks."""
         here = self._sum
-        sums, count = self._ranks.add(here.sums.astype(np.int64), np.array([here.count]))
+        sums, count = self._ranks.add(here.sums, np.array([here.count]))
         return Accumulator.together(here.packing, here.length, sums, int(count[0]))
 
     def _learn(self, senders: Sequence[int], headers: bytes, commitments: bytes) -> None:

@@ -192,10 +192,10 @@ def _product(a: Residues, b: Residues, b_q: Residues, p: int, row: Residues) -> 
 
 
 @njit(cache=True, nogil=True)
-def add_residues(sums: Residues, residues: Residues, primes: Residues) -> None:
-    """Add below the primes, in place; uint32[L, count] both."""
-    for i in range(primes.size):
-        x, y, p = sums[i], residues[i], primes[i]
+def add_content(sums: NDArray[np.int64], content: Residues, sign: int) -> None:
+    """Add, or with a sign of -1 subtract, a ciphertext's numbers in place; one shape both."""
+    for i in range(content.shape[0]):
+        x, y = sums[i], content[i]
         for n in range(x.size):
             j = _I(n)
-            x[j] = _at_most(_U(x[j] + y[j]), p)
+            x[j] += sign * np.int64(y[j])

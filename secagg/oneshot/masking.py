@@ -23,7 +23,7 @@ from secagg.oneshot import _mask_kernels, gaussian
 from secagg.oneshot.packing import CHUNK, Packing, check_values, crt_tables
 from secagg.oneshot.public_element import PublicElements
 from secagg.oneshot.ring import Residues, Ring, shoup_quotients
-from secagg.oneshot.wire import Ciphertext, content_shape
+from secagg.oneshot.wire import Ciphertext, content_shape, residues_of
 
 _GROUP_BYTES = 512 * 1024
 """Most bytes of public elements expanded at once: they stay in the second cache level."""
@@ -86,7 +86,7 @@ def mask(
 
 
 class Accumulator:
-    """The sum of ciphertexts of one round.
+    """The sum of ciphertexts of one round, as integers: what was sent is reduced once, at the end.
 
     Attributes:
         packing: ring and packing of the round.
@@ -101,7 +101,8 @@ class Accumulator:
         self.packing = packing
         self.length = length
         self.count = 0
-        self._sums = np.zeros((packing.ring.limbs, packing.coefficients(length)), np.uint32)
+        # 32-bit numbers of at most 2^31 clients: no sum overflows.
+        self._sums = np.zeros(content_shape(packing, length), np.int64)
 
     @classmethod
     def together(
@@ -110,7 +111,7 @@ class Accumulator:
         """The sum of what several machines have.
 
         Args:
-            sums: int64[L, coefficients], their `sums` added up as integers.
+            sums: int64, of the shape of a ciphertext's content: their `sums` added up.
             count: their ciphertexts.
 
         Raises:
@@ -120,14 +121,13 @@ class Accumulator:
         if sums.dtype != np.int64 or sums.shape != whole._sums.shape:
             raise ParameterError("sums", f"{sums.dtype}{sums.shape}", f"int64{whole._sums.shape}")
         whole._check_count(count)
-        primes = packing.ring.tables.primes.astype(np.int64)[:, np.newaxis]
-        whole._sums[:] = sums % primes
+        whole._sums[:] = sums
         whole.count = count
         return whole
 
     @property
-    def sums(self) -> Residues:
-        """Residues of the sum so far: uint32[L, coefficients], read-only."""
+    def sums(self) -> NDArray[np.int64]:
+        """Sums of the contents so far: int64, of the shape of one, read-only."""
         view = self._sums.view()
         view.flags.writeable = False
         return view
@@ -139,7 +139,8 @@ class Accumulator:
             ParameterError: another packing or length, or more ciphertexts than clients.
         """
         self._check(ciphertext, 1)
-        self._add(ciphertext.residues(), 1)
+        _mask_kernels.add_content(self._sums, ciphertext.content, 1)
+        self.count += 1
 
     def subtract(self, ciphertext: Ciphertext) -> None:
         """Take out a ciphertext that was added.
@@ -148,9 +149,12 @@ class Accumulator:
             ParameterError: another packing or length.
         """
         self._check(ciphertext, 0)
-        residues = ciphertext.residues()
-        primes = self.packing.ring.tables.primes[:, np.newaxis]
-        self._add(np.where(residues == 0, residues, primes - residues), -1)
+        _mask_kernels.add_content(self._sums, ciphertext.content, -1)
+        self.count -= 1
+
+    def residues(self) -> Residues:
+        """Residues of the sum of what was sent: uint32[L, coefficients]."""
+        return residues_of(self.packing, self._sums)
 
     def _check(self, added: Ciphertext, count: int) -> None:
         if (added.packing, added.length) != (self.packing, self.length):
@@ -160,10 +164,6 @@ class Accumulator:
     def _check_count(self, count: int) -> None:
         if count > self.packing.clients:
             raise ParameterError("ciphertext", count, f"one of at most {self.packing.clients}")
-
-    def _add(self, residues: Residues, count: int) -> None:
-        _mask_kernels.add_residues(self._sums, residues, self.packing.ring.tables.primes)
-        self.count += count
 
 
 def open(
@@ -190,7 +190,7 @@ def open(
     if int(key_sum.min()) < -most or int(key_sum.max()) > most:
         raise ParameterError("key_sum", "out of range", f"at most {most} in magnitude")
     groups = _Groups(ring, public_key, key_sum)
-    sums = accumulator.sums
+    sums = accumulator.residues()
     out = np.empty_like(sums)
     for first in range(0, sums.shape[1], groups.coefficients):
         here = min(groups.coefficients, sums.shape[1] - first)

@@ -61,15 +61,7 @@ class Ciphertext:
 
     def residues(self) -> Residues:
         """Residues of what was sent, multiplied back by 2^r: uint32[L, coefficients]."""
-        packing, ring = self.packing, self.packing.ring
-        if not packing.rounding_bits:
-            return self.content
-        places = [1 << (32 * w + packing.rounding_bits) for w in range(self.content.shape[0])]
-        weights = shifted_residues(places, ring.primes)
-        out = np.empty((ring.limbs, self.content.shape[1]), np.uint32)
-        none = np.zeros(ring.limbs, np.uint64)
-        crt_tables(ring).to_residues(self.content, weights, none, out)
-        return out
+        return residues_of(self.packing, self.content.astype(np.int64))
 
     def _encode_rounded(self) -> bytes:
         size = wire_bytes(self.packing, self.length)
@@ -103,6 +95,31 @@ def decode(packing: Packing, length: int, data: bytes) -> Ciphertext:
     if not fits:
         raise ValueError("a number of a masked vector is out of range")
     return Ciphertext(packing, length, content)
+
+
+def residues_of(packing: Packing, sums: NDArray[np.int64]) -> Residues:
+    """Residues of a sum of ciphertexts, multiplied back by 2^r: uint32[L, coefficients].
+
+    Args:
+        sums: int64, of the shape of one's content: the sums of their contents, not negative.
+    """
+    ring = packing.ring
+    if not packing.rounding_bits:
+        primes = ring.tables.primes.astype(np.int64)[:, np.newaxis]
+        return (sums % primes).astype(np.uint32)
+    words = np.empty((sums.shape[0] + 1, sums.shape[1]), np.uint32)
+    carry = np.zeros(sums.shape[1], np.int64)
+    for word, each in zip(words, sums, strict=False):
+        carry += each
+        word[:] = carry & 0xFFFF_FFFF
+        carry >>= 32
+    words[-1] = carry
+    places = [1 << (32 * w + packing.rounding_bits) for w in range(len(words))]
+    weights = shifted_residues(places, ring.primes)
+    out = np.empty((ring.limbs, sums.shape[1]), np.uint32)
+    none = np.zeros(ring.limbs, np.uint64)
+    crt_tables(ring).to_residues(words, weights, none, out)
+    return out
 
 
 def wire_bytes(packing: Packing, length: int) -> int:

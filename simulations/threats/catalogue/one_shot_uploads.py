@@ -134,7 +134,7 @@ def _copied(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator)
     total = Accumulator(packing, context.length)
     for u in (_TARGET, own):
         total.add(decode(packing, context.length, uploads[u].ciphertext))
-    both = Ciphertext(packing, context.length, total.sums.copy()).encode()
+    both = Ciphertext(packing, context.length, total.residues()).encode()
     uploads[own] = _signed(victims, uploads[own], own, ciphertext=both)
     return _releases(victims, uploads)
 
