@@ -44,8 +44,8 @@ def _about_some(liar: LyingMember, message: Complaints) -> FromMember:
 
 
 def _about_the_absent(liar: LyingMember, message: Complaints) -> FromMember:
-    everybody = range(liar.context.size)
-    return msgspec.structs.replace(message, bad=encode_set(everybody, liar.context.size))
+    absent = set(range(liar.context.size)) - set(liar.uploaded)
+    return msgspec.structs.replace(message, bad=encode_set(absent, liar.context.size))
 
 
 def _signs_another_set(liar: LyingMember, message: Confirmation) -> Sending:
