@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from protocol.round import pipeline
 from secagg import (
     ClientSession,
     Identity,
@@ -23,7 +22,7 @@ from secagg import (
     shamir,
 )
 from secagg.field import FieldVector
-from secagg.keys import AgreementKey, signature_is_valid
+from secagg.keys import signature_is_valid
 from secagg.pairwise import (
     client,
     context,
@@ -292,15 +291,7 @@ def keys_may_repeat(patch: Patch) -> None:
 
 
 def agrees_on_constants(patch: Patch) -> None:
-    agree = AgreementKey.agree
-
-    def careless(self: AgreementKey, public: bytes) -> bytes:
-        try:
-            return agree(self, public)
-        except ValueError:
-            return bytes(32)
-
-    patch.setattr(AgreementKey, "agree", careless)
+    campaigns.agrees_on_constants(patch)
     takes_any_key(patch)
     patch.setattr(roster, "check_distinct_keys", lambda _: None)
 
@@ -321,16 +312,9 @@ def answers_any_request(patch: Patch) -> None:
             patch.setitem(client.HANDLERS, key, careless)
 
 
-def forgets_to_remove(patch: Patch) -> None:
-    """The server leaves the surplus noise in."""
-    patch.setattr(
-        pipeline, "removed_noise", lambda given, schedule, lost, size: np.zeros(size, np.int64)
-    )
-
-
 CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
     WIRE: (believes_signatures(server), "wrong sum"),
-    ENCODED: (forgets_to_remove, "wrong integers"),
+    ENCODED: (campaigns.forgets_to_remove, "wrong integers"),
     "client: advertises a key of small order": (takes_any_key, "one liar ended"),
     "client: advertises a repeated key": (takes_repeated_keys, "one liar ended"),
     "client: shares another self-mask seed": (believes_rebuilt, "wrong sum"),

@@ -17,13 +17,11 @@ import campaigns
 import numpy as np
 import pytest
 
-from protocol.round import pipeline
 from secagg.errors import TooFewSurvivorsError
 from secagg.field import FieldVector
 from secagg.framing import decode_set
-from secagg.keys import AgreementKey
 from secagg.oneshot import member as member_module
-from secagg.oneshot import opening, packed_sharing, packing, server
+from secagg.oneshot import messages, opening, packed_sharing, packing, server
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.messages import Complaints, Upload
@@ -32,7 +30,8 @@ from secagg.oneshot.transitions import ServerPhase
 from secagg.sealing import SEAL_OVERHEAD_BYTES, unseal
 from secagg.shamir import PRIME
 from simulations.threats.faults import FAMILIES, PLAYS, run_campaign
-from simulations.threats.faults.one_shot import SERVERS, parties, play_server, servers
+from simulations.threats.faults.one_shot import SERVERS, play_server, servers
+from simulations.threats.game.stored_keys import KeptKeys
 from simulations.threats.one_shot.weak import (
     BelievesHeaders,
     NamesClients,
@@ -94,12 +93,6 @@ def waits_for_everybody(patch: Patch) -> None:
     patch.setattr(OneShotServer, "_require", strict)
 
 
-def forgets_to_remove(patch: Patch) -> None:
-    patch.setattr(
-        pipeline, "removed_noise", lambda given, schedule, lost, size: np.zeros(size, np.int64)
-    )
-
-
 def gives_zeros(patch: Patch) -> None:
     """Nothing refuses an input, so here the sum itself is broken."""
     patch.setattr(
@@ -151,15 +144,7 @@ def reduces_shares(patch: Patch) -> None:
 
 
 def agrees_on_constants(patch: Patch) -> None:
-    agree = AgreementKey.agree
-
-    def careless(self: AgreementKey, public: bytes) -> bytes:
-        try:
-            return agree(self, public)
-        except ValueError:
-            return bytes(32)
-
-    patch.setattr(AgreementKey, "agree", careless)
+    campaigns.agrees_on_constants(patch)
     patch.setattr(Header, "has_good_key", lambda _: True)
     opens_everything(patch)
 
@@ -174,9 +159,9 @@ def takes_second_uploads(patch: Patch) -> None:
     patch.setitem(server._RECEIVERS, (ServerPhase.COLLECTING, Upload), forgetful)
 
 
-def adds_second_uploads(patch: Patch) -> None:
-    takes_second_uploads(patch)
-    passes_every_key(patch)
+def decodes_carelessly(patch: Patch) -> None:
+    """Bytes that are no upload are nobody's fault."""
+    patch.setattr(server, "decode_upload", lambda data, *_: messages._upload.decode(data[1:]))
 
 
 def takes_second_answers(patch: Patch) -> None:
@@ -237,17 +222,16 @@ def members_are(weak: Any) -> Callable[[str], Callable[[Patch], None]]:
 
 
 def keeps_keys(patch: Patch) -> None:
-    class Kept(parties.MemoryKeys):
-        def consume(self, token: bytes) -> bool:
-            return True
-
-    patch.setattr(servers, "kept_keys", Kept)
+    patch.setattr(servers, "kept_keys", KeptKeys)
 
 
 CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
-    "one-shot wire: faults only": (adds_second_uploads, "wrong sum"),
+    "one-shot wire: faults only": (decodes_carelessly, "DecodeError"),
     "one-shot wire: parties leave": (waits_for_everybody, "away ended the round"),
-    "one-shot wire: updates encoded, masked, decoded": (forgets_to_remove, "wrong integers"),
+    "one-shot wire: updates encoded, masked, decoded": (
+        campaigns.forgets_to_remove,
+        "wrong integers",
+    ),
 }
 CONTROLS |= {
     f"one-shot client: {name}": control

@@ -78,6 +78,7 @@ class LyingClient:
         heard: what honest clients uploaded.
         dealt_badly: members that it dealt wrong shares to.
         header_digest: what names its upload.
+        leaves: whether it sends nothing.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class LyingClient:
         self.heard: dict[int, Upload] = {}
         self.dealt_badly: set[int] = set()
         self.header_digest: bytes | None = None
+        self.leaves = False
         self._lie = lie
         self._vector = vector
         self.rand = counter_rand(salt + b"|lies of %d" % index)
@@ -105,6 +107,8 @@ class LyingClient:
     def open(self, heard: dict[int, Upload]) -> Sent:
         """What the lie makes of the upload."""
         self.heard = heard
+        if self.leaves:
+            return []
         sent = []
         for sender, message in self._lie.edits[Upload](self, self.draft()):
             data = encode_message(message)

@@ -21,6 +21,7 @@ from secagg.storage import resume, suspend
 from simulations.threats.faults.one_shot.contexts import signer_of
 from simulations.threats.faults.wire import Sent
 from simulations.threats.game.contexts import Integers, cohort_keys, counter_rand, identity_of
+from simulations.threats.game.stored_keys import MemoryKeys
 from simulations.threats.one_shot.parties import member_key
 
 Input = Callable[[OneShotClient], tuple[FieldVector, tuple[bytes, ...]]]
@@ -74,25 +75,6 @@ class HonestClient:
         self.header_digest = self._session.header_digest
         heard[self.index] = decode_upload(data, self.index, len(data))
         return [(self.index, data)]
-
-
-class MemoryKeys:
-    """Keys of stored states, in memory, each used once."""
-
-    def __init__(self) -> None:
-        self._kept: dict[bytes, bytes] = {}
-
-    def keep(self, token: bytes, key: bytes) -> None:
-        """Remember a key."""
-        self._kept[token] = key
-
-    def key(self, token: bytes) -> bytes | None:
-        """The key of a state that was not resumed."""
-        return self._kept.get(token)
-
-    def consume(self, token: bytes) -> bool:
-        """Destroy a key; whether it was there."""
-        return self._kept.pop(token, None) is not None
 
 
 class HonestMember:

@@ -10,7 +10,7 @@ there are no more liars on the committee than it stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +37,6 @@ from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.game.contexts import Integers, cohort_keys
 
-ServerMaker = Callable[[OneShotContext, Cohort], OneShotServer]
-"""The product's server, or one with a defence missing."""
-
 
 @dataclass(frozen=True, slots=True)
 class Wires:
@@ -59,7 +56,6 @@ class Round:
         inputs: for each index the vector of an honest client; looked at when the round is over.
         wires: between them.
         tally: counts refusals.
-        server: makes the server; the product's if None.
     """
 
     def __init__(
@@ -70,7 +66,6 @@ class Round:
         inputs: MutableMapping[int, Integers],
         wires: Wires,
         tally: Tally,
-        server: ServerMaker | None = None,
     ) -> None:
         self.context = context
         self.total: OpenedSum | None = None
@@ -81,7 +76,7 @@ class Round:
         self._inputs = inputs
         self._wires = wires
         self._tally = tally
-        self._server = (server or OneShotServer)(context, Cohort(cohort_keys(context.size)))
+        self._server = OneShotServer(context, Cohort(cohort_keys(context.size)))
         self._accepted: dict[type, dict[int, Any]] = {}
         self._proposed: set[int] = set()
 

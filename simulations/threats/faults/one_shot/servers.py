@@ -23,9 +23,9 @@ from secagg.tags import Usage
 from simulations.threats.faults.behaviours import Verdict
 from simulations.threats.faults.one_shot.contexts import random_setting
 from simulations.threats.faults.one_shot.loot import WatchedVictims
-from simulations.threats.faults.one_shot.parties import MemoryKeys
 from simulations.threats.faults.tally import Tally
 from simulations.threats.game.contexts import Integers, Members, cohort_keys, identity_of
+from simulations.threats.game.stored_keys import MemoryKeys
 from simulations.threats.one_shot.parties import (
     MemberMaker,
     answer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,111 +19,107 @@ from simulations.threats.faults.one_shot.parties import (
     plain_input,
     random_vectors,
 )
-from simulations.threats.faults.one_shot.rounds import Round, ServerMaker, Wires
+from simulations.threats.faults.one_shot.rounds import Round, Wires
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
-from simulations.threats.game.contexts import Integers
+from simulations.threats.game.contexts import Integers, Wanted
 
 _STAGES = (Complaints, Confirmation, Answer)
 
 
-def play_wire(
-    rng: np.random.Generator,
-    number: int,
-    rate: float,
-    tally: Tally,
-    server: ServerMaker | None = None,
-) -> Verdict:
+class _Cast:
+    """The parties of a round, all of them honest until somebody is made to leave or to lie.
+
+    Attributes:
+        context: of the round.
+        inputs: by client, as far as they are honest.
+        clients, members: by index.
+        spare: clients that may be lost.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, number: int, tally: Tally, wanted: Wanted | None = None
+    ) -> None:
+        self.context = random_context(rng, number, wanted)
+        self.vectors = random_vectors(rng, self.context)
+        self.inputs = dict(enumerate(self.vectors))
+        self.salt = rng.bytes(4)
+        self.clients: dict[int, HonestClient | LyingClient] = {
+            **honest_clients(self.context, self.vectors, self.salt)
+        }
+        self.members = honest_members(self.context, rng)
+        self.spare = self.context.size - self.context.minimum_survivors
+        self._rng, self._tally = rng, tally
+
+    def some_clients(self, count: int) -> list[int]:
+        """So many at random."""
+        return [int(u) for u in self._rng.permutation(self.context.size)[:count]]
+
+    def some_members(self, count: int) -> list[int]:
+        """So many at random."""
+        return [int(j) for j in self._rng.permutation(self.context.committee.size)[:count]]
+
+    def play(self, rate: float, old: Sequence[bytes] = ()) -> Verdict:
+        """The round on wires with this rate of faults, which know some old messages."""
+        wires = hostile_wires(self._rng, rate, self._tally, old)
+        parties = (self.context, self.clients, self.members, self.inputs)
+        return Round(*parties, wires, self._tally).verdict()
+
+
+def play_wire(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
     """Honest parties on hostile wires, which know another round of the same parties."""
-    context = random_context(rng, number)
-    inputs = random_vectors(rng, context)
-    clients, members = honest_clients(context, inputs, rng.bytes(4)), honest_members(context, rng)
-    wires = hostile_wires(rng, rate, tally, _old_uploads(context, inputs))
-    round_ = Round(context, clients, members, dict(enumerate(inputs)), wires, tally, server)
-    return round_.verdict()
+    cast = _Cast(rng, number, tally)
+    return cast.play(rate, _old_uploads(cast.context, cast.vectors))
 
 
-def play_leavers(
-    rng: np.random.Generator,
-    number: int,
-    rate: float,
-    tally: Tally,
-    server: ServerMaker | None = None,
-) -> Verdict:
+def play_leavers(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
     """Clients and members that vanish at every stage; with no more than are tolerated, a sum."""
-    context = random_context(rng, number)
-    inputs = random_vectors(rng, context)
-    clients, members = honest_clients(context, inputs, rng.bytes(4)), honest_members(context, rng)
-    spare = context.size - context.minimum_survivors
-    lost = int(rng.integers(0, spare + 2))
-    away = int(rng.integers(0, context.committee.corrupt + 2))
-    for u in rng.permutation(context.size)[:lost].tolist():
-        clients[u].leaves = True
-    for j in rng.permutation(context.committee.size)[:away].tolist():
-        members[j].leaves_before = _STAGES[rng.integers(len(_STAGES))]
-    wires = hostile_wires(rng, rate if rng.random() < 0.5 else 0.0, tally)
-    inputs_of = dict(enumerate(inputs))
-    verdict = Round(context, clients, members, inputs_of, wires, tally, server).verdict()
-    bearable = lost <= spare and away <= context.committee.corrupt and not wires.up.rate
-    return _must_end_well(verdict, bearable, f"{lost} clients and {away} members away")
+    cast = _Cast(rng, number, tally)
+    rate = _on_half(rng, rate)
+    lost = int(rng.integers(0, cast.spare + 2))
+    away = int(rng.integers(0, cast.context.committee.corrupt + 2))
+    for u in cast.some_clients(lost):
+        cast.clients[u].leaves = True
+    for j in cast.some_members(away):
+        cast.members[j].leaves_before = _STAGES[rng.integers(len(_STAGES))]
+    bearable = lost <= cast.spare and away <= cast.context.committee.corrupt and not rate
+    return _must_end_well(cast.play(rate), bearable, f"{lost} clients and {away} members away")
 
 
 def play_liar(
-    lie: Lie,
-    rng: np.random.Generator,
-    number: int,
-    rate: float,
-    tally: Tally,
-    server: ServerMaker | None = None,
+    lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
 ) -> Verdict:
     """One or two lying clients; on half of the schedules the wires are hostile too."""
-    context = random_context(rng, number, lie.wanted)
-    inputs = random_vectors(rng, context)
-    salt = rng.bytes(4)
+    cast = _Cast(rng, number, tally, lie.wanted)
+    rate = _on_half(rng, rate)
     count = int(rng.integers(1, 3))
-    liars = rng.permutation(context.size)[:count].tolist()
-    clients: dict[int, HonestClient | LyingClient] = {
-        **honest_clients(context, inputs, salt),
-        **{u: LyingClient(context, u, lie, inputs[u], salt, rng) for u in liars},
-    }
-    members = honest_members(context, rng)
-    wires = hostile_wires(rng, rate if rng.random() < 0.5 else 0.0, tally)
-    inputs_of = {u: vector for u, vector in enumerate(inputs) if u not in liars}
-    verdict = Round(context, clients, members, inputs_of, wires, tally, server).verdict()
-    tolerated = min(context.tolerated_colluders, context.size - context.minimum_survivors)
-    bearable = lie.bearable and count <= tolerated and not wires.up.rate
-    return _must_end_well(verdict, bearable, f"{count} lying clients")
+    for u in cast.some_clients(count):
+        vector = cast.inputs.pop(u)
+        cast.clients[u] = LyingClient(cast.context, u, lie, vector, cast.salt, rng)
+    tolerated = min(cast.context.tolerated_colluders, cast.spare)
+    bearable = lie.bearable and count <= tolerated and not rate
+    return _must_end_well(cast.play(rate), bearable, f"{count} lying clients")
 
 
 def play_lying_member(
-    lie: Lie,
-    rng: np.random.Generator,
-    number: int,
-    rate: float,
-    tally: Tally,
-    server: ServerMaker | None = None,
+    lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
 ) -> Verdict:
     """Lying members: mostly as many as the committee stands, sometimes up to all of them."""
-    context = random_context(rng, number, lie.wanted)
-    inputs = random_vectors(rng, context)
-    committee = context.committee
+    cast = _Cast(rng, number, tally, lie.wanted)
+    rate = _on_half(rng, rate)
+    committee, spare = cast.context.committee, cast.spare
     most = committee.corrupt if rng.random() < 0.7 else committee.size
     count = int(rng.integers(1, most + 1))
-    clients, members = honest_clients(context, inputs, rng.bytes(4)), honest_members(context, rng)
-    for j in rng.permutation(committee.size)[:count].tolist():
-        members[j] = LyingMember(context, j, lie, rng)
-    spare = context.size - context.minimum_survivors
+    for j in cast.some_members(count):
+        cast.members[j] = LyingMember(cast.context, j, lie, rng)
     if lie.company_leaves_before is not None:
-        clients[int(rng.integers(context.size))].leaves = True
+        cast.clients[cast.some_clients(1)[0]].leaves = True
         spare -= 1
-    wires = hostile_wires(rng, rate if rng.random() < 0.5 else 0.0, tally)
-    inputs_of = dict(enumerate(inputs))
-    verdict = Round(context, clients, members, inputs_of, wires, tally, server).verdict()
     # Complaints may leave out w honest clients for each member that lies.
-    weight = max(-(-context.tolerated_colluders // committee.corrupt), 1)
+    weight = max(-(-cast.context.tolerated_colluders // committee.corrupt), 1)
     room = Complaints not in lie.edits or weight * count <= spare
-    bearable = lie.bearable and count <= committee.corrupt and room and not wires.up.rate
-    return _must_end_well(verdict, bearable, f"{count} lying members")
+    bearable = lie.bearable and count <= committee.corrupt and room and not rate
+    return _must_end_well(cast.play(rate), bearable, f"{count} lying members")
 
 
 def honest_clients(
@@ -145,10 +142,10 @@ def honest_members(context: OneShotContext, rng: np.random.Generator) -> dict[in
 
 
 def hostile_wires(
-    rng: np.random.Generator, rate: float, tally: Tally, old: list[bytes] | None = None
+    rng: np.random.Generator, rate: float, tally: Tally, old: Sequence[bytes] = ()
 ) -> Wires:
-    """Both directions."""
-    return Wires(Wire(rng, rate, tally, old or ()), Wire(rng, rate, tally))
+    """Both directions; upward, messages may be exchanged for old ones."""
+    return Wires(Wire(rng, rate, tally, old), Wire(rng, rate, tally))
 
 
 def _old_uploads(context: OneShotContext, inputs: Integers) -> list[bytes]:
@@ -158,6 +155,11 @@ def _old_uploads(context: OneShotContext, inputs: Integers) -> list[bytes]:
     for client in honest_clients(before, inputs, b"before").values():
         client.open(heard)
     return [encode_message(upload) for upload in heard.values()]
+
+
+def _on_half(rng: np.random.Generator, rate: float) -> float:
+    """The rate on half of the schedules, none on the others."""
+    return rate if rng.random() < 0.5 else 0.0
 
 
 def _must_end_well(verdict: Verdict, bearable: bool, what: str) -> Verdict:
