@@ -36,7 +36,7 @@ class Codec:
 
     @property
     def messages(self) -> list[Any]:
-        """All messages."""
+        """One message of every kind."""
         return [message for kind, *_ in self.decoders for message in kind]
 
     @property

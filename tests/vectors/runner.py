@@ -85,7 +85,7 @@ class Play(Player):
         ]
 
     def parties(self, role: str) -> list[ClientSession]:
-        """The clients."""
+        """All clients, the only role beside the server."""
         return self.clients
 
     def party(self, operation: Operation) -> int:

@@ -47,7 +47,7 @@ class Explored(Protocol):
 
     @property
     def schedules(self) -> int:
-        """Schedules explored."""
+        """How many schedules were explored."""
 
     @property
     def systems(self) -> int:

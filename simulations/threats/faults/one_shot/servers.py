@@ -58,7 +58,7 @@ class Server:
 
     @property
     def everybody(self) -> Members:
-        """All clients."""
+        """The numbers of all clients."""
         return tuple(range(self.victims.context.size))
 
     @property
