@@ -193,7 +193,9 @@ def test_diagrams_of_the_document_are_generated(moves: Moves, phases: type[enum.
 def test_handler_tables_are_the_transition_tables() -> None:
     assert set(client.HANDLERS) == set(CLIENT_MOVES)
     assert set(member.HANDLERS) == set(MEMBER_MOVES)
-    served = set(server._RECEIVERS) | {(phase, Local.DEADLINE) for phase in server._CLOSERS}
+    served = set(server.OneShotServer.RECEIVERS) | {
+        (phase, Local.DEADLINE) for phase in server.OneShotServer.CLOSERS
+    }
     assert served | {(ServerPhase.OPENING, Local.OPEN)} == set(SERVER_MOVES)
 
 
@@ -258,6 +260,7 @@ def test_every_reason_is_raised_by_a_test() -> None:
         for path in [
             *source.glob("*.py"),
             source.parent / "framing.py",
+            source.parent / "server.py",
             source.parent / "session.py",
         ]
         for name in re.findall(r"Reason\.([A-Z_]+)", path.read_text("utf-8"))

@@ -17,6 +17,7 @@ import campaigns
 import numpy as np
 import pytest
 
+from secagg import server as serving
 from secagg.errors import TooFewSurvivorsError
 from secagg.field import FieldVector
 from secagg.framing import decode_set
@@ -81,16 +82,19 @@ def believes_headers(patch: Patch) -> None:
 
 
 def believes_members(patch: Patch) -> None:
-    patch.setattr(server, "signature_is_valid", lambda *_: True)
+    patch.setattr(serving, "signature_is_valid", lambda *_: True)
 
 
 def waits_for_everybody(patch: Patch) -> None:
-    def strict(self: OneShotServer, stage: str, count: int, needed: int) -> None:
-        everybody = self._context.committee.size
-        if count < (needed if stage in ("upload", "check") else everybody):
-            raise TooFewSurvivorsError(stage, count, everybody)
+    opened = OneShotServer._open
 
-    patch.setattr(OneShotServer, "_require", strict)
+    def strict(self: OneShotServer) -> Any:
+        everybody = self._context.committee.size
+        if len(self._answers) < everybody:
+            raise TooFewSurvivorsError("open", len(self._answers), everybody)
+        return opened(self)
+
+    patch.setattr(OneShotServer, "_open", strict)
 
 
 def gives_zeros(patch: Patch) -> None:
@@ -156,7 +160,7 @@ def takes_second_uploads(patch: Patch) -> None:
         self._headers.pop(message.sender, None)
         original(self, message)
 
-    patch.setitem(server._RECEIVERS, (ServerPhase.COLLECTING, Upload), forgetful)
+    patch.setitem(OneShotServer.RECEIVERS, (ServerPhase.COLLECTING, Upload), forgetful)
 
 
 def decodes_carelessly(patch: Patch) -> None:
@@ -165,7 +169,7 @@ def decodes_carelessly(patch: Patch) -> None:
 
 
 def takes_second_answers(patch: Patch) -> None:
-    patch.setattr(OneShotServer, "_first", lambda self, member, *_: member)
+    patch.setattr(serving.Parties, "first", lambda self, sender, *_: sender)
     corrects_no_sums(patch)
 
 
@@ -186,7 +190,7 @@ def takes_any_complaint(patch: Patch) -> None:
     def careless(self: OneShotServer, message: Complaints) -> None:
         self._complaints[message.sender] = frozenset(decode_set(message.bad, self._context.size))
 
-    patch.setitem(server._RECEIVERS, (ServerPhase.CHECKING, Complaints), careless)
+    patch.setitem(OneShotServer.RECEIVERS, (ServerPhase.CHECKING, Complaints), careless)
 
 
 class GivesAllSeeds(WithoutCheck):
