@@ -31,6 +31,7 @@ def load(name: str) -> Any:
 
 
 runner = load("runner")
+MismatchError = load("player").MismatchError
 one_shot = load("one_shot.runner")
 
 FILES = {
@@ -242,7 +243,7 @@ def changed(data: str) -> str:
 def test_the_runner_sees_a_change_of_any_message(name: str) -> None:
     vector = copy.deepcopy(FILES["rounds/active"])
     vector["messages"][name] = changed(vector["messages"][name])
-    with pytest.raises((runner.MismatchError, ProtocolError)):
+    with pytest.raises((MismatchError, ProtocolError)):
         runner.run_round(vector)
 
 
@@ -260,7 +261,7 @@ def test_the_runner_sees_a_change_of_the_result(
 ) -> None:
     vector = copy.deepcopy(FILES["rounds/active"])
     vector["operations"][-1]["expect"][key] = value
-    with pytest.raises(runner.MismatchError, match="server_unmask"):
+    with pytest.raises(MismatchError, match="server_unmask"):
         runner.run_round(vector)
 
 
@@ -276,7 +277,7 @@ def test_the_runner_sees_a_change_of_the_result(
 def test_the_runner_sees_another_error(name: str, error: dict[str, int | str]) -> None:
     vector = copy.deepcopy(FILES[f"refusals/{name}"])
     vector["operations"][-1]["error"] = error
-    with pytest.raises(runner.MismatchError):
+    with pytest.raises(MismatchError):
         runner.run_refusal(vector, FILES["rounds/active"])
 
 
@@ -285,7 +286,7 @@ def test_the_runner_sees_that_a_message_is_not_refused(side: str) -> None:
     vector = copy.deepcopy(FILES[f"refusals/{side}-malformed"])
     last = vector["operations"][-1]
     last["data"] = last["instead_of"]
-    with pytest.raises(runner.MismatchError, match="accepted"):
+    with pytest.raises(MismatchError, match="accepted"):
         runner.run_refusal(vector, FILES["rounds/active"])
 
 
@@ -293,7 +294,7 @@ def test_the_runner_sees_that_a_message_is_not_refused(side: str) -> None:
 def test_the_one_shot_runner_sees_a_change_of_any_message(name: str) -> None:
     vector = copy.deepcopy(FILES["one-shot-rounds/losses"])
     vector["messages"][name] = changed(vector["messages"][name])
-    with pytest.raises((runner.MismatchError, ProtocolError)):
+    with pytest.raises((MismatchError, ProtocolError)):
         one_shot.run_round(vector)
 
 
@@ -311,7 +312,7 @@ def test_the_one_shot_runner_sees_a_change_of_any_message(name: str) -> None:
 def test_the_one_shot_runner_sees_a_change_of_the_result(key: str, value: Any) -> None:
     vector = copy.deepcopy(FILES["one-shot-rounds/losses"])
     vector["operations"][-1]["expect"][key] = value
-    with pytest.raises(runner.MismatchError, match="server_open"):
+    with pytest.raises(MismatchError, match="server_open"):
         one_shot.run_round(vector)
 
 
@@ -320,12 +321,12 @@ def test_the_one_shot_runner_sees_another_error_and_none(side: str) -> None:
     vector, base = FILES[f"one-shot-refusals/{side}-malformed"], FILES["one-shot-rounds/plain"]
     other = copy.deepcopy(vector)
     other["operations"][-1]["error"]["reason"] = "DUPLICATE_KEY"
-    with pytest.raises(runner.MismatchError):
+    with pytest.raises(MismatchError):
         one_shot.run_refusal(other, base)
     accepted = copy.deepcopy(vector)
     last = accepted["operations"][-1]
     last["data"] = last["instead_of"]
-    with pytest.raises(runner.MismatchError, match="accepted"):
+    with pytest.raises(MismatchError, match="accepted"):
         one_shot.run_refusal(accepted, base)
 
 
@@ -362,5 +363,5 @@ def test_the_runner_sees_changed_primitives() -> None:
             case[output][0] = change(case[output][0])
         else:
             case[output] = change(case[output])
-        with pytest.raises((runner.MismatchError, ValueError)):
+        with pytest.raises((MismatchError, ValueError)):
             runner_of(f"primitives/{name}").run_primitive(vector)

@@ -106,8 +106,11 @@ def open_sum(
 def largest_mean_square(context: OneShotContext, uploads: int) -> float:
     """Bound on the mean square of honest errors, by the tail of a chi-squared variable.
 
-    Source: Laurent and Massart 2000, Lemma 1. A wrong key leaves errors that are uniform below the
-    rounding step, 27 times as much: with some twenty coefficients it is told apart.
+    A wrong key leaves errors that are uniform between -Delta / 2 and Delta / 2, with 27 times the
+    mean square. That they are below the bound has a probability below 2^-80, because there are 64
+    of them at least; with 7 it would be 2^-4.
+
+    Source: Laurent and Massart 2000, Lemma 1.
     """
     count = context.packing.coefficients(context.length)
     x = _FAILURE_BITS * log(2) / count

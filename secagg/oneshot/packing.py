@@ -10,6 +10,9 @@ nothing.
 
 Delta = 2 ceil(9 sqrt(n (6.4^2 + 4^r / 12))) + 1, without the second term if nothing is rounded:
 nine standard deviations of a sum of n errors, and of n roundings to multiples of 2^r, on each side.
+
+A short vector is followed by zeros, to `FEWEST_COEFFICIENTS`. They are masked and sent like the
+rest, and their errors show a wrong key.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from secagg.oneshot.rounding import ceil_sqrt
 
 DEVIATIONS = 9
 """Standard deviations of the summed error that Delta leaves room for, on each side."""
+FEWEST_COEFFICIENTS = 64
+"""With so many a key that was chosen without knowing the public elements passes the test on the
+errors with a probability below 2^-80 (docs/one-shot-security.md has the computation)."""
 MAX_MAGNITUDE = (1 << 61) - 1
 MAX_ROUNDING_BITS = 29
 """With more, Delta would not be below 2^32 even for one client."""
@@ -93,14 +99,14 @@ class Packing:
         return ((self.ring.modulus - 1) >> self.rounding_bits).bit_length()
 
     def coefficients(self, length: int) -> int:
-        """Coefficients of a vector of this length, at least one.
+        """Coefficients that are sent for a vector of this length: `FEWEST_COEFFICIENTS` at least.
 
         Raises:
             ParameterError: an empty vector.
         """
         if length < 1:
             raise ParameterError("length", length, "at least 1")
-        return -(-length // self.per)
+        return max(-(-length // self.per), FEWEST_COEFFICIENTS)
 
     def blocks(self, length: int) -> int:
         """Ring elements of a vector of this length, at least one."""

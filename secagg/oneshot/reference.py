@@ -34,6 +34,7 @@ P = 2**31 - 1
 """The field of the shares."""
 SIGMA, CUT = Decimal("6.4"), 84
 LIMBS, LIMB_BITS, CHALLENGES = 9, 30, 4
+FEWEST_COEFFICIENTS = 64
 
 Rand = Callable[[int], bytes]
 """A source of random bytes: rand(count) -> bytes."""
@@ -87,7 +88,8 @@ def run_one_shot(
     # Digits in base B, errors below Delta / 2: as many digits as fit below q.
     base, delta = context.field.modulus, _delta(context.size, context.rounding_bits)
     per = max(e for e in range(1, 200) if delta * base**e < q)
-    coefficients = -(-context.length // per)
+    # Zeros follow a short vector: their errors show a wrong key.
+    coefficients = max(-(-context.length // per), FEWEST_COEFFICIENTS)
     a = [_public_element(context, primes, b) for b in range(-(-coefficients // n_ring))]
     entry_base = 2 * _ceil_sqrt(82944 * context.size, 25) + 1
     secrets_of_key = -(-n_ring // context.entries)

@@ -1,15 +1,9 @@
-"""Run vector files through the state machines and functions of secagg.
-
-Nothing here knows how the files were made; another implementation needs a runner like this one.
-"""
+"""Run vector files through the state machines and functions of secagg."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-import msgspec
 import numpy as np
 
 from secagg import (
@@ -18,16 +12,11 @@ from secagg import (
     Identity,
     Mode,
     PrimeField,
-    ProtocolError,
-    RemoteProtocolError,
     ServerSession,
     SessionContext,
-    TooFewSurvivorsError,
-    WrongSharesError,
 )
-from secagg.errors import OpeningFailedError
 from secagg.field import pack, unpack
-from secagg.framing import decode_set, encode_message, encode_set
+from secagg.framing import decode_set, encode_set
 from secagg.keys import AgreementKey, SecretSeed, signature_is_valid
 from secagg.merkle import HashTree, proof_is_valid
 from secagg.pairwise.committee import choose_committee
@@ -36,14 +25,14 @@ from secagg.pairwise.masks import pairwise_key, self_key
 from secagg.pairwise.messages import decode_from_client, decode_from_server
 from secagg.pairwise.prg import accumulate_masks, expand_mask
 from secagg.pairwise.roster import commitment
-from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.sealing import seal, unseal
-from secagg.shamir import Rand, combine, decode_share, encode_share, split
+from secagg.shamir import combine, decode_share, encode_share, split
 from secagg.tags import Usage, derive, digest, encode_index, tagged
 
+from . import player
+from .player import SERVER, Case, MismatchError, Player, deterministic, drawing, hexed, same
 from .schema import (
     Context,
-    Error,
     MessageCase,
     Operation,
     PrimitiveVector,
@@ -51,34 +40,6 @@ from .schema import (
     Result,
     RoundVector,
 )
-
-SERVER = -1
-Case = Mapping[str, Any]
-
-
-class MismatchError(AssertionError):
-    """The implementation and a vector differ."""
-
-
-def same(found: object, expected: object, what: str) -> None:
-    """Raise an error if two values differ."""
-    if found != expected:
-        raise MismatchError(f"{what}: {found!r}, expected {expected!r}")
-
-
-def deterministic(seed: bytes) -> Rand:
-    """The clients' randomness, as docs/test-vectors.md defines it."""
-    block = 0
-
-    def rand(count: int) -> bytes:
-        nonlocal block
-        out = bytearray()
-        while len(out) < count:
-            out += hashlib.sha256(seed + block.to_bytes(8, "big")).digest()
-            block += 1
-        return bytes(out[:count])
-
-    return rand
 
 
 def context_of(told: Context) -> SessionContext:
@@ -104,37 +65,12 @@ def context_of(told: Context) -> SessionContext:
     return context
 
 
-def error_of(error: ProtocolError) -> Error:
-    """An exception as in the files."""
-    described: Error = {"type": type(error).__name__}  # type: ignore[typeddict-item]
-    if isinstance(error, RemoteProtocolError):
-        described |= {"party": error.party, "reason": error.reason.name}
-        if error.role != "client":
-            described |= {"role": error.role}
-    if isinstance(error, TooFewSurvivorsError):
-        described |= {"stage": error.stage, "survivors": error.survivors, "needed": error.needed}
-    if isinstance(error, WrongSharesError):
-        described |= {
-            "owner": error.owner,
-            "answered": error.answered,
-            "threshold": error.threshold,
-        }
-    if isinstance(error, OpeningFailedError):
-        described |= {
-            "answered": error.answered,
-            "needed": error.needed,
-            "dealers": list(error.dealers),
-            "members": list(error.members),
-        }
-    return described
-
-
-class Play:
-    """The parties of a round, taking the steps that a file lists."""
+class Play(Player):
+    """A round, its clients and its server."""
 
     def __init__(self, vector: RoundVector) -> None:
+        super().__init__(vector)
         self.context = context_of(vector["context"])
-        self.messages = {name: bytes.fromhex(data) for name, data in vector["messages"].items()}
         self.inputs = vector["inputs"]
         self.server = ServerSession(self.context)
         self.clients = [
@@ -148,45 +84,17 @@ class Play:
             )
         ]
 
-    def step(self, operation: Operation) -> None:
-        """Take one step and compare its outcome."""
-        where = f"{operation['op']} {operation.get('client', '')}"
-        take: Callable[[Operation], object] = getattr(self, operation["op"])
-        if (error := operation.get("error")) is None:
-            outcome = take(operation)
-            if "expect" in operation:
-                same(outcome, self.known(operation["expect"]), where)
-            return
-        before = self.server_state()
-        try:
-            take(operation)
-        except ProtocolError as raised:
-            same(error_of(raised), error, where)
-        else:
-            raise MismatchError(f"{where}: accepted, expected {error}")
-        self.check_after_error(operation, before)
+    def parties(self, role: str) -> list[ClientSession]:
+        """All clients, the only role beside the server."""
+        return self.clients
 
-    def check_after_error(self, operation: Operation, before: object) -> None:
-        """Clients abort, the server is as it was, and a deadline that failed ends the session."""
-        if operation["op"].startswith("client"):
-            over = {ClientPhase.ABORTED, ClientPhase.FINISHED}
-            same(self.clients[operation["client"]].phase in over, True, "the client's end")
-        elif operation["op"] == "server_receive":
-            same(self.server_state(), before, "the server's state after a refused message")
-        else:
-            same(self.server.phase, ServerPhase.ABORTED, "the server's phase")
+    def party(self, operation: Operation) -> int:
+        """The client that a step is about."""
+        return operation.get("client", SERVER)
 
     def server_state(self) -> object:
         """What a refused message must not change."""
         return self.server.phase, self.server.answered, self.server.participants
-
-    def known(self, expected: Any) -> Any:
-        """What is expected, with bytes in the place of the names of messages."""
-        if isinstance(expected, str):
-            return self.messages[expected]
-        if isinstance(expected, list):
-            return [(to, self.messages[name]) for to, name in expected]
-        return expected
 
     def client_begin(self, operation: Operation) -> bytes:
         """Open the round."""
@@ -207,10 +115,6 @@ class Play:
         """A message from a client."""
         self.server.receive_bytes(operation["client"], self.messages[operation["data"]])
 
-    def server_close(self, operation: Operation) -> list[tuple[int, bytes]]:
-        """The stage's deadline has passed."""
-        return sorted(self.server.close_round_bytes())
-
     def server_unmask(self, operation: Operation) -> Result:
         """The end of the last stage."""
         total = self.server.unmask()
@@ -225,63 +129,21 @@ class Play:
 
 def run_round(vector: RoundVector) -> Play:
     """All operations of a round."""
-    play = Play(vector)
-    for operation in vector["operations"]:
-        play.step(operation)
-    if vector["success"]:
-        same(play.server.phase, ServerPhase.FINISHED, "the server's phase")
-    return play
+    return player.run_round(Play, vector)
 
 
 def run_refusal(vector: RefusalVector, base: RoundVector) -> None:
     """The refused step after the base's first ones; then the honest one in its place."""
-    play = _prelude(vector, base)
-    for operation in vector["operations"]:
-        play.step(operation)
-    last = vector["operations"][-1]
-    if (honest := last.get("instead_of")) is None:
-        return
-    # The server takes the honest message afterwards; a client has aborted, so another one does.
-    after = play if vector["party"] == SERVER else _prelude(vector, base)
-    intended = base["operations"][vector["steps"]]
-    same(intended.get("data"), honest, "the base's next message")
-    after.step(intended)
-
-
-def _prelude(vector: RefusalVector, base: RoundVector) -> Play:
-    play = Play(base)
-    same(play.messages.keys() & vector["messages"].keys(), set(), "names that the base has")
-    play.messages |= {name: bytes.fromhex(data) for name, data in vector["messages"].items()}
-    for operation in base["operations"][: vector["steps"]]:
-        client = operation["client"] if operation["op"].startswith("client") else SERVER
-        if client == vector["party"]:
-            play.step(operation)
-    return play
+    party = vector["party"]
+    player.run_refusal(Play, vector, base, ("server" if party == SERVER else "client", party))
 
 
 def run_message(case: MessageCase) -> None:
     """One decoder; and the encoder, where the bytes are a message."""
-    data = bytes.fromhex(case["data"])
-    decode = decode_from_client if case["sent_by"] == "client" else decode_from_server
-    try:
-        message = decode(data, case["party"], case["limit"])
-    except ProtocolError as raised:
-        same(error_of(raised), case.get("error"), case["description"])
-        return
-    same(None, case.get("error"), case["description"])
-    fields = msgspec.structs.asdict(message)
-    encoded = {k: v if isinstance(v, int) else v.hex() for k, v in fields.items()}
-    same(encoded, case["fields"], case["description"])
-    same(type(message).__name__, case["name"], case["description"])
-    same(encode_message(message), data, case["description"])
+    player.run_message({"client": decode_from_client, "server": decode_from_server}, case)
 
 
 # -- primitives ---------------------------------------------------------------------------------
-
-
-def hexed(case: Case, *names: str) -> tuple[bytes, ...]:
-    """Fields of a case as bytes."""
-    return tuple(bytes.fromhex(case[name]) for name in names)
 
 
 def check_mask(case: Case) -> None:
@@ -299,17 +161,8 @@ def check_mask(case: Case) -> None:
 
 def check_shamir(case: Case) -> None:
     """Shares, their encoding, and what the last t rebuild."""
-    draws = [bytes.fromhex(drawn) for drawn in case["draws"]]
-
-    def rand(count: int) -> bytes:
-        if not count:
-            return b""
-        drawn = draws.pop(0)
-        same(count, len(drawn), "bytes of a draw")
-        return drawn
-
     secrets = [bytes.fromhex(secret) for secret in case["secrets"]]
-    shares = split(secrets, case["holders"], case["threshold"], rand)
+    shares = split(secrets, case["holders"], case["threshold"], drawing(case))
     same([encode_share(share).hex() for share in shares], case["shares"], "shares")
     last = slice(-case["threshold"], None)
     read = [decode_share(bytes.fromhex(share), len(secrets)) for share in case["shares"][last]]

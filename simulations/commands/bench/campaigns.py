@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from simulations.commands.bench.options import prose
+from simulations.common.protocols import ProtocolChoice
 from simulations.common.tables import JsonFlag, show
 
 
@@ -22,40 +24,41 @@ def faults_command(
     play: Annotated[
         list[str] | None,
         typer.Option(
-            help="wire, encoded, client, server, or the name of one behaviour; may be repeated."
+            help="wire, encoded, client, member, server, or the name of one behaviour; may be "
+            "repeated."
         ),
+    ] = None,
+    protocol: Annotated[
+        ProtocolChoice, typer.Option(help="Whose rounds; the behaviours of both take turns.")
+    ] = ProtocolChoice.PAIRWISE,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the result. An interrupted campaign goes on from it."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Rounds with hostile networks, clients and servers; exit status 1 if one breaks a promise."""
+    """Rounds with hostile networks, parties and servers; exit status 1 if one breaks a promise."""
     from rich.progress import Progress
 
-    from simulations.threats.faults import behaviours_named, run_campaign
+    from simulations.threats.faults import behaviours_named
+    from simulations.threats.faults.kept import OtherCampaignError, Question, figures, run_kept
 
-    names = play or []
+    names = tuple(play or ())
     try:
-        behaviours_named(names)
+        behaviours_named(names, protocol.names)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--play") from None
+    question = Question(protocol.names, names, seed, rate, first)
     with Progress(console=prose) as progress:
         task = progress.add_task("schedules", total=schedules)
-        campaign = run_campaign(
-            schedules, seed, rate, lambda: progress.advance(task), names=names, first=first
-        )
-    _show_campaign(
-        {
-            "schedules": schedules,
-            "first": first,
-            "seed": seed,
-            "rate": rate,
-            "outcomes": dict(campaign.outcomes),
-            "faults": dict(campaign.faults),
-            "refusals": dict(campaign.refusals),
-            "failures": {str(number): what for number, what in campaign.failures.items()},
-        },
-        {"behaviours": {name: dict(ends) for name, ends in campaign.behaviours.items()}},
-        as_json,
-    )
+        try:
+            campaign = run_kept(question, schedules, out, lambda done: progress.advance(task, done))
+        except OtherCampaignError as error:
+            raise typer.BadParameter(str(error), param_hint="--out") from None
+    found = figures(campaign)
+    behaviours = {"behaviours": found.pop("behaviours")}
+    asked = {"schedules": schedules, "first": first, "seed": seed, "rate": rate}
+    _show_campaign({**asked, **found}, behaviours, as_json)
     if campaign.failures:
         raise typer.Exit(1)
 

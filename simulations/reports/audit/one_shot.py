@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulations.audits.base import Check, Figures
+from simulations.audits.base import Check
+from simulations.reports.audit.span import mutant_figures, product_figures
 from simulations.threats.span.one_shot import OneShotMutant, OneShotReport, one_shot_span
 from simulations.threats.span.small_cases import rules, signed_set, signed_set_committees
 
@@ -28,12 +29,13 @@ def check_one_shot_span(clients: int, members: int) -> Check:
         for mutant in OneShotMutant
         if mutant.smallest[0] <= clients and mutant.smallest[1] <= members
     ]
+    found = one_shot_span(clients, members)
     return Check.of(
         one_shot_id(clients, members),
         f"No schedule of a one-shot round of {clients} clients, {members} members to a committee, "
         "yields more than one sum (twins: parties that lack one rule each)",
-        _product_figures(one_shot_span(clients, members)),
-        _mutant_figures([one_shot_span(clients, members, mutant) for mutant in mutants]),
+        product_figures(found, "\n".join(found.broken)),
+        mutant_figures([_ended(one_shot_span(clients, members, mutant)) for mutant in mutants]),
     )
 
 
@@ -76,30 +78,6 @@ def check_shares(largest: int) -> Check:
     )
 
 
-def _product_figures(report: OneShotReport) -> Figures:
-    figures: Figures = {
-        "schedules": report.schedules,
-        "parameters": report.parameters,
-        "systems_solved": report.systems,
-        "sums_opened": report.opened,
-        "broken_schedules": int(not report.held),
-        "rejected": not report.held,
-    }
-    if report.broken:
-        figures["first_broken_schedule"] = "\n".join(report.broken)
-    return figures
-
-
-def _mutant_figures(reports: list[OneShotReport]) -> Figures:
-    caught = sum(not report.held for report in reports)
-    figures: Figures = {
-        "schedules": sum(report.schedules for report in reports),
-        "mutants": len(reports),
-        "caught": caught,
-    }
-    for report in reports:
-        name = "none" if report.mutant is None else report.mutant.value
-        ending = report.broken[-1] if report.broken else f"{report.schedules:,} schedules held"
-        figures[name.replace(",", "").replace(" ", "_")] = ending
-    figures["rejected"] = bool(reports) and caught == len(reports)
-    return figures
+def _ended(report: OneShotReport) -> tuple[OneShotReport, str]:
+    """A report, and how it ended in words."""
+    return report, report.broken[-1] if report.broken else f"{report.schedules:,} schedules held"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
+from typing import Protocol
+
 from secagg import Mode
 from simulations.audits.base import Check, Figures
 from simulations.threats.span import Mutant, SpanReport, span_check
@@ -20,17 +24,50 @@ def check_span(size: int, mode: Mode) -> Check:
         mode: what the server may do.
     """
     mutants = [m for m in Mutant if m.applies(mode) and m.smallest_size <= size]
+    found = span_check(size, mode)
     return Check.of(
         span_id(size, mode),
         f"No schedule of a round of {size} clients, server {mode.value}, yields more than the one "
         "promised sum (twins: clients that lack one rule each)",
-        product_figures(span_check(size, mode)),
-        mutant_figures([span_check(size, mode, mutant) for mutant in mutants]),
+        product_figures(found, "" if found.broken is None else str(found.broken)),
+        mutant_figures([ended(span_check(size, mode, mutant)) for mutant in mutants]),
     )
 
 
-def product_figures(report: SpanReport) -> Figures:
-    """Return what was explored, and the first broken schedule in words if there is one."""
+class Explored(Protocol):
+    """What an exhaustive check of either protocol says of one kind of party."""
+
+    @property
+    def mutant(self) -> Enum | None:
+        """The rule that was taken away; None for the product's parties."""
+
+    @property
+    def parameters(self) -> int:
+        """Choices of the round's numbers gone through."""
+
+    @property
+    def schedules(self) -> int:
+        """How many schedules were explored."""
+
+    @property
+    def systems(self) -> int:
+        """Systems of equations solved."""
+
+    @property
+    def opened(self) -> int:
+        """Schedules in which the server gets a sum."""
+
+    @property
+    def held(self) -> bool:
+        """Whether no schedule is broken."""
+
+
+def product_figures(report: Explored, broken: str) -> Figures:
+    """Return what was explored, and the first broken schedule.
+
+    Args:
+        broken: the schedule in words; empty if every one held.
+    """
     figures: Figures = {
         "schedules": report.schedules,
         "parameters": report.parameters,
@@ -39,28 +76,33 @@ def product_figures(report: SpanReport) -> Figures:
         "broken_schedules": int(not report.held),
         "rejected": not report.held,
     }
-    if report.broken is not None:
-        figures["first_broken_schedule"] = str(report.broken)
+    if broken:
+        figures["first_broken_schedule"] = broken
     return figures
 
 
-def mutant_figures(reports: list[SpanReport]) -> Figures:
-    """Return how many mutants were caught, and how; rejected only if all of them were."""
-    caught = sum(not report.held for report in reports)
+def mutant_figures(reports: Sequence[tuple[Explored, str]]) -> Figures:
+    """Return how many mutants were caught, and how; rejected only if all of them were.
+
+    Args:
+        reports: each with how it ended, in words.
+    """
+    caught = sum(not report.held for report, _ in reports)
     figures: Figures = {
-        "schedules": sum(report.schedules for report in reports),
+        "schedules": sum(report.schedules for report, _ in reports),
         "mutants": len(reports),
         "caught": caught,
     }
-    for report in reports:
-        name = "none" if report.mutant is None else report.mutant.value
-        figures[name.replace(",", "").replace(" ", "_")] = _ending(report)
+    for report, ending in reports:
+        name = "none" if report.mutant is None else str(report.mutant.value)
+        figures[name.replace(",", "").replace(" ", "_")] = ending
     figures["rejected"] = bool(reports) and caught == len(reports)
     return figures
 
 
-def _ending(report: SpanReport) -> str:
+def ended(report: SpanReport) -> tuple[SpanReport, str]:
+    """A report, and how it ended in words."""
     if report.broken is None:
-        return f"not caught in {report.schedules:,} schedules"
+        return report, f"not caught in {report.schedules:,} schedules"
     learned = "; ".join(report.broken.learned)
-    return f"caught: the server computes {learned}"
+    return report, f"caught: the server computes {learned}"

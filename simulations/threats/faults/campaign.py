@@ -9,26 +9,51 @@ from functools import partial
 
 import numpy as np
 
+from protocol.planning.training_plan import ProtocolName
+from simulations.threats.faults import one_shot
+from simulations.threats.faults.behaviours import Play, Verdict
 from simulations.threats.faults.encoded import play_encoded
 from simulations.threats.faults.lies import LIES
-from simulations.threats.faults.rounds import Verdict
 from simulations.threats.faults.servers import SERVERS, play_server
 from simulations.threats.faults.staged import play_liar, play_wire
 from simulations.threats.faults.tally import Tally, no_hang
 
-Play = Callable[[np.random.Generator, int, float, Tally], Verdict]
-"""Runs one schedule: (rng, number, rate of faults on the wire, counts)."""
-
-FAMILIES: Mapping[str, Mapping[str, Play]] = {
-    "wire": {"wire: faults only": play_wire},
-    "encoded": {"wire: updates encoded, masked, decoded": play_encoded},
-    "client": {f"client: {name}": partial(play_liar, lie) for name, lie in LIES.items()},
-    "server": {f"server: {name}": partial(play_server, kind) for name, kind in SERVERS.items()},
+FAMILIES: Mapping[ProtocolName, Mapping[str, Mapping[str, Play]]] = {
+    "pairwise": {
+        "wire": {"wire: faults only": play_wire},
+        "encoded": {"wire: updates encoded, masked, decoded": play_encoded},
+        "client": {f"client: {name}": partial(play_liar, lie) for name, lie in LIES.items()},
+        "server": {f"server: {name}": partial(play_server, kind) for name, kind in SERVERS.items()},
+    },
+    "one-shot": {
+        "wire": {
+            "one-shot wire: faults only": one_shot.play_wire,
+            "one-shot wire: parties leave": one_shot.play_leavers,
+        },
+        "encoded": {"one-shot wire: updates encoded, masked, decoded": one_shot.play_encoded},
+        "client": {
+            f"one-shot client: {name}": partial(one_shot.play_liar, lie)
+            for name, lie in one_shot.CLIENT_LIES.items()
+        },
+        "member": {
+            f"one-shot member: {name}": partial(one_shot.play_lying_member, lie)
+            for name, lie in one_shot.MEMBER_LIES.items()
+        },
+        "server": {
+            f"one-shot server: {name}": partial(one_shot.play_server, story)
+            for name, story in one_shot.SERVERS.items()
+        },
+    },
 }
-"""Every hostile behaviour by its name in reports."""
+"""Every hostile behaviour by its name in reports, in families, for each protocol."""
+
+PROTOCOLS: tuple[ProtocolName, ...] = tuple(FAMILIES)
 
 PLAYS: Mapping[str, Play] = {
-    name: play for family in FAMILIES.values() for name, play in family.items()
+    name: play
+    for families in FAMILIES.values()
+    for family in families.values()
+    for name, play in family.items()
 }
 
 
@@ -54,19 +79,25 @@ class Campaign:
         return sum(self.behaviours.values(), Counter())
 
 
-def behaviours_named(names: Sequence[str]) -> tuple[str, ...]:
-    """The behaviours of these names or families; all of them for no name at all.
+def behaviours_named(
+    names: Sequence[str], protocols: Sequence[ProtocolName] = PROTOCOLS
+) -> tuple[str, ...]:
+    """The protocols' behaviours of these names or families; all of them for no name at all.
 
     Raises:
         ValueError: a name is neither.
     """
-    if not names:
-        return tuple(PLAYS)
+    families: dict[str, list[str]] = {}
+    for protocol in protocols:
+        for family, plays in FAMILIES[protocol].items():
+            families.setdefault(family, []).extend(plays)
+    every = [name for plays in families.values() for name in plays]
     chosen: list[str] = []
-    for name in names:
-        if name not in FAMILIES and name not in PLAYS:
-            raise ValueError(f"no behaviour or family {name!r}; families: {', '.join(FAMILIES)}")
-        chosen += FAMILIES.get(name, [name])
+    for name in names or families:
+        if name not in families and name not in every:
+            known = ", ".join(families)
+            raise ValueError(f"no behaviour or family {name!r}; families: {known}")
+        chosen += families.get(name, [name])
     return tuple(dict.fromkeys(chosen))
 
 
@@ -77,7 +108,9 @@ def run_campaign(
     progress: Callable[[], None] = lambda: None,
     *,
     names: Sequence[str] = (),
+    protocols: Sequence[ProtocolName] = PROTOCOLS,
     first: int = 0,
+    campaign: Campaign | None = None,
 ) -> Campaign:
     """Run schedules first .. first + schedules - 1, the behaviours taking turns.
 
@@ -85,10 +118,12 @@ def run_campaign(
         rate: probability of a fault on the wire, for each message.
         progress: called after each schedule.
         names: behaviours or families to play; all of them if empty.
+        protocols: whose rounds.
         first: number of the first schedule, to run one again or to go on after others.
+        campaign: to be added to.
     """
-    campaign = Campaign()
-    chosen = behaviours_named(names)
+    campaign = campaign or Campaign()
+    chosen = behaviours_named(names, protocols)
     for number in range(first, first + schedules):
         run_schedule(number, seed, rate, campaign, chosen[number % len(chosen)])
         progress()

@@ -8,7 +8,7 @@ coins that are meant to stay. Both are computed here once more from the primitiv
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,12 @@ from dp import BinomialMechanism, NoiseSeed, clip_l2, quantize
 from dp.coins import residual_offset, sample_binomial
 from protocol import Pipeline, RoundParameters, RoundSetup
 from protocol.round.field_size import bits_for
-from protocol.round.setup import coin_schedule, removal_table
+from protocol.round.setup import RoundEncoding, coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
 from secagg.pairwise.context import lowest_threshold
 from simulations.audits.base import Integers
-from simulations.threats.faults.rounds import HonestParty, Round, Verdict
+from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.rounds import HonestParty, Round
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
 from simulations.threats.game.contexts import LARGEST, MOST_LOST, cohort_keys, new_session
@@ -32,13 +33,14 @@ from sketch import PublicSeed, Rotation, SketchSpec, spec_for_size
 def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
     """Honest clients with real updates on a hostile wire."""
     setup = random_setup(rng, number)
-    clients = [_Client(setup, u, rng) for u in range(setup.context.size)]
+    clients = [EncodingClient(setup, u, rng) for u in range(setup.context.size)]
     # On the wire nothing is hidden from the checks, so a vector is known once it is made.
     inputs: dict[int, NDArray[Any]] = {}
 
     def party(u: int) -> HonestParty:
         def encode(session: ClientSession) -> FieldVector:
-            vector = clients[u].encode(session)
+            removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
+            vector = clients[u].encode(lambda _: [clients[u].rounding, *removable])
             inputs[u] = vector.elements
             return vector
 
@@ -49,7 +51,7 @@ def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tall
     verdict = round_.verdict()
     if round_.total is None or verdict.problem is not None:
         return verdict
-    problem = _wrong_decoding(setup, clients, round_.total)
+    problem = wrong_decoding(setup, clients, round_.total)
     return Verdict("wrong result", problem) if problem else verdict
 
 
@@ -71,7 +73,7 @@ def _random_setup(rng: np.random.Generator, number: int) -> RoundSetup:
     threshold = lowest_threshold(size, colluders, mode, degree)
     lost = int(rng.integers(MOST_LOST + 1))
     lost = lost if degree else min(size - threshold, lost)
-    parameters = _random_parameters(rng, lost)
+    parameters = random_parameters(rng, lost)
     schedule = coin_schedule(parameters.mechanism, size, size - lost, colluders)
     removal = removal_table(schedule) if rng.random() < 0.7 else ()
     context = SessionContext(
@@ -91,7 +93,8 @@ def _random_setup(rng: np.random.Generator, number: int) -> RoundSetup:
     return RoundSetup(context, parameters)
 
 
-def _random_parameters(rng: np.random.Generator, lost: int) -> RoundParameters:
+def random_parameters(rng: np.random.Generator, lost: int) -> RoundParameters:
+    """Encodings, with and without a sketch and noise, for so many tolerated dropouts."""
     dimension = int(rng.integers(2, 60))
     compressed = dimension > 6 and rng.random() < 0.5
     spec = spec_for_size(dimension, 5, 2) if compressed else SketchSpec.identity(dimension)
@@ -108,19 +111,35 @@ def _random_parameters(rng: np.random.Generator, lost: int) -> RoundParameters:
     )
 
 
-class _Client:
-    """A client's update and noise seed, and the integers that it must have contributed."""
+class EncodingClient:
+    """A client's update and noise seeds, and the integers that it must have contributed.
 
-    def __init__(self, setup: RoundSetup, u: int, rng: np.random.Generator) -> None:
+    Args:
+        setup: of the round.
+        u: its index.
+        rng: fixes its update, and the seed of its rounding.
+
+    Attributes:
+        rounding: that seed, from which the noise that stays may come as well.
+    """
+
+    def __init__(self, setup: RoundEncoding, u: int, rng: np.random.Generator) -> None:
         self._setup = setup
         self._update = rng.normal(size=setup.parameters.sketch.dimension)
-        self._noise = NoiseSeed(hashlib.sha256(rng.bytes(16) + b"%d" % u).digest())
-        self._removable: list[NoiseSeed] = []
+        self.rounding = NoiseSeed(hashlib.sha256(rng.bytes(16) + b"%d" % u).digest())
+        self._seeds: Sequence[NoiseSeed] = []
 
-    def encode(self, session: ClientSession) -> FieldVector:
-        """The pipeline's half of a client."""
-        self._removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
-        return Pipeline(self._setup).encode(self._update, self._noise, self._removable)
+    def encode(self, seeds_for: Callable[[bytes], Sequence[NoiseSeed]]) -> FieldVector:
+        """The pipeline's half of a client.
+
+        Args:
+            seeds_for: the seeds for given rounded integers: of the noise that stays, then the
+                removable ones.
+        """
+        pipeline = Pipeline(self._setup)
+        rounded = pipeline.round(self._update, self.rounding)
+        self._seeds = seeds_for(rounded.values.tobytes())
+        return pipeline.add_noise(rounded, self._seeds[0], self._seeds[1:])
 
     def quantized(self) -> Integers:
         """The update in integer units, clipped, sketched and rotated on the way."""
@@ -129,21 +148,23 @@ class _Client:
         clipped = clip_l2(self._update, parameters.clip_l2)
         sketched = clip_l2(sketch.encode(clipped.values), parameters.sketch_clip_l2)
         turned = sketched.map_isometry(_rotation(self._setup).forward)
-        return quantize(turned, parameters.scale, parameters.linf_bound, self._noise).values
+        return quantize(turned, parameters.scale, parameters.linf_bound, self.rounding).values
 
     def noise(self, batches: Sequence[int], kept: Sequence[int]) -> Integers:
         """The coins of the batches that stay, each centred for itself."""
-        seeds, length = [self._noise, *self._removable], self._setup.parameters.length
+        seeds, length = self._seeds, self._setup.parameters.length
         total = np.zeros(length, np.int64)
         for i in kept:
             total += sample_binomial(seeds[i], batches[i], length) - batches[i] // 2
         return total
 
 
-def _wrong_decoding(setup: RoundSetup, clients: Sequence[_Client], total: FieldSum) -> str | None:
+def wrong_decoding(
+    setup: RoundEncoding, clients: Sequence[EncodingClient], total: FieldSum
+) -> str | None:
     """Whether the released mean is that of the integers that should be there, bit for bit."""
     survivors, parameters = total.survivors, setup.parameters
-    lost = setup.context.size - len(survivors)
+    lost = setup.context.invited - len(survivors)
     schedule = setup.schedule
     batches = (_coins(setup),) if schedule is None else schedule.batches
     kept = _kept(batches, setup, lost)
@@ -161,24 +182,24 @@ def _wrong_decoding(setup: RoundSetup, clients: Sequence[_Client], total: FieldS
     return None
 
 
-def _kept(batches: Sequence[int], setup: RoundSetup, lost: int) -> tuple[int, ...]:
+def _kept(batches: Sequence[int], setup: RoundEncoding, lost: int) -> tuple[int, ...]:
     """The batches that stay, from the context's table alone."""
     removal = setup.context.removal
     surplus = removal[lost] if removal else 0
     return tuple(i for i in range(len(batches)) if i == 0 or not surplus >> (i - 1) & 1)
 
 
-def _coins_meant(setup: RoundSetup, lost: int) -> int:
+def _coins_meant(setup: RoundEncoding, lost: int) -> int:
     """The share of one survivor in what the fewest honest survivors would hold together."""
     context = setup.context
     target = _coins(setup) * (context.minimum_survivors - context.tolerated_colluders)
-    return -(-target // (context.size - lost - context.tolerated_colluders))
+    return -(-target // (context.invited - lost - context.tolerated_colluders))
 
 
-def _coins(setup: RoundSetup) -> int:
+def _coins(setup: RoundEncoding) -> int:
     """Of one client; the rounds here have no other noise."""
     return int(setup.parameters.mechanism.amount)
 
 
-def _rotation(setup: RoundSetup) -> Rotation:
+def _rotation(setup: RoundEncoding) -> Rotation:
     return Rotation(setup.parameters.length, setup.parameters.public_seed)

@@ -7,8 +7,7 @@ lies are is listed in `lies`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -35,34 +34,12 @@ from secagg.pairwise.messages import (
 from secagg.pairwise.roster import RoundRoster, advertisement_parts, masked_input_parts
 from secagg.shamir import LIMBS, PRIME
 from secagg.tags import Usage, encode_index
+from simulations.threats.faults.behaviours import Lie
 from simulations.threats.faults.wire import Sent
-from simulations.threats.game.contexts import Wanted, counter_rand, identity_of, new_session
+from simulations.threats.game.contexts import counter_rand, identity_of, new_session
 
 Integers = NDArray[Any]
 Shares = NDArray[np.uint32]
-
-Edit = Callable[["Liar", Any], Iterable[tuple[int, AnyMessage]]]
-"""Makes of an honest message those that are sent instead, each with the client that the transport
-says it came from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lie:
-    """One way to lie.
-
-    Args:
-        edits: what becomes of honest messages, by their type.
-        wanted: what the lie needs of its round.
-        leaves_before: the liar sends nothing from this message on.
-        company_leaves_before: an honest client sends nothing from this message on.
-        at_the_door: the server must refuse it, so that it costs at most one client.
-    """
-
-    edits: Mapping[type, Edit] = field(default_factory=dict)
-    wanted: Wanted = field(default_factory=Wanted)
-    leaves_before: type | None = None
-    company_leaves_before: type | None = None
-    at_the_door: bool = False
 
 
 class Liar:

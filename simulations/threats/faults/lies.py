@@ -31,7 +31,8 @@ from secagg.pairwise.roster import commitment
 from secagg.sealing import seal
 from secagg.shamir import SHARE_BYTES, decode_share, encode_share, split
 from secagg.tags import Usage
-from simulations.threats.faults.liars import Edit, Liar, Lie
+from simulations.threats.faults.behaviours import Edit, Lie
+from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.loot import LOW_ORDER
 from simulations.threats.game.contexts import Wanted, counter_rand
 from simulations.threats.game.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
@@ -276,13 +277,13 @@ _REMOVABLE = Wanted(removable=True)
 
 LIES: Mapping[str, Lie] = {
     "advertises a key of small order": Lie(
-        edits={Advertisement: _instead(_low_order_key)}, at_the_door=True
+        edits={Advertisement: _instead(_low_order_key)}, bearable=True
     ),
     # Who copies another's key and is heard first is in the roster, and loses the round as well.
     "advertises a repeated key": Lie(
         edits={Advertisement: _instead(_repeated_key)},
         wanted=Wanted(spare=2),
-        at_the_door=True,
+        bearable=True,
     ),
     "shares another self-mask seed": Lie(edits={ShareBundle: _shares_of_another(SELF_MASK)}),
     "shares another masking key": Lie(
@@ -305,26 +306,24 @@ LIES: Mapping[str, Lie] = {
     ),
     "uploads another vector": Lie(edits={MaskedInput: _instead(_another_vector)}),
     "uploads elements outside the field": Lie(
-        edits={MaskedInput: _instead(_elements_outside_the_field)}, at_the_door=True
+        edits={MaskedInput: _instead(_elements_outside_the_field)}, bearable=True
     ),
-    "uploads a shorter vector": Lie(
-        edits={MaskedInput: _instead(_shorter_vector)}, at_the_door=True
-    ),
-    "uploads two vectors": Lie(edits={MaskedInput: _two_vectors}, at_the_door=True),
-    "uploads in another's name": Lie(edits={MaskedInput: _speaks_for_another}, at_the_door=True),
+    "uploads a shorter vector": Lie(edits={MaskedInput: _instead(_shorter_vector)}, bearable=True),
+    "uploads two vectors": Lie(edits={MaskedInput: _two_vectors}, bearable=True),
+    "uploads in another's name": Lie(edits={MaskedInput: _speaks_for_another}, bearable=True),
     "signs another survivor set": Lie(
         edits={Confirmation: _signs_another_set},
         wanted=Wanted(mode=Mode.ACTIVE),
-        at_the_door=True,
+        bearable=True,
     ),
     "answers with wrong shares": Lie(
         edits={UnmaskShares: _instead(_wrong_shares)}, company_leaves_before=MaskedInput
     ),
     "answers with too few shares": Lie(
-        edits={UnmaskShares: _instead(_too_few_shares)}, at_the_door=True
+        edits={UnmaskShares: _instead(_too_few_shares)}, bearable=True
     ),
     "answers with doubled shares": Lie(
-        edits={UnmaskShares: _instead(_doubled_shares)}, at_the_door=True
+        edits={UnmaskShares: _instead(_doubled_shares)}, bearable=True
     ),
     "answers with shares of the other kind": Lie(
         edits={UnmaskShares: _instead(_shares_of_the_other_kind)},
@@ -334,7 +333,7 @@ LIES: Mapping[str, Lie] = {
         edits={UnmaskShares: _instead(_shares_of_other_owners)}
     ),
     "gives up wrong seeds": Lie(
-        edits={UnmaskShares: _instead(_wrong_seeds)}, wanted=_REMOVABLE, at_the_door=True
+        edits={UnmaskShares: _instead(_wrong_seeds)}, wanted=_REMOVABLE, bearable=True
     ),
     "recovers wrong seeds": Lie(
         edits={SeedShares: _instead(_wrong_shares)},

@@ -9,7 +9,6 @@ their owners committed to, and no honest client may be blamed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,19 +35,11 @@ from secagg.pairwise.messages import (
 )
 from secagg.pairwise.roster import RoundRoster, commitment
 from secagg.pairwise.transitions import ServerPhase
+from simulations.threats.faults.behaviours import Verdict
 from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.game.contexts import Integers, new_session
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a schedule ended, and what is wrong with that, if anything is."""
-
-    outcome: str
-    problem: str | None = None
-
 
 ServerMaker = Callable[[SessionContext], ServerSession]
 """The product's server, or one with a defence missing."""

@@ -20,8 +20,8 @@ from secagg.pairwise.messages import (
 from secagg.pairwise.roster import RoundRoster, advertisement_parts
 from secagg.sealing import unseal
 from secagg.tags import Usage
+from simulations.threats.faults.behaviours import Verdict
 from simulations.threats.faults.loot import LOW_ORDER, Loot
-from simulations.threats.faults.rounds import Verdict
 from simulations.threats.faults.tally import Tally
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import (

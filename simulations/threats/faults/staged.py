@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from secagg import SessionContext
-from simulations.threats.faults.liars import Liar, Lie
-from simulations.threats.faults.rounds import Round, ServerMaker, Verdict, honest_parties
+from simulations.threats.faults.behaviours import Lie, Verdict
+from simulations.threats.faults.liars import Liar
+from simulations.threats.faults.rounds import Round, ServerMaker, honest_parties
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
 from simulations.threats.game.contexts import Wanted, random_context, random_inputs
@@ -51,8 +52,8 @@ def play_liar(
     lying = {u: Liar(context, u, lie, inputs[u], salt, rng) for u in liars}
     wire = Wire(rng, rate, tally)
     verdict = Round(context, honest, known, lying, wire, tally, server).verdict()
-    # A liar that is refused at the door is one client less, and every round here can spare one.
-    if lie.at_the_door and not rate and verdict.outcome != "exact sum" and not verdict.problem:
+    # The liar is one client less, and every round here can spare one.
+    if lie.bearable and not rate and verdict.outcome != "exact sum" and not verdict.problem:
         return replace(verdict, problem=f"one liar ended the round: {verdict.outcome}")
     return verdict
 
@@ -68,5 +69,5 @@ def _cast(
 ) -> tuple[list[int], int | None]:
     """Who lies, and which honest client leaves, if one does."""
     order = [int(u) for u in rng.permutation(context.size)]
-    count = 1 if lie.at_the_door else int(rng.integers(1, 3))
+    count = 1 if lie.bearable else int(rng.integers(1, 3))
     return order[:count], None if lie.company_leaves_before is None else order[count]

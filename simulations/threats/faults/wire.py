@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from simulations.threats.faults.tally import Tally
@@ -19,13 +21,19 @@ class Wire:
         rng: fixes the faults and the order of arrival.
         rate: probability of a fault for each message.
         tally: counts the faults.
+        old: messages of another round, which a message may be exchanged for as well.
+
+    Attributes:
+        rate: as given.
     """
 
-    def __init__(self, rng: np.random.Generator, rate: float, tally: Tally) -> None:
+    def __init__(
+        self, rng: np.random.Generator, rate: float, tally: Tally, old: Sequence[bytes] = ()
+    ) -> None:
         self._rng = rng
-        self._rate = rate
+        self.rate = rate
         self._tally = tally
-        self._old: list[bytes] = []
+        self._old = list(old)
         self._late: Sent = []
 
     def carry(self, sent: Sent) -> Sent:
@@ -37,7 +45,7 @@ class Wire:
         return [arriving[i] for i in self._rng.permutation(len(arriving))]
 
     def _fault(self, party: int, data: bytes) -> Sent:
-        if self._rng.random() >= self._rate:
+        if self._rng.random() >= self.rate:
             return [(party, data)]
         kind = FAULTS[self._rng.integers(len(FAULTS))]
         self._tally.injected(kind)

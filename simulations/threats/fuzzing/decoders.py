@@ -57,6 +57,7 @@ from simulations.threats.fuzzing.mutation import (
     pick,
 )
 from simulations.threats.game.contexts import cohort_keys, identity_of, random_inputs
+from simulations.threats.game.stored_keys import KeptKeys
 from sketch import SketchSpec, spec_for_size
 
 CLIENTS, LISTENER = 5, 0
@@ -250,28 +251,13 @@ def server_decoders(example: Example) -> Iterator[Decoder]:
 # -- stored states ----------------------------------------------------------------------------
 
 
-class _Forgetful:
-    """Keys that are never destroyed: the same state is resumed in many cases."""
-
-    def __init__(self) -> None:
-        self._kept: dict[bytes, bytes] = {}
-
-    def keep(self, token: bytes, key: bytes) -> None:
-        self._kept[token] = key
-
-    def key(self, token: bytes) -> bytes | None:
-        return self._kept.get(token)
-
-    def consume(self, token: bytes) -> bool:
-        return True
-
-
 def stored_state_decoder(example: Example) -> Decoder:
     """A client's stored states. Each has a random token, so only bytes repeat a case, not numbers.
 
     What is inside the seal is not fuzzed: only the client's own identity can make it.
     """
-    keys = _Forgetful()
+    # The same state is resumed in many cases.
+    keys = KeptKeys()
     seeds = [
         suspend(ClientSession.from_state(party, state), keys)
         for party, state in example.states.values()

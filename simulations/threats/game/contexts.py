@@ -42,12 +42,14 @@ class Wanted:
         removable: whether there are removable seeds.
         colluders: fewest tolerated colluders.
         spare: fewest clients that may be lost.
+        corrupt: fewest corrupt members of the committee, in one-shot rounds.
     """
 
     mode: Mode | None = None
     removable: bool | None = None
     colluders: int = 0
     spare: int = 0
+    corrupt: int = 0
 
 
 @lru_cache(maxsize=64)

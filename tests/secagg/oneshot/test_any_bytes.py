@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import one_shot_rounds as kit
 import pytest
+from codec import changed_bytes
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -30,14 +31,6 @@ from secagg.tags import Usage, encode_index
 
 CONTEXT = kit.context(removal=(0b11, 0b01))
 STAGES = ("upload", "check", "confirm", "open")
-
-
-def change(data: bytes, changes: list[tuple[int, int]]) -> bytes:
-    out = bytearray(data)
-    for at, value in changes:
-        if out:
-            out[at % len(out)] = value
-    return bytes(out)
 
 
 def some_changes(limit: int = 4000) -> st.SearchStrategy[list[tuple[int, int]]]:
@@ -79,7 +72,7 @@ def test_any_bytes_at_any_stage_are_accepted_or_refused(stage: int) -> None:
     party = 0
     honest = [answers[party], *list(sent.values())[:1]]
     data = st.one_of(
-        st.tuples(st.sampled_from(honest), some_changes()).map(lambda pair: change(*pair)),
+        st.tuples(st.sampled_from(honest), some_changes()).map(lambda pair: changed_bytes(*pair)),
         bodies(),
         st.binary(max_size=60).map(lambda rest: bytes([WIRE_VERSION]) + rest),
     )
@@ -129,7 +122,7 @@ def test_whatever_a_client_signs_is_accepted_or_refused(
     round_ = kit.Round(CONTEXT)
     uploads = {client: round_.upload(client) for client in round_.clients}
     message: Any = decode_upload(uploads[2], 2, len(uploads[2]))
-    value = change(getattr(message, field), changes)
+    value = changed_bytes(getattr(message, field), changes)
     value = value[: len(value) - cut] + added
     try:
         changed = kit.signed_upload(CONTEXT, replace(message, **{field: value}))
@@ -169,7 +162,7 @@ def test_whatever_a_member_signs_is_accepted_or_refused(
     message: Any = decode_from_member(answers[0], 0, len(answers[0]))
     names = {1: ["bad"], 2: ["signature"], 3: ["sums", "seeds", "checks"]}[stage]
     name = names[where % len(names)]
-    value = change(getattr(message, name), changes)
+    value = changed_bytes(getattr(message, name), changes)
     value = value[: len(value) - cut] if name != "signature" else value
     changed = replace(message, **{name: value})
     if stage == 1:
@@ -201,7 +194,7 @@ def test_whatever_a_server_delivers_is_checked(
     round_.collect()
     sent = dict(round_.server.close_round_bytes())[0]
     message: Any = decode_to_member(sent, SERVER, len(sent))
-    value = change(getattr(message, name), changes)
+    value = changed_bytes(getattr(message, name), changes)
     changed = replace(message, **{name: value[: len(value) - cut]})
     try:
         answer: Any = round_.members[0].receive(changed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from math import lgamma, log, pi, sqrt
+from math import log, log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from scipy.stats import chi2
 
 from secagg import ParameterError, SessionAbortedError
 from secagg.errors import OpeningFailedError
-from secagg.oneshot import opening
+from secagg.oneshot import opening, packing
 from secagg.oneshot.gaussian import sample
 from secagg.oneshot.header import seed_commitment
 from secagg.oneshot.layout import decode_rows, encode_rows, reader_of
@@ -96,8 +96,8 @@ def is_right(round_: kit.Round, found: OpenedSum) -> None:
     assert found.culprits == ()
 
 
-WIDE = kit.context(committee=committee_of(3), length=150)
-"""Just enough members, and so long a vector that a wrong key is told from its errors."""
+SHORTEST = kit.context(committee=committee_of(3), length=1)
+"""Just enough members, and the shortest vector: only the errors tell a wrong key."""
 
 
 # -- answers --------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_a_wrong_polynomial_that_most_answers_lie_on_gives_no_sum(lie: int, why:
 @LIES
 def test_one_wrong_answer_among_just_enough_is_noticed(lie: int, why: str) -> None:
     """Three answers open: a wrong one cannot be told apart, and gives a key that nobody has."""
-    round_ = kit.Round(WIDE)
+    round_ = kit.Round(SHORTEST)
     with pytest.raises(OpeningFailedError) as raised:
         opened(round_, {1: plus("sums", lie)})
     assert why in raised.value.why
@@ -205,7 +205,7 @@ def with_key(shift: int) -> Callable[[int, Upload], Upload]:
     def changed(client: int, message: Upload) -> Upload:
         if client != 2:
             return message
-        context = WIDE
+        context = SHORTEST
         key = sample(shift.to_bytes(16, "little"), context.degree)
         rows = context.layout.deal(key, [], reader_of(bytes(16)))
         return kit.sealed_rows(context, message, rows)
@@ -215,9 +215,9 @@ def with_key(shift: int) -> Callable[[int, Upload], Upload]:
 
 def test_a_small_wrong_key_with_just_enough_answers_is_caught_by_the_errors() -> None:
     """Every entry is one that honest clients may have; the errors are 27 times as large."""
-    found = opened(kit.Round(WIDE), {})
+    found = opened(kit.Round(SHORTEST), {})
     assert found.survivors == (0, 1, 2, 3, 4)
-    round_ = kit.Round(WIDE)
+    round_ = kit.Round(SHORTEST)
     with pytest.raises(OpeningFailedError) as raised:
         opened(round_, {}, with_key(5))
     assert "does not fit the sum" in raised.value.why
@@ -229,7 +229,17 @@ def test_without_the_test_on_the_errors_a_wrong_sum_would_come_out(
 ) -> None:
     """The twin of the test above: nothing else tells that the key is wrong."""
     monkeypatch.setattr(opening, "largest_mean_square", lambda *_: float("inf"))
-    round_ = kit.Round(WIDE)
+    round_ = kit.Round(SHORTEST)
+    found = opened(round_, {}, with_key(5))
+    assert found.vector.elements.tolist() != round_.expected(found.survivors)
+
+
+def test_without_the_zeros_after_a_short_vector_a_wrong_sum_would_come_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of one coefficient the bound on the error is beyond Delta / 2: every key passes."""
+    monkeypatch.setattr(packing, "FEWEST_COEFFICIENTS", 1)
+    round_ = kit.Round(SHORTEST)
     found = opened(round_, {}, with_key(5))
     assert found.vector.elements.tolist() != round_.expected(found.survivors)
 
@@ -246,16 +256,42 @@ def test_honest_errors_are_refused_once_in_2_to_the_42(
     assert chi2.sf(bound / variance * coefficients, coefficients) <= 2.0**-42
 
 
-@pytest.mark.parametrize(("count", "bits"), [(20, 18), (32, 35), (40, 42), (100, 42)])
-def test_errors_of_a_wrong_key_pass_for_honest_ones_once_in_2_to_the(count: int, bits: int) -> None:
-    """They are uniform below Delta / 2: below the bound lies the part of a cube in a small ball."""
-    context = kit.context(degree=2048, length=count, bits=12)
-    assert context.packing.coefficients(count) == count
-    half = context.packing.delta / 2
-    radius = sqrt(count * largest_mean_square(context, context.size)) / half
-    # The volume of the ball, over that of the cube of side 2.
-    volume = count / 2 * log(pi) - lgamma(count / 2 + 1) + count * log(radius)
-    assert volume - count * log(2) < -bits * log(2)
+@pytest.mark.parametrize(("clients", "rounding_bits"), [(3, 0), (5, 0), (5, 6), (10**3, 0)])
+@pytest.mark.parametrize("length", [1, 7, 64, 100, 1000])
+def test_errors_of_a_wrong_key_pass_for_honest_ones_less_than_once_in_2_to_the_80(
+    clients: int, rounding_bits: int, length: int
+) -> None:
+    """Chernoff's bound for a sum of squares of integers that are uniform within Delta / 2."""
+    context = kit.context(clients, length=length, bits=10, rounding_bits=rounding_bits)
+    packed = context.packing
+    squares = np.arange(-(packed.delta // 2), packed.delta // 2 + 1, dtype=np.float64) ** 2
+    bound = largest_mean_square(context, clients)
+    count = packed.coefficients(length)
+    exponents = [
+        count * (rate + log(np.exp(-rate / bound * squares).mean()))
+        for rate in np.geomspace(0.1, 10, 100)
+    ]
+    # A sum modulo q is not quite uniform modulo Delta: once in B^count at the most more often.
+    assert min(exponents) + count / packed.base < -80 * log(2)
+
+
+@pytest.mark.parametrize(("count", "bits"), [(7, (4, 5)), (64, (85, 86))])
+def test_the_same_probability_without_a_bound(count: int, bits: tuple[int, int]) -> None:
+    """The distribution itself, convolved: with five clients, at 7 coefficients and at 64."""
+    context = kit.context(bits=12)
+    packed = context.packing
+    x = 42 * log(2) / count
+    most = int(count * context.size * packed.error_variance * (1 + 2 * sqrt(x) + 2 * x))
+    if count == packed.coefficients(1):
+        assert most == int(count * largest_mean_square(context, context.size))
+    found = np.zeros(most + 1)
+    found[0] = 1
+    for _ in range(count):
+        before, found = found / packed.delta, np.zeros(most + 1)
+        for error in range(packed.delta // 2 + 1):
+            if error**2 <= most:
+                found[error**2 :] += (1 + (error > 0)) * before[: most + 1 - error**2]
+    assert bits[0] < -log2(found.sum()) < bits[1]
 
 
 # -- dealers --------------------------------------------------------------------------------------

@@ -59,8 +59,9 @@ def residues_of(numbers: list[int], packing: Packing) -> Vector:
 
 
 def plain_encode(values: Vector, packing: Packing) -> list[int]:
-    """Delta sum_j x_j B^j, coefficient by coefficient."""
-    parts = [values[i : i + packing.per].tolist() for i in range(0, len(values), packing.per)]
+    """Delta sum_j x_j B^j, coefficient by coefficient, and zeros up to 64 of them."""
+    starts = range(0, max(len(values), 64 * packing.per), packing.per)
+    parts = [values[i : i + packing.per].tolist() for i in starts]
     return [packing.delta * sum(x * packing.base**j for j, x in enumerate(part)) for part in parts]
 
 
@@ -79,9 +80,10 @@ def plain_decode(sums: list[int], length: int, packing: Packing) -> tuple[list[i
 
 
 def lengths(packing: Packing) -> list[int]:
-    """One coordinate; a coefficient less one, exactly, and more; several chunks and blocks."""
+    """One coordinate; a coefficient, the fewest that are sent, and chunks: less, exactly, more."""
     per = packing.per
-    return sorted({1, max(1, per - 1), per, per + 1, (2 * CHUNK + 3) * per - 1})
+    around = {max(1, whole * per + d) for whole in (1, 64) for d in (-1, 0, 1)}
+    return sorted({1, *around, (2 * CHUNK + 3) * per - 1})
 
 
 @every_case
@@ -94,7 +96,7 @@ def test_the_parameters(packing: Packing) -> None:
     wanted = 2 * math.ceil(9 * math.sqrt(packing.clients * variance)) + 1
     assert abs(packing.delta - wanted) <= 2
     for length in lengths(packing):
-        assert packing.coefficients(length) == math.ceil(length / packing.per)
+        assert packing.coefficients(length) == max(math.ceil(length / packing.per), 64)
         degree = packing.ring.degree
         assert packing.blocks(length) == math.ceil(packing.coefficients(length) / degree)
 
@@ -145,10 +147,10 @@ def test_any_residues_decode_as_plain_integers_do(packing: Packing) -> None:
 
 def test_an_offset_is_added_to_every_coefficient() -> None:
     packing = Packing(Ring(8, 2), 100, 1000, 3)
-    sums = residues_of([5 * packing.delta - 40, -3 * packing.delta - 37], packing)
-    decoded, largest = packing.decode(sums, packing.per + 1, 38)
-    assert (decoded[0], decoded[packing.per], largest) == (5, -3, 2.5)
-    assert packing.decode(sums, packing.per + 1, 38 + packing.ring.modulus)[1] == 2.5
+    sums = residues_of([5 * packing.delta - 40, -3 * packing.delta - 37, *[-38] * 62], packing)
+    decoded, mean_square = packing.decode(sums, packing.per + 1, 38)
+    assert (decoded[0], decoded[packing.per], 64 * mean_square) == (5, -3, 5)
+    assert 64 * packing.decode(sums, packing.per + 1, 38 + packing.ring.modulus)[1] == 5
 
 
 @settings(max_examples=30)
@@ -178,7 +180,7 @@ def test_a_digit_that_wraps_moves_its_upper_neighbour_by_one(packing: Packing) -
         total = [0] * packing.per
         total[0] = sign * (half + 1)
         coefficient = packing.delta * sum(x * base**j for j, x in enumerate(total))
-        decoded, _ = packing.decode(residues_of([coefficient], packing), packing.per)
+        decoded, _ = packing.decode(residues_of([coefficient] * 64, packing), packing.per)
         assert decoded[:2].tolist() == [-sign * half, sign]
         assert not decoded[2:].any()
 
@@ -199,7 +201,7 @@ def test_an_even_base_reads_the_same_sum_in_two_ways() -> None:
     assert packing.base == 7
     values = np.array(list(product(range(-3, 4), repeat=packing.per)), np.int64)
     coefficients = packing.encode(values.reshape(-1))
-    assert np.unique(coefficients, axis=1).shape[1] == 7**packing.per
+    assert np.unique(coefficients[:, : len(values)], axis=1).shape[1] == 7**packing.per
 
 
 def test_division_is_exact_at_the_edges() -> None:
@@ -260,7 +262,7 @@ def test_bad_arguments() -> None:
     for values in (np.zeros(3, np.int32), np.zeros((1, 3), np.int64), np.zeros(0, np.int64)):
         with pytest.raises(ParameterError, match="values"):
             packing.encode(values)
-    sums = np.zeros((7, 2), np.uint32)
-    for bad_sums, length in ((sums, packing.per), (sums.astype(np.int64), 2 * packing.per)):
+    sums = np.zeros((7, 65), np.uint32)
+    for bad_sums, length in ((sums, packing.per), (sums.astype(np.int64), 65 * packing.per)):
         with pytest.raises(ParameterError, match="sums"):
             packing.decode(bad_sums, length)

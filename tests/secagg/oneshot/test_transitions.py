@@ -10,13 +10,9 @@ from typing import Any
 
 import one_shot_rounds as kit
 import pytest
+from moves import check_party, check_server, diagram, label
 
-from secagg import (
-    LocalProtocolError,
-    Reason,
-    RemoteProtocolError,
-    SessionAbortedError,
-)
+from secagg import LocalProtocolError, Reason
 from secagg.oneshot import client, member, server
 from secagg.oneshot.messages import (
     AnyMessage,
@@ -57,10 +53,6 @@ SERVER_AT = (
     ServerPhase.OPENING,
 )
 MEMBER_AT = (MemberPhase.WAITING, MemberPhase.CHECKED, MemberPhase.CONFIRMED, MemberPhase.FINISHED)
-
-
-def label(event: Any) -> str:
-    return event.name if isinstance(event, enum.Enum) else event.__name__
 
 
 def honest_messages(index: int = 0) -> dict[type, AnyMessage]:
@@ -108,20 +100,7 @@ def test_client_matrix(phase: ClientPhase, event: Local) -> None:
         Local.INPUT: lambda: party.submit(round_.vector(0)),
         Local.RESEND: party.resend_bytes,
     }
-    act = acts[event]
-    if (phase, event) in CLIENT_MOVES:
-        act()
-        assert {party.phase} == CLIENT_MOVES[phase, event]
-        return
-    if phase in FINAL:
-        with pytest.raises(SessionAbortedError):
-            act()
-    else:
-        with pytest.raises(LocalProtocolError):
-            act()
-    assert party.phase is ClientPhase.ABORTED
-    with pytest.raises(SessionAbortedError):
-        act()
+    check_party(acts[event], party, event, CLIENT_MOVES, FINAL)
 
 
 def member_at(phase: MemberPhase) -> tuple[Any, kit.Round]:
@@ -148,25 +127,7 @@ def test_member_matrix(phase: MemberPhase, event: Any) -> None:
         return party.receive(messages[event])
 
     messages = honest_messages()
-    if (phase, event) in MEMBER_MOVES:
-        act()
-        assert {party.phase} == MEMBER_MOVES[phase, event]
-        return
-    if phase in FINAL:
-        with pytest.raises(SessionAbortedError):
-            act()
-        assert party.phase is phase
-        return
-    if isinstance(event, Local):
-        with pytest.raises(LocalProtocolError):
-            act()
-    else:
-        with pytest.raises(RemoteProtocolError) as raised:
-            act()
-        assert raised.value.reason is Reason.UNEXPECTED_MESSAGE
-    assert party.phase is MemberPhase.ABORTED
-    with pytest.raises(SessionAbortedError):
-        act()
+    check_party(act, party, event, MEMBER_MOVES, FINAL)
 
 
 def server_at(phase: ServerPhase) -> kit.Round:
@@ -205,39 +166,18 @@ def test_server_matrix(phase: ServerPhase, event: Any) -> None:
         act = party.close_round if event is Local.DEADLINE else party.open
     else:
         act = lambda: party.receive(messages[event])  # noqa: E731
-    if phase in FINAL:
-        with pytest.raises(SessionAbortedError):
-            act()
-        assert party.phase is phase
-    elif (phase, event) in SERVER_MOVES:
-        if isinstance(event, Local):
-            answer_all(round_, phase)
-        act()
-        assert {party.phase} == SERVER_MOVES[phase, event]
-        assert isinstance(event, Local) or party.answered == (0,)
-    elif isinstance(event, Local):
-        with pytest.raises(LocalProtocolError):
-            act()
-        assert party.phase is phase
-    else:
-        with pytest.raises(RemoteProtocolError) as raised:
-            act()
-        to_member = event in ToMember.__args__  # type: ignore[attr-defined]
-        expected = Reason.UNKNOWN_SENDER if to_member else Reason.UNEXPECTED_MESSAGE
-        assert raised.value.reason is expected
-        assert party.phase is phase
-        assert party.answered == ()
-
-
-def diagram(moves: Moves, phases: type[enum.Enum]) -> str:
-    """A Mermaid state diagram of a transition table; docs/one-shot.md holds the results."""
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {next(iter(phases)).name}"]
-    for (source, event), targets in moves.items():
-        text = event.value if isinstance(event, Local) else event.__name__
-        lines += [
-            f"    {source.name} --> {each.name}: {text}" for each in phases if each in targets
-        ]
-    return "\n".join(lines)
+    to_member = event in ToMember.__args__  # type: ignore[attr-defined]
+    check_server(
+        act,
+        party,
+        event,
+        SERVER_MOVES,
+        FINAL,
+        prepare=lambda: answer_all(round_, phase),
+        refusal=Reason.UNKNOWN_SENDER if to_member else Reason.UNEXPECTED_MESSAGE,
+    )
+    if (phase, event) in SERVER_MOVES and not isinstance(event, Local):
+        assert party.answered == (0,)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +260,7 @@ def test_every_reason_is_raised_by_a_test() -> None:
         for path in [
             *source.glob("*.py"),
             source.parent / "framing.py",
+            source.parent / "server.py",
             source.parent / "session.py",
         ]
         for name in re.findall(r"Reason\.([A-Z_]+)", path.read_text("utf-8"))

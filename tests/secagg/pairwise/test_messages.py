@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import example, given, settings
+from codec import SENDER, TAG, Codec, CodecTests, changed_bytes, fields_of, name, wire
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secagg import (
@@ -20,7 +19,7 @@ from secagg import (
     ServerSession,
     lowest_threshold,
 )
-from secagg.framing import WIRE_VERSION, decode_set, encode_message, encode_set, split_items
+from secagg.framing import WIRE_VERSION, decode_set, encode_set, split_items
 from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     COMMITMENT_BYTES,
@@ -44,7 +43,6 @@ from secagg.pairwise.messages import (
 from secagg.pairwise.reference import Stage
 from secagg.shamir import SHARE_BYTES
 
-TAG, SENDER, LIMIT = b"contexts", 5, 10_000
 UP: list[AnyMessage] = [
     Advertisement(TAG, SENDER, b"s" * 32, b"m" * 32, b"n" * 16, b"x" * 64),
     ShareBundle(TAG, SENDER, b"commitments", b"sealed", b"x" * 64),
@@ -60,190 +58,28 @@ DOWN: list[AnyMessage] = [
     ConfirmationSet(TAG, b"\x0f", b"signatures"),
     SeedRequest(TAG, b"\x0f"),
 ]
-LENGTHS = {
-    "context": 8,
-    "sealing_key": 32,
-    "masking_key": 32,
-    "nonce": 16,
-    "signature": 64,
-    "root": 32,
-}
-
-
-def name(message: object) -> str:
-    return type(message).__name__
-
-
-def decode(message: AnyMessage, data: bytes) -> AnyMessage:
-    """Decode as the kind of party that gets this kind of message."""
-    if message in DOWN:
-        return decode_from_server(data, SERVER, LIMIT)
-    return decode_from_client(data, SENDER, LIMIT)
-
-
-def refused(message: AnyMessage, data: bytes, reason: Reason) -> None:
-    with pytest.raises(RemoteProtocolError) as raised:
-        decode(message, data)
-    assert raised.value.reason is reason
-    assert raised.value.party == (SERVER if message in DOWN else SENDER)
-
-
-def fields_of(message: AnyMessage) -> list[Any]:
-    """The MessagePack array of a message as plain objects."""
-    fields: list[Any] = msgspec.msgpack.decode(encode_message(message)[1:])
-    return fields
-
-
-def wire(fields: object) -> bytes:
-    return bytes([WIRE_VERSION]) + msgspec.msgpack.encode(fields)
-
-
-@pytest.mark.parametrize("message", UP + DOWN, ids=name)
-def test_round_trip(message: AnyMessage) -> None:
-    assert decode(message, encode_message(message)) == message
-    assert type(decode(message, encode_message(message))) is type(message)
-
-
-def test_message_numbers_are_distinct() -> None:
-    assert [fields_of(message)[0] for message in UP + DOWN] == [1, 3, 5, 7, 9, 11, 2, 4, 6, 8, 10]
-
-
-@pytest.mark.parametrize("message", UP + DOWN, ids=name)
-def test_truncated_at_every_byte(message: AnyMessage) -> None:
-    data = encode_message(message)
-    for length in range(len(data)):
-        refused(message, data[:length], Reason.MALFORMED)
-
-
-@pytest.mark.parametrize("message", UP + DOWN, ids=name)
-def test_trailing_bytes(message: AnyMessage) -> None:
-    data = encode_message(message)
-    for trailing in (b"\0", b"\xc0", data):
-        refused(message, data + trailing, Reason.MALFORMED)
-
-
-@pytest.mark.parametrize("message", UP + DOWN, ids=name)
-def test_other_versions(message: AnyMessage) -> None:
-    data = encode_message(message)
-    for version in set(range(256)) - {WIRE_VERSION}:
-        refused(message, bytes([version]) + data[1:], Reason.MALFORMED)
-
-
-@pytest.mark.parametrize("message", UP + DOWN, ids=name)
-def test_too_many_too_few_or_renumbered_fields(message: AnyMessage) -> None:
-    fields = fields_of(message)
-    for changed in (fields[:-1], [*fields, b""], [*fields, [[[]]]], [0, *fields[1:]], []):
-        refused(message, wire(changed), Reason.MALFORMED)
-    other = UP[0] if message in DOWN else DOWN[0]
-    refused(message, encode_message(other), Reason.MALFORMED)
-
-
-@pytest.mark.parametrize("message", UP + DOWN, ids=name)
-@pytest.mark.parametrize("value", [None, True, 1.5, "text", [], {}, -1, 1 << 63, b"\0", 0])
-def test_fields_of_another_type_or_length(message: AnyMessage, value: object) -> None:
-    fields = fields_of(message)
-    for i, field_name in enumerate(type(message).__struct_fields__, start=1):
-        if isinstance(value, bytes) and field_name not in LENGTHS and field_name != "sender":
-            continue
-        if field_name == "sender" and type(value) is int and value >= 0:
-            continue
-        refused(message, wire([*fields[:i], value, *fields[i + 1 :]]), Reason.MALFORMED)
-
-
-@pytest.mark.parametrize("message", UP + DOWN, ids=name)
-def test_an_illegal_message_cannot_be_made(message: AnyMessage) -> None:
-    fields = {f: getattr(message, f) for f in type(message).__struct_fields__}
-    for field_name, length in LENGTHS.items():
-        if field_name in fields:
-            for other in (0, length - 1, length + 1):
-                with pytest.raises(ValueError, match=field_name):
-                    type(message)(**{**fields, field_name: bytes(other)})
-    if "sender" in fields:
-        with pytest.raises(ValueError, match="sender"):
-            type(message)(**{**fields, "sender": -1})
-    with pytest.raises(AttributeError):
-        message.context = b""  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("message", UP, ids=name)
-@pytest.mark.parametrize("sender", [0, SENDER + 1, (1 << 32) - 1, (1 << 64) - 1])
-def test_wrong_sender(message: AnyMessage, sender: int) -> None:
-    fields = fields_of(message)
-    fields[2] = sender
-    refused(message, wire(fields), Reason.UNKNOWN_SENDER)
-
-
-@pytest.mark.parametrize("message", UP + DOWN, ids=name)
-def test_oversized_is_refused_before_it_is_read(message: AnyMessage) -> None:
-    refused(message, bytes(LIMIT + 1), Reason.OVERSIZED)
-    refused(message, bytes(LIMIT), Reason.MALFORMED)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"\x91" * 9_000,
-        b"\x81" * 9_000,
-        b"\x92\x03" + b"\x91" * 9_000,
-        b"\xdd\xff\xff\xff\xff\x06",
-        b"\xdf\xff\xff\xff\xff\x06",
-        b"\x93\x06\xc6\xff\xff\xff\xff",
-        b"\x93\x06\xdb\xff\xff\xff\xff",
-        b"\x93\x06\xa4\xff\xff\xff\xff\xc4\x00",
-        b"\x93\xa1\xff\xc4\x00\xc4\x00",
-        b"\x93\x06\xc9\xff\xff\xff\xff\x01",
-        b"\x93\xcf" + b"\xff" * 8,
-        b"\xc1",
-    ],
+CODEC = Codec(
+    decoders=[(UP, decode_from_client, "client"), (DOWN, decode_from_server, "client")],
+    lengths={
+        "context": 8,
+        "sealing_key": 32,
+        "masking_key": 32,
+        "nonce": 16,
+        "signature": 64,
+        "root": 32,
+    },
+    numbers=[1, 3, 5, 7, 9, 11, 2, 4, 6, 8, 10],
 )
-def test_hostile_bodies_are_malformed(body: bytes) -> None:
-    for message in (UP[0], DOWN[0]):
-        refused(message, bytes([WIRE_VERSION]) + body, Reason.MALFORMED)
 
 
-def bodies() -> st.SearchStrategy[bytes]:
-    """Bytes, well-formed MessagePack, and honest messages with a few bytes changed."""
-    scalars = st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-(1 << 63), (1 << 64) - 1),
-        st.floats(),
-        st.text(max_size=4),
-        st.binary(max_size=40),
-        st.sampled_from([TAG, bytes(32), bytes(64)]),
-    )
-    trees = st.recursive(
-        scalars, lambda inner: st.lists(inner, max_size=7) | st.dictionaries(st.text(), inner)
-    )
-    numbered = st.tuples(st.integers(0, 12), st.just(TAG)).flatmap(
-        lambda head: st.lists(scalars, max_size=6).map(lambda rest: [*head, *rest])
-    )
-    changed = st.tuples(
-        st.sampled_from([encode_message(message)[1:] for message in UP + DOWN]),
-        st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4),
-    ).map(lambda pair: change(*pair))
-    packed = st.one_of(trees, numbered).map(msgspec.msgpack.encode)
-    return st.one_of(st.binary(max_size=200), packed, changed)
-
-
-def change(data: bytes, changes: list[tuple[int, int]]) -> bytes:
-    out = bytearray(data)
-    for at, value in changes:
-        out[at % len(out)] = value
-    return bytes(out)
+class TestCodec(CodecTests):
+    codec = CODEC
 
 
 @settings(max_examples=200, deadline=None)
-@given(body=bodies(), version=st.sampled_from([WIRE_VERSION] * 9 + [0]))
-@example(body=b"", version=WIRE_VERSION)
+@given(body=CODEC.bodies(), version=st.sampled_from([WIRE_VERSION] * 9 + [0]))
 def test_any_bytes_are_accepted_or_refused(body: bytes, version: int) -> None:
-    data = bytes([version]) + body
-    for message in (UP[0], DOWN[0]):
-        try:
-            accepted = decode(message, data)
-        except RemoteProtocolError:
-            continue
-        assert decode(message, encode_message(accepted)) == accepted
+    CODEC.takes_or_refuses(bytes([version]) + body)
 
 
 @pytest.mark.parametrize(
@@ -263,11 +99,11 @@ def test_any_bytes_at_any_stage_are_accepted_or_refused(
     down = honest.wire.get((before, secagg_kit.Direction.DOWN, 1), b"\1\x90")
     position = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3)
     data = st.one_of(
-        st.tuples(st.sampled_from([up, down]), position).map(lambda pair: change(*pair)),
+        st.tuples(st.sampled_from([up, down]), position).map(lambda pair: changed_bytes(*pair)),
         st.tuples(st.integers(1, 11), st.integers(0, 3), st.lists(st.binary(max_size=8))).map(
             lambda t: wire([t[0], tag, *([t[1]] if t[0] % 2 else []), *t[2]])
         ),
-        bodies().map(lambda body: bytes([WIRE_VERSION]) + body),
+        CODEC.bodies().map(lambda body: bytes([WIRE_VERSION]) + body),
     )
     cohort = secagg_kit.Cohort(context, drops)
     cohort.run(until=stage)

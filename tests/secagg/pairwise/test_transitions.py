@@ -10,15 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from moves import check_party, check_server, diagram, label
 
 from secagg import (
     LocalProtocolError,
     Mode,
     Reason,
-    RemoteProtocolError,
-    SessionAbortedError,
 )
-from secagg.oneshot import transitions as one_shot
 from secagg.pairwise import (
     client,
     server,
@@ -64,10 +62,6 @@ SERVER_AT = {
     ServerPhase.UNMASKING: Stage.UNMASK,
     ServerPhase.RECOVERING: Stage.RECOVER,
 }
-
-
-def label(event: object) -> str:
-    return event.name if isinstance(event, enum.Enum) else event.__name__  # type: ignore[attr-defined]
 
 
 def new_cohort(kit: SimpleNamespace) -> Any:
@@ -128,25 +122,7 @@ def test_client_matrix(secagg_kit: SimpleNamespace, phase: ClientPhase, event: E
     cohort = cohort_at(secagg_kit, phase)
     party = cohort.clients[0]
     act = client_action(secagg_kit, cohort, event)
-    if (phase, event) in CLIENT_MOVES:
-        act()
-        assert party.phase in CLIENT_MOVES[phase, event]
-        return
-    if phase in FINAL:
-        with pytest.raises(SessionAbortedError):
-            act()
-        assert party.phase is phase
-        return
-    if isinstance(event, Local):
-        with pytest.raises(LocalProtocolError):
-            act()
-    else:
-        with pytest.raises(RemoteProtocolError) as raised:
-            act()
-        assert raised.value.reason is Reason.UNEXPECTED_MESSAGE
-    cohort.assert_over(0)
-    with pytest.raises(SessionAbortedError):
-        act()
+    check_party(act, party, event, CLIENT_MOVES, FINAL)
 
 
 @pytest.mark.parametrize("event", SERVER_EVENTS, ids=label)
@@ -160,28 +136,15 @@ def test_server_matrix(secagg_kit: SimpleNamespace, phase: ServerPhase, event: E
         act = party.close_round if event is Local.DEADLINE else party.unmask
     else:
         act = lambda: party.receive(messages[event])  # noqa: E731
-    if phase in FINAL:
-        with pytest.raises(SessionAbortedError):
-            act()
-        assert party.phase is phase
-    elif (phase, event) in SERVER_MOVES:
-        if isinstance(event, Local):
-            current = Stage(SERVER_AT[phase])
-            for u, data in cohort.answers(current, cohort.pending).items():
-                cohort.send_up(current, u, data)
-        act()
-        assert party.phase in SERVER_MOVES[phase, event]
-    elif isinstance(event, Local):
-        with pytest.raises(LocalProtocolError):
-            act()
-        assert party.phase is phase
-    else:
-        with pytest.raises(RemoteProtocolError) as raised:
-            act()
-        expected = Reason.UNEXPECTED_MESSAGE if issubclass(event, FromClient) else None
-        assert raised.value.reason is (expected or Reason.UNKNOWN_SENDER)
-        assert party.phase is phase
-        assert party.answered == ()
+
+    def prepare() -> None:
+        current = Stage(SERVER_AT[phase])
+        for u, data in cohort.answers(current, cohort.pending).items():
+            cohort.send_up(current, u, data)
+
+    from_client = isinstance(event, type) and issubclass(event, FromClient)
+    refusal = Reason.UNEXPECTED_MESSAGE if from_client else Reason.UNKNOWN_SENDER
+    check_server(act, party, event, SERVER_MOVES, FINAL, prepare=prepare, refusal=refusal)
 
 
 def test_handler_tables_are_the_transition_tables() -> None:
@@ -221,33 +184,13 @@ def test_every_reason_is_raised_by_a_test() -> None:
     assert named >= {reason.name for reason in Reason}
 
 
-def diagram(moves: Moves, phases: type[enum.Enum]) -> str:
-    """A Mermaid state diagram of a transition table; the protocols' pages hold the results."""
-    first, last = next(iter(phases)), list(phases)[-2]
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.name}"]
-    for (source, event), targets in moves.items():
-        text = event.value if isinstance(event, enum.Enum) else event.__name__
-        ordered = [phase for phase in phases if phase in targets]
-        lines += [f"    {source.name} --> {target.name}: {text}" for target in ordered]
-    return "\n".join([*lines, f"    {last.name} --> [*]", "```"])
-
-
 @pytest.mark.parametrize(
-    ("page", "moves", "phases"),
-    [
-        ("protocol.md", CLIENT_MOVES, ClientPhase),
-        ("protocol.md", SERVER_MOVES, ServerPhase),
-        ("one-shot.md", one_shot.CLIENT_MOVES, one_shot.ClientPhase),
-        ("one-shot.md", one_shot.MEMBER_MOVES, one_shot.MemberPhase),
-        ("one-shot.md", one_shot.SERVER_MOVES, one_shot.ServerPhase),
-    ],
+    ("moves", "phases"), [(CLIENT_MOVES, ClientPhase), (SERVER_MOVES, ServerPhase)]
 )
-def test_diagrams_of_the_documents_are_generated(
-    page: str, moves: Moves, phases: type[enum.Enum]
-) -> None:
-    text = (ROOT / "docs" / page).read_text("utf-8")
+def test_diagrams_of_the_document_are_generated(moves: Moves, phases: type[enum.Enum]) -> None:
+    text = (ROOT / "docs" / "protocol.md").read_text("utf-8")
     wanted = diagram(moves, phases)
-    assert wanted in text, f"docs/{page} must hold this diagram:\n{wanted}"
+    assert wanted in text, f"docs/protocol.md must hold this diagram:\n{wanted}"
 
 
 def test_a_handler_that_leaves_the_table_is_caught(

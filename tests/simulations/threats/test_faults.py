@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import campaigns
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from protocol.round import pipeline
 from secagg import (
     ClientSession,
     Identity,
@@ -22,7 +23,7 @@ from secagg import (
 )
 from secagg import server as serving
 from secagg.field import FieldVector
-from secagg.keys import AgreementKey, signature_is_valid
+from secagg.keys import signature_is_valid
 from secagg.pairwise import (
     client,
     context,
@@ -36,6 +37,7 @@ from secagg.server import Parties
 from secagg.shamir import LIMBS
 from secagg.tags import Usage
 from simulations.commands.cli import app
+from simulations.common.provenance import provenance
 from simulations.threats.faults import (
     FAMILIES,
     FAULTS,
@@ -45,6 +47,7 @@ from simulations.threats.faults import (
     run_campaign,
     run_schedule,
 )
+from simulations.threats.faults.kept import RESULT, OtherCampaignError, Question, run_kept
 from simulations.threats.faults.tally import no_hang
 
 Patch = pytest.MonkeyPatch
@@ -63,7 +66,7 @@ def test_without_faults_every_sum_is_exact(name: str) -> None:
 
 @pytest.mark.parametrize("rate", [0.02, 0.1])
 def test_with_faults_sums_are_exact_or_rounds_end_in_typed_errors(rate: float) -> None:
-    found = run_campaign(120, 7, rate, names=["wire", "encoded"])
+    found = run_campaign(120, 7, rate, names=["wire", "encoded"], protocols=["pairwise"])
     assert found.failures == {}
     assert set(found.outcomes) <= {"exact sum", "TooFewSurvivorsError", "RemoteProtocolError"}
     assert found.outcomes["exact sum"] > 20
@@ -82,9 +85,10 @@ def test_a_schedule_repeats() -> None:
 
 @pytest.mark.parametrize("family", ["client", "server"])
 def test_hostile_parties_break_no_promise(family: str) -> None:
-    found = run_campaign(5 * len(FAMILIES[family]), 3, 0.05, names=[family])
+    plays = FAMILIES["pairwise"][family]
+    found = run_campaign(5 * len(plays), 3, 0.05, names=list(plays))
     assert found.failures == {}
-    assert set(found.behaviours) == set(FAMILIES[family])
+    assert set(found.behaviours) == set(plays)
     # Both good ends occur: a campaign in which nothing ever succeeds would test little.
     good = {"client": ("exact sum", "WrongSharesError"), "server": ("one set answered",)}
     assert all(found.outcomes[end] > 3 for end in good[family])
@@ -291,15 +295,7 @@ def keys_may_repeat(patch: Patch) -> None:
 
 
 def agrees_on_constants(patch: Patch) -> None:
-    agree = AgreementKey.agree
-
-    def careless(self: AgreementKey, public: bytes) -> bytes:
-        try:
-            return agree(self, public)
-        except ValueError:
-            return bytes(32)
-
-    patch.setattr(AgreementKey, "agree", careless)
+    campaigns.agrees_on_constants(patch)
     takes_any_key(patch)
     patch.setattr(roster, "check_distinct_keys", lambda _: None)
 
@@ -320,16 +316,9 @@ def answers_any_request(patch: Patch) -> None:
             patch.setitem(client.HANDLERS, key, careless)
 
 
-def forgets_to_remove(patch: Patch) -> None:
-    """The server leaves the surplus noise in."""
-    patch.setattr(
-        pipeline, "removed_noise", lambda given, schedule, lost, size: np.zeros(size, np.int64)
-    )
-
-
 CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
     WIRE: (believes_signatures(serving), "wrong sum"),
-    ENCODED: (forgets_to_remove, "wrong integers"),
+    ENCODED: (campaigns.forgets_to_remove, "wrong integers"),
     "client: advertises a key of small order": (takes_any_key, "one liar ended"),
     "client: advertises a repeated key": (takes_repeated_keys, "one liar ended"),
     "client: shares another self-mask seed": (believes_rebuilt, "wrong sum"),
@@ -371,18 +360,14 @@ CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
 
 
 def test_every_behaviour_has_a_control() -> None:
-    assert set(CONTROLS) == set(PLAYS)
+    assert set(CONTROLS) == {name for plays in FAMILIES["pairwise"].values() for name in plays}
 
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_without_the_defence_the_campaign_reports_a_failure(monkeypatch: Patch, name: str) -> None:
     disable, what = CONTROLS[name]
     disable(monkeypatch)
-    for first in range(0, 200, 5):
-        found = run_campaign(5, 7, 0.04, names=[name], first=first)
-        if any(what in problem for problem in found.failures.values()):
-            return
-    pytest.fail(f"200 schedules and nothing about {what!r}")
+    assert campaigns.reports(name, what)
 
 
 # -- the command ------------------------------------------------------------------------------
@@ -408,8 +393,58 @@ def test_the_command_fails_when_the_campaign_does(monkeypatch: Patch) -> None:
     assert json.loads(result.stdout)["failures"]
 
 
+def test_the_behaviours_of_both_protocols_take_turns() -> None:
+    arguments = ["--protocol", "both", "--schedules", "4", "--play", "wire", "--json"]
+    result = CliRunner().invoke(app, ["bench", "faults", *arguments])
+    wires = [*FAMILIES["pairwise"]["wire"], *FAMILIES["one-shot"]["wire"]]
+    assert list(json.loads(result.stdout)["behaviours"]) == wires
+    assert behaviours_named(["wire"], ["one-shot"]) == tuple(FAMILIES["one-shot"]["wire"])
+
+
+def test_a_campaign_in_a_folder_goes_on(tmp_path: Path) -> None:
+    """Twice three schedules are as good as six, and another campaign is refused."""
+
+    def called(schedules: int, out: Path, *more: str) -> Result:
+        arguments = ["--schedules", str(schedules), "--play", WIRE, "--out", str(out), *more]
+        return CliRunner().invoke(app, ["bench", "faults", *arguments, "--json"])
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    called(3, first)
+    kept = json.loads((first / RESULT).read_text())
+    assert kept["schedules"] == sum(kept["outcomes"].values()) == 3
+    assert kept["made by"]["machine"]["cores"]
+    assert called(6, first).stdout == called(6, second).stdout
+    assert (first / RESULT).read_text() == (second / RESULT).read_text()
+    # Nothing is run again.
+    assert called(6, first).stdout == called(6, second).stdout
+    refused = called(6, first, "--seed", "2")
+    assert refused.exit_code == 2
+    assert "another campaign" in refused.stderr
+
+
+def test_a_campaign_of_other_sources_is_not_continued(tmp_path: Path) -> None:
+    path = tmp_path / RESULT
+    question = Question(("pairwise",), (WIRE,), 1, 0.0, 0)
+    run_kept(question, 1, tmp_path, lambda _: None)
+    path.write_text(path.read_text().replace(provenance().source, "0" * 16))
+    with pytest.raises(OtherCampaignError, match="other sources"):
+        run_kept(question, 2, tmp_path, lambda _: None)
+
+
+def test_failures_are_kept(tmp_path: Path, monkeypatch: Patch) -> None:
+    believes_rebuilt(monkeypatch)
+    question = Question(("pairwise",), ("client: answers with wrong shares",), 1, 0.0, 0)
+    before = run_kept(question, 20, tmp_path, lambda _: None)
+    assert before.failures
+    told: list[int] = []
+    assert run_kept(question, 20, tmp_path, told.append) == before
+    assert told == [20]
+
+
 def test_an_unknown_behaviour_is_refused() -> None:
     result = CliRunner().invoke(app, ["bench", "faults", "--play", "nobody"])
+    assert result.exit_code == 2
+    result = CliRunner().invoke(app, ["bench", "faults", "--play", "member"])
     assert result.exit_code == 2
     with pytest.raises(ValueError, match="nobody"):
         behaviours_named(["nobody"])
@@ -423,7 +458,7 @@ def test_an_untyped_error_is_a_failure(monkeypatch: Patch) -> None:
         raise IndexError("by mistake")
 
     monkeypatch.setattr(ServerSession, "close_round", broken)
-    found = run_campaign(2, 1, 0.0, names=["wire"])
+    found = run_campaign(2, 1, 0.0, names=[WIRE])
     assert found.outcomes == {"untyped error": 2}
     assert "IndexError" in found.failures[1]
 
@@ -438,7 +473,7 @@ def test_a_hang_is_a_failure(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(ServerSession, "close_round", endless)
     monkeypatch.setattr("simulations.threats.faults.campaign.no_hang", soon)
-    found = run_campaign(1, 1, 0.0, names=["wire"])
+    found = run_campaign(1, 1, 0.0, names=[WIRE])
     assert "HangError" in found.failures[0]
 
 

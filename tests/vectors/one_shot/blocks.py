@@ -57,9 +57,13 @@ def ciphertexts() -> Iterator[Case]:
         primes = _primes(degree, limbs)
         q, base, delta = prod(primes), 2 * largest + 1, _delta(clients, rounding)
         per = max(e for e in range(1, 200) if delta * base**e < q)
-        drawn = filled(f"coefficients {limbs} {rounding}", 32 * 5)
+        # As many as are sent of a short vector, or some more.
+        count = 64 if limbs > 1 else 67
+        drawn = filled(f"coefficients {limbs} {rounding}", 32 * (count - 2))
         values = [0, q - 1]
-        values += [int.from_bytes(drawn[i : i + 32], "little") % q for i in range(0, 160, 32)]
+        values += [
+            int.from_bytes(drawn[i : i + 32], "little") % q for i in range(0, len(drawn), 32)
+        ]
         coefficients = [value >> rounding for value in values]
         encoded = _packed(coefficients, primes, rounding)
         case = {
@@ -70,13 +74,14 @@ def ciphertexts() -> Iterator[Case]:
             "largest": largest,
             "delta": delta,
             "per": per,
-            "length": per * len(coefficients),
+            "length": per * (3 if count == 64 else count),
         }
         yield {**case, "coefficients": coefficients, "encoded": encoded.hex()}
         for bad in (
             encoded[:-1],
             encoded + b"\0",
             b"\xff" * 26 + encoded[26:] if limbs > 1 else b"\xff" * 4 + encoded[4:],
+            *([encoded[:-1] + bytes([encoded[-1] | 0x80])] if count % 8 else []),
         ):
             yield {**case, "coefficients": None, "encoded": bad.hex()}
 

@@ -74,7 +74,7 @@ HONEST: dict[str, tuple[str, OneShotRound]] = {
             PLAIN,
             rounding_bits=2,
             bits=12,
-            length=40,
+            length=67,
             opened_at=1_750_000_000,
             lifetime_seconds=3600,
             seed="rounded",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from secagg import FieldVector, Identity, ProtocolError
-from secagg.framing import encode_message
+from secagg import FieldVector, Identity
 from secagg.keys import AgreementKey
 from secagg.oneshot import gaussian, packed_sharing, public_element
 from secagg.oneshot.client import OneShotClient
@@ -21,10 +19,10 @@ from secagg.oneshot.messages import decode_from_member, decode_to_member, decode
 from secagg.oneshot.packing import Packing
 from secagg.oneshot.ring import Ring
 from secagg.oneshot.server import OneShotServer
-from secagg.oneshot.transitions import MemberPhase, ServerPhase
 from secagg.oneshot.wire import decode
 
-from ..runner import MismatchError, deterministic, error_of, hexed, same
+from .. import player
+from ..player import SERVER, Case, Player, deterministic, drawing, hexed, same
 from ..schema import MessageCase, PrimitiveVector
 from .schema import (
     OneShotContext as ContextFields,
@@ -35,9 +33,6 @@ from .schema import (
     OneShotResult,
     OneShotRoundVector,
 )
-
-SERVER = -1
-Case = Mapping[str, Any]
 
 
 def cohort_of(told: ContextFields) -> Cohort:
@@ -89,13 +84,13 @@ def context_of(told: ContextFields) -> OneShotContext:
     return context
 
 
-class OneShotPlay:
-    """The parties of a round, taking the steps that a file lists."""
+class OneShotPlay(Player):
+    """A round, its clients, its members and its server."""
 
     def __init__(self, vector: OneShotRoundVector) -> None:
+        super().__init__(vector)
         self.context = context_of(vector["context"])
         cohort = cohort_of(vector["context"])
-        self.messages = {name: bytes.fromhex(data) for name, data in vector["messages"].items()}
         self.inputs, self.rounded = vector["inputs"], vector["rounded"]
         self.server = OneShotServer(self.context, cohort)
         keys = zip(vector["identities"], vector["rand_seeds"], strict=True)
@@ -129,45 +124,17 @@ class OneShotPlay:
             return None
         return told[0], None if told[1] is None else bytes.fromhex(told[1])
 
-    def step(self, operation: OneShotOperation) -> None:
-        """Take one step and compare its outcome."""
-        where = f"{operation['op']} {operation.get('party', '')}"
-        take: Callable[[OneShotOperation], object] = getattr(self, operation["op"])
-        if (error := operation.get("error")) is None:
-            outcome = take(operation)
-            if "expect" in operation:
-                same(outcome, self.known(operation["op"], operation["expect"]), where)
-            return
-        before = self.server_state()
-        try:
-            take(operation)
-        except ProtocolError as raised:
-            same(error_of(raised), error, where)
-        else:
-            raise MismatchError(f"{where}: accepted, expected {error}")
-        self.check_after_error(operation, before)
+    def parties(self, role: str) -> Any:
+        """The clients, or the members."""
+        return self.members if role == "member" else self.clients
 
-    def check_after_error(self, operation: OneShotOperation, before: object) -> None:
-        """Members abort, the server is as it was, and a deadline that failed ends the session."""
-        if operation["op"].startswith("member"):
-            over = {MemberPhase.ABORTED, MemberPhase.FINISHED}
-            same(self.members[operation["party"]].phase in over, True, "the member's end")
-        elif operation["op"].startswith("server_receive"):
-            same(self.server_state(), before, "the server's state after a refused message")
-        else:
-            same(self.server.phase, ServerPhase.ABORTED, "the server's phase")
+    def party(self, operation: OneShotOperation) -> int:
+        """The client or member that a step is about."""
+        return operation.get("party", SERVER)
 
     def server_state(self) -> object:
         """What a refused message must not change."""
         return self.server.phase, self.server.answered, self.server.survivors
-
-    def known(self, op: str, expected: Any) -> Any:
-        """What is expected, with bytes in the place of the names of messages."""
-        if isinstance(expected, str):
-            return self.messages[expected]
-        if op == "server_close":
-            return [(to, self.messages[name]) for to, name in expected]
-        return expected
 
     def client_seeds(self, operation: OneShotOperation) -> list[str]:
         """Ask for the removable seeds."""
@@ -199,10 +166,6 @@ class OneShotPlay:
         """A message from a member."""
         self.server.receive_from_member(operation["party"], self.messages[operation["data"]])
 
-    def server_close(self, operation: OneShotOperation) -> list[tuple[int, bytes]]:
-        """The stage's deadline has passed."""
-        return sorted(self.server.close_round_bytes())
-
     def server_open(self, operation: OneShotOperation) -> OneShotResult:
         """The end of the last stage."""
         found = self.server.open()
@@ -218,39 +181,12 @@ class OneShotPlay:
 
 def run_round(vector: OneShotRoundVector) -> OneShotPlay:
     """All operations of a round."""
-    play = OneShotPlay(vector)
-    for operation in vector["operations"]:
-        play.step(operation)
-    if vector["success"]:
-        same(play.server.phase, ServerPhase.FINISHED, "the server's phase")
-    return play
+    return player.run_round(OneShotPlay, vector)
 
 
 def run_refusal(vector: OneShotRefusalVector, base: OneShotRoundVector) -> None:
     """The refused step after the base's first ones; then the honest one in its place."""
-    play = _prelude(vector, base)
-    for operation in vector["operations"]:
-        play.step(operation)
-    last = vector["operations"][-1]
-    if (honest := last.get("instead_of")) is None:
-        return
-    # The server takes the honest message afterwards; a member has aborted, so another one does.
-    after = play if vector["role"] == "server" else _prelude(vector, base)
-    intended = base["operations"][vector["steps"]]
-    same(intended.get("data"), honest, "the base's next message")
-    after.step(intended)
-
-
-def _prelude(vector: OneShotRefusalVector, base: OneShotRoundVector) -> OneShotPlay:
-    play = OneShotPlay(base)
-    same(play.messages.keys() & vector["messages"].keys(), set(), "names that the base has")
-    play.messages |= {name: bytes.fromhex(data) for name, data in vector["messages"].items()}
-    for operation in base["operations"][: vector["steps"]]:
-        role = operation["op"].split("_")[0]
-        party = operation["party"] if role == "member" else SERVER
-        if (role, party) == (vector["role"], vector["party"]):
-            play.step(operation)
-    return play
+    player.run_refusal(OneShotPlay, vector, base, (vector["role"], vector["party"]))
 
 
 DECODERS = {"client": decode_upload, "member": decode_from_member, "server": decode_to_member}
@@ -258,18 +194,7 @@ DECODERS = {"client": decode_upload, "member": decode_from_member, "server": dec
 
 def run_message(case: MessageCase) -> None:
     """One decoder; and the encoder, where the bytes are a message."""
-    data = bytes.fromhex(case["data"])
-    try:
-        message = DECODERS[case["sent_by"]](data, case["party"], case["limit"])
-    except ProtocolError as raised:
-        same(error_of(raised), case.get("error"), case["description"])
-        return
-    same(None, case.get("error"), case["description"])
-    fields = msgspec.structs.asdict(message)
-    encoded = {k: v if isinstance(v, int) else v.hex() for k, v in fields.items()}
-    same(encoded, case["fields"], case["description"])
-    same(type(message).__name__, case["name"], case["description"])
-    same(encode_message(message), data, case["description"])
+    player.run_message(DECODERS, case)
 
 
 # -- primitives ---------------------------------------------------------------------------------
@@ -314,16 +239,9 @@ def check_ciphertext(case: Case) -> None:
 
 def check_packed_shares(case: Case) -> None:
     """Shares of secrets, and that the last T + l open them."""
-    draws = [bytes.fromhex(drawn) for drawn in case["draws"]]
-
-    def rand(count: int) -> bytes:
-        drawn = draws.pop(0)
-        same(count, len(drawn), "bytes of a draw")
-        return drawn
-
     secrets = np.array(case["secrets"], np.uint32)
     per, randomness, members = case["per_polynomial"], case["randomness"], case["members"]
-    shares = packed_sharing.deal(secrets, per, randomness, members, rand)
+    shares = packed_sharing.deal(secrets, per, randomness, members, drawing(case))
     same(shares.tolist(), case["shares"], "shares")
     last = range(members - per - randomness, members)
     opened, wrong = packed_sharing.open(

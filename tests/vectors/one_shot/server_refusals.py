@@ -12,7 +12,7 @@ from ..wire import bitmap, index, sign
 from .encodings import words
 from .places import Made, flip, server_refuses
 from .played import OneShotRound
-from .rounds import LIAR, LOSSES, PLAIN
+from .rounds import HONEST, LIAR, LOSSES, PLAIN
 from .script import Script, of_member, opening_failed
 
 
@@ -140,7 +140,6 @@ def server_uploads() -> Iterator[Made]:
     for name, description, changed in (
         ("length", "A ciphertext of one byte too few.", data[:-1]),
         ("range", "The first residue is not below the prime.", b"\xff" * 4 + data[4:]),
-        ("padding", "Padding bits are set.", data[:-1] + bytes([data[-1] | 0x80])),
     ):
         yield server_refuses(
             f"not-in-field-{name}",
@@ -149,6 +148,17 @@ def server_uploads() -> Iterator[Made]:
             PLAIN.upload(1, ciphertext=changed),
             remote(1, "NOT_IN_FIELD"),
         )
+    # 67 coefficients; the 64 of a short vector end with a byte.
+    rounded = HONEST["rounded"][1]
+    data = rounded.upload_fields(1)["ciphertext"]
+    yield server_refuses(
+        "not-in-field-padding",
+        "Padding bits are set.",
+        at,
+        rounded.upload(1, ciphertext=data[:-1] + bytes([data[-1] | 0x80])),
+        remote(1, "NOT_IN_FIELD"),
+        base="rounded",
+    )
 
 
 def server_members() -> Iterator[Made]:

@@ -14,7 +14,7 @@ from simulations.common.provenance import provenance, source_hash
 from simulations.reports.audit import one_shot
 from simulations.reports.audit.one_shot import SHARES_ID, check_one_shot_span, check_shares
 from simulations.reports.audit.promises import ATTACKS, OTHERS, PROMISES, by_promise
-from simulations.reports.audit.span import check_span, mutant_figures
+from simulations.reports.audit.span import check_span, ended, mutant_figures
 from simulations.reports.audit.units import (
     all_units,
     attack_units,
@@ -53,7 +53,7 @@ def test_the_span_check_and_its_mutants() -> None:
 
 def test_a_mutant_that_is_not_caught_is_not_a_control() -> None:
     reports = [span_check(3, Mode.ACTIVE), span_check(3, Mode.ACTIVE, Mutant.NO_SELF_MASK)]
-    figures = mutant_figures(reports)
+    figures = mutant_figures([ended(report) for report in reports])
     assert (figures["caught"], figures["mutants"], figures["rejected"]) == (1, 2, False)
     assert mutant_figures([])["rejected"] is False
 

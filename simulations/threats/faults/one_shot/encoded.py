@@ -1,0 +1,91 @@
+"""One-shot rounds on hostile wires whose clients encode real updates, and whose sum is decoded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import NoiseSeed
+from protocol.round.field_size import bits_for
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.setup import announced_removal
+from secagg import CapacityError, FieldVector, ParameterError
+from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.context import OneShotContext
+from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.encoded import EncodingClient, random_parameters, wrong_decoding
+from simulations.threats.faults.one_shot.contexts import random_context
+from simulations.threats.faults.one_shot.parties import HonestClient, Input
+from simulations.threats.faults.one_shot.rounds import Round
+from simulations.threats.faults.one_shot.staged import honest_members, hostile_wires
+from simulations.threats.faults.tally import Tally
+
+
+def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
+    """Honest clients with real updates on hostile wires."""
+    setup = _random_setup(rng, number)
+    context = setup.context
+    clients = [EncodingClient(setup, u, rng) for u in range(context.size)]
+    # On the wire nothing is hidden from the checks, so a vector is known once it is made.
+    inputs: dict[int, NDArray[Any]] = {}
+
+    def input_of(u: int) -> Input:
+        def make(session: OneShotClient) -> tuple[FieldVector, tuple[bytes, ...]]:
+            removable: list[bytes] = []
+
+            def seeds(rounded: bytes) -> list[NoiseSeed]:
+                drawn = [seed.expose() for seed in session.seeds(rounded)]
+                removable.extend(drawn[1:])
+                return [NoiseSeed(seed) for seed in drawn]
+
+            vector = clients[u].encode(seeds)
+            inputs[u] = vector.elements
+            return vector, tuple(removable)
+
+        return make
+
+    parties = {
+        u: HonestClient(context, u, input_of(u), b"encoded %d" % number)
+        for u in range(context.size)
+    }
+    wires = hostile_wires(rng, rate, tally)
+    round_ = Round(context, parties, honest_members(context, rng), inputs, wires, tally)
+    verdict = round_.verdict()
+    if round_.total is None or verdict.problem is not None:
+        return verdict
+    problem = wrong_decoding(setup, clients, round_.total)
+    return Verdict("wrong result", problem) if problem else verdict
+
+
+def _random_setup(rng: np.random.Generator, number: int) -> OneShotSetup:
+    """A round with or without compression, removable noise and colluders."""
+    while True:
+        context = random_context(rng, number)
+        try:
+            return _setup_of(context, rng)
+        except (ParameterError, CapacityError):
+            # These figures do not go together; a few draws find some that do.
+            continue
+
+
+def _setup_of(context: OneShotContext, rng: np.random.Generator) -> OneShotSetup:
+    """The round with this cohort and committee, for updates."""
+    parameters = random_parameters(rng, context.size - context.minimum_survivors)
+    removal = announced_removal(
+        parameters.mechanism,
+        context.size,
+        context.minimum_survivors,
+        context.tolerated_colluders,
+        removable=bool(rng.random() < 0.7),
+    )
+    fitting = replace(
+        context,
+        removal=removal,
+        bits=bits_for(parameters, context.size, max(removal, default=0).bit_length()),
+        length=parameters.length,
+        application_digest=parameters.digest(),
+    )
+    return OneShotSetup(fitting, parameters)

@@ -1,0 +1,169 @@
+"""Schedules of one-shot rounds with an honest server: hostile wires, parties that leave or lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from secagg.framing import encode_message
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.messages import Answer, Complaints, Confirmation, Upload
+from simulations.threats.faults.behaviours import Lie, Verdict
+from simulations.threats.faults.one_shot.contexts import random_context
+from simulations.threats.faults.one_shot.liars import LyingClient, LyingMember
+from simulations.threats.faults.one_shot.parties import (
+    HonestClient,
+    HonestMember,
+    plain_input,
+    random_vectors,
+)
+from simulations.threats.faults.one_shot.rounds import Round, Wires
+from simulations.threats.faults.tally import Tally
+from simulations.threats.faults.wire import Wire
+from simulations.threats.game.contexts import Integers, Wanted
+
+_STAGES = (Complaints, Confirmation, Answer)
+
+
+class _Cast:
+    """The parties of a round, all of them honest until somebody is made to leave or to lie.
+
+    Attributes:
+        context: of the round.
+        inputs: by client, as far as they are honest.
+        clients, members: by index.
+        spare: clients that may be lost.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, number: int, tally: Tally, wanted: Wanted | None = None
+    ) -> None:
+        self.context = random_context(rng, number, wanted)
+        self.vectors = random_vectors(rng, self.context)
+        self.inputs = dict(enumerate(self.vectors))
+        self.salt = rng.bytes(4)
+        self.clients: dict[int, HonestClient | LyingClient] = {
+            **honest_clients(self.context, self.vectors, self.salt)
+        }
+        self.members = honest_members(self.context, rng)
+        self.spare = self.context.size - self.context.minimum_survivors
+        self._rng, self._tally = rng, tally
+
+    def some_clients(self, count: int) -> list[int]:
+        """So many at random."""
+        return [int(u) for u in self._rng.permutation(self.context.size)[:count]]
+
+    def some_members(self, count: int) -> list[int]:
+        """So many at random."""
+        return [int(j) for j in self._rng.permutation(self.context.committee.size)[:count]]
+
+    def play(self, rate: float, old: Sequence[bytes] = ()) -> Verdict:
+        """The round on wires with this rate of faults, which know some old messages."""
+        wires = hostile_wires(self._rng, rate, self._tally, old)
+        parties = (self.context, self.clients, self.members, self.inputs)
+        return Round(*parties, wires, self._tally).verdict()
+
+
+def play_wire(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
+    """Honest parties on hostile wires, which know another round of the same parties."""
+    cast = _Cast(rng, number, tally)
+    return cast.play(rate, _old_uploads(cast.context, cast.vectors))
+
+
+def play_leavers(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
+    """Clients and members that vanish at every stage; with no more than are tolerated, a sum."""
+    cast = _Cast(rng, number, tally)
+    rate = _on_half(rng, rate)
+    lost = int(rng.integers(0, cast.spare + 2))
+    away = int(rng.integers(0, cast.context.committee.corrupt + 2))
+    for u in cast.some_clients(lost):
+        cast.clients[u].leaves = True
+    for j in cast.some_members(away):
+        cast.members[j].leaves_before = _STAGES[rng.integers(len(_STAGES))]
+    bearable = lost <= cast.spare and away <= cast.context.committee.corrupt and not rate
+    return _must_end_well(cast.play(rate), bearable, f"{lost} clients and {away} members away")
+
+
+def play_liar(
+    lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
+) -> Verdict:
+    """One or two lying clients; on half of the schedules the wires are hostile too."""
+    cast = _Cast(rng, number, tally, lie.wanted)
+    rate = _on_half(rng, rate)
+    count = int(rng.integers(1, 3))
+    for u in cast.some_clients(count):
+        vector = cast.inputs.pop(u)
+        cast.clients[u] = LyingClient(cast.context, u, lie, vector, cast.salt, rng)
+    tolerated = min(cast.context.tolerated_colluders, cast.spare)
+    bearable = lie.bearable and count <= tolerated and not rate
+    return _must_end_well(cast.play(rate), bearable, f"{count} lying clients")
+
+
+def play_lying_member(
+    lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
+) -> Verdict:
+    """Lying members: mostly as many as the committee stands, sometimes up to all of them."""
+    cast = _Cast(rng, number, tally, lie.wanted)
+    rate = _on_half(rng, rate)
+    committee, spare = cast.context.committee, cast.spare
+    most = committee.corrupt if rng.random() < 0.7 else committee.size
+    count = int(rng.integers(1, most + 1))
+    for j in cast.some_members(count):
+        cast.members[j] = LyingMember(cast.context, j, lie, rng)
+    if lie.company_leaves_before is not None:
+        cast.clients[cast.some_clients(1)[0]].leaves = True
+        spare -= 1
+    # Complaints may leave out w honest clients for each member that lies.
+    weight = max(-(-cast.context.tolerated_colluders // committee.corrupt), 1)
+    room = Complaints not in lie.edits or weight * count <= spare
+    bearable = lie.bearable and count <= committee.corrupt and room and not rate
+    return _must_end_well(cast.play(rate), bearable, f"{count} lying members")
+
+
+def honest_clients(
+    context: OneShotContext, inputs: Integers, salt: bytes
+) -> dict[int, HonestClient]:
+    """All clients, with these inputs."""
+    return {
+        u: HonestClient(context, u, plain_input(context, inputs[u]), salt)
+        for u in range(context.size)
+    }
+
+
+def honest_members(context: OneShotContext, rng: np.random.Generator) -> dict[int, HonestMember]:
+    """The committee; in half of the rounds it restarts for every message."""
+    members = {j: HonestMember(context, j) for j in range(context.committee.size)}
+    restart = rng.random() < 0.5
+    for member in members.values():
+        member.restarts = restart
+    return members
+
+
+def hostile_wires(
+    rng: np.random.Generator, rate: float, tally: Tally, old: Sequence[bytes] = ()
+) -> Wires:
+    """Both directions; upward, messages may be exchanged for old ones."""
+    return Wires(Wire(rng, rate, tally, old), Wire(rng, rate, tally))
+
+
+def _old_uploads(context: OneShotContext, inputs: Integers) -> list[bytes]:
+    """What the clients uploaded in the round before."""
+    before = replace(context, round_number=context.round_number + 1)
+    heard: dict[int, Upload] = {}
+    for client in honest_clients(before, inputs, b"before").values():
+        client.open(heard)
+    return [encode_message(upload) for upload in heard.values()]
+
+
+def _on_half(rng: np.random.Generator, rate: float) -> float:
+    """The rate on half of the schedules, none on the others."""
+    return rate if rng.random() < 0.5 else 0.0
+
+
+def _must_end_well(verdict: Verdict, bearable: bool, what: str) -> Verdict:
+    """The verdict; a round that had to bear something and gave no sum is a failure."""
+    if not bearable or verdict.outcome == "exact sum" or verdict.problem:
+        return verdict
+    return replace(verdict, problem=f"{what} ended the round: {verdict.outcome}")

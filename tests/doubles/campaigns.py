@@ -1,0 +1,39 @@
+"""What tests of the fault campaigns share: a defence is taken away, and the campaign says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from protocol.round import pipeline
+from secagg.keys import AgreementKey
+from simulations.threats.faults import run_campaign
+
+
+def reports(name: str, what: str, schedules: int = 200) -> bool:
+    """Whether a campaign of one behaviour finds a failure with these words in it."""
+    for first in range(0, schedules, 5):
+        found = run_campaign(5, 7, 0.04, names=[name], first=first)
+        if any(what in problem for problem in found.failures.values()):
+            return True
+    return False
+
+
+def forgets_to_remove(patch: pytest.MonkeyPatch) -> None:
+    """The server leaves the surplus noise in."""
+    patch.setattr(
+        pipeline, "removed_noise", lambda given, schedule, lost, size: np.zeros(size, np.int64)
+    )
+
+
+def agrees_on_constants(patch: pytest.MonkeyPatch) -> None:
+    """Keys of small order give everybody the same secret, and no error."""
+    agree = AgreementKey.agree
+
+    def careless(self: AgreementKey, public: bytes) -> bytes:
+        try:
+            return agree(self, public)
+        except ValueError:
+            return bytes(32)
+
+    patch.setattr(AgreementKey, "agree", careless)
