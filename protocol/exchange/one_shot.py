@@ -34,6 +34,7 @@ from protocol.exchange.stages import (
     no_losses,
 )
 from protocol.round.history import ClientHistory
+from protocol.round.lottery import Lottery, Members
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
@@ -42,7 +43,7 @@ from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError, RemoteProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
 from secagg.shamir import Rand
 
@@ -67,7 +68,7 @@ AWAY: Mapping[MemberStage, Stage] = {
 upload, does not send: the members' messages that take the place of that stage."""
 
 Absences = Mapping[int, MemberStage]
-"""For each lost member of a named committee, the first message that it does not send."""
+"""For each lost member of a named or drawn committee, the first message that it does not send."""
 
 MemberMessages = Iterable[tuple[int, bytes]]
 """A message for each member, by its index in the committee; made one at a time."""
@@ -202,10 +203,14 @@ class LocalCommittee:
     """The members of committees in this process: their keys, policies and histories.
 
     Args:
-        kind: everyone who is invited, or all of these, as a named committee.
+        kind: everyone who is invited; all of these, as a named committee; or some, by lot.
         identities: of all who may be members.
         policy: what every member insists on.
         key_of: their sealing keys; leave it alone except to run the same rounds twice.
+        lottery: of a drawn committee; its registry is these identities.
+
+    Raises:
+        ParameterError: a lottery without a drawn committee, or the other way round.
     """
 
     def __init__(
@@ -214,11 +219,15 @@ class LocalCommittee:
         identities: Sequence[Identity],
         policy: MemberPolicy,
         key_of: KeySource = fresh_key,
+        lottery: Lottery | None = None,
     ) -> None:
+        if (kind is CommitteeKind.DRAWN) != (lottery is not None):
+            raise ParameterError("lottery", lottery, "given for a drawn committee, and no other")
         self._key_of = key_of
         self.kind = kind
+        self.lottery = lottery
         self._identities = {identity.public: identity for identity in identities}
-        self._policy = policy
+        self.policy = policy
         self._histories = {key: ClientHistory() for key in self._identities}
         self._sealing: dict[tuple[bytes, bytes], SealingKeys] = {}
 
@@ -228,17 +237,22 @@ class LocalCommittee:
         named = self.kind is CommitteeKind.NAMED
         return frozenset(self._identities) if named else frozenset()
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> list[Member]:
+    def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
         """The signed keys of the members; see `HasCommittee.members`."""
         keys = cohort if self.kind is CommitteeKind.EVERYONE else list(self._identities)
-        return [self._keys(session_id, key).entry for key in keys]
+        if self.lottery is not None:
+            keys = self.lottery.candidates(session_id, round_number)
+        entries = [self._keys(session_id, key).entry for key in keys]
+        if self.lottery is not None:
+            return self.lottery.seat(session_id, round_number, entries)
+        return entries
 
     def member(self, session_id: bytes, key: bytes) -> RoundMember:
         """A member for one round, by its identity key."""
         return RoundMember(
             self._identities[key],
             self._keys(session_id, key),
-            self._policy,
+            self.policy,
             self._histories[key],
         )
 
@@ -266,7 +280,7 @@ class OneShotAggregator:
         noise: secret seeds of rounding; leave it alone except to run the same round twice.
         rand_of: likewise, the source of every other secret of a client.
         unix_clock: the clients' own, if their rounds expire.
-        absences: members of a named committee that get lost, and when.
+        absences: members of a named or drawn committee that get lost, and when.
         folder: where the server spools uploads that do not fit into memory.
     """
 
@@ -294,9 +308,9 @@ class OneShotAggregator:
         self._folder = folder
         self._histories = {key: ClientHistory(policy.goal) for key in self._registry}
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
+    def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
         """The signed keys of the members; see `HasCommittee.members`."""
-        return self._committee.members(session_id, cohort)
+        return self._committee.members(session_id, cohort, round_number)
 
     def run(
         self,
@@ -333,7 +347,12 @@ class _Round:
     ) -> None:
         self._of, self._setup, self._updates, self._dropouts = of, setup, updates, dropouts
         self._everyone = setup.context.committee.kind is CommitteeKind.EVERYONE
-        self._own: dict[int, bytes] = {}
+        seated = {member.identity for member in setup.context.committee.members}
+        self._own: dict[bytes, tuple[int, bytes | None]] = {
+            key: (index, None)
+            for index, key in enumerate(setup.known_cohort().keys)
+            if key in seated
+        }
         self._members: dict[int, RoundMember] = {}
         self.announced: dict[int, int] = {}
 
@@ -363,8 +382,8 @@ class _Round:
         client.join(announcement, self._setup.parameters.model_digest)
         update: tuple[object, NoiseSeed] = self._updates(index), of._noise(index)
         data = client.submit(*update)  # type: ignore[arg-type]
-        if self._everyone:
-            self._own[index] = client.own_upload[1]
+        if key in self._own:
+            self._own[key] = client.own_upload
         return data
 
     def exchange(
@@ -390,7 +409,6 @@ class _Round:
             context = self._setup.context
             key = context.committee.members[index].identity
             member = self._of._committee.member(context.session_id, key)
-            own = (index, self._own.get(index)) if self._everyone else None
-            member.join(self._setup.announce_to_member(), own)
+            member.join(self._setup.announce_to_member(), self._own.get(key))
             self._members[index] = member
         return self._members[index].receive(data)

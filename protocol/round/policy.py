@@ -156,7 +156,7 @@ class ClientPolicy:
         if isinstance(setup, OneShotSetup):
             if self.committee is None:
                 raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
-            self.committee.check(setup.context)
+            self.committee.check(setup.context, setup.places)
         if self.goal is not None and self.equal_rounds:
             epsilon = epsilon_of_rounds(setup, self.goal)
             if not epsilon <= self.goal.epsilon:

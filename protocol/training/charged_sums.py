@@ -19,7 +19,7 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from protocol.training.records import Notes, Records
-from secagg import ParameterError
+from secagg import ParameterError, TooFewSurvivorsError
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from sketch import PublicSeed, SketchSpec
@@ -112,6 +112,7 @@ class ChargedSums:
 
         Raises:
             ParameterError: another number of clients than planned, or a clip beyond the plan's.
+            TooFewSurvivorsError: too few candidates for a drawn committee; the number is used up.
         """
         plan = self._plan
         if len(cohort) != plan.cohort:
@@ -136,7 +137,12 @@ class ChargedSums:
         if not isinstance(self._aggregator, HasCommittee):
             valid = "one that knows a committee, because the plan's rounds are one-shot"
             raise ParameterError("aggregator", type(self._aggregator).__name__, valid)
-        members = self._aggregator.members(session, cohort)
+        try:
+            members = self._aggregator.members(session, cohort, number)
+        except TooFewSurvivorsError:
+            # The same number would draw the same candidates.
+            self._attempts += 1
+            raise
         return plan.one_shot_setup(parameters, cohort, members, session, number, opened_at)
 
     def run(
