@@ -78,8 +78,7 @@ class OneShotSetup(RoundEncoding):
 
     def _encoded(self, index: int, proof: bytes) -> bytes:
         drawn = WrittenDraw.of(self.context.committee, self.places)
-        announcement = _announcement(self.context, self.parameters, drawn, index, proof)
-        return _TAG + bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(announcement)
+        return _announcement(self.context, self.parameters, drawn, index, proof).encode()
 
 
 class WrittenDraw(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -185,6 +184,10 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             return msgspec.msgpack.decode(memoryview(data)[len(head) :], type=cls)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+
+    def encode(self) -> bytes:
+        """Inverse of `read`."""
+        return _TAG + bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(self)
 
     def setup(self, model_digest: bytes) -> OneShotSetup:
         """The setup that a client with this model takes part in.
