@@ -25,7 +25,7 @@ from protocol.round.draw_policy import DrawPolicy
 from protocol.round.lottery import DrawnMembers, Lottery
 from protocol.round.member import SealingKeys
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
-from protocol.training.charged_sums import ChargedSums
+from protocol.training.charged_sums import MOST_DRAWS, ChargedSums
 from protocol.training.local import local_aggregator, local_committee
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, TooFewSurvivorsError
 from secagg.oneshot.committee import CommitteeKind, Member
@@ -390,7 +390,7 @@ def test_too_few_candidates_are_a_typed_error(rounds: tuple[int, int] | None) ->
     assert (raised.value.stage, raised.value.survivors, raised.value.needed) == ("draw", 7, SIZE)
 
 
-def test_a_round_with_too_few_candidates_uses_its_number_up(tmp_path: Path) -> None:
+def test_a_number_with_too_few_candidates_is_passed_over(tmp_path: Path) -> None:
     """Without a beacon the same number would draw the same candidates, for ever."""
     plan = plan_of(
         CommitteeKind.DRAWN,
@@ -405,13 +405,23 @@ def test_a_round_with_too_few_candidates_uses_its_number_up(tmp_path: Path) -> N
     keys = [each.public for each in identities]
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         sums = ChargedSums(plan, aggregator, ledger, SESSION, attempts=number)
-        with pytest.raises(TooFewSurvivorsError, match="draw"):
-            sums.setup(SketchSpec.identity(DIMENSION), keys, DIGEST)
-        assert sums.attempts == number + 1
         setup = sums.setup(SketchSpec.identity(DIMENSION), keys, DIGEST)
         assert setup.context.round_number == number + 1
         outcome = sums.run(setup, 0, update)
         assert len(outcome.total.survivors) == 10
+        assert sums.attempts == number + 2
+
+
+def test_numbers_do_not_run_for_ever(tmp_path: Path) -> None:
+    committee = CommitteePlan(kind=CommitteeKind.DRAWN, size=8, corrupt=1, away=1, odds=1e-6)
+    plan = plan_of(CommitteeKind.DRAWN, committee=committee)
+    identities = [identity("client", i) for i in range(10)]
+    aggregator = local_aggregator(plan, identities, DIMENSION)
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        sums = ChargedSums(plan, aggregator, ledger, SESSION)
+        with pytest.raises(TooFewSurvivorsError, match="draw"):
+            sums.setup(SketchSpec.identity(DIMENSION), [i.public for i in identities], DIGEST)
+        assert sums.attempts == MOST_DRAWS
 
 
 def test_rounds_with_a_beacon(world: World) -> None:
