@@ -17,8 +17,8 @@ from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.draw_bound import (
     BITS_WITH_BEACON,
     BITS_WITHOUT_BEACON,
-    FEWEST_BITS,
     corrupt_bound,
+    draw_failure,
 )
 from secagg.oneshot.sortition import BEACON_BYTES, Draw, Places
 
@@ -41,7 +41,7 @@ class DrawPolicy:
         smallest: s_min, fewest members.
         beacon_of: where beacons come from; None if a draw has none.
         security_bits: chance that one draw has more corrupt candidates than the committee
-            tolerates, as bits; 128 without a beacon, and no fewer, 64 with one.
+            tolerates, as bits: 128 without a beacon, 64 with one, and no fewer.
 
     Raises:
         ParameterError: a number is out of range; as for `Draw` and `corrupt_bound`.
@@ -57,11 +57,10 @@ class DrawPolicy:
 
     def __post_init__(self) -> None:
         self._draw(b"")
-        fewest = FEWEST_BITS if self.beacon_of else BITS_WITHOUT_BEACON
         for name, value, low, high in (
             ("corrupt_identities", self.corrupt_identities, 0, self.registry_size),
             ("smallest", self.smallest, 1, MAX_MEMBERS),
-            ("security_bits", self.bits, fewest, 256),
+            ("security_bits", self.bits, self._fewest_bits, 256),
         ):
             if type(value) is not int or not low <= value <= high:
                 raise ParameterError(name, value, f"an int in {low} .. {high}")
@@ -70,9 +69,12 @@ class DrawPolicy:
     @property
     def bits(self) -> int:
         """Security bits of one draw."""
-        if self.security_bits is not None:
-            return self.security_bits
-        return BITS_WITH_BEACON if self.beacon_of else BITS_WITHOUT_BEACON
+        return self._fewest_bits if self.security_bits is None else self.security_bits
+
+    @property
+    def failure(self) -> float:
+        """Chance that any draw breaks, in all rounds together."""
+        return draw_failure(self.bits, beacon=self.beacon_of is not None)
 
     @property
     def corrupt(self) -> int:
@@ -111,6 +113,10 @@ class DrawPolicy:
             raise PolicyError(
                 "committee", "one with a stranger", "members of the registry, in its order"
             )
+
+    @property
+    def _fewest_bits(self) -> int:
+        return BITS_WITH_BEACON if self.beacon_of else BITS_WITHOUT_BEACON
 
     def _draw(self, beacon: bytes) -> Draw:
         root, size = self.registry_root, self.registry_size

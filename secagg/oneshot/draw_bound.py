@@ -11,6 +11,7 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 
 from secagg.errors import ParameterError
+from secagg.grinding import MOST_TRIES
 from secagg.oneshot.committee import MAX_MEMBERS
 from secagg.oneshot.sortition import CERTAIN, MAX_REGISTRY
 
@@ -18,15 +19,24 @@ BITS_WITHOUT_BEACON = 128
 """Without a beacon a server tries as many draws as it has time for: `grinding.MOST_TRIES` of them
 leave 2^-68."""
 BITS_WITH_BEACON = 64
-"""With one it tries as many as there are beacons: one every three seconds for a year leaves less
-than 2^-40."""
-FEWEST_BITS = 40
-"""Where a client knows that there are few beacons."""
+"""With one it tries as many as there are beacons: `MOST_BEACONS` of them leave 2^-40."""
+MOST_BEACONS = 2.0**24
+"""One every three seconds, for a year and a half."""
 
 _UP = Context(prec=80, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
 """Every result is rounded up, so that bounds are bounds. 80 digits hold odds exactly."""
 _NEGLIGIBLE = Decimal(2) ** -64
 """Beside the bound: what is left is counted as if it were this large."""
+
+
+def draw_failure(security_bits: int, *, beacon: bool) -> float:
+    """Bound on the chance that any draw, in all rounds together, has more corrupt candidates.
+
+    Args:
+        security_bits: of one draw.
+        beacon: whether draws have one, so that their number bounds what a server can try.
+    """
+    return min(1.0, (MOST_BEACONS if beacon else MOST_TRIES) * 2.0**-security_bits)
 
 
 @lru_cache(maxsize=256, typed=True)

@@ -16,6 +16,7 @@ from one_shot_rounds import identity
 from one_shot_worlds import DIGEST, DIMENSION, SESSION, World, plan_of, update
 
 from dp import Ledger
+from protocol import ClientPolicy, PrivacyGoal
 from protocol.errors import PolicyError
 from protocol.exchange.one_shot import LocalCommittee
 from protocol.planning.committee import CommitteePlan
@@ -217,6 +218,26 @@ def test_with_a_beacon_fewer_bits_are_enough() -> None:
     assert having.corrupt == corrupt_bound(500, CERTAIN // 100, 64) < without.corrupt
 
 
+def test_what_draws_may_fail_with_is_a_part_of_delta() -> None:
+    """All rounds of a goal set a hundredth of it aside, and draws may fail once in all of them."""
+    draws = policy_of(beacon_of=beacon_of)
+    assert draws.failure == 2.0**-40
+    assert policy_of().failure == 2.0**-68
+    committee = CommitteePolicy(kind=CommitteeKind.DRAWN, draw=draws)
+
+    def policy(delta: float, committee: CommitteePolicy) -> ClientPolicy:
+        goal = PrivacyGoal(8.0, delta, 3)
+        return ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, committee=committee)
+
+    assert policy(1.01e-10, committee)
+    with pytest.raises(ParameterError) as raised:
+        policy(0.9e-10, committee)
+    assert raised.value.argument == "security_bits"
+    more = policy_of(beacon_of=beacon_of, security_bits=80)
+    assert policy(0.9e-10, CommitteePolicy(kind=CommitteeKind.DRAWN, draw=more))
+    assert policy(0.9e-10, CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy_of()))
+
+
 @pytest.mark.parametrize(
     ("changes", "argument"),
     [
@@ -226,7 +247,7 @@ def test_with_a_beacon_fewer_bits_are_enough() -> None:
         ({"corrupt_identities": -1}, "corrupt_identities"),
         ({"smallest": 0}, "smallest"),
         ({"security_bits": 127}, "security_bits"),
-        ({"security_bits": 39, "beacon_of": beacon_of}, "security_bits"),
+        ({"security_bits": 63, "beacon_of": beacon_of}, "security_bits"),
         ({"security_bits": 64.0, "beacon_of": beacon_of}, "security_bits"),
     ],
 )

@@ -1,6 +1,7 @@
 """What a server can make of a draw, by enumeration and by trying: the bound of the argument.
 
-This is independent of the product's code: tickets are drawn by counting, or by plain SHA-256.
+This is independent of the product's code, but for its figures in the end: tickets are drawn by
+counting, or by plain SHA-256.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from math import comb
 import pytest
 
 from secagg.grinding import MOST_TRIES
+from secagg.oneshot.draw_bound import (
+    BITS_WITH_BEACON,
+    BITS_WITHOUT_BEACON,
+    MOST_BEACONS,
+    draw_failure,
+)
 
 CORRUPT, QUARTER = 12, 1 << 62
 """Corrupt identities of the registries that are tried, and a ticket's bound, of 2^64."""
@@ -123,4 +130,7 @@ def test_what_is_left_after_all_tries() -> None:
     assert MOST_TRIES * 2.0**-128 == 2.0**-68
     beacons = 365.25 * 86400 / 3
     assert 2**23 < beacons < 2**24
-    assert beacons * 2.0**-64 < 2.0**-40
+    assert beacons < MOST_BEACONS
+    assert draw_failure(BITS_WITH_BEACON, beacon=True) == 2.0**-40
+    assert draw_failure(BITS_WITHOUT_BEACON, beacon=False) == 2.0**-68
+    assert draw_failure(8, beacon=False) == 1.0
