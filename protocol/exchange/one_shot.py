@@ -43,7 +43,7 @@ from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError, RemoteProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey
-from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.server import OneShotServer
 from secagg.shamir import Rand
 
@@ -228,7 +228,7 @@ class LocalCommittee:
         self.lottery = lottery
         self._identities = {identity.public: identity for identity in identities}
         self.policy = policy
-        self._histories = {key: ClientHistory() for key in self._identities}
+        self._histories: dict[bytes, ClientHistory] = {}
         self._sealing: dict[tuple[bytes, bytes], SealingKeys] = {}
 
     @property
@@ -239,13 +239,14 @@ class LocalCommittee:
 
     def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
         """The signed keys of the members; see `HasCommittee.members`."""
-        keys = cohort if self.kind is CommitteeKind.EVERYONE else list(self._identities)
+
+        def entry_of(key: bytes) -> Member:
+            return self._keys(session_id, key).entry
+
         if self.lottery is not None:
-            keys = self.lottery.candidates(session_id, round_number)
-        entries = [self._keys(session_id, key).entry for key in keys]
-        if self.lottery is not None:
-            return self.lottery.seat(session_id, round_number, entries)
-        return entries
+            return self.lottery.seat(session_id, round_number, entry_of)
+        keys = cohort if self.kind is CommitteeKind.EVERYONE else self._identities
+        return [entry_of(key) for key in keys]
 
     def member(self, session_id: bytes, key: bytes) -> RoundMember:
         """A member for one round, by its identity key."""
@@ -253,7 +254,7 @@ class LocalCommittee:
             self._identities[key],
             self._keys(session_id, key),
             self.policy,
-            self._histories[key],
+            self._histories.setdefault(key, ClientHistory()),
         )
 
     def _keys(self, session_id: bytes, key: bytes) -> SealingKeys:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from protocol.round.draw_policy import BeaconSource
@@ -62,29 +62,34 @@ class Lottery:
         return sorted((key for key in tickets if tickets[key] < self.odds), key=tickets.__getitem__)
 
     def seat(
-        self, session_id: bytes, round_number: int, checked_in: Iterable[Member]
+        self,
+        session_id: bytes,
+        round_number: int,
+        entry_of: Callable[[bytes], Member | None],
     ) -> DrawnMembers:
         """The committee of a round: the candidates with the lowest tickets that have checked in.
 
         Whoever checks in later waits for another round.
 
         Args:
-            checked_in: signed entries; those of others, or for other rounds, are passed over.
+            entry_of: a candidate's signed entry, by its identity key; None if it has not checked
+                in. An entry for other rounds is passed over.
 
         Raises:
             TooFewSurvivorsError: too few candidates have; the round cannot take place.
         """
-        entries = {
-            entry.identity: entry
-            for entry in checked_in
-            if entry.first_round <= round_number <= entry.last_round
-        }
-        present = [key for key in self.candidates(session_id, round_number) if key in entries]
-        if len(present) < self.size:
-            raise TooFewSurvivorsError("draw", len(present), self.size)
-        seated = sorted(present[: self.size], key=lambda key: self.registry.position(key) or 0)
+        seated: dict[bytes, Member] = {}
+        for key in self.candidates(session_id, round_number):
+            entry = entry_of(key)
+            if entry is not None and entry.first_round <= round_number <= entry.last_round:
+                seated[key] = entry
+            if len(seated) == self.size:
+                break
+        if len(seated) < self.size:
+            raise TooFewSurvivorsError("draw", len(seated), self.size)
+        keys = self.registry.in_order(seated)
         return DrawnMembers(
-            members=tuple(entries[key] for key in seated),
+            members=tuple(seated[key] for key in keys),
             draw=self.draw(session_id, round_number),
-            places=self.registry.places(seated),
+            places=self.registry.places(keys),
         )

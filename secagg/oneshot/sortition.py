@@ -9,7 +9,7 @@ docs/one-shot-security.md, "Drawn committees", has the argument.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -121,9 +121,9 @@ class Registry(IdentityList):
         super().__init__(keys)
         self._positions = {key: position for position, key in enumerate(self.keys)}
 
-    def position(self, identity: bytes) -> int | None:
-        """Where an identity is; None if it is not registered."""
-        return self._positions.get(identity)
+    def in_order(self, identities: Iterable[bytes]) -> list[bytes]:
+        """Registered identities in the registry's order."""
+        return sorted(identities, key=self._positions.__getitem__)
 
     def places(self, identities: Sequence[bytes]) -> Places:
         """Where members are, in the registry's order, and the proof of it.

@@ -140,7 +140,10 @@ class Elsewhere:
     def entries(self, session: bytes, cohort: Sequence[bytes], number: int) -> Members:
         pairs = zip(self.members, self.sealing, strict=True)
         entries = [folder.begin(who, session).entry for who, folder in pairs]
-        return self.lottery.seat(session, number, entries) if self.lottery else entries
+        if self.lottery is None:
+            return entries
+        checked_in = {entry.identity: entry for entry in entries}
+        return self.lottery.seat(session, number, checked_in.get)
 
     def setup(self, number: int = 0) -> OneShotSetup:
         parameters = self.plan.calibrate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,15 @@ def entries() -> tuple[Member, ...]:
     )
 
 
+def among(some: Iterable[Member]) -> Callable[[bytes], Member | None]:
+    """Whose entries the server has."""
+    return {each.identity: each for each in some}.get
+
+
 def seated(number: int = 0, **changes: Any) -> DrawnMembers:
     """Who is seated in a round, of thirty."""
     terms: dict[str, Any] = {"registry": registered(), "odds": HALF, "size": SIZE}
-    return Lottery(**{**terms, **changes}).seat(SESSION, number, entries())
+    return Lottery(**{**terms, **changes}).seat(SESSION, number, among(entries()))
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +170,8 @@ def test_a_stranger_with_a_low_ticket_is_refused(world: World) -> None:
 
 def test_a_registry_of_those_who_checked_in_is_refused(world: World) -> None:
     own = Registry([each.identity for each in seated().members])
-    some = [each for each in entries() if own.position(each.identity) is not None]
-    drawn = Lottery(own, CERTAIN - 1, SIZE).seat(SESSION, 0, some)
+    some = [each for each in entries() if each.identity in own.keys]
+    drawn = Lottery(own, CERTAIN - 1, SIZE).seat(SESSION, 0, among(some))
     with pytest.raises(PolicyError, match="registry_root"):
         Announced(world, drawn).check()
     with pytest.raises(PolicyError, match="odds"):
@@ -380,7 +386,7 @@ def test_the_lowest_tickets_that_are_there_are_seated() -> None:
     assert tickets == sorted(tickets) and max(tickets) < HALF
     others = set(registered().keys) - set(candidates)
     assert others and min(ticket(seed, key) for key in others) >= HALF
-    drawn = lottery.seat(SESSION, 0, entries())
+    drawn = lottery.seat(SESSION, 0, among(entries()))
     assert {each.identity for each in drawn.members} == set(candidates[:SIZE])
     assert list(drawn.places.positions) == sorted(drawn.places.positions)
     assert drawn.places.hold(drawn.draw, [each.identity for each in drawn.members])
@@ -390,7 +396,7 @@ def test_whoever_comes_late_waits() -> None:
     lottery = Lottery(registered(), HALF, SIZE)
     first = lottery.candidates(SESSION, 0)[0]
     late = [each for each in entries() if each.identity != first]
-    without = lottery.seat(SESSION, 0, late)
+    without = lottery.seat(SESSION, 0, among(late))
     assert first not in {each.identity for each in without.members}
     assert len(without.members) == SIZE
 
@@ -407,7 +413,7 @@ def test_too_few_candidates_are_a_typed_error(rounds: tuple[int, int] | None) ->
             SealingKeys(each, SESSION, *rounds).entry for each in others if each.public not in there
         ]
     with pytest.raises(TooFewSurvivorsError) as raised:
-        lottery.seat(SESSION, number, some)
+        lottery.seat(SESSION, number, among(some))
     assert (raised.value.stage, raised.value.survivors, raised.value.needed) == ("draw", 7, SIZE)
 
 
