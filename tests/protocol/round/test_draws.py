@@ -26,7 +26,7 @@ from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import DrawPolicy
 from protocol.round.lottery import DrawnMembers, Lottery
 from protocol.round.member import SealingKeys
-from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
+from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup, WrittenDraw
 from protocol.training.charged_sums import MOST_DRAWS, ChargedSums
 from protocol.training.local import local_aggregator, local_committee
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, TooFewSurvivorsError
@@ -323,6 +323,18 @@ def announced_with(world: World, **changes: Any) -> bytes:
 def test_malformed_draws_are_refused(world: World, changes: dict[str, Any]) -> None:
     read = OneShotAnnouncement.read(announced_with(world, **changes))
     with pytest.raises(RemoteProtocolError):
+        read.setup(DIGEST)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda right: right[:-1], lambda right: right + bytes(3) + b"1"]
+)
+def test_positions_have_one_length(world: World, change: Callable[[bytes], bytes]) -> None:
+    """The last byte of the last position is zero: without it the number would be the same."""
+    right = WrittenDraw.of(Announced(world).context.committee, Announced(world).drawn.places)
+    assert right is not None and right.positions[-1] == 0
+    read = OneShotAnnouncement.read(announced_with(world, positions=change(right.positions)))
+    with pytest.raises(RemoteProtocolError, match="one for each"):
         read.setup(DIGEST)
 
 
