@@ -17,7 +17,8 @@ from secagg.field import FieldVector, PrimeField, centre, lift
 from secagg.keys import Identity
 from secagg.pairwise.client import ClientSession
 from secagg.pairwise.context import Mode, SessionContext, lowest_threshold
-from secagg.pairwise.server import FieldSum, ServerSession
+from secagg.pairwise.server import ServerSession
+from secagg.server import FieldSum
 
 __part_of__ = "veilsum"
 

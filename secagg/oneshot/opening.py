@@ -24,7 +24,7 @@ from secagg.oneshot.gaussian import CUT
 from secagg.oneshot.header import seed_commitment
 from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.masking import open as open_masked
-from secagg.pairwise.server import FieldSum
+from secagg.server import FieldSum
 from secagg.shamir import LIMBS, from_limbs
 
 _FAILURE_BITS = 42

@@ -1,6 +1,5 @@
 """The server of a one-shot round: it adds ciphertexts as they come, and asks the committee once.
 
-A bad message is refused with a `RemoteProtocolError` that names its sender, and changes nothing.
 The session aborts when too few uploads or members are left, or when what was opened does not check.
 What a lost client costs is nothing; what it keeps of every upload besides one accumulator is
 spooled.
@@ -8,21 +7,18 @@ spooled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import ClassVar
 
 from secagg.errors import (
     LocalProtocolError,
     ParameterError,
     Reason,
     RemoteProtocolError,
-    SessionAbortedError,
-    TooFewSurvivorsError,
     blaming,
 )
 from secagg.framing import decode_set, encode_message, encode_set, split_items
-from secagg.keys import signature_is_valid
 from secagg.merkle import HASH_BYTES
 from secagg.oneshot.complaints import left_out
 from secagg.oneshot.context import Cohort, OneShotContext
@@ -51,16 +47,14 @@ from secagg.oneshot.opening import MemberAnswer, open_sum
 from secagg.oneshot.spool import Spool
 from secagg.oneshot.transitions import SERVER_MOVES, Local, ServerPhase
 from secagg.oneshot.wire import Ciphertext, decode
-from secagg.pairwise.server import FieldSum
+from secagg.server import FieldSum, Parties, StagedServer, require
 from secagg.tags import Usage, encode_index
-
-T = TypeVar("T")
 
 Outbound = tuple[int, AnyMessage]
 """A message and the index of the member it goes to."""
 
 
-class OneShotServer:
+class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
     """The server in one round. Feed it uploads, members' messages and deadlines.
 
     The caller owns time: `close_round()` says that a stage's deadline has passed, and returns the
@@ -78,13 +72,15 @@ class OneShotServer:
     def __init__(self, context: OneShotContext, cohort: Cohort, folder: Path | None = None) -> None:
         if len(cohort) != context.size or cohort.root != context.cohort_root:
             raise ParameterError("cohort", f"{len(cohort)} clients", "those of the context's root")
+        super().__init__(ServerPhase.COLLECTING, context_tag(context))
         self._context = context
         self._cohort = cohort
-        self._tag = context_tag(context)
+        self._clients = Parties("client", cohort.keys)
+        identities = [member.identity for member in context.committee.members]
+        self._committee = Parties(MEMBER, identities)
         self._largest_upload = largest_upload_bytes(context)
         self._largest_answer = largest_answer_bytes(context)
         self._seal_bytes = seal_bytes(context)
-        self._phase = ServerPhase.COLLECTING
         self._total = Accumulator(context.packing, context.length)
         self._ciphertexts, self._seals = Spool(folder), Spool(folder)
         self._headers: dict[int, Header] = {}
@@ -98,11 +94,6 @@ class OneShotServer:
         self._excluded: tuple[int, ...] = ()
 
     @property
-    def phase(self) -> ServerPhase:
-        """What the session is collecting."""
-        return self._phase
-
-    @property
     def survivors(self) -> tuple[int, ...]:
         """The clients whose uploads are in the sum; empty before that is decided."""
         return self._survivors
@@ -111,39 +102,6 @@ class OneShotServer:
     def excluded(self) -> tuple[int, ...]:
         """Clients that were left out because seals of theirs did not open; a lead, not a proof."""
         return self._excluded
-
-    @property
-    def answered(self) -> tuple[int, ...]:
-        """The clients, or after the first stage the members, that have answered, ascending."""
-        stages: dict[ServerPhase, Collection[int]] = {
-            ServerPhase.COLLECTING: self._headers,
-            ServerPhase.CHECKING: self._complaints,
-            ServerPhase.CONFIRMING: self._confirmations,
-            ServerPhase.OPENING: self._answers,
-        }
-        return tuple(sorted(stages.get(self._phase, ())))
-
-    def receive(self, message: AnyMessage) -> None:
-        """Process a message of a client (an `Upload`) or of a member (any other).
-
-        Raises:
-            RemoteProtocolError: the message is refused; the session is as it was.
-            SessionAbortedError: the session is over.
-        """
-        self._check_open()
-        sender = getattr(message, "sender", -1)
-        role, count = MEMBER, self._context.committee.size
-        if isinstance(message, Upload):
-            role, count = "client", self._context.size
-        if not 0 <= sender < count:
-            raise RemoteProtocolError(sender, Reason.UNKNOWN_SENDER, "not in the round", role)
-        if message.context != self._tag:
-            raise RemoteProtocolError(sender, Reason.WRONG_CONTEXT, role=role)
-        handler = _RECEIVERS.get((self._phase, type(message)))
-        if handler is None:
-            detail = f"{type(message).__name__} while collecting {self._phase.value}"
-            raise RemoteProtocolError(sender, Reason.UNEXPECTED_MESSAGE, detail, role)
-        handler(self, message)
 
     def receive_upload(self, client: int, data: bytes) -> None:
         """`receive` for bytes that the transport attributes to a client."""
@@ -168,11 +126,8 @@ class OneShotServer:
             TooFewSurvivorsError: the session aborts and releases nothing.
             LocalProtocolError: the present stage ends with `open()`.
         """
-        self._check_open()
-        closer = _CLOSERS.get(self._phase)
-        if closer is None:
-            raise LocalProtocolError("the last stage ends with open()")
-        return self._guarded(lambda: closer(self))
+        messages: Iterator[Outbound] = self._close()
+        return messages
 
     def close_round_bytes(self) -> Iterator[tuple[int, bytes]]:
         """Close the round as `close_round` does, and encode its messages."""
@@ -195,8 +150,7 @@ class OneShotServer:
     def _on_upload(self, message: Upload) -> None:
         context = self._context
         sender = message.sender
-        if sender in self._headers:
-            raise RemoteProtocolError(sender, Reason.DUPLICATE_MESSAGE)
+        self._clients.first(sender, self._headers)
         expected = context.committee.size * self._seal_bytes
         if len(message.seals) != expected:
             raise RemoteProtocolError(
@@ -219,27 +173,27 @@ class OneShotServer:
 
     def _on_complaints(self, message: Complaints) -> None:
         context = self._context
-        member = self._first(message.sender, self._complaints)
+        member = self._committee.first(message.sender, self._complaints)
         with blaming(member, Reason.BAD_LENGTH, MEMBER):
             bad = frozenset(decode_set(message.bad, context.size))
         signed = (context.hash, encode_index(member), message.bad)
-        self._check_signature(member, message.signature, Usage.COMPLAIN, signed)
+        self._committee.check_signature(member, message.signature, Usage.COMPLAIN, signed)
         if not bad <= self._headers.keys():
             detail = "complains about uploads that did not arrive"
             raise RemoteProtocolError(member, Reason.SET_NOT_NESTED, detail, MEMBER)
         self._complaints[member] = bad
 
     def _on_confirmation(self, message: Confirmation) -> None:
-        member = self._first(message.sender, self._confirmations, self._members)
-        self._check_signature(member, message.signature, Usage.SURVIVORS, (self._signed,))
+        member = self._committee.first(message.sender, self._confirmations, self._members)
+        self._committee.check_signature(member, message.signature, Usage.SURVIVORS, (self._signed,))
         self._confirmations[member] = message.signature
 
     def _on_answer(self, message: Answer) -> None:
         context, layout = self._context, self._context.layout
-        member = self._first(message.sender, self._answers, self._confirmations)
+        member = self._committee.first(message.sender, self._answers, self._confirmations)
         parts = (message.sums, message.seeds, message.checks)
         signed = answer_parts(context, member, self._signed, *parts)
-        self._check_signature(member, message.signature, Usage.ANSWER, signed)
+        self._committee.check_signature(member, message.signature, Usage.ANSWER, signed)
         count = len(self._survivors)
         surplus = len(context.removed_seeds(count)) * layout.seed_polynomials
         with blaming(member, Reason.BAD_SHARE, MEMBER):
@@ -253,7 +207,7 @@ class OneShotServer:
 
     def _close_collecting(self) -> Iterator[Outbound]:
         context = self._context
-        self._require("upload", len(self._headers), context.minimum_survivors)
+        require("upload", len(self._headers), context.minimum_survivors)
         senders = sorted(self._headers)
         uploaded = encode_set(senders, context.size)
         headers = b"".join(self._headers[sender].encode() for sender in senders)
@@ -287,8 +241,8 @@ class OneShotServer:
         self._excluded = tuple(sorted(clients))
         self._members = tuple(sorted(self._complaints.keys() - members))
         self._survivors = tuple(sorted(self._headers.keys() - clients))
-        self._require("check", len(self._survivors), context.minimum_survivors)
-        self._require("check", len(self._members), max(committee.quorum, committee.threshold))
+        require("check", len(self._survivors), context.minimum_survivors)
+        require("check", len(self._members), max(committee.quorum, committee.threshold))
         headers = [self._headers[client] for client in self._survivors]
         self._signed = survivors_digest(context, headers)
         bitmap = encode_set(self._survivors, context.size)
@@ -299,7 +253,7 @@ class OneShotServer:
     def _close_confirming(self) -> Iterator[Outbound]:
         committee = self._context.committee
         confirmed = sorted(self._confirmations)
-        self._require("confirm", len(confirmed), max(committee.quorum, committee.threshold))
+        require("confirm", len(confirmed), max(committee.quorum, committee.threshold))
         chosen = confirmed[: committee.quorum]
         quorum = Quorum(
             context=self._tag,
@@ -310,7 +264,7 @@ class OneShotServer:
         return ((member, quorum) for member in confirmed)
 
     def _open(self) -> FieldSum:
-        self._require("open", len(self._answers), self._context.committee.threshold)
+        require("open", len(self._answers), self._context.committee.threshold)
         commitments = {client: self._commitments[client] for client in self._survivors}
         result = open_sum(self._context, self._total, commitments, self._answers)
         self._move(Local.OPEN, ServerPhase.FINISHED)
@@ -323,56 +277,32 @@ class OneShotServer:
         with blaming(sender, Reason.NOT_IN_FIELD):
             return decode(context.packing, context.length, ciphertext)
 
-    def _first(
-        self, member: int, seen: Collection[int], allowed: Collection[int] | None = None
-    ) -> int:
-        if allowed is not None and member not in allowed:
-            detail = "not in the previous stage"
-            raise RemoteProtocolError(member, Reason.UNKNOWN_SENDER, detail, MEMBER)
-        if member in seen:
-            raise RemoteProtocolError(member, Reason.DUPLICATE_MESSAGE, role=MEMBER)
-        return member
+    def _forget(self) -> None:
+        self._ciphertexts.clear()
+        self._seals.clear()
 
-    def _check_signature(
-        self, member: int, signature: bytes, usage: Usage, parts: tuple[bytes, ...]
-    ) -> None:
-        identity = self._context.committee.members[member].identity
-        if not signature_is_valid(identity, signature, usage, *parts):
-            detail = usage.value.decode()
-            raise RemoteProtocolError(member, Reason.BAD_SIGNATURE, detail, MEMBER)
+    def _parties(self, message: AnyMessage) -> Parties:
+        return self._clients if isinstance(message, Upload) else self._committee
 
-    def _require(self, stage: str, count: int, needed: int) -> None:
-        if count < needed:
-            raise TooFewSurvivorsError(stage, count, needed)
+    def _answers_by_phase(self) -> Mapping[ServerPhase, Collection[int]]:
+        return {
+            ServerPhase.COLLECTING: self._headers,
+            ServerPhase.CHECKING: self._complaints,
+            ServerPhase.CONFIRMING: self._confirmations,
+            ServerPhase.OPENING: self._answers,
+        }
 
-    def _check_open(self) -> None:
-        if self._phase in (ServerPhase.ABORTED, ServerPhase.FINISHED):
-            raise SessionAbortedError(f"this session is over: {self._phase.value}")
-
-    def _move(self, event: Local | type, phase: ServerPhase) -> None:
-        if phase not in SERVER_MOVES[(self._phase, event)]:
-            raise LocalProtocolError(f"illegal move from {self._phase} to {phase}")
-        self._phase = phase
-
-    def _guarded(self, action: Callable[[], T]) -> T:
-        try:
-            return action()
-        except BaseException:  # an interrupt, too, may leave half of a sum
-            self._phase = ServerPhase.ABORTED
-            self._ciphertexts.clear()
-            self._seals.clear()
-            raise
-
-
-_RECEIVERS: dict[tuple[ServerPhase, type], Callable[[OneShotServer, Any], None]] = {
-    (ServerPhase.COLLECTING, Upload): OneShotServer._on_upload,
-    (ServerPhase.CHECKING, Complaints): OneShotServer._on_complaints,
-    (ServerPhase.CONFIRMING, Confirmation): OneShotServer._on_confirmation,
-    (ServerPhase.OPENING, Answer): OneShotServer._on_answer,
-}
-
-_CLOSERS: dict[ServerPhase, Callable[[OneShotServer], Iterator[Outbound]]] = {
-    ServerPhase.COLLECTING: OneShotServer._close_collecting,
-    ServerPhase.CHECKING: OneShotServer._close_checking,
-    ServerPhase.CONFIRMING: OneShotServer._close_confirming,
-}
+    FINISHED, ABORTED = ServerPhase.FINISHED, ServerPhase.ABORTED
+    MOVES = SERVER_MOVES
+    RELEASE = "open"
+    RECEIVERS: ClassVar = {
+        (ServerPhase.COLLECTING, Upload): _on_upload,
+        (ServerPhase.CHECKING, Complaints): _on_complaints,
+        (ServerPhase.CONFIRMING, Confirmation): _on_confirmation,
+        (ServerPhase.OPENING, Answer): _on_answer,
+    }
+    CLOSERS: ClassVar = {
+        ServerPhase.COLLECTING: _close_collecting,
+        ServerPhase.CHECKING: _close_checking,
+        ServerPhase.CONFIRMING: _close_confirming,
+    }

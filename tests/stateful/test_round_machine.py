@@ -46,6 +46,7 @@ from secagg.pairwise import (
 from secagg.pairwise.client_states import Party
 from secagg.pairwise.messages import decode_from_client
 from secagg.pairwise.transitions import ClientPhase, ServerPhase
+from secagg.server import Parties
 from secagg.storage import StoredStateError, resume, suspend
 from simulations.threats.game.contexts import cohort_keys, identity_of, new_session
 
@@ -388,7 +389,7 @@ def test_uploads_that_count_twice_are_found(monkeypatch: pytest.MonkeyPatch) -> 
     class AtUploads(RoundMachine):
         begins_at = 2
 
-    monkeypatch.setattr(ServerSession, "_first", lambda self, sender, seen, allowed: sender)
+    monkeypatch.setattr(Parties, "first", lambda self, sender, seen, allowed=(): sender)
     with pytest.raises(AssertionError):
         find_failure(AtUploads)
 
@@ -423,8 +424,8 @@ def test_an_untyped_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         raise IndexError
 
     monkeypatch.setattr(ServerSession, "_on_bundle", broken)
-    for key, handler in list(server._RECEIVERS.items()):
+    for key, handler in list(server.ServerSession.RECEIVERS.items()):
         if handler.__name__ == "_on_bundle":
-            monkeypatch.setitem(server._RECEIVERS, key, broken)
+            monkeypatch.setitem(server.ServerSession.RECEIVERS, key, broken)
     with pytest.raises(IndexError):
         find_failure()

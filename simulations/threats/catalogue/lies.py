@@ -19,7 +19,6 @@ from secagg.pairwise.messages import (
     ShareBundle,
     UnmaskShares,
 )
-from secagg.pairwise.server import _RECEIVERS
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
 from simulations.threats.faults.lies import LIES
@@ -64,7 +63,7 @@ class CarelessServer(ServerSession):
         number, *values = msgspec.msgpack.decode(data[1:])
         kind = _KINDS[number]
         message: Any = SimpleNamespace(**dict(zip(kind.__struct_fields__, values, strict=False)))
-        _RECEIVERS[self._phase, kind](self, message)
+        self.RECEIVERS[self._phase, kind](self, message)
 
 
 def _lying(trials: int, seed: int, server: ServerMaker | None) -> Figures:

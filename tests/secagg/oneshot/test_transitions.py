@@ -253,7 +253,9 @@ def test_diagrams_of_the_document_are_generated(moves: Moves, phases: type[enum.
 def test_handler_tables_are_the_transition_tables() -> None:
     assert set(client.HANDLERS) == set(CLIENT_MOVES)
     assert set(member.HANDLERS) == set(MEMBER_MOVES)
-    served = set(server._RECEIVERS) | {(phase, Local.DEADLINE) for phase in server._CLOSERS}
+    served = set(server.OneShotServer.RECEIVERS) | {
+        (phase, Local.DEADLINE) for phase in server.OneShotServer.CLOSERS
+    }
     assert served | {(ServerPhase.OPENING, Local.OPEN)} == set(SERVER_MOVES)
 
 

@@ -186,7 +186,9 @@ def test_server_matrix(secagg_kit: SimpleNamespace, phase: ServerPhase, event: E
 
 def test_handler_tables_are_the_transition_tables() -> None:
     assert set(client.HANDLERS) == set(CLIENT_MOVES)
-    served = set(server._RECEIVERS) | {(phase, Local.DEADLINE) for phase in server._CLOSERS}
+    served = set(server.ServerSession.RECEIVERS) | {
+        (phase, Local.DEADLINE) for phase in server.ServerSession.CLOSERS
+    }
     assert served | {(ServerPhase.RECOVERING, Local.UNMASK)} == set(SERVER_MOVES)
 
 

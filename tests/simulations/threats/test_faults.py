@@ -20,6 +20,7 @@ from secagg import (
     ServerSession,
     shamir,
 )
+from secagg import server as serving
 from secagg.field import FieldVector
 from secagg.keys import AgreementKey, signature_is_valid
 from secagg.pairwise import (
@@ -31,6 +32,7 @@ from secagg.pairwise import (
 )
 from secagg.pairwise.messages import SeedRequest
 from secagg.sealing import SEAL_OVERHEAD_BYTES
+from secagg.server import Parties
 from secagg.shamir import LIMBS
 from secagg.tags import Usage
 from simulations.commands.cli import app
@@ -157,11 +159,13 @@ def takes_repeated_keys(patch: Patch) -> None:
         self._advertisements[message.sender] = message
 
     patch.setattr(ServerSession, "_on_advertisement", forgetful)
-    patch.setitem(server._RECEIVERS, _key_of("_on_advertisement"), forgetful)
+    patch.setitem(server.ServerSession.RECEIVERS, _key_of("_on_advertisement"), forgetful)
 
 
 def _key_of(name: str) -> Any:
-    return next(key for key, each in server._RECEIVERS.items() if each.__name__ == name)
+    return next(
+        key for key, each in server.ServerSession.RECEIVERS.items() if each.__name__ == name
+    )
 
 
 def unpacks_anything(patch: Patch) -> None:
@@ -193,7 +197,7 @@ def takes_short_vectors(patch: Patch) -> None:
 
 
 def takes_second_messages(patch: Patch) -> None:
-    patch.setattr(ServerSession, "_first", lambda self, sender, seen, allowed: sender)
+    patch.setattr(Parties, "first", lambda self, sender, seen, allowed=(): sender)
 
 
 def shows_quorum_of_one(patch: Patch) -> None:
@@ -324,7 +328,7 @@ def forgets_to_remove(patch: Patch) -> None:
 
 
 CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
-    WIRE: (believes_signatures(server), "wrong sum"),
+    WIRE: (believes_signatures(serving), "wrong sum"),
     ENCODED: (forgets_to_remove, "wrong integers"),
     "client: advertises a key of small order": (takes_any_key, "one liar ended"),
     "client: advertises a repeated key": (takes_repeated_keys, "one liar ended"),
@@ -341,8 +345,8 @@ CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
     "client: uploads elements outside the field": (unpacks_anything, "wrong sum"),
     "client: uploads a shorter vector": (takes_short_vectors, "wrong sum"),
     "client: uploads two vectors": (takes_second_messages, "wrong sum"),
-    "client: uploads in another's name": (believes_signatures(server), "wrong sum"),
-    "client: signs another survivor set": (believes_signatures(server), "one liar ended"),
+    "client: uploads in another's name": (believes_signatures(serving), "wrong sum"),
+    "client: signs another survivor set": (believes_signatures(serving), "one liar ended"),
     "client: answers with wrong shares": (believes_rebuilt, "wrong sum"),
     "client: answers with too few shares": (counts_no_shares, "ValueError"),
     "client: answers with doubled shares": (counts_no_shares, "ValueError"),

@@ -17,6 +17,7 @@ import pytest
 
 from protocol import ClientHistory, ClientPolicy, RoundClient
 from secagg import FieldVector, PrimeField, sealing
+from secagg import server as serving
 from secagg.keys import Identity, signature_is_valid
 from secagg.pairwise import client, masks, messages, roster, server
 from secagg.pairwise.client_states import Confirmed, Party, Ready, Shared, Step
@@ -126,7 +127,7 @@ def test_signatures_that_leave_the_round_out(monkeypatch: pytest.MonkeyPatch, us
         return parts[1:] if made_for is usage else parts
 
     monkeypatch.setattr(Identity, "sign", lambda self, use, *p: sign(self, use, *bound(use, p)))
-    for module in (client, roster, server, adversary):
+    for module in (client, roster, serving, adversary):
         monkeypatch.setattr(
             module,
             "signature_is_valid",
