@@ -48,6 +48,8 @@ class Usage(enum.Enum):
     CHALLENGE = b"post-mortem challenge"
     ANSWER = b"sign answer"
     COMPLAIN = b"sign complaints"
+    DRAW = b"seed of a draw"
+    TICKET = b"ticket of a draw"
 
 
 def encode_parts(*parts: bytes) -> bytes:

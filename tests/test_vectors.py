@@ -354,6 +354,8 @@ def test_the_runner_sees_changed_primitives() -> None:
         "one-shot-ciphertext": "delta",
         "one-shot-shares": "secrets",
         "one-shot-context": "encoded",
+        "one-shot-draw": "seed",
+        "one-shot-undrawn": "argument",
     }
     assert {f"primitives/{name}" for name in outputs} == set(names("primitives"))
     for name, output in outputs.items():

@@ -34,6 +34,7 @@ from protocol.exchange.stages import (
 )
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.lottery import Members
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
@@ -50,7 +51,7 @@ from secagg import (
 )
 from secagg.field import Words, add_into
 from secagg.keys import os_random
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import OneShotContext
 from secagg.shamir import Rand
 
@@ -98,12 +99,16 @@ def fresh_seeds(_: int, count: int) -> Sequence[NoiseSeed]:
 class HasCommittee(Protocol):
     """An aggregator of one-shot rounds knows who is on their committees."""
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
-        """The members' signed keys for a session.
+    def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
+        """The members' signed keys for a round.
 
         Args:
             session_id: of the round.
             cohort: identity keys of those who are invited.
+            round_number: of the round; it matters where members are drawn.
+
+        Raises:
+            TooFewSurvivorsError: too few candidates are there for a drawn committee.
         """
 
 
@@ -167,7 +172,7 @@ class IdealAggregator:
         self._executor = executor
         self._ranks = ranks
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
+    def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
         """The members' signed keys: see `HasCommittee.members`.
 
         Raises:
@@ -175,7 +180,7 @@ class IdealAggregator:
         """
         if self._committee is None:
             raise ParameterError("committee", None, "that of the plan's one-shot rounds")
-        return self._committee.members(session_id, cohort)
+        return self._committee.members(session_id, cohort, round_number)
 
     def run(
         self,

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from protocol.round.history import ClientHistory
+from protocol.round.lottery import Lottery, Members
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from secagg import Identity, ParameterError
 from secagg.keys import KEY_BYTES, AgreementKey
@@ -25,10 +26,14 @@ class LocalCommittee:
     """The members of committees in this process: their keys, policies and histories.
 
     Args:
-        kind: everyone who is invited, or all of these, as a named committee.
+        kind: everyone who is invited; all of these, as a named committee; or some, by lot.
         identities: of all who may be members.
         policy: what every member insists on.
         key_of: their sealing keys; leave it alone except to run the same rounds twice.
+        lottery: of a drawn committee; its registry is these identities.
+
+    Raises:
+        ParameterError: a lottery without a drawn committee, or the other way round.
     """
 
     def __init__(
@@ -37,12 +42,16 @@ class LocalCommittee:
         identities: Sequence[Identity],
         policy: MemberPolicy,
         key_of: KeySource = fresh_key,
+        lottery: Lottery | None = None,
     ) -> None:
+        if (kind is CommitteeKind.DRAWN) != (lottery is not None):
+            raise ParameterError("lottery", lottery, "given for a drawn committee, and no other")
         self._key_of = key_of
         self.kind = kind
+        self.lottery = lottery
         self._identities = {identity.public: identity for identity in identities}
-        self._policy = policy
-        self._histories = {key: ClientHistory() for key in self._identities}
+        self.policy = policy
+        self._histories: dict[bytes, ClientHistory] = {}
         self._sealing: dict[tuple[bytes, bytes], SealingKeys] = {}
 
     @property
@@ -51,18 +60,24 @@ class LocalCommittee:
         named = self.kind is CommitteeKind.NAMED
         return frozenset(self._identities) if named else frozenset()
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> list[Member]:
+    def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
         """The signed keys of the members; see `HasCommittee.members`."""
-        keys = cohort if self.kind is CommitteeKind.EVERYONE else list(self._identities)
-        return [self._keys(session_id, key).entry for key in keys]
+
+        def entry_of(key: bytes) -> Member:
+            return self._keys(session_id, key).entry
+
+        if self.lottery is not None:
+            return self.lottery.seat(session_id, round_number, entry_of)
+        keys = cohort if self.kind is CommitteeKind.EVERYONE else self._identities
+        return [entry_of(key) for key in keys]
 
     def member(self, session_id: bytes, key: bytes) -> RoundMember:
         """A member for one round, by its identity key."""
         return RoundMember(
             self._identities[key],
             self._keys(session_id, key),
-            self._policy,
-            self._histories[key],
+            self.policy,
+            self._histories.setdefault(key, ClientHistory()),
         )
 
     def _keys(self, session_id: bytes, key: bytes) -> SealingKeys:

@@ -42,6 +42,7 @@ from protocol.exchange.stages import (
     no_losses,
 )
 from protocol.round.history import ClientHistory
+from protocol.round.lottery import Members
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
@@ -51,11 +52,12 @@ from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError, RemoteProtocolError
 from secagg.oneshot.collection import UploadCollection
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
 from secagg.shamir import Rand
 
 T = TypeVar("T")
+KeyT = TypeVar("KeyT", int, bytes)
 
 
 class MemberStage(enum.IntEnum):
@@ -78,7 +80,7 @@ AWAY: Mapping[MemberStage, Stage] = {
 upload, does not send: the members' messages that take the place of that stage."""
 
 Absences = Mapping[int, MemberStage]
-"""For each lost member of a named committee, the first message that it does not send."""
+"""For each lost member of a named or drawn committee, the first message that it does not send."""
 
 MemberMessages = Iterable[tuple[int, bytes]]
 """A message for each member, by its index in the committee; made one at a time."""
@@ -144,7 +146,7 @@ class _Ledger:
             self._on_loss(index, reason)
 
 
-def _joined(parts: Iterable[Mapping[int, T]]) -> dict[int, T]:
+def _joined(parts: Iterable[Mapping[KeyT, T]]) -> dict[KeyT, T]:
     """What ranks know of the parties of each, by party."""
     return dict(sorted(chain.from_iterable(part.items() for part in parts)))
 
@@ -231,7 +233,7 @@ class OneShotAggregator:
         noise: secret seeds of rounding; leave it alone except to run the same round twice.
         rand_of: likewise, the source of every other secret of a client.
         unix_clock: the clients' own, if their rounds expire.
-        absences: members of a named committee that get lost, and when.
+        absences: members of a named or drawn committee that get lost, and when.
         folder: where the server spools uploads that do not fit into memory.
         ranks: among which the cohort is divided. Each plays its own clients; members take turns.
             All need the same identities, keys of members, and plan.
@@ -265,9 +267,9 @@ class OneShotAggregator:
         # By client, the rounds that it took part in on other ranks, and whether it uploaded.
         self._elsewhere: dict[bytes, list[tuple[OneShotSetup, bool]]] = {}
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
+    def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
         """The signed keys of the members; see `HasCommittee.members`."""
-        return self._committee.members(session_id, cohort)
+        return self._committee.members(session_id, cohort, round_number)
 
     def run(
         self,
@@ -357,7 +359,12 @@ class _Round:
         self._of, self._setup, self._updates, self._dropouts = of, setup, updates, dropouts
         self._ranks = ranks
         self._everyone = setup.context.committee.kind is CommitteeKind.EVERYONE
-        self._own: dict[int, bytes] = {}
+        seated = {member.identity for member in setup.context.committee.members}
+        self._own: dict[bytes, tuple[int, bytes | None]] = {
+            key: (index, None)
+            for index, key in enumerate(setup.known_cohort().keys)
+            if key in seated
+        }
         self._members: dict[int, RoundMember] = {}
         self._joined: dict[int, bool] = {}
         self.announced: dict[int, int] = {}
@@ -385,9 +392,10 @@ class _Round:
 
         A client's own member half, and its history, may be on another rank now or next time.
         """
-        told = self._ranks.gather((self.announced, self._own, self._joined))
-        announced, own, joined = (_joined(parts) for parts in zip(*told, strict=True))
-        self.announced, self._own = announced, own
+        uploaded_here = {key: own for key, own in self._own.items() if own[1] is not None}
+        told = self._ranks.gather((self.announced, uploaded_here, self._joined))
+        self.announced, own, joined = (_joined(parts) for parts in zip(*told, strict=True))
+        self._own |= own
         setup = replace(self._setup, cohort=None)
         for index, uploaded in joined.items():
             if not self._ranks.owns(index):
@@ -408,8 +416,8 @@ class _Round:
         update: tuple[object, NoiseSeed] = self._updates(index), of._noise(index)
         data = client.submit(*update)  # type: ignore[arg-type]
         self._joined[index] = True
-        if self._everyone:
-            self._own[index] = client.own_upload[1]
+        if key in self._own:
+            self._own[key] = client.own_upload
         return data
 
     def exchange(
@@ -435,7 +443,6 @@ class _Round:
             context = self._setup.context
             key = context.committee.members[index].identity
             member = self._of._committee.member(context.session_id, key)
-            own = (index, self._own.get(index)) if self._everyone else None
-            member.join(self._setup.announce_to_member(), own)
+            member.join(self._setup.announce_to_member(), self._own.get(key))
             self._members[index] = member
         return self._members[index].receive(data)

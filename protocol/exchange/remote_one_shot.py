@@ -34,6 +34,7 @@ from protocol.exchange.stages import (
     no_losses,
 )
 from protocol.round.committee_policy import KEY_ROUNDS
+from protocol.round.lottery import Members
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotAnnouncement, OneShotSetup
@@ -54,7 +55,7 @@ Announcements = Iterable[tuple[int, bytes]]
 UploadExchange = Callable[[Announcements], Iterable[tuple[int, bytes | Refusal]]]
 """Delivers announcements to clients, and yields their uploads; see `stages.Exchange`."""
 
-MemberSource = Callable[[bytes, Sequence[bytes]], Sequence[Member]]
+MemberSource = Callable[[bytes, Sequence[bytes], int], Members]
 """The members' signed keys: see `HasCommittee.members`."""
 
 OneShotUpdateMaker = Callable[[OneShotSetup], NDArray[Any]]
@@ -67,7 +68,7 @@ class RemoteOneShotAggregator:
     Args:
         collect: the transport to clients; it bounds the time that they have.
         exchange: the transport to members; it bounds the time of every stage.
-        members_of: the members' signed keys for a session.
+        members_of: the members' signed keys for a round.
         on_loss: told of each client whose upload is refused, or that refuses.
         on_member_loss: the same of members, by their index in the committee.
         folder: where uploads are spooled that do not fit into memory.
@@ -89,9 +90,9 @@ class RemoteOneShotAggregator:
         self._on_member_loss = on_member_loss
         self._folder = folder
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes]) -> Sequence[Member]:
+    def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
         """The members' signed keys: see `HasCommittee.members`."""
-        return self._members_of(session_id, cohort)
+        return self._members_of(session_id, cohort, round_number)
 
     def run(
         self,

@@ -9,19 +9,21 @@ fewest bytes is taken. docs/one-shot-security.md, "Who can stop a round", has th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from protocol.round.lottery import DrawnMembers, Members
 from secagg import CapacityError, ParameterError, PrimeField
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES
-from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
+from secagg.oneshot.committee import Committee, CommitteeKind, lowest_quorum
 from secagg.oneshot.context import fewest_survivors
+from secagg.oneshot.draw_bound import BITS_WITHOUT_BEACON, corrupt_bound
 from secagg.oneshot.key_entries import entries_for
 from secagg.oneshot.layout import ShareLayout
 from secagg.oneshot.packing import MAX_ROUNDING_BITS, Packing
 from secagg.oneshot.parameters import ALLOWED_RINGS
+from secagg.oneshot.sortition import CERTAIN
 from secagg.oneshot.wire import wire_bytes
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 
@@ -31,10 +33,14 @@ class CommitteePlan:
     """Who opens the sums of a run, as far as that is known before any round.
 
     Args:
-        kind: everyone who is invited, or members that are named.
-        size: s, of a named committee; left out for everyone.
-        corrupt: c, members that may work for the server; for everyone the tolerated colluders.
-        away: honest members of a named committee that may be away; for everyone the dropouts.
+        kind: everyone who is invited, members that are named, or members that are drawn.
+        size: s, of a named or drawn committee; left out for everyone.
+        corrupt: c, members that may work for the server; for everyone the tolerated colluders. Of a
+            drawn committee K, identities of the registry that may.
+        away: honest members that may be away; for everyone the dropouts.
+        odds: of each identity in the registry to be a candidate, in (0, 1); of a drawn committee
+            only. More should be drawn than are seated: not all are there, and draws vary.
+        security_bits: of one draw, of a drawn committee: at least 128 unless rounds have a beacon.
 
     Raises:
         ParameterError: a number is missing, or left over.
@@ -44,9 +50,18 @@ class CommitteePlan:
     size: int | None = None
     corrupt: int | None = None
     away: int | None = None
+    odds: float | None = None
+    security_bits: int | None = None
 
     def __post_init__(self) -> None:
-        named = self.kind is CommitteeKind.NAMED
+        drawn = self.kind is CommitteeKind.DRAWN
+        named = self.kind is CommitteeKind.NAMED or drawn
+        # Written so that NaN fails the test.
+        if drawn and not (type(self.odds) is float and 1.0 / CERTAIN <= self.odds < 1.0):
+            raise ParameterError("odds", self.odds, "a float of at least 2^-64 and below 1")
+        for name in ("odds", "security_bits"):
+            if not drawn and getattr(self, name) is not None:
+                raise ParameterError(name, getattr(self, name), "left out: members are not drawn")
         for name in ("size", "corrupt", "away"):
             value = getattr(self, name)
             if not named and value is not None:
@@ -54,6 +69,16 @@ class CommitteePlan:
             lowest = 1 if name == "size" else 0
             if named and (type(value) is not int or value < lowest):
                 raise ParameterError(name, value, f"an int from {lowest} on")
+
+    @property
+    def whole_odds(self) -> int:
+        """The odds of a drawn committee in units of 2^-64."""
+        return round((self.odds or 0.0) * CERTAIN)
+
+    @property
+    def draw_bits(self) -> int:
+        """Security bits of one draw."""
+        return BITS_WITHOUT_BEACON if self.security_bits is None else self.security_bits
 
     def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
         """The committee's numbers in a round of so many clients.
@@ -63,7 +88,10 @@ class CommitteePlan:
         """
         if self.kind is CommitteeKind.EVERYONE:
             return committee_numbers(cohort, colluders, dropouts)
-        return committee_numbers(self.size or 0, self.corrupt or 0, self.away or 0)
+        corrupt = self.corrupt or 0
+        if self.kind is CommitteeKind.DRAWN:
+            corrupt = corrupt_bound(corrupt, self.whole_odds, self.draw_bits)
+        return committee_numbers(self.size or 0, corrupt, self.away or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +112,25 @@ class CommitteeNumbers:
     per_polynomial: int
     quorum: int
 
-    def committee(self, kind: CommitteeKind, members: Sequence[Member]) -> Committee:
+    def committee(self, kind: CommitteeKind, members: Members) -> Committee:
         """The committee of these members.
 
         Raises:
-            ParameterError: another number of members, or bad ones.
+            ParameterError: another number of members, or bad ones; or they were drawn and should
+                not have been, or the other way round.
         """
-        if len(members) != self.size:
-            raise ParameterError("members", f"{len(members)} members", f"{self.size}, as planned")
+        drawn = members if isinstance(members, DrawnMembers) else None
+        entries = members.members if isinstance(members, DrawnMembers) else tuple(members)
+        if len(entries) != self.size:
+            raise ParameterError("members", f"{len(entries)} members", f"{self.size}, as planned")
         return Committee(
             kind=kind,
-            members=tuple(members),
+            members=entries,
             corrupt=self.corrupt,
             randomness=self.randomness,
             per_polynomial=self.per_polynomial,
             quorum=self.quorum,
+            draw=drawn.draw if drawn else None,
         )
 
 

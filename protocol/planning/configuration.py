@@ -162,31 +162,41 @@ class Cohort(Section):
     committee_size: int | None = Field(
         default=None,
         ge=1,
-        description="members of a named committee of one-shot rounds; everyone who is invited is "
-        "a member if left out",
+        description="members of a named or drawn committee of one-shot rounds; everyone who is "
+        "invited is a member if left out",
     )
     committee_corrupt: int | None = Field(
         default=None,
         ge=0,
-        description="how many members of a named committee may collude; left out without one",
+        description="how many members of a named committee may collude, or of all who can be on a "
+        "drawn one; left out without one",
     )
     committee_away: int | None = Field(
         default=None,
         ge=0,
-        description="how many honest ones of them may be away; left out without a named committee",
+        description="how many honest members may be away; left out without such a committee",
+    )
+    committee_odds: float | None = Field(
+        default=None,
+        gt=0.0,
+        lt=1.0,
+        description="chance of every client to be drawn in a round: committee_size of those who "
+        "are make the committee; left out if it is named",
     )
 
     def committee(self) -> CommitteePlan | None:
-        """The named committee; None if there is none.
+        """The named or drawn committee; None if there is none.
 
         Raises:
             ParameterError: a number is missing.
         """
-        numbers = (self.committee_size, self.committee_corrupt, self.committee_away)
-        if numbers == (None, None, None):
+        numbers = {"size": self.committee_size, "corrupt": self.committee_corrupt}
+        numbers["away"] = self.committee_away
+        if self.committee_odds is not None:
+            return CommitteePlan(kind=CommitteeKind.DRAWN, odds=self.committee_odds, **numbers)
+        if set(numbers.values()) == {None}:
             return None
-        size, corrupt, away = numbers
-        return CommitteePlan(kind=CommitteeKind.NAMED, size=size, corrupt=corrupt, away=away)
+        return CommitteePlan(kind=CommitteeKind.NAMED, **numbers)
 
 
 CONTROLLERS: Mapping[str, type] = {

@@ -20,7 +20,9 @@ from protocol.planning.committee import (
 )
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph
 from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.draw_policy import BeaconSource, DrawPolicy
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
+from protocol.round.lottery import DrawnMembers, Members
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters, require_room
 from protocol.round.policy import ClientPolicy
@@ -28,7 +30,7 @@ from protocol.round.rings import fitting_security_bits, unsafe
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
 from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.pairwise.context import fewest_survivors
 from secagg.pairwise.graph_parameters import SECURITY_BITS, require_security_bits
@@ -326,7 +328,7 @@ class TrainingPlan:
         self,
         parameters: RoundParameters,
         cohort: Sequence[bytes],
-        members: Sequence[Member],
+        members: Members,
         session_id: bytes,
         round_number: int,
         opened_at: int = 0,
@@ -334,7 +336,8 @@ class TrainingPlan:
         """A one-shot round of this plan.
 
         Args:
-            members: of the committee, with their signed keys; of everyone, in the cohort's order.
+            members: of the committee, with their signed keys; of everyone, in the cohort's order;
+                as `Lottery.seat` gives them if they are drawn.
 
         Raises:
             ParameterError: as for `setup`; or other members than planned.
@@ -365,9 +368,40 @@ class TrainingPlan:
             opened_at=opened_at,
             lifetime_seconds=self.lifetime_seconds,
         )
-        return OneShotSetup(context, parameters, invited)
+        places = members.places if isinstance(members, DrawnMembers) else None
+        return OneShotSetup(context, parameters, invited, places)
 
-    def client_policy(self, dimension: int | None, named: Collection[bytes] = ()) -> ClientPolicy:
+    def draw_policy(
+        self, registry_root: bytes, registry_size: int, beacon_of: BeaconSource | None = None
+    ) -> DrawPolicy:
+        """What clients of this plan insist on where members are drawn.
+
+        Args:
+            registry_root, registry_size: of all who can be drawn, as the client knows them.
+            beacon_of: where it gets beacons; None if a draw has none.
+
+        Raises:
+            ParameterError: the plan's committee is not drawn, or takes fewer bits than are safe.
+        """
+        committee = self.committee or CommitteePlan()
+        if committee.kind is not CommitteeKind.DRAWN:
+            raise ParameterError("committee", committee.kind.value, "one that is drawn")
+        return DrawPolicy(
+            registry_root=registry_root,
+            registry_size=registry_size,
+            odds=committee.whole_odds,
+            corrupt_identities=committee.corrupt or 0,
+            smallest=self.committee_numbers.size,
+            beacon_of=beacon_of,
+            security_bits=committee.draw_bits,
+        )
+
+    def client_policy(
+        self,
+        dimension: int | None,
+        named: Collection[bytes] = (),
+        draw: DrawPolicy | None = None,
+    ) -> ClientPolicy:
         """The policy of clients who want what this plan promises and accept nothing less.
 
         A client that gets the plan from the server gains nothing by it: plan and policy have to
@@ -376,6 +410,7 @@ class TrainingPlan:
         Args:
             dimension: d, length of what a client sums; None where sums of a round differ in it.
             named: identity keys of a named committee's members, in one-shot rounds.
+            draw: of a drawn one; see `draw_policy`.
         """
         committee = None
         if self.protocol == "one-shot":
@@ -383,8 +418,9 @@ class TrainingPlan:
             committee = CommitteePolicy(
                 kind=self.committee_kind,
                 named=named,
-                corrupt=numbers.corrupt,
+                corrupt=None if draw else numbers.corrupt,
                 smallest_threshold=numbers.randomness + numbers.per_polynomial,
+                draw=draw,
             )
         return ClientPolicy(
             minimum_noise_multiplier=self.goal.noise_multiplier,

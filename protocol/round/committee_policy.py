@@ -12,10 +12,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from protocol.errors import PolicyError
+from protocol.round.draw_policy import DrawPolicy
 from secagg import ParameterError
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import MAX_MEMBERS, CommitteeKind
 from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.sortition import Places
 
 KEY_ROUNDS = 1 << 16
 """Rounds that a sealing key serves unless told otherwise. Its owner erases it afterwards: whoever
@@ -27,45 +29,62 @@ class CommitteePolicy:
     """Committees that a client accepts.
 
     Args:
-        kind: everyone who is invited, or members that are named.
+        kind: everyone who is invited, members that are named, or members that are drawn.
         named: for a named committee, the identity keys that may be on it; every member must be one.
         corrupt: most of the members that may work for the server, at any time until their keys are
             erased. A committee that tolerates fewer is refused; if everyone is on it, so is a round
-            that tolerates fewer colluders, for these members are clients.
+            that tolerates fewer colluders, for these members are clients. Left out for a drawn
+            committee: it follows from the draw.
         smallest_threshold: fewest members, T + l, that together read one upload.
         largest_key_rounds: most rounds that one sealing key may serve; members are counted on to
             stay honest for as long.
         largest: most members; a client seals a share for each.
+        draw: of a drawn committee.
 
     Raises:
-        ParameterError: named members without a named committee, or the other way round.
+        ParameterError: named members without a named committee, a draw without a drawn one, or the
+            other way round.
     """
 
     kind: CommitteeKind
     named: Collection[bytes] = ()
-    corrupt: int
+    corrupt: int | None = None
     smallest_threshold: int = 2
     largest_key_rounds: int = KEY_ROUNDS
     largest: int = MAX_MEMBERS
+    draw: DrawPolicy | None = None
 
     def __post_init__(self) -> None:
         if (self.kind is CommitteeKind.NAMED) != bool(self.named):
-            valid = "identity keys for a named committee, and none for one of everyone"
+            valid = "identity keys for a named committee, and none for any other"
             raise ParameterError("named", f"{len(self.named)} identities", valid)
         if any(type(key) is not bytes or len(key) != KEY_BYTES for key in self.named):
             raise ParameterError("named", "a key of another kind", "32-byte Ed25519 keys")
-        for name, low, high in (
-            ("corrupt", 0, MAX_MEMBERS),
-            ("smallest_threshold", 2, MAX_MEMBERS),
-            ("largest_key_rounds", 1, 1 << 63),
-            ("largest", 1, MAX_MEMBERS),
+        if (self.kind is CommitteeKind.DRAWN) != isinstance(self.draw, DrawPolicy):
+            valid = "a DrawPolicy for a drawn committee, and None for any other"
+            raise ParameterError("draw", type(self.draw).__name__, valid)
+        if self.draw is not None and self.corrupt is not None:
+            raise ParameterError("corrupt", self.corrupt, "left out: it follows from the draw")
+        for name, value, low, high in (
+            ("corrupt", self.most_corrupt, 0, MAX_MEMBERS),
+            ("smallest_threshold", self.smallest_threshold, 2, MAX_MEMBERS),
+            ("largest_key_rounds", self.largest_key_rounds, 1, 1 << 63),
+            ("largest", self.largest, 1, MAX_MEMBERS),
         ):
-            value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
                 raise ParameterError(name, value, f"an int in {low} .. {high}")
 
-    def check(self, context: OneShotContext) -> None:
+    @property
+    def most_corrupt(self) -> int:
+        """c: most of the members that may work for the server."""
+        return self.draw.corrupt if self.draw else self.corrupt  # type: ignore[return-value]
+
+    def check(self, context: OneShotContext, places: Places | None = None) -> None:
         """Accept the committee of a round or refuse it.
+
+        Args:
+            context: of the round.
+            places: of the members in a registry, if they were drawn.
 
         Raises:
             PolicyError: names the parameter, what was announced and what would be accepted.
@@ -78,8 +97,8 @@ class CommitteePolicy:
         tolerated = committee.corrupt
         if self.kind is CommitteeKind.EVERYONE:
             tolerated = min(tolerated, context.tolerated_colluders)
-        if tolerated < self.corrupt:
-            raise PolicyError("corrupt", tolerated, f"at least {self.corrupt}")
+        if tolerated < self.most_corrupt:
+            raise PolicyError("corrupt", tolerated, f"at least {self.most_corrupt}")
         if committee.threshold < self.smallest_threshold:
             valid = f"at least {self.smallest_threshold} members that together read an upload"
             raise PolicyError("threshold", committee.threshold, valid)
@@ -92,5 +111,7 @@ class CommitteePolicy:
             raise PolicyError(
                 "committee", f"{len(strangers)} members that are strangers", "the named ones only"
             )
+        if self.draw is not None:
+            self.draw.check(context, places)
         if context.allow_weak:
             raise PolicyError("degree", context.degree, "a ring that the security table allows")

@@ -17,13 +17,16 @@ from protocol.round.written_parameters import WrittenParameters
 from secagg import SERVER, LocalProtocolError, Reason, RemoteProtocolError
 from secagg.oneshot.committee import MEMBER_BYTES, Committee, CommitteeKind, Member
 from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.sortition import Draw, Places
 from secagg.oneshot.wire import wire_bytes
+from secagg.tags import encode_index
 
 ANNOUNCEMENT_VERSION = 1
+_POSITION_BYTES = 4
 _TAG = b"one-shot"
 """No announcement of a pairwise round begins like this."""
-MAX_ANNOUNCEMENT_BYTES = 1 << 20
-"""A committee of 4096 members and some."""
+MAX_ANNOUNCEMENT_BYTES = 1 << 21
+"""A committee of 4096 members, drawn from a million, and some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,12 @@ class OneShotSetup(RoundEncoding):
 
     Args:
         cohort: whose root is in the context; the server has it, clients do not.
+        places: of a drawn committee's members in the registry; None for any other.
     """
 
     context: OneShotContext
     cohort: Cohort | None = field(default=None, compare=False, repr=False)
+    places: Places | None = field(default=None, compare=False, repr=False)
 
     @property
     def context_hash(self) -> bytes:
@@ -65,11 +70,69 @@ class OneShotSetup(RoundEncoding):
     def announce(self, index: int) -> bytes:
         """The setup as bytes for one client, by its position in the cohort."""
         proof = self.known_cohort().proof(index)
-        return _encoded(_announcement(self.context, self.parameters, index, proof))
+        return self._encoded(index, proof)
 
     def announce_to_member(self) -> bytes:
         """The setup as bytes for a member of the committee that is no client."""
-        return _encoded(_announcement(self.context, self.parameters, -1, b""))
+        return self._encoded(-1, b"")
+
+    def _encoded(self, index: int, proof: bytes) -> bytes:
+        drawn = WrittenDraw.of(self.context.committee, self.places)
+        return _announcement(self.context, self.parameters, drawn, index, proof).encode()
+
+
+class WrittenDraw(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The wire form of a draw and of the members' places in the registry.
+
+    `positions` are 4 little-endian bytes each, in the order of the members, which is the registry's
+    own; `proof` is one for all of them.
+    """
+
+    registry_root: bytes
+    registry_size: int
+    odds: int
+    beacon: bytes
+    positions: bytes
+    proof: bytes
+
+    @classmethod
+    def of(cls, committee: Committee, places: Places | None) -> WrittenDraw | None:
+        """That of a committee; None if it was not drawn.
+
+        Raises:
+            LocalProtocolError: places are missing, or left over.
+        """
+        draw = committee.draw
+        if draw is None and places is None:
+            return None
+        if draw is None or places is None:
+            raise LocalProtocolError("a drawn committee is announced with its places, no other is")
+        return cls(
+            registry_root=draw.registry_root,
+            registry_size=draw.registry_size,
+            odds=draw.odds,
+            beacon=draw.beacon,
+            positions=b"".join(map(encode_index, places.positions)),
+            proof=places.proof,
+        )
+
+    @property
+    def draw(self) -> Draw:
+        """The draw; ValueError if it is none."""
+        return Draw(
+            registry_root=self.registry_root,
+            registry_size=self.registry_size,
+            odds=self.odds,
+            beacon=self.beacon,
+        )
+
+    def places(self, members: int) -> Places:
+        """The members' places; ValueError if they are none."""
+        if len(self.positions) != _POSITION_BYTES * members:
+            raise ValueError("the members' positions are not one for each")
+        cuts = range(0, len(self.positions), _POSITION_BYTES)
+        cut = (self.positions[i : i + _POSITION_BYTES] for i in cuts)
+        return Places(tuple(int.from_bytes(each, "little") for each in cut), self.proof)
 
 
 class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -77,7 +140,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
 
     `index` and `proof` place a client in the cohort; a member that is none gets -1 and nothing.
     `digest` is that of the parameters with the server's model, for such members only: a client
-    computes its own, with the model that it has.
+    computes its own, with the model that it has. `draw` is that of a drawn committee.
     """
 
     session_id: bytes
@@ -105,6 +168,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
     digest: bytes
     index: int
     proof: bytes
+    draw: WrittenDraw | None = None
 
     @classmethod
     def read(cls, data: bytes) -> OneShotAnnouncement:
@@ -121,6 +185,10 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
+    def encode(self) -> bytes:
+        """Inverse of `read`."""
+        return _TAG + bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(self)
+
     def setup(self, model_digest: bytes) -> OneShotSetup:
         """The setup that a client with this model takes part in.
 
@@ -129,7 +197,9 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
         """
         try:
             parameters = self.parameters.read(model_digest)
-            return OneShotSetup(self._context(parameters, parameters.digest()), parameters)
+            context = self._context(parameters, parameters.digest())
+            places = self.draw.places(context.committee.size) if self.draw else None
+            return OneShotSetup(context, parameters, places=places)
         except (ValueError, TypeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
@@ -156,6 +226,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             randomness=self.randomness,
             per_polynomial=self.per_polynomial,
             quorum=self.quorum,
+            draw=self.draw.draw if self.draw else None,
         )
         return OneShotContext(
             session_id=self.session_id,
@@ -185,7 +256,11 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
 
 
 def _announcement(
-    context: OneShotContext, parameters: RoundParameters, index: int, proof: bytes
+    context: OneShotContext,
+    parameters: RoundParameters,
+    draw: WrittenDraw | None,
+    index: int,
+    proof: bytes,
 ) -> OneShotAnnouncement:
     if context.allow_weak:
         raise LocalProtocolError("a ring that is weak is used in this process only, not announced")
@@ -216,8 +291,5 @@ def _announcement(
         digest=context.application_digest,
         index=index,
         proof=proof,
+        draw=draw,
     )
-
-
-def _encoded(announcement: OneShotAnnouncement) -> bytes:
-    return _TAG + bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(announcement)

@@ -68,7 +68,8 @@ class ClientPolicy:
         committee: whose committees it entrusts a one-shot round to; None takes part in none.
 
     Raises:
-        ParameterError: a multiplier, a size of cohorts or the number of colluders is no bound.
+        ParameterError: a multiplier, a size of cohorts or the number of colluders is no bound; or
+            draws of committees may fail with more than the goal sets aside.
     """
 
     minimum_noise_multiplier: float
@@ -110,6 +111,7 @@ class ClientPolicy:
         if not names or any(name not in MECHANISMS for name in names):
             valid = f"at least one of {', '.join(MECHANISMS)}, in a tuple"
             raise ParameterError("mechanisms", self.mechanisms, valid)
+        self._check_draws()
 
     def check(self, setup: RoundEncoding, *, keeps_time: bool = False) -> None:
         """Accept a setup or refuse it.
@@ -156,7 +158,7 @@ class ClientPolicy:
         if isinstance(setup, OneShotSetup):
             if self.committee is None:
                 raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
-            self.committee.check(setup.context)
+            self.committee.check(setup.context, setup.places)
         if self.goal is not None and self.equal_rounds:
             epsilon = epsilon_of_rounds(setup, self.goal)
             if not epsilon <= self.goal.epsilon:
@@ -166,6 +168,20 @@ class ClientPolicy:
                     f"{epsilon:.6g} for {rounds}",
                     f"at most {self.goal.epsilon:.6g} for {rounds}",
                 )
+
+    def _check_draws(self) -> None:
+        """See that draws fail with no more than what all rounds of the goal set aside together."""
+        draw = self.committee.draw if self.committee else None
+        if draw is None or self.goal is None:
+            return
+        reserve = self.goal.reserve
+        aside = reserve.releases * reserve.aggregation
+        if not draw.failure <= aside:
+            valid = (
+                f"more: with so many, draws fail with probability {draw.failure:.3g}, and a delta "
+                f"of {self.goal.delta:g} sets {aside:.3g} aside"
+            )
+            raise ParameterError("security_bits", draw.bits, valid)
 
     def _check_peers(self, setup: RoundEncoding) -> None:
         """What is left of this client's privacy if others of the cohort are the server's."""

@@ -16,14 +16,19 @@ from protocol.exchange.aggregators import Aggregator, HasCommittee, UpdateSource
 from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, check_dropouts
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.lottery import Members
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from protocol.training.records import Notes, Records
-from secagg import ParameterError
+from secagg import ParameterError, TooFewSurvivorsError
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from sketch import PublicSeed, SketchSpec
 from sketch.hashing import SEED_BYTES
+
+MOST_DRAWS = 32
+"""Draws in a row with too few candidates; so many are no bad luck but a wrong plan, or nobody is
+there."""
 
 
 class ChargedSums:
@@ -112,6 +117,7 @@ class ChargedSums:
 
         Raises:
             ParameterError: another number of clients than planned, or a clip beyond the plan's.
+            TooFewSurvivorsError: too few candidates for a drawn committee, many times in a row.
         """
         plan = self._plan
         if len(cohort) != plan.cohort:
@@ -130,14 +136,27 @@ class ChargedSums:
             sketch_clip_l2=sketch_clip_l2,
         )
         opened_at = int(self._clock()) if self._clock and plan.lifetime_seconds else 0
-        session, number = self._session_id, self._attempts
+        session = self._session_id
         if plan.protocol == "pairwise":
-            return plan.setup(parameters, cohort, session, number, opened_at)
+            return plan.setup(parameters, cohort, session, self._attempts, opened_at)
+        members = self._members(cohort)
+        number = self._attempts
+        return plan.one_shot_setup(parameters, cohort, members, session, number, opened_at)
+
+    def _members(self, cohort: Sequence[bytes]) -> Members:
+        """The committee of the next sum. A number that draws too few candidates is passed over."""
         if not isinstance(self._aggregator, HasCommittee):
             valid = "one that knows a committee, because the plan's rounds are one-shot"
             raise ParameterError("aggregator", type(self._aggregator).__name__, valid)
-        members = self._aggregator.members(session, cohort)
-        return plan.one_shot_setup(parameters, cohort, members, session, number, opened_at)
+        for last in range(MOST_DRAWS - 1, -1, -1):
+            try:
+                return self._aggregator.members(self._session_id, cohort, self._attempts)
+            except TooFewSurvivorsError:
+                # The same number would draw the same candidates, for ever.
+                self._attempts += 1
+                if not last:
+                    raise
+        raise AssertionError("the last draw returns or raises")
 
     def run(
         self,

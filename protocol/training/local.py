@@ -17,11 +17,14 @@ from protocol.exchange.local_committee import KeySource, LocalCommittee, fresh_k
 from protocol.exchange.one_shot import OneShotAggregator
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.draw_policy import BeaconSource
+from protocol.round.lottery import Lottery
 from protocol.round.member import MemberPolicy
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError
 from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.sortition import Registry
 from secagg.shamir import Rand
 from secagg.terms import SESSION_ID_BYTES
 
@@ -31,13 +34,15 @@ def local_committee(
     identities: Sequence[Identity],
     named: Sequence[Identity] | None = None,
     key_of: KeySource = fresh_key,
+    beacon_of: BeaconSource | None = None,
 ) -> LocalCommittee:
-    """The committee of a one-shot plan.
+    """The committee of a one-shot plan; one that is drawn is drawn from the clients.
 
     Args:
         identities: of all clients.
         named: of a named committee's members; fresh ones if left out.
         key_of: their sealing keys; leave it alone except to run the same rounds twice.
+        beacon_of: where the beacons of a drawn committee come from; None if it has none.
     """
     numbers = plan.committee_numbers
     members: Sequence[Identity] = identities
@@ -49,7 +54,11 @@ def local_committee(
         corrupt=numbers.corrupt,
         registry=frozenset(identity.public for identity in identities),
     )
-    return LocalCommittee(plan.committee_kind, members, policy, key_of)
+    lottery = None
+    if plan.committee_kind is CommitteeKind.DRAWN and plan.committee:
+        registry = Registry([identity.public for identity in identities])
+        lottery = Lottery(registry, plan.committee.whole_odds, numbers.size, beacon_of)
+    return LocalCommittee(plan.committee_kind, members, policy, key_of, lottery)
 
 
 def local_aggregator(
@@ -84,7 +93,11 @@ def local_aggregator(
         policy = plan.client_policy(dimension)
         return RealAggregator(identities, policy, executor, noise=noise, rand_of=rand_of)
     committee = committee or local_committee(plan, identities)
-    policy = plan.client_policy(dimension, committee.named)
+    draw = None
+    if (lottery := committee.lottery) is not None:
+        registry = lottery.registry
+        draw = plan.draw_policy(registry.root, len(registry), lottery.beacon_of)
+    policy = plan.client_policy(dimension, committee.named, draw)
     return OneShotAggregator(
         identities, policy, committee, noise=noise, rand_of=rand_of, folder=folder, ranks=ranks
     )
@@ -97,5 +110,5 @@ def imagined_setup(plan: TrainingPlan, parameters: RoundParameters) -> RoundEnco
     keys = [identity.public for identity in identities]
     if plan.protocol == "pairwise":
         return plan.setup(parameters, keys, session, 0)
-    members = local_committee(plan, identities).members(session, keys)
+    members = local_committee(plan, identities).members(session, keys, 0)
     return plan.one_shot_setup(parameters, keys, members, session, 0)

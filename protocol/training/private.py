@@ -184,6 +184,7 @@ class PrivateTraining:
 
         Raises:
             ParameterError: another number of clients than planned, or a clip beyond the plan's.
+            TooFewSurvivorsError: too few candidates for a drawn committee, many times in a row.
         """
         return self._sums.setup(self._decision.spec, cohort, model_digest, clip_l2)
 

@@ -22,6 +22,7 @@ from secagg.keys import (
     check_public_key,
     signature_is_valid,
 )
+from secagg.oneshot.sortition import Draw, ticket
 from secagg.tags import Usage, encode_parts
 
 MAX_MEMBERS = 4096
@@ -33,10 +34,11 @@ MEMBER_BYTES = 2 * KEY_BYTES + 16 + SIGNATURE_BYTES
 
 
 class CommitteeKind(enum.Enum):
-    """Who is on the committee: `EVERYONE` who is invited, or members that are `NAMED`."""
+    """Who is on it: `EVERYONE` who is invited, `NAMED` members, or members `DRAWN` by lot."""
 
     EVERYONE = "everyone"
     NAMED = "named"
+    DRAWN = "drawn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ class Committee:
         randomness: T, at least c.
         per_polynomial: l, secrets packed into one polynomial.
         quorum: signatures on a survivor set that convince a member.
+        draw: of a drawn committee, and of no other.
 
     Raises:
         ParameterError: names the number, its value and what would be valid.
@@ -121,12 +124,16 @@ class Committee:
     randomness: int
     per_polynomial: int
     quorum: int
+    draw: Draw | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, CommitteeKind):
             raise ParameterError("kind", self.kind, "a CommitteeKind")
         if type(self.members) is not tuple:
             raise ParameterError("members", type(self.members).__name__, "a tuple")
+        if (self.kind is CommitteeKind.DRAWN) != isinstance(self.draw, Draw):
+            valid = "a Draw for a drawn committee, and None for any other"
+            raise ParameterError("draw", type(self.draw).__name__, valid)
         for name in ("corrupt", "randomness", "per_polynomial", "quorum"):
             if type(getattr(self, name)) is not int:
                 raise ParameterError(name, getattr(self, name), "an int")
@@ -149,6 +156,7 @@ class Committee:
         return encode_parts(
             self.kind.value.encode(),
             b"".join(number.to_bytes(8, "little") for number in numbers),
+            *([self.draw.encode()] if self.draw else []),
             *(member.encode() for member in self.members),
         )
 
@@ -167,6 +175,20 @@ class Committee:
                 )
             if not member.is_signed(session_id):
                 raise ParameterError("sealing_key", f"member {index}'s", "signed by its identity")
+
+    def check_draw(self, session_id: bytes, round_number: int) -> None:
+        """See that every member of a drawn committee is a candidate of this round.
+
+        Raises:
+            ParameterError: of the first member that is none.
+        """
+        if self.draw is None:
+            return
+        seed = self.draw.seed(session_id, round_number)
+        for index, member in enumerate(self.members):
+            if ticket(seed, member.identity) >= self.draw.odds:
+                valid = f"a candidate of round {round_number}'s draw"
+                raise ParameterError("members", f"member {index}", valid)
 
     def _check_members(self) -> None:
         for index, member in enumerate(self.members):

@@ -7,13 +7,12 @@ hash tree over it and the path to its own entry; so an announcement does not gro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from secagg.errors import ParameterError
-from secagg.keys import KEY_BYTES
-from secagg.merkle import HASH_BYTES, HashTree, proof_is_valid
+from secagg.merkle import HASH_BYTES, proof_is_valid
 from secagg.oneshot.committee import Committee, CommitteeKind
+from secagg.oneshot.identities import IdentityList
 from secagg.oneshot.layout import ShareLayout
 from secagg.oneshot.packing import Packing
 from secagg.oneshot.parameters import check_ring
@@ -40,34 +39,15 @@ _INTEGERS = (
 )
 
 
-class Cohort:
+class Cohort(IdentityList):
     """The invited clients, fixed before the first upload; a party's index is its position.
 
     Args:
-        keys: registered Ed25519 public keys, all distinct.
-
-    Raises:
-        ParameterError: fewer than two keys, one of another length, or a repeated one.
+        keys: registered Ed25519 public keys, all distinct; at least two.
     """
 
-    def __init__(self, keys: Sequence[bytes]) -> None:
-        if len(keys) < 2:
-            raise ParameterError("cohort", f"{len(keys)} clients", "at least 2")
-        if any(type(key) is not bytes or len(key) != KEY_BYTES for key in keys):
-            raise ParameterError("cohort", "a key of another kind", "32-byte Ed25519 keys")
-        if len(set(keys)) != len(keys):
-            raise ParameterError("cohort", "a repeated identity key", "distinct identity keys")
-        self.keys = tuple(keys)
-        self._tree = HashTree(self.keys)
-
-    def __len__(self) -> int:
-        """The number of clients."""
-        return len(self.keys)
-
-    @property
-    def root(self) -> bytes:
-        """The hash that a context holds, 32 bytes."""
-        return self._tree.root
+    _NAME = "cohort"
+    _FEWEST = 2
 
     def proof(self, index: int) -> bytes:
         """The path that shows a client that it is in the cohort, 32 bytes for each level."""
@@ -183,6 +163,7 @@ class OneShotContext(RoundTerms):
     def _check_committee(self) -> None:
         committee = self.committee
         committee.check_keys(self.session_id, self.round_number)
+        committee.check_draw(self.session_id, self.round_number)
         if committee.kind is not CommitteeKind.EVERYONE:
             return
         identities = [member.identity for member in committee.members]

@@ -9,13 +9,13 @@ from one_shot_rounds import Stream, identity, secret
 
 from dp import NoiseSeed
 from protocol import PrivacyGoal, TrainingPlan
-from protocol.exchange.local_committee import LocalCommittee
 from protocol.exchange.one_shot import OneShotAggregator
 from protocol.planning.committee import CommitteePlan
-from protocol.round.member import MemberPolicy
 from protocol.round.one_shot_setup import OneShotSetup
+from protocol.training.local import local_committee
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.sortition import Registry
 from sketch import PublicSeed, SketchSpec
 
 SESSION = bytes(range(16))
@@ -25,8 +25,12 @@ GOAL = PrivacyGoal(8.0, 1e-5, 3)
 
 
 def plan_of(kind: CommitteeKind, **changes: Any) -> TrainingPlan:
-    """A small plan: ten clients, two may be lost; eight members, if they are named."""
-    named = CommitteePlan(kind=CommitteeKind.NAMED, size=8, corrupt=1, away=1)
+    """A small plan: ten clients, two may be lost; eight members, if they are named or drawn."""
+    numbers = {"size": 8, "corrupt": 1, "away": 1}
+    committees = {
+        CommitteeKind.NAMED: CommitteePlan(kind=CommitteeKind.NAMED, **numbers),
+        CommitteeKind.DRAWN: CommitteePlan(kind=CommitteeKind.DRAWN, odds=0.97, **numbers),
+    }
     terms: dict[str, Any] = {
         "goal": GOAL,
         "cohort": 10,
@@ -34,7 +38,7 @@ def plan_of(kind: CommitteeKind, **changes: Any) -> TrainingPlan:
         "tolerated_colluders": 1,
         "clip_l2": 1.0,
         "protocol": "one-shot",
-        "committee": named if kind is CommitteeKind.NAMED else None,
+        "committee": committees.get(kind),
     }
     return TrainingPlan(**{**terms, **changes})
 
@@ -51,19 +55,15 @@ class World:
         self.plan = plan
         self.identities = [identity("client", i) for i in range(plan.cohort)]
         self.keys = [each.public for each in self.identities]
-        numbers = plan.committee_numbers
-        members = self.identities
-        if plan.committee_kind is CommitteeKind.NAMED:
-            members = [identity("member", i) for i in range(numbers.size)]
-        self.member_policy = MemberPolicy(
-            minimum_survivors=plan.minimum_survivors,
-            tolerated_colluders=plan.tolerated_colluders,
-            corrupt=numbers.corrupt,
-            registry=frozenset(self.keys),
-        )
+        named = [identity("member", i) for i in range(plan.committee_numbers.size)]
         # Known keys, or worlds on several ranks would be of different rounds.
-        self.committee = LocalCommittee(plan.committee_kind, members, self.member_policy, known_key)
-        self.client_policy = plan.client_policy(DIMENSION, self.committee.named)
+        self.committee = local_committee(plan, self.identities, named, known_key)
+        self.member_policy = self.committee.policy
+        draw = None
+        if plan.committee_kind is CommitteeKind.DRAWN:
+            registry = Registry(self.keys)
+            draw = plan.draw_policy(registry.root, len(registry))
+        self.client_policy = plan.client_policy(DIMENSION, self.committee.named, draw)
         self.real = OneShotAggregator(
             self.identities,
             self.client_policy,
@@ -78,7 +78,7 @@ class World:
         parameters = self.plan.calibrate(
             SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
         )
-        members = self.committee.members(session, self.keys)
+        members = self.committee.members(session, self.keys, number)
         return self.plan.one_shot_setup(parameters, self.keys, members, session, number)
 
 

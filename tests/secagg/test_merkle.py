@@ -51,7 +51,7 @@ def test_tree_is_that_of_the_definition(count: int) -> None:
     assert tree.root == plain_root(entries)
     for position in range(count):
         proof = tree.proof(position)
-        assert proof == b"".join(plain_proof(entries, position))
+        assert proof == tree.joint_proof([position]) == b"".join(plain_proof(entries, position))
         assert proof_is_valid(tree.root, entries[position], position, count, proof)
     assert max(len(tree.proof(i)) for i in range(count)) == largest_proof_bytes(count)
 

@@ -256,6 +256,8 @@ USAGES = (
     "post-mortem challenge",
     "sign answer",
     "sign complaints",
+    "seed of a draw",
+    "ticket of a draw",
 )
 
 

@@ -14,11 +14,11 @@ from protocol.adapters.flower.home import (
     REGISTRY,
     ClientRules,
     client_folder,
+    committee_kind,
     read_identity,
 )
 from protocol.planning.training_plan import TrainingPlan
 from secagg import Identity, Mode
-from secagg.oneshot.committee import CommitteeKind
 
 
 def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
@@ -29,6 +29,7 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         permissions: by the names that they have in `ClientRules`; what is left out is not given.
     """
     numbers = plan.committee_numbers if plan.protocol == "one-shot" else None
+    kind = committee_kind(plan)
     return ClientRules(
         epsilon=plan.goal.epsilon,
         delta=plan.goal.delta,
@@ -42,7 +43,7 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         lifetime_seconds=plan.lifetime_seconds or None,
         largest_cohort=plan.cohort,
         allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
-        committee=plan.committee_kind.value if numbers else None,
+        committee=kind,
         committee_corrupt=numbers.corrupt if numbers else None,
         committee_threshold=numbers.randomness + numbers.per_polynomial if numbers else 2,
         **permissions,
@@ -51,8 +52,7 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
 
 def named_members(plan: TrainingPlan) -> int:
     """Members of a plan's named committee; 0 if it has none."""
-    named = plan.protocol == "one-shot" and plan.committee_kind is CommitteeKind.NAMED
-    return plan.committee_numbers.size if named else 0
+    return plan.committee_numbers.size if committee_kind(plan) == "named" else 0
 
 
 def write_client(

@@ -34,6 +34,7 @@ from protocol.adapters.private_files import read_private
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load
+from protocol.planning.training_plan import TrainingPlan
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.member import MemberPolicy
 from protocol.round.policy import ClientPolicy
@@ -53,6 +54,9 @@ IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml
 COMMITTEE = "committee.txt"
 _HEX_DIGITS = 2 * KEY_BYTES
 SIMULATION_ENGINE = "flwr.simulation.ray_transport.ray_actor"
+
+FlowerCommittee = Literal["everyone", "named"]
+"""Who may open the sums of one-shot rounds here; drawn committees are not offered."""
 
 
 class ClientRules(Section):
@@ -88,7 +92,7 @@ class ClientRules(Section):
         description="answers to evaluations leave as they are",
     )
     allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
-    committee: Literal["everyone", "named"] | None = Field(
+    committee: FlowerCommittee | None = Field(
         default=None,
         description="who may open the sums of one-shot rounds: everyone who is invited, or the "
         "members named in committee.txt; such rounds are refused if left out",
@@ -152,6 +156,23 @@ class ClientRules(Section):
             allow_semi_honest=self.allow_semi_honest,
             committee=committee,
         )
+
+
+def committee_kind(plan: TrainingPlan) -> FlowerCommittee | None:
+    """Who opens the sums of a plan; None in pairwise rounds.
+
+    Raises:
+        ConfigurationError: members are drawn, which this adapter does not do.
+    """
+    if plan.protocol != "one-shot":
+        return None
+    match plan.committee_kind:
+        case CommitteeKind.EVERYONE:
+            return "everyone"
+        case CommitteeKind.NAMED:
+            return "named"
+    valid = "left out: with Flower, members are named, or everyone who is invited"
+    raise ConfigurationError("cohort.committee_odds", f"value {plan.committee}", valid)
 
 
 @dataclass(frozen=True)

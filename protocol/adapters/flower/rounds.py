@@ -13,6 +13,7 @@ from dp import FourEpsilons, Ledger
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.carrier import Carrier, Job, Patience, Post
 from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, told
+from protocol.adapters.flower.home import committee_kind
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.errors import ConfigurationError
@@ -23,7 +24,7 @@ from protocol.exchange.stages import Outbound, Refusal, Stage
 from protocol.planning.training_plan import TrainingPlan
 from protocol.training.private import PrivateTraining, RoundResult
 from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import Member
 from sketch.controllers import Controller
 
 
@@ -103,8 +104,7 @@ class SecureRounds:
             raise ConfigurationError(
                 "registry", f"{len(registry)} identities", f"at least the cohort's {plan.cohort}"
             )
-        named = plan.protocol == "one-shot" and plan.committee_kind is CommitteeKind.NAMED
-        planned = plan.committee_numbers.size if named else 0
+        planned = plan.committee_numbers.size if committee_kind(plan) == "named" else 0
         if len(committee) != planned:
             raise ConfigurationError(
                 "committee", f"{len(committee)} identities", f"{planned}, as planned"
@@ -208,9 +208,11 @@ class SecureRounds:
             return {}
         return self._book.entries(self._training[1].state.attempts)
 
-    def _members_of(self, session_id: bytes, cohort: Sequence[bytes]) -> list[Member]:
+    def _members_of(
+        self, session_id: bytes, cohort: Sequence[bytes], round_number: int
+    ) -> list[Member]:
         """The members' signed keys: see `HasCommittee.members`."""
-        del session_id
+        del session_id, round_number
         entries = self._sealing_keys()
         return [entries[key] for key in self._committee or cohort]
 

@@ -180,7 +180,7 @@ class PrivateAveraging(ModelController):
         return RemoteOneShotAggregator(
             lambda messages: self._exchange(OneShotTask.UPLOAD, messages),
             lambda stage, messages: self._exchange(TASK_OF_MEMBERS[stage], messages),
-            lambda session_id, cohort: [self._entries[key] for key in cohort],
+            lambda session_id, cohort, number: [self._entries[key] for key in cohort],
         )
 
     def _exchange(self, step: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:

@@ -53,7 +53,7 @@ class OneShotRounds:
         self._registry = frozenset(site.registry.values())
         self._policy = agreement.policy
         self._trusts_one = self._policy.committee is not None
-        corrupt = self._policy.committee.corrupt if self._policy.committee else 0
+        corrupt = self._policy.committee.most_corrupt if self._policy.committee else 0
         self._member_policy = MemberPolicy(
             minimum_survivors=self._policy.minimum_survivors,
             tolerated_colluders=self._policy.registry_colluders,

@@ -132,7 +132,8 @@ def one_shot_cost(
         seats,
         lambda session, key: sealing if key == seats[-1].public else fresh_key(session, key),
     )
-    setup = plan.one_shot_setup(parameters, keys, committee.members(_SESSION, keys), _SESSION, 0)
+    members = committee.members(_SESSION, keys, 0)
+    setup = plan.one_shot_setup(parameters, keys, members, _SESSION, 0)
     policy, registry = plan.client_policy(None, committee.named), frozenset(keys)
     context, cohort = setup.context, setup.known_cohort()
     uploads = UploadCollection(context, cohort)

@@ -119,7 +119,10 @@ PROMISES: Final = (
         "From one round with one cohort a server with the tolerated clients and committee members "
         "learns one sum over at least minimum_survivors minus those clients, and no other "
         "combination of honest inputs, whatever it tells whom.",
-        ("A33", "A34", "A35", "A36", "A37", "A38", "A39", "A40", "A45", "A47", "A48", "A49"),
+        (
+            *("A33", "A34", "A35", "A36", "A37", "A38", "A39", "A40", "A45", "A47", "A48", "A49"),
+            *("A50", "A51", "A52", "A53", "A54"),
+        ),
         ("one-shot ",),
     ),
     Promise(
@@ -185,6 +188,11 @@ ATTACKS: Final = {
     "A47": "sealing keys of another epoch",
     "A48": "a committee of the server's own",
     "A49": "two contexts of one round",
+    "A50": "a stranger on a drawn committee",
+    "A51": "a draw from another registry",
+    "A52": "raised odds",
+    "A53": "candidates of other rounds",
+    "A54": "a session ground for its draw",
 }
 """What an attack of the catalogue does, in a few words."""
 

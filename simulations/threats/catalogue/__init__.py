@@ -1,4 +1,4 @@
-"""The attack catalogue, A1 to A49: each with its defence and without.
+"""The attack catalogue, A1 to A54: each with its defence and without.
 
 Source: the attacks that papers on secure aggregation and private federated learning describe; which
 ones, and what stops them, is in docs/threat-model.md.
@@ -21,6 +21,7 @@ from simulations.threats.catalogue import (
     old_copies,
     one_shot_answers,
     one_shot_books,
+    one_shot_draws,
     one_shot_sets,
     one_shot_terms,
     one_shot_uploads,
@@ -44,6 +45,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
                 *(
                     one_shot_answers,
                     one_shot_books,
+                    one_shot_draws,
                     one_shot_sets,
                     one_shot_terms,
                     one_shot_uploads,

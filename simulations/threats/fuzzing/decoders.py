@@ -47,6 +47,7 @@ from simulations.threats.faults.encoded import random_setup
 from simulations.threats.faults.rounds import HonestParty, Round, honest_parties
 from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire
+from simulations.threats.fuzzing.announced import one_shot_announcement_decoder
 from simulations.threats.fuzzing.compressed import compressed_decoders
 from simulations.threats.fuzzing.engine import Decoder
 from simulations.threats.fuzzing.mutation import (
@@ -75,6 +76,7 @@ def all_decoders(folder: Path) -> list[Decoder]:
         *parts_decoders(),
         *compressed_decoders(),
         announcement_decoder(),
+        one_shot_announcement_decoder(),
         ledger_decoder(folder),
         config_decoder(folder),
     ]

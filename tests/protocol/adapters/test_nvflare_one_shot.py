@@ -196,9 +196,10 @@ def test_a_site_that_agreed_to_pairwise_rounds_gives_no_key(
     assert sent == reply(refuse(PolicyError("a", "b", "c"))).to_bytes()
 
 
-def test_a_named_committee_is_not_to_be_had(tmp_path: Path) -> None:
+@pytest.mark.parametrize("drawn", ["", "committee_odds = 0.9\n"], ids=["named", "drawn"])
+def test_a_named_or_drawn_committee_is_not_to_be_had(tmp_path: Path, drawn: str) -> None:
     named = "committee_size = 4\ncommittee_corrupt = 0\ncommittee_away = 1\n"
-    (tmp_path / "agreement.toml").write_text(ONE_SHOT + named)
+    (tmp_path / "agreement.toml").write_text(ONE_SHOT + named + drawn)
     agreement = load(tmp_path / "agreement.toml", Agreement)
     with pytest.raises(ConfigurationError, match="everyone who is invited is on the committee"):
         _ = agreement.plan

@@ -30,6 +30,7 @@ from protocol.exchange.remote_one_shot import (
 from protocol.exchange.stages import PEER_ERRORS, Refusal, Stage
 from protocol.planning.committee import CommitteePlan
 from protocol.round.history import ClientHistory
+from protocol.round.lottery import Lottery, Members
 from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
@@ -42,7 +43,8 @@ from secagg import (
     TooFewSurvivorsError,
 )
 from secagg.oneshot.client import OneShotClient
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.sortition import Registry
 from secagg.oneshot.transitions import MemberPhase
 from secagg.storage import StoredStateError, TokenFolder
 from sketch import PublicSeed, SketchSpec
@@ -56,8 +58,12 @@ Answer = tuple[int, bytes | Refusal]
 
 
 def plan_of(kind: CommitteeKind) -> TrainingPlan:
-    """Six clients, two may be lost; a named committee is made of strangers."""
-    named = CommitteePlan(kind=CommitteeKind.NAMED, size=5, corrupt=0, away=1)
+    """Six clients, two may be lost; a named committee is made of strangers, a drawn one of some."""
+    numbers = {"size": 5, "corrupt": 0, "away": 1}
+    committees = {
+        CommitteeKind.NAMED: CommitteePlan(kind=CommitteeKind.NAMED, **numbers),
+        CommitteeKind.DRAWN: CommitteePlan(kind=CommitteeKind.DRAWN, odds=0.9, **numbers),
+    }
     return TrainingPlan(
         goal=PrivacyGoal(8.0, 1e-5, 3),
         cohort=CLIENTS,
@@ -65,7 +71,7 @@ def plan_of(kind: CommitteeKind) -> TrainingPlan:
         tolerated_colluders=0,
         clip_l2=1.0,
         protocol="one-shot",
-        committee=named if kind is CommitteeKind.NAMED else None,
+        committee=committees.get(kind),
     )
 
 
@@ -113,7 +119,14 @@ class Elsewhere:
         named = [identity("member", i) for i in range(5)]
         self.members = named if kind is CommitteeKind.NAMED else self.clients
         names = [each.public for each in self.members] if kind is CommitteeKind.NAMED else []
-        self.policy = self.plan.client_policy(DIMENSION, frozenset(names))
+        draw, self.lottery = None, None
+        if kind is CommitteeKind.DRAWN and self.plan.committee:
+            registry = Registry(self.keys)
+            self.lottery = Lottery(registry, self.plan.committee.whole_odds, 5)
+            first = self.lottery.candidates(SESSION, 0)[:5]
+            self.members = [each for each in self.clients if each.public in first]
+            draw = self.plan.draw_policy(registry.root, len(registry))
+        self.policy = self.plan.client_policy(DIMENSION, frozenset(names), draw)
         self.histories = [ClientHistory(self.policy.goal) for _ in self.clients]
         self.signed = [ClientHistory() for _ in self.members]
         self.sealing = [SealingFolder(folder / f"sealing{i}") for i in range(len(self.members))]
@@ -124,15 +137,19 @@ class Elsewhere:
         self.asked: list[tuple[object, int]] = []
         self.losses: list[tuple[str, int, str]] = []
 
-    def entries(self, session: bytes, cohort: Sequence[bytes]) -> list[Member]:
+    def entries(self, session: bytes, cohort: Sequence[bytes], number: int) -> Members:
         pairs = zip(self.members, self.sealing, strict=True)
-        return [folder.begin(who, session).entry for who, folder in pairs]
+        entries = [folder.begin(who, session).entry for who, folder in pairs]
+        if self.lottery is None:
+            return entries
+        checked_in = {entry.identity: entry for entry in entries}
+        return self.lottery.seat(session, number, checked_in.get)
 
     def setup(self, number: int = 0) -> OneShotSetup:
         parameters = self.plan.calibrate(
             SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
         )
-        members = self.entries(SESSION, self.keys)
+        members = self.entries(SESSION, self.keys, number)
         return self.plan.one_shot_setup(parameters, self.keys, members, SESSION, number)
 
     def aggregator(self) -> RemoteOneShotAggregator:
@@ -186,8 +203,9 @@ class Elsewhere:
         if index in self.stored:
             assert RoundMember.session_of(self.stored[index]) == SESSION
             member.resume(self.stored.pop(index), self.tokens[index])
-        elif self.members is self.clients and index in self.receipts:
-            receipt = UploadReceipt.decode(self.receipts[index])
+        elif self.members[index] in self.clients:
+            sent = self.receipts.get(self.clients.index(self.members[index]))
+            receipt = UploadReceipt.decode(sent) if sent else None
         remote = RemoteMember(member, receipt)
         answer, error = answer_or_refuse(remote, data)
         if error is not None:
@@ -387,7 +405,7 @@ def test_parties_elsewhere_have_updates_and_losses_of_their_own(tmp_path: Path) 
     with pytest.raises(ParameterError, match="setup"):
         server.run(object())  # type: ignore[arg-type]
     assert world.asked == []
-    assert [each.identity for each in server.members(SESSION, world.keys)] == world.keys
+    assert [each.identity for each in server.members(SESSION, world.keys, 0)] == world.keys
 
 
 class TestMember:
@@ -480,7 +498,7 @@ class TestMember:
         parameters = world.plan.calibrate(
             SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
         )
-        members = world.entries(SESSION, world.keys)
+        members = world.entries(SESSION, world.keys, 0)
         setup = world.plan.one_shot_setup(parameters, world.keys, members, SESSION, 0, 1000)
         first, now = with_announcement(setup.announce_to_member(), b""), [1061.0]
 

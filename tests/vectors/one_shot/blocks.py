@@ -11,8 +11,11 @@ from secagg.oneshot.reference import _delta, _gaussian, _packed, _primes, _value
 
 from .. import wire
 from ..blocks import filled
+from ..handmade import SESSION_ID
 from ..schema import PrimitiveVector
-from .encodings import context_encoding
+from .encodings import context_encoding, draw_seed, joint_proof, ticket
+from .places import flip
+from .played import ROUND_NUMBER
 from .rounds import HONEST
 
 Case = dict[str, Any]
@@ -124,9 +127,82 @@ def shares() -> Iterator[Case]:
 
 def contexts() -> Iterator[Case]:
     """Encoded contexts and their hashes."""
-    for name in ("plain", "losses", "everyone", "rounded"):
+    for name in ("plain", "losses", "everyone", "rounded", "drawn", "drawn-by-beacon"):
         context = HONEST[name][1].context
         yield {"context": context, "encoded": context_encoding(dict(context)).hex()}
+
+
+def draws() -> Iterator[Case]:
+    """Tickets, the members' joint proof, and proofs that must be refused."""
+    for name in ("drawn", "drawn-by-beacon"):
+        round_ = HONEST[name][1]
+        proof, places = joint_proof(round_.registry, round_.positions), round_.positions
+        session, number = SESSION_ID, ROUND_NUMBER
+        case = {
+            "draw": round_.draw,
+            "session_id": session.hex(),
+            "round_number": number,
+            "registry": [key.hex() for key in round_.registry],
+            "seed": draw_seed(round_.draw, session, number).hex(),
+            "tickets": round_.tickets,
+        }
+        yield {**case, "positions": places, "proof": proof.hex(), "valid": True}
+        others = [place for place in range(round_.registered) if place not in places]
+        for positions, bad in (
+            (places, proof[:-32]),
+            (places, proof + bytes(32)),
+            (places, proof[:-1]),
+            (places, flip(proof)),
+            (places[::-1], proof),
+            ([places[0], *places[:-1]], proof),
+            ([*places[:-1], others[-1]], proof),
+            ([*places[:-1], round_.registered], proof),
+            (places[:-1], proof),
+            ([], proof),
+        ):
+            yield {**case, "positions": positions, "proof": bad.hex(), "valid": False}
+
+
+def undrawn() -> Iterator[Case]:
+    """Contexts with a member that was not drawn in this round; and draws that are none."""
+    low = HONEST["drawn"][1]
+    context = low.context
+    entries = context["committee"]["members"]
+    highest = max(low.tickets[place] for place in low.positions)
+
+    def drawn(number: int, draw: dict[str, Any]) -> bool:
+        seed = draw_seed({**low.draw, **draw}, SESSION_ID, number)
+        members = (bytes.fromhex(each["identity"]) for each in entries)
+        return all(ticket(seed, member) < low.odds for member in members)
+
+    # Other values of which at least one member would not have been drawn.
+    numbers = (number for number in range(ROUND_NUMBER + 1, 9) if not drawn(number, {}))
+    sizes = (
+        size
+        for size in range(low.registered + 1, 99)
+        if not drawn(ROUND_NUMBER, {"registry_size": size})
+    )
+    fills = [f"{byte:02x}" * 32 for byte in range(99)]
+    roots = (fill for fill in fills if not drawn(ROUND_NUMBER, {"registry_root": fill}))
+    beacons = (fill for fill in fills if not drawn(ROUND_NUMBER, {"beacon": fill}))
+    for changes, draw, argument in (
+        ({"round_number": next(numbers)}, {}, "members"),
+        ({}, {"odds": highest}, "members"),
+        ({}, {"registry_size": next(sizes)}, "members"),
+        ({}, {"registry_root": next(roots)}, "members"),
+        ({}, {"beacon": next(beacons)}, "members"),
+        ({}, {"odds": 0}, "odds"),
+        ({}, {"registry_size": 0}, "registry_size"),
+        ({}, {"beacon": "00" * 31}, "beacon"),
+        ({}, {"registry_root": "00" * 31}, "registry_root"),
+    ):
+        terms = {**context["committee"], "members": entries, "draw": {**low.draw, **draw}}
+        yield {"context": {**context, "committee": terms, **changes}, "argument": argument}
+    for kind in ("named", "everyone"):
+        terms = {**context["committee"], "kind": kind}
+        yield {"context": {**context, "committee": terms}, "argument": "draw"}
+    bare = {key: value for key, value in context["committee"].items() if key != "draw"}
+    yield {"context": {**context, "committee": bare}, "argument": "draw"}
 
 
 ALL: dict[str, tuple[str, Callable[[], Iterator[Case]]]] = {
@@ -135,6 +211,8 @@ ALL: dict[str, tuple[str, Callable[[], Iterator[Case]]]] = {
     "one-shot-ciphertext": ("Coefficients on the wire, rounded and not.", ciphertexts),
     "one-shot-shares": ("Packed shares, with words drawn again.", shares),
     "one-shot-context": ("One-shot contexts, encoded and hashed.", contexts),
+    "one-shot-draw": ("Tickets, and where members are in a registry.", draws),
+    "one-shot-undrawn": ("Contexts of drawn committees that are refused.", undrawn),
 }
 
 

@@ -38,11 +38,51 @@ def context_encoding(context: Mapping[str, Any]) -> bytes:
         wire.parts(
             committee["kind"].encode(),
             b"".join(number.to_bytes(8, "little") for number in sizes),
+            *([draw_encoding(committee["draw"])] if "draw" in committee else []),
             *entries,
         ),
         bytes([context["allow_weak"]]),
         bytes.fromhex(context["application_digest"]),
     )
+
+
+def draw_encoding(draw: Mapping[str, Any]) -> bytes:
+    """The encoded draw of a committee."""
+    return wire.parts(
+        bytes.fromhex(draw["registry_root"]),
+        draw["registry_size"].to_bytes(8, "little"),
+        draw["odds"].to_bytes(8, "little"),
+        bytes.fromhex(draw["beacon"]),
+    )
+
+
+def draw_seed(draw: Mapping[str, Any], session_id: bytes, round_number: int) -> bytes:
+    """What the tickets of a round are hashed with."""
+    root, size = bytes.fromhex(draw["registry_root"]), draw["registry_size"].to_bytes(8, "little")
+    if draw["beacon"]:
+        return digest("seed of a draw", root, size, bytes.fromhex(draw["beacon"]))
+    return digest("seed of a draw", root, size, session_id, round_number.to_bytes(8, "little"))
+
+
+def ticket(seed: bytes, identity: bytes) -> int:
+    """An identity's ticket."""
+    return int.from_bytes(digest("ticket of a draw", seed, identity)[:8], "little")
+
+
+def joint_proof(keys: Sequence[bytes], positions: Sequence[int]) -> bytes:
+    """The roots of the largest subtrees without a member: those beside lower ones first."""
+    found: list[tuple[int, int, bytes]] = []
+
+    def visit(first: int, count: int, level: int) -> None:
+        if not any(first <= each < first + count for each in positions):
+            found.append((level, first, wire.tree_root(keys[first : first + count])))
+        elif count > 1:
+            level = (count - 1).bit_length() - 1
+            visit(first, 1 << level, level)
+            visit(first + (1 << level), count - (1 << level), level)
+
+    visit(0, len(keys), 0)
+    return b"".join(root for _, _, root in sorted(found))
 
 
 def fields_of(upload: bytes) -> list[Any]:

@@ -21,12 +21,20 @@ from secagg.oneshot.reference import ReferenceRound, _packed, _primes, run_one_s
 from .. import wire
 from ..handmade import APPLICATION_DIGEST, SESSION_ID, Event
 from ..wire import bitmap, digest, index, sign
-from .encodings import context_encoding, fields_of, header_of, header_parts, words
+from .encodings import (
+    context_encoding,
+    draw_seed,
+    fields_of,
+    header_of,
+    header_parts,
+    ticket,
+    words,
+)
 from .runner import context_of
-from .schema import OneShotContext, OneShotResult
+from .schema import DrawTerms, OneShotContext, OneShotResult
 
 CHECK, CONFIRM, OPEN = range(3)
-FIRST_ROUND, LAST_ROUND = 2, 8
+FIRST_ROUND, ROUND_NUMBER, LAST_ROUND = 2, 3, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +43,8 @@ class OneShotRound:
 
     Args:
         n, members: how many clients, and members of the committee.
+        registered: size of the registry that members are drawn from, those with the lowest places.
+        odds, beacon: of the draw.
         lost: clients whose upload does not arrive.
         away: by member, the first stage in which it says nothing any more.
         forged: by client, what it uploads instead of an honest message; members complain about it.
@@ -48,6 +58,9 @@ class OneShotRound:
     per_polynomial: int
     quorum: int
     kind: str = "named"
+    registered: int = 0
+    odds: int = 0
+    beacon: bytes = b""
     corrupt: int = 0
     randomness: int = 1
     colluders: int = 0
@@ -77,7 +90,43 @@ class OneShotRound:
         """Ed25519 private keys of the members."""
         if self.kind == "everyone":
             return self.identities
+        if self.kind == "drawn":
+            return [self.registered_identities[place] for place in self.positions]
         return [hashlib.sha256(b"member %d" % j).digest() for j in range(self.members)]
+
+    @cached_property
+    def registered_identities(self) -> list[bytes]:
+        """Ed25519 private keys of all who can be drawn."""
+        return [hashlib.sha256(b"registered %d" % j).digest() for j in range(self.registered)]
+
+    @cached_property
+    def registry(self) -> list[bytes]:
+        """Registered keys of all who can be drawn."""
+        return [wire.identity_public(key) for key in self.registered_identities]
+
+    @cached_property
+    def draw(self) -> DrawTerms:
+        """How members are drawn."""
+        return {
+            "registry_root": wire.tree_root(self.registry).hex(),
+            "registry_size": self.registered,
+            "odds": self.odds,
+            "beacon": self.beacon.hex(),
+        }
+
+    @cached_property
+    def tickets(self) -> list[int]:
+        """By place in the registry."""
+        seed = draw_seed(self.draw, SESSION_ID, ROUND_NUMBER)
+        return [ticket(seed, key) for key in self.registry]
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """The members' places in the registry."""
+        low = [place for place, drawn in enumerate(self.tickets) if drawn < self.odds]
+        if len(low) < self.members:
+            raise AssertionError("too few are drawn")
+        return low[: self.members]
 
     @cached_property
     def sealing_keys(self) -> list[bytes]:
@@ -116,7 +165,7 @@ class OneShotRound:
         """The context as in the file."""
         fields: dict[str, Any] = {
             "session_id": SESSION_ID.hex(),
-            "round_number": 3,
+            "round_number": ROUND_NUMBER,
             "cohort": [key.hex() for key in self.cohort],
             "cohort_root": wire.tree_root(self.cohort).hex(),
             "committee": {
@@ -141,6 +190,8 @@ class OneShotRound:
             "opened_at": self.opened_at,
             "lifetime_seconds": self.lifetime_seconds,
         }
+        if self.kind == "drawn":
+            fields["committee"]["draw"] = self.draw
         fields["hash"] = digest("one-shot context", context_encoding(fields)).hex()
         return cast(OneShotContext, fields)
 

@@ -28,6 +28,17 @@ LOSSES = OneShotRound(
 EVERYONE = OneShotRound(
     n=4, members=4, minimum=3, per_polynomial=3, quorum=3, kind="everyone", seed="everyone"
 )
+DRAWN = OneShotRound(
+    n=3,
+    members=3,
+    registered=20,
+    odds=1 << 63,
+    kind="drawn",
+    minimum=2,
+    per_polynomial=2,
+    quorum=2,
+    seed="drawn",
+)
 SPOILT = OneShotRound(
     n=4,
     members=4,
@@ -68,6 +79,14 @@ HONEST: dict[str, tuple[str, OneShotRound]] = {
         LOSSES,
     ),
     "everyone": ("The four clients are the committee.", EVERYONE),
+    "drawn": (
+        "Three members out of twenty who are registered, drawn by session and round.",
+        DRAWN,
+    ),
+    "drawn-by-beacon": (
+        "The same by a beacon, at lower odds.",
+        replace(DRAWN, beacon=bytes(range(32)), odds=1 << 62, seed="drawn by a beacon"),
+    ),
     "rounded": (
         "Two low bits are not sent, three key entries in a secret, in a round that expires.",
         replace(

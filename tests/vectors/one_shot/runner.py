@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from secagg import FieldVector, Identity
+from secagg import FieldVector, Identity, ParameterError
 from secagg.keys import AgreementKey
+from secagg.merkle import joint_proof_is_valid
 from secagg.oneshot import gaussian, packed_sharing, public_element
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import Committee, CommitteeKind, Member
@@ -19,25 +20,37 @@ from secagg.oneshot.messages import decode_from_member, decode_to_member, decode
 from secagg.oneshot.packing import Packing
 from secagg.oneshot.ring import Ring
 from secagg.oneshot.server import OneShotServer
+from secagg.oneshot.sortition import Draw, Places, Registry, ticket
 from secagg.oneshot.wire import decode
 
 from .. import player
-from ..player import SERVER, Case, Player, deterministic, drawing, hexed, same
+from ..player import SERVER, Case, MismatchError, Player, deterministic, drawing, hexed, same
 from ..schema import MessageCase, PrimitiveVector
 from .schema import (
-    OneShotContext as ContextFields,
-)
-from .schema import (
+    DrawTerms,
     OneShotOperation,
     OneShotRefusalVector,
     OneShotResult,
     OneShotRoundVector,
+)
+from .schema import (
+    OneShotContext as ContextFields,
 )
 
 
 def cohort_of(told: ContextFields) -> Cohort:
     """The invited clients."""
     return Cohort([bytes.fromhex(key) for key in told["cohort"]])
+
+
+def draw_of(told: DrawTerms) -> Draw:
+    """How a committee was drawn."""
+    return Draw(
+        registry_root=bytes.fromhex(told["registry_root"]),
+        registry_size=told["registry_size"],
+        odds=told["odds"],
+        beacon=bytes.fromhex(told["beacon"]),
+    )
 
 
 def context_of(told: ContextFields) -> OneShotContext:
@@ -65,6 +78,7 @@ def context_of(told: ContextFields) -> OneShotContext:
             randomness=named["randomness"],
             per_polynomial=named["per_polynomial"],
             quorum=named["quorum"],
+            draw=draw_of(named["draw"]) if "draw" in named else None,
         ),
         minimum_survivors=told["minimum_survivors"],
         tolerated_colluders=told["tolerated_colluders"],
@@ -255,12 +269,41 @@ def check_context(case: Case) -> None:
     same(context_of(case["context"]).encode().hex(), case["encoded"], "encoded context")
 
 
+def check_draw(case: Case) -> None:
+    """Tickets of all who are registered, and whether some are where they are said to be."""
+    registry = Registry([bytes.fromhex(key) for key in case["registry"]])
+    draw = draw_of(case["draw"])
+    same(registry.root, draw.registry_root, "root")
+    seed = draw.seed(bytes.fromhex(case["session_id"]), case["round_number"])
+    same(seed.hex(), case["seed"], "seed")
+    same([ticket(seed, key) for key in registry.keys], case["tickets"], "tickets")
+    proof, count = bytes.fromhex(case["proof"]), len(registry)
+    members = [registry.keys[place] for place in case["positions"] if place < count]
+    members += [bytes(32)] * (len(case["positions"]) - len(members))
+    found = joint_proof_is_valid(registry.root, members, case["positions"], count, proof)
+    same(found, case["valid"], "proof")
+    if found:
+        same(registry.places(members), Places(tuple(case["positions"]), proof), "places")
+
+
+def check_undrawn(case: Case) -> None:
+    """A context that nobody takes."""
+    try:
+        context_of(case["context"])
+    except ParameterError as error:
+        same(error.argument, case["argument"], "argument")
+        return
+    raise MismatchError("a context that must be refused")
+
+
 CHECKS: dict[str, Callable[[Case], None]] = {
     "one-shot-gaussian": check_gaussian,
     "one-shot-public-element": check_public_element,
     "one-shot-ciphertext": check_ciphertext,
     "one-shot-shares": check_packed_shares,
     "one-shot-context": check_context,
+    "one-shot-draw": check_draw,
+    "one-shot-undrawn": check_undrawn,
 }
 
 

@@ -17,15 +17,25 @@ class MemberKeys(TypedDict):
     signature: str
 
 
-class CommitteeKeys(TypedDict):
-    """Who holds shares, and how many of them are needed for what."""
+class DrawTerms(TypedDict):
+    """How the members of a drawn committee were drawn."""
 
-    kind: Literal["everyone", "named"]
+    registry_root: str
+    registry_size: int
+    odds: int
+    beacon: str
+
+
+class CommitteeKeys(TypedDict):
+    """Who holds shares, and how many of them are needed for what; `draw` if they were drawn."""
+
+    kind: Literal["everyone", "named", "drawn"]
     members: list[MemberKeys]
     corrupt: int
     randomness: int
     per_polynomial: int
     quorum: int
+    draw: NotRequired[DrawTerms]
 
 
 class OneShotContext(TypedDict):

@@ -67,7 +67,7 @@ def _adds_anothers(liar: LyingClient, message: Upload) -> Upload:
     total = Accumulator(liar.context.packing, liar.context.length)
     for each in (message, liar.anothers()):
         total.add(decode(liar.context.packing, liar.context.length, each.ciphertext))
-    return _with_residues(liar, message, total.sums.copy())
+    return _with_residues(liar, message, total.residues())
 
 
 def _with_residues(liar: LyingClient, message: Upload, residues: Residues) -> Upload:

@@ -544,6 +544,12 @@ class TestSettings:
         with pytest.raises(SettingsError, match="stages of a round may take 400"):
             read_settings(self.values(tmp_path, **waits, **{"veilsum.lifetime-seconds": 399}))
 
+    def test_a_drawn_committee_is_not_to_be_had(self, tmp_path: Path) -> None:
+        odds = {"veilsum.cohort.committee-odds": 0.9}
+        plan = read_settings(self.values(tmp_path, **self.named(), **odds)).plan()
+        with pytest.raises(ConfigurationError, match="named, or everyone who is invited"):
+            rules_of(plan)
+
     def test_a_grid_of_another_committee_than_planned_is_refused(
         self, make_world: Callable[..., World]
     ) -> None:

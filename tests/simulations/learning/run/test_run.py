@@ -71,11 +71,23 @@ KINDS = {
         "engine.aggregator": "ideal",
         "privacy.mechanism": "discrete-gaussian",
     },
+    # Now and then too few of the thirty are drawn, and a number is passed over.
+    "drawn": {
+        "engine.aggregator": "real",
+        "cohort.protocol": "one-shot",
+        "cohort.committee_size": 8,
+        "cohort.committee_corrupt": 1,
+        "cohort.committee_away": 1,
+        "cohort.committee_odds": 0.3,
+    },
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
     "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
 }
-SUMS = {"ideal": 1, "real": 1, "skellam": 1, "discrete gaussian": 1, "powersgd": 2, "clipping": 1}
+SUMS = {
+    **{"ideal": 1, "real": 1, "skellam": 1, "discrete gaussian": 1, "drawn": 1},
+    **{"powersgd": 2, "clipping": 1},
+}
 """Charges of one round, of those that have a ledger."""
 
 

@@ -37,11 +37,16 @@ REFUSALS = {
     "A47": "ParameterError sealing_key",
     "A48": "PolicyError committee",
     "A49": "PolicyError round_number",
+    "A50": "PolicyError committee",
+    "A51": "PolicyError registry_root",
+    "A52": "PolicyError odds",
+    "A53": "ParameterError members",
+    "A54": "PolicyError corrupt",
 }
 
 
 def test_the_catalogue_is_whole_and_in_order() -> None:
-    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 50)]
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 55)]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from protocol import ClientHistory
+from protocol import ClientHistory, PolicyError
+from protocol.round import draw_policy
 from protocol.round.committee_policy import CommitteePolicy
-from secagg.oneshot import client, context, member, opening, packed_sharing
+from protocol.round.draw_policy import DrawPolicy
+from secagg.oneshot import client, context, member, opening, packed_sharing, sortition
 from secagg.oneshot.committee import Committee
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
@@ -220,6 +223,87 @@ def test_policies_that_do_not_look_at_the_committee(monkeypatch: pytest.MonkeyPa
 def test_histories_that_forget_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClientHistory, "_enter", lambda *_: True)
     assert succeeds("A49")
+
+
+@pytest.mark.parametrize("attack", ["A50", "A51", "A52"])
+def test_policies_that_do_not_look_at_the_draw(
+    monkeypatch: pytest.MonkeyPatch, attack: str
+) -> None:
+    monkeypatch.setattr(DrawPolicy, "check", lambda *_: None)
+    assert succeeds(attack)
+
+
+def test_places_that_nobody_looks_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sortition, "joint_proof_is_valid", lambda *_: True)
+    assert succeeds("A50")
+    assert not succeeds("A51")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "attack"), [({"registry_root", "registry_size"}, "A51"), ({"odds"}, "A52")]
+)
+def test_terms_of_a_draw_that_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch, left_out: set[str], attack: str
+) -> None:
+    def check(self: DrawPolicy, on: OneShotContext, places: sortition.Places | None) -> None:
+        theirs = on.committee.draw
+        assert theirs is not None
+        kept = {name: getattr(theirs, name) for name in left_out}
+        ours = dataclasses.replace(self._draw(b""), **kept)
+        members = [each.identity for each in on.committee.members]
+        if theirs != ours or places is None or not places.hold(ours, members):
+            raise PolicyError("draw", "another", "ours")
+
+    monkeypatch.setattr(DrawPolicy, "check", check)
+    others = {"A50", "A51", "A52"} - {attack}
+    assert succeeds(attack)
+    assert not any(map(succeeds, others))
+
+
+def test_contexts_that_do_not_look_at_tickets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Committee, "check_draw", lambda *_: None)
+    assert succeeds("A53")
+
+
+def test_a_bound_without_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = draw_policy.corrupt_bound
+    monkeypatch.setattr(draw_policy, "corrupt_bound", lambda count, odds, _: few(count, odds, 1))
+    assert succeeds("A54")
+
+
+def test_sessions_in_a_draw_with_a_beacon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has the beacon, and chooses the session after it."""
+
+    def seed(self: sortition.Draw, session_id: bytes, round_number: int) -> bytes:
+        return digest(Usage.DRAW, self.encode(), session_id, encode_index(round_number))
+
+    monkeypatch.setattr(sortition.Draw, "seed", seed)
+    assert succeeds("A54")
+
+
+def test_identities_in_a_draw_without_their_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then a server makes them up one by one before it registers them: every one is drawn."""
+
+    def seed(self: sortition.Draw, session_id: bytes, round_number: int) -> bytes:
+        return digest(Usage.DRAW, session_id, encode_index(round_number))
+
+    def registered(draw: sortition.Draw) -> tuple[list[bytes], sortition.Draw]:
+        """Twelve made-up identities with low tickets, and the draw once they are registered."""
+        known, names = draw.seed(bytes(16), 0), (b"%032d" % i for i in itertools.count())
+        low = (name for name in names if sortition.ticket(known, name) < draw.odds)
+        found = list(itertools.islice(low, 12))
+        registry = sortition.Registry(found)
+        return found, dataclasses.replace(draw, registry_root=registry.root)
+
+    def drawn() -> int:
+        draw = sortition.Draw(registry_root=bytes(32), registry_size=12, odds=1 << 60)
+        found, draw = registered(draw)
+        fresh = draw.seed(bytes(16), 0)
+        return sum(sortition.ticket(fresh, name) < draw.odds for name in found)
+
+    assert drawn() <= 6  # P[Bin(12, 1/16) > 6] < 1e-5; the names are fixed
+    monkeypatch.setattr(sortition.Draw, "seed", seed)
+    assert drawn() == 12
 
 
 # -- helpers of the attacks -----------------------------------------------------------------------

@@ -1,0 +1,369 @@
+"""A50 to A54: committees that are drawn by lot, by a server that would rather choose.
+
+Every committee here is the server's own from the first member to the last. A client with the
+product's policy must refuse it; one that takes it seals a share to each member, and the server
+reads its upload alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from math import ceil, log2
+from typing import Final
+from unittest.mock import patch
+
+import numpy as np
+
+from protocol import PolicyError
+from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.draw_policy import DrawPolicy
+from secagg import ParameterError
+from secagg.grinding import MOST_TRIES
+from secagg.oneshot.committee import Committee, CommitteeKind, lowest_quorum
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.sortition import CERTAIN, Draw, Places, Registry, ticket
+from simulations.audits.base import Figures
+from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
+from simulations.threats.one_shot.opened import added, key_sum, vector_sum
+from simulations.threats.one_shot.parties import (
+    SESSION,
+    OneShotSetting,
+    OneShotVictims,
+    committee_of,
+    entry_of,
+    member_identity,
+    member_key,
+    opened_seal,
+    small_inputs,
+)
+
+_REGISTERED, _CORRUPT = 120, 40
+"""Identities in the registry; the corrupt ones are the first, and all of them check in."""
+_ODDS: Final = CERTAIN // 16
+_ROUND, _TARGET = 3, 0
+_SEATED: Final = 40
+_STRANGERS: Final = 1000
+"""Where the numbers of identities begin that nobody has registered."""
+_OLD_ROUNDS: Final = 200
+
+
+@lru_cache(maxsize=1)
+def _registry() -> Registry:
+    return Registry([member_identity(j).public for j in range(_REGISTERED)])
+
+
+def _draw(**changes: object) -> Draw:
+    terms = {"registry_root": _registry().root, "registry_size": _REGISTERED, "odds": _ODDS}
+    return Draw(**{**terms, **changes})  # type: ignore[arg-type]
+
+
+def _policy(kind: type[DrawPolicy] = DrawPolicy, **changes: object) -> DrawPolicy:
+    """What the target insists on."""
+    terms: dict[str, object] = {
+        "registry_root": _registry().root,
+        "registry_size": _REGISTERED,
+        "odds": _ODDS,
+        "corrupt_identities": _CORRUPT,
+        "smallest": 2,
+    }
+    return kind(**{**terms, **changes})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A committee of the server's own.
+
+    Attributes:
+        members: by the numbers of their identities.
+        draw: that is announced.
+        places: likewise.
+        corrupt: c, likewise.
+        session: of the round.
+    """
+
+    members: tuple[int, ...]
+    draw: Draw
+    places: Places
+    corrupt: int
+    session: bytes = SESSION
+
+    def context(self) -> OneShotContext:
+        """The round.
+
+        Raises:
+            ParameterError: no party takes such a context.
+        """
+        size = len(self.members)
+        committee = committee_of(
+            size,
+            self.corrupt,
+            kind=CommitteeKind.DRAWN,
+            members=tuple(entry_of(j, (0, 9), session_id=self.session) for j in self.members),
+            quorum=lowest_quorum(size, self.corrupt),
+            draw=self.draw,
+        )
+        return OneShotSetting().context(_ROUND, committee=committee, session_id=self.session)
+
+
+def _read(packed: _Packed, policy: DrawPolicy, number: int, seed: int) -> bool:
+    """The server reads the target's upload alone.
+
+    Raises:
+        ParameterError: the target takes no such context.
+        PolicyError: nor such a committee.
+    """
+    context = packed.context()
+    CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check(context, packed.places)
+    rng = np.random.default_rng([seed, number])
+    inputs = small_inputs(rng, context)
+    upload = OneShotVictims(OneShotSetting(), context, rng.bytes(8)).upload(
+        _TARGET, inputs[_TARGET]
+    )
+    needed = context.committee.threshold
+    shares = {
+        place: added(context, [opened_seal(context, upload, place, member_key(j))])
+        for place, j in enumerate(packed.members[:needed])
+    }
+    read = vector_sum(context, [upload], key_sum(context, shares))
+    return read is not None and np.array_equal(read, inputs[_TARGET])
+
+
+Maker = Callable[[int], _Packed]
+"""The committee of a trial."""
+
+
+def _played(make: Maker, policy: DrawPolicy, trials: int, seed: int) -> Figures:
+    won, refusals = 0, Counter[str]()
+    for number in range(trials):
+        try:
+            won += _read(make(number), policy, number, seed)
+        except ParameterError as error:
+            refusals[f"ParameterError {error.argument}"] += 1
+        except PolicyError as error:
+            refusals[f"{refusal(error)} {error.parameter}"] += 1
+    return {**rate(won, trials), **refused_with(refusals)}
+
+
+def _tolerated() -> int:
+    """How many corrupt members the target wants tolerated."""
+    return _policy().corrupt
+
+
+# -- A50 ------------------------------------------------------------------------------------------
+
+
+def _made_up(draw: Draw, wanted: int) -> tuple[int, ...]:
+    """Identities that nobody registered, made up until their tickets are low enough."""
+    seed, found = draw.seed(SESSION, _ROUND), list[int]()
+    for j in count(_STRANGERS):
+        if ticket(seed, member_identity(j).public) < draw.odds:
+            found.append(j)
+        if len(found) == wanted:
+            return tuple(found)
+    raise AssertionError("numbers do not end")
+
+
+def _strangers(number: int) -> _Packed:
+    """With the places of registered candidates, or with those in a tree of their own."""
+    draw = _draw()
+    members = _made_up(draw, _SEATED)
+    keys = [member_identity(j).public for j in members]
+    own = Registry(keys).places(keys)
+    others = _registry().places(list(_registry().keys[:_SEATED]))
+    return _Packed(members, draw, own if number % 2 else others, _tolerated())
+
+
+def _stranger(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(4, 40)
+    real = _played(_strangers, _policy(), trials, seed)
+    with patch.object(Places, "hold", lambda *_: True):
+        return Findings(real, _played(_strangers, _policy(), trials, seed))
+
+
+# -- A51 ------------------------------------------------------------------------------------------
+
+
+def _own_registry(number: int) -> _Packed:
+    """Those who checked in, says the server: its own, drawn by the rules."""
+    first = _STRANGERS * (number + 2)
+    registered = range(first, first + 16 * 2 * _SEATED)
+    registry = Registry([member_identity(j).public for j in registered])
+    draw = _draw(registry_root=registry.root, registry_size=len(registry))
+    seed = draw.seed(SESSION, _ROUND)
+    low = [j for j in registered if ticket(seed, member_identity(j).public) < _ODDS]
+    members = tuple(low[:_SEATED])
+    places = registry.places([member_identity(j).public for j in members])
+    return _Packed(members, draw, places, _tolerated())
+
+
+class AnyRegistry(DrawPolicy):
+    """Takes the server's word for who is registered."""
+
+    __slots__ = ()
+
+    def check(self, context: OneShotContext, places: Places | None) -> None:
+        """The product's check, with the announced registry in the place of one's own."""
+        announced = context.committee.draw or _draw()
+        root, size = announced.registry_root, announced.registry_size
+        _policy(registry_root=root, registry_size=size).check(context, places)
+
+
+def _another_registry(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(2, 20)
+    real = _played(_own_registry, _policy(), trials, seed)
+    return Findings(real, _played(_own_registry, _policy(AnyRegistry), trials, seed))
+
+
+# -- A52 ------------------------------------------------------------------------------------------
+
+
+def _all_corrupt(draw: Draw, session: bytes = SESSION) -> _Packed:
+    """Every corrupt identity of the registry, with its right place."""
+    members = tuple(range(_CORRUPT))
+    places = _registry().places([member_identity(j).public for j in members])
+    return _Packed(members, draw, places, _tolerated(), session)
+
+
+def _at_high_odds(number: int) -> _Packed:
+    """The draw in which nobody is left out."""
+    return _all_corrupt(_draw(odds=CERTAIN - 1 - number))
+
+
+class AnyOdds(DrawPolicy):
+    """Takes the server's word for the odds, and computes with its own."""
+
+    __slots__ = ()
+
+    def check(self, context: OneShotContext, places: Places | None) -> None:
+        """The product's check, with the announced odds in the place of one's own."""
+        announced = context.committee.draw or _draw()
+        # Nobody is counted as corrupt here: the bound was compared before, with the own odds.
+        _policy(odds=announced.odds, corrupt_identities=0).check(context, places)
+
+
+def _raised_odds(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(3, 40)
+    real = _played(_at_high_odds, _policy(), trials, seed)
+    return Findings(real, _played(_at_high_odds, _policy(AnyOdds), trials, seed))
+
+
+# -- A53 ------------------------------------------------------------------------------------------
+
+
+def _of_other_rounds(number: int) -> _Packed:
+    """All corrupt identities, each of which was drawn in some round of this session or another."""
+    draw = _draw()
+    session = bytes([number % 2]) * len(SESSION)
+    seeds = [draw.seed(SESSION, old) for old in range(_OLD_ROUNDS)]
+    drawn = {
+        j
+        for j in range(_CORRUPT)
+        if any(ticket(seed, member_identity(j).public) < _ODDS for seed in seeds)
+    }
+    packed = _all_corrupt(draw, session)
+    members = tuple(sorted(drawn))
+    places = _registry().places([member_identity(j).public for j in members])
+    return replace(packed, members=members, places=places)
+
+
+def _replayed(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(4, 40)
+    real = _played(_of_other_rounds, _policy(), trials, seed)
+    with patch.object(Committee, "check_draw", lambda *_: None):
+        return Findings(real, _played(_of_other_rounds, _policy(), trials, seed))
+
+
+# -- A54 ------------------------------------------------------------------------------------------
+
+
+class OnAverage(DrawPolicy):
+    """Expects as many corrupt members as there are on average."""
+
+    __slots__ = ()
+
+    @property
+    def corrupt(self) -> int:
+        """A bound for a server that tries nothing."""
+        return ceil(self.corrupt_identities * self.odds / CERTAIN)
+
+
+def _candidates(draw: Draw, session: bytes) -> tuple[int, ...]:
+    seed = draw.seed(session, _ROUND)
+    tickets = ((j, ticket(seed, _registry().keys[j])) for j in range(_CORRUPT))
+    return tuple(j for j, drawn in tickets if drawn < draw.odds)
+
+
+def _best(draw: Draw, sessions: Sequence[bytes]) -> tuple[bytes, tuple[int, ...]]:
+    """The session with the most corrupt candidates, and who they are."""
+    found = ((session, _candidates(draw, session)) for session in sessions)
+    return max(found, key=lambda each: len(each[1]))
+
+
+def _ground(effort: Effort, seed: int) -> Findings:
+    trials, tries = effort.choose(2, 10), effort.choose(1 << 9, 1 << 14)
+    draw, most = _draw(), list[int]()
+
+    def sessions(number: int) -> list[bytes]:
+        return [bytes(np.random.default_rng([seed, number, i]).bytes(16)) for i in range(tries)]
+
+    def ground(number: int) -> _Packed:
+        session, members = _best(draw, sessions(number))
+        most.append(len(members))
+        places = _registry().places([member_identity(j).public for j in members])
+        # It has to be told that fewer are corrupt, or nobody could be honest.
+        corrupt = min(_policy(OnAverage).corrupt, len(members) - 1)
+        return _Packed(members, draw, places, corrupt, session)
+
+    policy = _policy()
+    real = _played(ground, policy, trials, seed)
+    beacon = _draw(beacon=bytes(32))
+    under_one = {_candidates(beacon, session) for session in sessions(0)[:64]}
+    beyond = max(most) > policy.corrupt or len(under_one) > 1
+    figures: Figures = {
+        "sessions_tried": tries,
+        "most_corrupt_candidates": max(most),
+        "tolerated": policy.corrupt,
+        "draws_under_one_beacon": len(under_one),
+        "log2_chance_after_all_tries": log2(MOST_TRIES) - policy.bits,
+    }
+    won = bool(real["succeeded"]) or beyond
+    twin = _played(ground, _policy(OnAverage), trials, seed)
+    return Findings({**real, **figures, "succeeded": won}, twin)
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A50",
+        title="Nobody is on a drawn committee who is not in the client's registry",
+        stopped_by="a joint path from all members to the root in the client's own policy",
+        run=_stranger,
+    ),
+    Attack(
+        id="A51",
+        title="No committee is drawn from a registry of the server's own",
+        stopped_by="the registry's root and size in the client's own policy",
+        run=_another_registry,
+    ),
+    Attack(
+        id="A52",
+        title="No committee is drawn at other odds than the client's",
+        stopped_by="the odds in the client's own policy",
+        run=_raised_odds,
+    ),
+    Attack(
+        id="A53",
+        title="Whoever was drawn in another round or session is no candidate in this one",
+        stopped_by="tickets that depend on session and round, or on a beacon of theirs",
+        run=_replayed,
+    ),
+    Attack(
+        id="A54",
+        title="No session can be found whose draw breaks a committee",
+        stopped_by="a bound on corrupt members that covers every try; a beacon without the session",
+        run=_ground,
+    ),
+)
