@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from dp import NoiseSeed
+from dp import NoiseSeed, Quantized
 from protocol.errors import PolicyError
 from protocol.round.history import ClientHistory
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
@@ -132,7 +133,7 @@ class OneShotRoundClient:
         try:
             check_time(setup.context, self._clock)
             quantized = pipeline.round(update, rounding or NoiseSeed.fresh())
-            own, *removable = session.seeds(quantized.values.tobytes())
+            own, *removable = session.seeds(_written(quantized))
             vector = pipeline.add_noise(
                 quantized,
                 NoiseSeed(own.expose()),
@@ -182,3 +183,10 @@ def check_time(context: OneShotContext, clock: UnixClock | None) -> None:
     """
     if clock is not None and context.lifetime_seconds:
         require_under_way(context, float(clock()))
+
+
+def _written(quantized: Quantized) -> bytes:
+    """Bounded integers in the fewest whole bytes that hold each of them, to be hashed."""
+    # One beyond the bound: the narrowest type of -128 has no 128.
+    narrow = np.min_scalar_type(-quantized.linf_bound - 1).newbyteorder("<")
+    return quantized.values.astype(narrow).tobytes()

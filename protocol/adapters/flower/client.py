@@ -189,7 +189,8 @@ def _uploaded(
         client = OneShotRoundClient(
             home.identity, home.registry, home.policy, history, clock=Clock().unix
         )
-        update = partial(_update, message, context, call_next)
+        # The round is joined with this very digest, so training sees what was announced.
+        update = partial(_trained_update, message, context, call_next)
         remote = RemoteUploader(client, _found(message, context), update)
         reply = remote.answer(request.payload)
         keep_stored(context, RECEIPT, client.receipt.encode())
@@ -205,12 +206,19 @@ def _found(message: Message, context: Context) -> bytes:
 def _update(
     message: Message, context: Context, call_next: CallNext, setup: RoundEncoding
 ) -> NDArray[Any]:
-    """Train, on what was announced and on nothing else."""
-    seen, metadata = without_request(message.content), message.metadata
+    """Train, on what was announced two stages before and on nothing else."""
     if _found(message, context) != setup.parameters.model_digest:
         raise RemoteProtocolError(
             SERVER, Reason.WRONG_CONTEXT, "the model sent for training is not the one announced"
         )
+    return _trained_update(message, context, call_next, setup)
+
+
+def _trained_update(
+    message: Message, context: Context, call_next: CallNext, _: RoundEncoding
+) -> NDArray[Any]:
+    """Train on a message whose digest is the round's: float64[d], what training changed."""
+    seen, metadata = without_request(message.content), message.metadata
     received = only_arrays(seen)
     layout = Layout.of(received)
     # The message may be changed by those who handle it; what it held is kept for the difference.
