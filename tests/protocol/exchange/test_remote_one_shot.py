@@ -33,6 +33,7 @@ from protocol.round.history import ClientHistory
 from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.round_time import RoundTime
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.upload_receipt import UploadReceipt
 from secagg import (
@@ -486,7 +487,7 @@ class TestMember:
 
         def member() -> RoundMember:
             made = world.member(0)
-            made._clock = lambda: now[0]
+            made._time = RoundTime(lambda: now[0])
             return made
 
         answer, error = answer_or_refuse(RemoteMember(member()), first)
