@@ -204,13 +204,14 @@ class RoundMember:
         return msgspec.msgpack.encode(plain)
 
     @staticmethod
-    def session_of(stored: bytes) -> bytes:
-        """The session of a stored round, whose seal is still to be looked at.
+    def round_of(stored: bytes) -> tuple[bytes, int]:
+        """Session and number of a stored round, whose seal is still to be looked at.
 
         Raises:
             StoredStateError: it is no stored round.
         """
-        return _read(stored)[0].session_id
+        announced = _read(stored)[0]
+        return announced.session_id, announced.round_number
 
     def resume(self, stored: bytes, keys: StateKeys) -> None:
         """Go on with a round that was suspended.

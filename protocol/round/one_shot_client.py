@@ -18,7 +18,7 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, require_means
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
-from protocol.round.upload_receipt import UploadReceipt
+from protocol.round.stored_upload import UploadReceipt, announced_as
 from secagg import (
     SERVER,
     Identity,
@@ -67,6 +67,7 @@ class OneShotRoundClient:
         self._rand = rand
         self._time = RoundTime(clock)
         self._joined_round: tuple[OneShotClient, Pipeline, OneShotSetup, int] | None = None
+        self._announced = b""
 
     @property
     def setup(self) -> OneShotSetup:
@@ -114,6 +115,7 @@ class OneShotRoundClient:
             context, announced.index, self._identity, announced.proof, self._rand
         )
         self._joined_round = session, Pipeline(setup), setup, announced.index
+        self._announced = announced_as(announcement)
         return setup
 
     def submit(self, update: NDArray[Any], rounding: NoiseSeed | None = None) -> bytes:
@@ -156,10 +158,11 @@ class OneShotRoundClient:
 
     @property
     def receipt(self) -> UploadReceipt:
-        """The same, to be stored for that member."""
+        """The same, to be stored for that member, and beside the upload."""
         session, _, setup, index = self._joined()
         context = setup.context
-        return UploadReceipt(context.session_id, context.round_number, index, session.header_digest)
+        number, digest = context.round_number, session.header_digest
+        return UploadReceipt(context.session_id, number, index, digest, self._announced)
 
     def abort(self) -> None:
         """Leave the round for good; what it held is forgotten."""
