@@ -16,8 +16,7 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from dp import Ledger
-from protocol.adapters.flower.home import ClientRules, read_registry
-from protocol.planning.configuration import load
+from protocol.adapters.flower.home import ClientHome, read_registry
 from protocol.round.stored_history import StoredHistory
 from protocol.training.records import listed_cohort
 
@@ -165,8 +164,7 @@ def test_a_named_committee_over_a_network_of_processes(network: ModuleType, tmp_
 
 
 def spent(home: Path) -> float:
-    goal = load(home / "policy.toml", ClientRules).policy().goal
-    with StoredHistory(home / "state", goal) as history:
+    with StoredHistory(home / "state", ClientHome(home).policy.goal) as history:
         return history.epsilon
 
 
