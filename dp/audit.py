@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp.accounting.gaussian import gaussian_epsilon
+from dp.correlated.replay import TAG, replayed_run
 from dp.errors import LedgerError, UnsupportedEventError
 
 _GENESIS: Final = hashlib.sha256(b"veilsum-ledger/1").digest()
@@ -202,7 +203,10 @@ def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float
         LedgerError: an event is malformed.
         UnsupportedEventError: an event that this route has no theorem for.
     """
-    failure, mu = replayed_gaussian(events, delta)
+    simple = [leaf for event in events for leaf in flattened(event)]
+    if simple and all(leaf["tag"] == TAG for leaf in simple):
+        return replayed_run(simple, delta)
+    failure, mu = replayed_gaussian(simple, delta)
     return gaussian_epsilon(mu, delta - failure) if mu > 0.0 else 0.0
 
 

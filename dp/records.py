@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dp.correlated.event import CorrelatedRelease
 from dp.errors import LedgerError, UnsupportedEventError
 from dp.event_kinds import Event
 from dp.events import (
@@ -35,6 +36,7 @@ _EVENTS: Final[Mapping[str, type[Event]]] = {
         DiscreteGaussianRelease,
         SkellamRelease,
         GaussianRelease,
+        CorrelatedRelease,
         LaplaceRelease,
         AboveThresholdRelease,
         LocalRelease,

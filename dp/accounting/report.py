@@ -20,6 +20,8 @@ from dp.accounting.local import LocalAccountant
 from dp.accounting.moments import MAX_TERMS, MomentsAccountant
 from dp.accounting.published import PublishedAccountant
 from dp.checks import require_between_0_and_1
+from dp.correlated.accountant import CorrelatedAccountant
+from dp.correlated.event import CorrelatedRelease
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, IntegerRelease
 from dp.events import (
@@ -53,7 +55,8 @@ class EpsilonReport:
         delta: that all of them are stated at.
         by_accountant: name to epsilon; ``gaussian_reference`` and ``theorem1`` are no bounds and
             never win, ``exact`` is there if the run is small enough to enumerate, ``published``
-            if a mechanism comes with a bound of its own. A run of local reports has ``local`` only.
+            if a mechanism comes with a bound of its own. A run of local reports has ``local`` only,
+            and one whose noise comes back ``correlated``.
         reasons: name to the reason, for every epsilon that is infinite.
         adjacency: what all of them are about.
     """
@@ -102,9 +105,12 @@ def epsilons(
     found: dict[str, float] = {}
     reasons: dict[str, str] = {}
     local = is_local(counted)
-    if not local:
+    correlated = _is_correlated(counted)
+    if not (local or correlated):
         _require_some_theorem(counted)
-    chosen = {"local": LocalAccountant} if local else _chosen(counted)
+    chosen: dict[str, type[EventCounter]] = {"local": LocalAccountant}
+    if not local:
+        chosen = {"correlated": CorrelatedAccountant} if correlated else _chosen(counted)
     for name, kind in chosen.items():
         found[name], reason = _account(kind(), counted, delta)
         if math.isinf(found[name]):
@@ -147,6 +153,12 @@ def is_local(counted: Sequence[Counted]) -> bool:
     )
 
 
+def _is_correlated(counted: Sequence[Counted]) -> bool:
+    """Say whether a run has noise that comes back; its accountant refuses all other noise."""
+    simple = (leaf for event, _ in counted for leaf in leaves(event))
+    return any(isinstance(leaf, CorrelatedRelease) for leaf in simple)
+
+
 def _chosen(counted: Sequence[Counted]) -> dict[str, type[EventCounter]]:
     """Return the accountants to ask: four always, two where they have something to say."""
     chosen = dict(_ALWAYS)
@@ -178,6 +190,8 @@ def _reason(accountant: EventCounter, delta: float) -> str:
         return "something was released without noise"
     if isinstance(accountant, Theorem1Accountant):
         return accountant.reason(delta)
+    if isinstance(accountant, CorrelatedAccountant):
+        return "single parts of the noise are too small for the theorem"
     if isinstance(accountant, LocalAccountant):
         return "the epsilons add up to more than a float holds"
     if isinstance(accountant, MomentsAccountant):

@@ -20,7 +20,12 @@ MAX_DIMENSION = 1 << 62
 
 
 def plan_command(
-    clients: Annotated[int, typer.Option(help="Size of the cohort.", min=2, max=MAX_COHORT)],
+    clients: Annotated[
+        int | None,
+        typer.Option(
+            help="Size of the cohort; needed but with --correlated.", min=2, max=MAX_COHORT
+        ),
+    ] = None,
     corrupt: Annotated[
         float, typer.Option(help="Share of clients that may collude with the server.")
     ] = 0.05,
@@ -50,7 +55,12 @@ def plan_command(
         ),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of the goal.")] = 1e-5,
-    rounds: Annotated[int, typer.Option(help="Rounds that a client takes part in.", min=1)] = 1,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            help="Rounds that a client takes part in; with --correlated, those of the run.", min=1
+        ),
+    ] = 1,
     clip: Annotated[float, typer.Option(help="L2 bound of an update.")] = 1.0,
     compression: Annotated[
         float, typer.Option(help="Length of an update divided by what is sent.", min=1.0)
@@ -93,10 +103,54 @@ def plan_command(
     ] = None,
     protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
     committee: CommitteeOption = None,
+    correlated: Annotated[
+        bool,
+        typer.Option(
+            "--correlated",
+            help="Plan noise of which a part comes back in the next round, for a run of --rounds.",
+        ),
+    ] = False,
+    participations: Annotated[
+        int | None, typer.Option(help="With --correlated: most rounds of one client.", min=1)
+    ] = None,
+    apart: Annotated[
+        int | None,
+        typer.Option(help="With --correlated: least distance of two rounds of a client.", min=1),
+    ] = None,
+    optimiser: Annotated[
+        str,
+        typer.Option(
+            help="With --correlated: how the model adds up the sums of its rounds: sgd, momentum "
+            "(0.9), decay (linear, to 0) or average (of all models so far)."
+        ),
+    ] = "sgd",
     as_json: JsonFlag = False,
 ) -> None:
     """What a deployment needs: graph, threshold and bytes; with a goal, also noise and error."""
+    from protocol.errors import ConfigurationError
     from simulations.reports.labels import grouped_table
+
+    if correlated:
+        from simulations.reports.correlated_plan import correlated_figures
+
+        figures = correlated_figures(
+            rounds, participations, apart, optimiser, epsilon, delta, clients
+        )
+        if as_json:
+            typer.echo(json.dumps(figures))
+            return
+        Console().print(grouped_table("plan of correlated noise", figures))
+        if not figures["pays"]:
+            typer.echo(
+                "Nothing is gained: a client that takes part this often is charged for what comes "
+                "back as much as the model gains by it. Use independent noise."
+            )
+        return
+    if participations is not None or apart is not None:
+        name = "apart" if participations is None else "participations"
+        raise ConfigurationError(name, "given without --correlated", "left out")
+    if clients is None:
+        raise ConfigurationError("clients", "left out", "the size of the cohort, at least 2")
     from simulations.reports.plan import Wish, deployment_figures, round_figures
 
     wish = Wish(

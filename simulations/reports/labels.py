@@ -31,6 +31,7 @@ class Label:
 
 
 _RESULT, _CLIENTS, _SUM, _NOISE = "training", "clients", "protocol", "noise"
+_SCHEDULE, _RETURN = "schedule", "noise that comes back"
 _EACH, _ERROR, _TIME = "what a client sends and receives", "squared error", "this machine"
 _EPSILON = "epsilon of one client, against"
 LABELS: Final[Mapping[str, Label]] = {
@@ -89,6 +90,22 @@ LABELS: Final[Mapping[str, Label]] = {
     "clip_l2": Label(_NOISE, "clip: longest update that counts (l2)"),
     "linf_bound": Label(_NOISE, "largest integer of a client"),
     "scale": Label(_NOISE, "integer steps to a unit of the update"),
+    "participations": Label(_SCHEDULE, "rounds of one client, at most"),
+    "apart": Label(_SCHEDULE, "least distance of two of them", "rounds"),
+    "optimiser": Label(_SCHEDULE, "how the model adds up its sums"),
+    "gain": Label(_RETURN, "noise in the model is smaller by a factor of"),
+    "returned_share": Label(_RETURN, "share of a round's noise that comes back", SHARE),
+    "round_noise_ratio": Label(_RETURN, "noise of one round is larger by a factor of"),
+    "fresh_ratio": Label(_RETURN, "fresh variance of a round, over that of independent noise"),
+    "kept_ratio": Label(_RETURN, "variance that never comes back, likewise"),
+    "charge": Label(_RETURN, "squared mu of the worst client, at noise multiplier 1"),
+    "pays": Label(_RETURN, "worth a committee"),
+    "noise_multiplier": Label(_RETURN, "fresh noise of a round over the clip"),
+    "independent_noise_multiplier": Label(_RETURN, "the same for independent noise"),
+    "against.promised": Label(_EPSILON, "as promised: few members and clients are corrupt"),
+    "against.committee": Label(_EPSILON, "a server to whom the whole committee belongs"),
+    "against.made_up": Label(_EPSILON, "one that also made up all other clients"),
+    "against.delta": Label(_EPSILON, "delta of all of these"),
     "squared_error.survivors": Label(_ERROR, "of the mean update of so many clients"),
     "squared_error.noise": Label(_ERROR, "from noise and rounding"),
     "squared_error.compression_at_clip": Label(_ERROR, "from compression, at most"),

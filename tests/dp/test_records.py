@@ -82,6 +82,8 @@ WRITTEN = {
     "local": "epsilon",
     "levels": "coins probability levels norm dimension rotated",
     "non-private": "",
+    "correlated-gaussian": "index fresh_variance returned_variance l2_sensitivity dimension rounds "
+    "least_fresh largest_return smallest_part most_parts least_kept",
     "poisson-sampled": "rate event",
     "fixed-size-sampled": "size population event",
     "composition": "parts",

@@ -267,3 +267,51 @@ def test_both_protocols_have_a_table_each() -> None:
     for text in ("plan, pairwise", "plan, one-shot", "sealed shares for the members"):
         assert text in shown
     assert "other" not in [line.strip() for line in shown.splitlines()]
+
+
+CORRELATED = ("--correlated", "--rounds", "60", "--participations", "12", "--apart", "5")
+
+
+def test_noise_that_comes_back() -> None:
+    figures = plan(*CORRELATED)
+    assert figures["gain"] == pytest.approx(1.77, abs=0.005)
+    assert figures["returned_share"] == pytest.approx(0.88, abs=0.005)
+    assert figures["round_noise_ratio"] == pytest.approx(2.03, abs=0.01)
+    assert figures["pays"] is True
+
+
+def test_noise_that_comes_back_for_a_goal() -> None:
+    figures = plan(*CORRELATED, "--epsilon", "5", "--clients", "100")
+    more = figures["noise_multiplier"] / figures["independent_noise_multiplier"]
+    assert more == pytest.approx(math.sqrt(figures["fresh_ratio"]))
+    against = figures["against"]
+    assert against["promised"] == 5.0 < against["committee"] < against["made_up"]
+    assert "made_up" not in plan(*CORRELATED, "--epsilon", "5")["against"]
+
+
+def test_momentum_takes_more_back() -> None:
+    plain, heavy = plan(*CORRELATED), plan(*CORRELATED, "--optimiser", "momentum")
+    assert heavy["returned_share"] > plain["returned_share"]
+
+
+def test_clients_that_are_always_there_are_told_that_nothing_is_gained() -> None:
+    result = invoke(
+        "plan", "--correlated", "--rounds", "8", "--participations", "8", "--apart", "1"
+    )
+    assert result.exit_code == 0
+    assert "Nothing is gained" in result.output and "Use independent noise" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--correlated", "--rounds", "9", "--apart", "2"), "participations"),
+        (("--correlated", "--rounds", "9", "--participations", "2"), "apart"),
+        ((*CORRELATED[:5], "--apart", "7"), "participations must be at most 9"),
+        ((*CORRELATED, "--optimiser", "adam"), "sgd, momentum, decay, average"),
+        (("--clients", "9", "--apart", "2"), "without --correlated"),
+        ((), "clients"),
+    ],
+)
+def test_schedules_that_cannot_be(arguments: tuple[str, ...], words: str) -> None:
+    assert words in refused(ConfigurationError, *arguments)

@@ -1,0 +1,201 @@
+"""How much of a round's noise should come back, and what a model gains by it.
+
+For a schedule of rounds the planner looks for the returned share under which the noise in the
+model is smallest at equal privacy. What counts is the noise in the *model*, which adds up sums of
+rounds with the weights of its optimiser.
+
+Source: docs/correlated-noise.md, "What it is worth".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solveh_banded
+from scipy.optimize import minimize_scalar
+
+from dp.checks import require_integer
+
+Weights = NDArray[np.float64]
+
+LARGEST_ROUNDS: Final = 4096
+_MOST_RETURNED: Final = 0.9999
+_WORTH_IT: Final = 1.01
+"""Less than one per cent is not worth the committee."""
+
+
+class Optimiser(Enum):
+    """How a model adds up the sums of its rounds."""
+
+    SGD = "sgd"
+    MOMENTUM = "momentum"
+    DECAY = "decay"
+    AVERAGE = "average"
+
+    def weights(self, rounds: int, momentum: float = 0.9) -> Weights:
+        """float[rounds, rounds], lower triangular: model t is the sum of these times the sums."""
+        lag = np.subtract.outer(np.arange(rounds), np.arange(rounds)).astype(np.float64)
+        lower = np.tril(np.ones((rounds, rounds)))
+        match self:
+            case Optimiser.SGD:
+                return lower
+            case Optimiser.MOMENTUM:
+                powers = np.where(lag >= 0, momentum ** np.maximum(lag + 1, 0), 0.0)
+                return np.asarray(lower * (1.0 - powers) / (1.0 - momentum))
+            case Optimiser.DECAY:
+                return np.asarray(lower * (1.0 - np.arange(rounds) / rounds))
+            case Optimiser.AVERAGE:
+                counts = np.arange(1, rounds + 1, dtype=np.float64)
+                return np.asarray(np.cumsum(lower, axis=0) / counts[:, None])
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Who takes part when.
+
+    Args:
+        rounds: T, of the run.
+        participations: most rounds of one client.
+        apart: least distance of two of them; 1 for rounds in a row.
+
+    Raises:
+        TypeError, ValueError: names what is out of range.
+    """
+
+    rounds: int
+    participations: int
+    apart: int
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
+        require_integer("rounds", self.rounds, 1, LARGEST_ROUNDS)
+        require_integer("participations", self.participations, 1, self.rounds)
+        require_integer("apart", self.apart, 1)
+        if (self.participations - 1) * self.apart >= self.rounds:
+            raise ValueError(
+                f"participations must be at most {1 + (self.rounds - 1) // self.apart}, for "
+                f"{self.rounds} rounds that are {self.apart} apart, got {self.participations}"
+            )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    schedule: Schedule
+    weights: Weights
+
+    @cached_property
+    def independent_error(self) -> float:
+        """Mean square of the model's noise over the rounds, for noise of variance 1."""
+        return float((self.weights**2).sum() / self.schedule.rounds)
+
+    @cached_property
+    def _products(self) -> float:
+        """Mean over the rounds of the products of neighbouring weights."""
+        w = self.weights
+        return float((w[:, 1:] * w[:, :-1]).sum() / self.schedule.rounds)
+
+    @cached_property
+    def _later(self) -> float:
+        """Mean square of the weights of all rounds but the first."""
+        return float((self.weights[:, 1:] ** 2).sum() / self.schedule.rounds)
+
+    def error(self, share: float) -> float:
+        """The same for noise of which this share comes back."""
+        return self.independent_error + share * (self._later - 2.0 * self._products)
+
+    def charge(self, share: float) -> float:
+        """mu^2 of the worst client with contributions of norm 1, variance 1 being fresh."""
+        schedule, rounds = self.schedule, self.schedule.rounds
+        covariance = np.zeros((2, rounds))  # above the diagonal, and on it
+        covariance[0, 1:], covariance[1, 0], covariance[1, 1:] = -share, 1.0, 1.0 + share
+        taken_part = schedule.apart * np.arange(schedule.participations)
+        starts = np.arange(rounds - int(taken_part[-1]))
+        clients = np.zeros((rounds, starts.size))
+        clients[taken_part[:, None] + starts, starts] = 1.0
+        return float((clients * solveh_banded(covariance, clients)).sum(axis=0).max())
+
+
+@dataclass(frozen=True, slots=True)
+class NoisePlan:
+    """The best share of noise to take back, and what it is worth.
+
+    Attributes:
+        returned_share: lambda, of a round's fresh variance; 0 if nothing is gained.
+        gain: by how much the noise in the model is smaller, in standard deviations, at equal mu.
+        charge: mu^2 of the worst client at the end, in units of its squared norm over the fresh
+            variance of a round.
+        fresh_ratio: fresh variance of a round over that of independent noise at equal mu.
+        round_noise_ratio: standard deviation of the noise of one round over that of independent
+            noise: what the range of the integers must hold.
+        kept_ratio: variance that never comes back over that of independent noise: what is left if
+            the whole committee works for the server.
+    """
+
+    returned_share: float
+    gain: float
+    charge: float
+    fresh_ratio: float
+    round_noise_ratio: float
+    kept_ratio: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the gain is worth a committee."""
+        return self.gain >= _WORTH_IT
+
+
+def plan_noise(
+    schedule: Schedule, weights: Weights | None = None, returned_share: float | None = None
+) -> NoisePlan:
+    """The returned share with the least noise in the model, at equal privacy.
+
+    The charge is that of a client in rounds exactly `apart` apart, at the worst place of the run.
+    It is what is planned with; what a run has cost is computed from its record.
+
+    Args:
+        schedule: of the run.
+        weights: float[T, T], lower triangular: model t adds up the sums of the rounds with row t;
+            None for plain sums (`Optimiser.SGD`).
+        returned_share: take this one instead, 0 .. 0.9999.
+
+    Raises:
+        ValueError: weights of another shape, or a share out of range.
+    """
+    if weights is None:
+        weights = Optimiser.SGD.weights(schedule.rounds)
+    shape = (schedule.rounds, schedule.rounds)
+    if weights.shape != shape or not np.isfinite(weights).all() or np.triu(weights, 1).any():
+        raise ValueError(f"weights must be finite, lower triangular and {shape}")
+    problem = _Problem(schedule, weights)
+    if returned_share is None:
+        found = minimize_scalar(
+            lambda share: problem.error(share) * problem.charge(share),
+            bounds=(0.0, _MOST_RETURNED),
+            method="bounded",
+            options={"xatol": 1e-5},
+        )
+        returned_share = float(found.x)
+        if problem.error(returned_share) * problem.charge(returned_share) >= (
+            problem.independent_error * schedule.participations
+        ):
+            returned_share = 0.0
+    elif not 0.0 <= returned_share <= _MOST_RETURNED:
+        raise ValueError(f"returned_share must lie in 0..{_MOST_RETURNED}, got {returned_share!r}")
+    charge = problem.charge(returned_share)
+    fresh_ratio = charge / schedule.participations
+    return NoisePlan(
+        returned_share=returned_share,
+        gain=math.sqrt(problem.independent_error / (problem.error(returned_share) * fresh_ratio)),
+        charge=charge,
+        fresh_ratio=fresh_ratio,
+        round_noise_ratio=math.sqrt(
+            fresh_ratio * (1.0 + (returned_share if schedule.rounds > 1 else 0.0))
+        ),
+        kept_ratio=(1.0 - returned_share) * fresh_ratio,
+    )

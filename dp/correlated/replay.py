@@ -1,0 +1,131 @@
+"""A second way to the epsilon of a written run with correlated noise.
+
+As in `dp.audit`, nothing of the accountant takes part: the covariance is written down as a matrix,
+the worst future is appended to it round by round and the whole is solved densely, and the gap is
+summed term by term as it stands in docs/correlated-noise.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from dp.errors import LedgerError, UnsupportedEventError
+
+TAG: Final = "correlated-gaussian"
+_SIZES: Final = (
+    "fresh_variance",
+    "returned_variance",
+    "l2_sensitivity",
+    "least_fresh",
+    "largest_return",
+    "smallest_part",
+    "least_kept",
+)
+_WHOLE: Final = ("index", "rounds", "dimension", "most_parts")
+_PROMISED: Final = (
+    "rounds",
+    "dimension",
+    "least_fresh",
+    "largest_return",
+    "smallest_part",
+    "most_parts",
+    "least_kept",
+)
+_MOST_ROUNDS: Final = 4096
+_MOST_PARTS: Final = 512
+
+
+def replayed_run(events: Sequence[Mapping[str, Any]], delta: float) -> float:
+    """Return epsilon of the written rounds of one run, in order.
+
+    Args:
+        events: as in a ledger, all of them of this kind.
+        delta: of the whole run, in (0, 1).
+
+    Raises:
+        LedgerError: an event is malformed, or the rounds do not follow one another.
+        UnsupportedEventError: the run is longer, or has more parts, than this route has room for.
+    """
+    for position, event in enumerate(events):
+        _check(event, position + 1, events[0])
+    first = events[0]
+    rounds = first["rounds"]
+    if rounds > _MOST_ROUNDS or first["most_parts"] > _MOST_PARTS:
+        raise UnsupportedEventError(f"the replay has no room for {rounds} rounds like {first!r}")
+    mu_squared = _mu_squared(events, rounds)
+    if not mu_squared:
+        return 0.0
+    gap = _gap(first, rounds)
+    if not (mu_squared < math.inf and gap < math.inf):
+        return math.inf
+    over = rounds * math.log1p(_rest(2.0 * math.pi**2 * first["least_fresh"]))
+    best = math.inf
+    for exponent in range(-106, 193):
+        order = 1.0 + 2.0 ** (exponent / 16)
+        tau = 0.5 * order * mu_squared
+        tau += first["dimension"] * (order * gap + over) / (order - 1.0)
+        best = min(best, tau + math.log1p(-1.0 / order) - math.log(order * delta) / (order - 1.0))
+    return max(best, 0.0)
+
+
+def _check(event: Mapping[str, Any], index: int, first: Mapping[str, Any]) -> None:
+    """Raise unless an event is round ``index`` of the run that ``first`` begins."""
+    if set(event) != {"tag", *_SIZES, *_WHOLE} or event["tag"] != TAG:
+        raise LedgerError(f"the ledger holds a malformed event: {dict(event)!r}")
+    sound = all(type(event[name]) is int and event[name] >= 1 for name in _WHOLE) and all(
+        type(event[name]) is float and 0.0 <= event[name] < math.inf for name in _SIZES
+    )
+    if not sound or not 0.0 < event["least_fresh"] <= event["fresh_variance"] * (1 + 1e-9):
+        raise LedgerError(f"the ledger holds a malformed event: {dict(event)!r}")
+    if event["index"] != index or any(event[name] != first[name] for name in _PROMISED):
+        raise LedgerError(
+            f"entry {index} of a run with correlated noise is not its round {index}, or was "
+            "promised other noise than the first"
+        )
+
+
+def _mu_squared(events: Sequence[Mapping[str, Any]], rounds: int) -> float:
+    """Return B' Sigma^-1 B of the rounds so far and of a future in which everything comes back."""
+    size = len(events)
+    fresh = np.full(rounds, events[0]["least_fresh"])
+    back = np.full(rounds, events[0]["largest_return"])
+    bounds = np.zeros(rounds)
+    fresh[:size] = [event["fresh_variance"] for event in events]
+    back[:size] = [event["returned_variance"] for event in events]
+    bounds[:size] = [event["l2_sensitivity"] for event in events]
+    if back[0] or (back[1:] >= fresh[:-1]).any():
+        return math.inf
+    sigma = np.diag(fresh + back)
+    sigma[np.arange(rounds - 1), np.arange(1, rounds)] = -back[1:]
+    sigma[np.arange(1, rounds), np.arange(rounds - 1)] = -back[1:]
+    return float(bounds @ np.linalg.solve(sigma, bounds))
+
+
+def _gap(promised: Mapping[str, Any], rounds: int) -> float:
+    """Return Gamma, from its definition."""
+    part, kept = promised["smallest_part"], promised["least_kept"]
+    if not (part > 0.0 and kept > 0.0):
+        return math.inf
+    groups = max((_group(part, s) for s in range(2, promised["most_parts"] + 1)), default=0.0)
+    rate = 2.0 * math.pi**2 / (1.0 / part + 4.0 / kept)
+    between = math.expm1((rounds - 1) * math.log1p(_rest(rate)))
+    if not max(groups, between) < 1.0:
+        return math.inf
+    return 2 * rounds * 2.0 * math.atanh(groups) + 2.0 * math.atanh(between)
+
+
+def _group(part: float, parts: int) -> float:
+    """Return the sum over M of the page."""
+    terms = []
+    for support in range(1, parts + 1):
+        rate = 2.0 * math.pi**2 * part * (1.0 - min(support, parts // 2) / parts)
+        terms.append(math.comb(parts, support) * _rest(rate) ** support)
+    return math.fsum(terms)
+
+
+def _rest(rate: float) -> float:
+    return 2.0 * math.fsum(math.exp(-rate * k * k) for k in range(1, 200) if rate * k * k < 700.0)
