@@ -259,7 +259,8 @@ class Carrier:
             return self._job.message(node, Request(step, payload, digest), seconds)
 
         def messages() -> Iterator[tuple[int, Message]]:
-            # One at a time: those of a one-shot round are made when they are due.
+            # One at a time: those of a one-shot round are made when they are due, and kept until
+            # they are answered, to be sent again.
             for index, payload in outbound:
                 node = nodes[index]
                 if node is not None:
