@@ -45,6 +45,7 @@ from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import CommitteeKind
 
 FOLDER = "veilsum"
+COMMITTEE = "committee.json"
 
 
 class Agreement(Section):
@@ -133,7 +134,7 @@ class Site:
             ConfigurationError: it cannot be used, has not as many members as agreed, or another
                 key of somebody than the registry.
         """
-        size, name = self.agreement.named_members, "committee.json"
+        size, name = self.agreement.named_members, COMMITTEE
         if not size:
             return {}
         members = read_registry(self._folder / name)
@@ -172,7 +173,10 @@ class Site:
         if len(raw) != KEY_BYTES:
             raise ConfigurationError(str(path), f"{len(raw)} bytes", "32 bytes")
         identity = Identity.from_private_bytes(raw)
-        if identity.public not in (self.registry.get(name), self.committee.get(name)):
+        known = self.registry
+        if name not in known and (self._folder / COMMITTEE).exists():
+            known = self.committee
+        if known.get(name) != identity.public:
             problem = f"{name} is not registered with this key"
             raise ConfigurationError("registry.json", problem, "the public key of identity.key")
         return identity
