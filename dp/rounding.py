@@ -86,6 +86,15 @@ class Quantized:
             )
         self.values.flags.writeable = False
 
+    def packed(self) -> bytes:
+        """The values, little-endian, in the narrowest type that holds `linf_bound`, to be hashed.
+
+        Vectors of one bound that differ have bytes that differ.
+        """
+        # One beyond the bound: the narrowest type of -128 has no 128.
+        narrow = np.min_scalar_type(-self.linf_bound - 1).newbyteorder("<")
+        return self.values.astype(narrow).tobytes()
+
 
 def rounded_l2_bound(l2_scaled: float, dimension: int, beta: float = DEFAULT_BETA) -> float:
     """Return an integer norm that random rounding stays within with probability >= 1 - beta.

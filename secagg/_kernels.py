@@ -373,6 +373,19 @@ def lift_values(values: NDArray[np.int64], modulus: int, lifted: Words) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def centre_elements(elements: Words, modulus: int, largest: int, signed: NDArray[np.int64]) -> None:
+    """Write elements of GF(modulus) as signed integers: those above `largest` less the modulus.
+
+    Args:
+        elements: uintW[length], every element below the modulus.
+        signed: int64[length], output.
+    """
+    for i in range(elements.size):
+        value = np.int64(elements[i])
+        signed[i] = value - modulus if value > largest else value
+
+
+@njit(cache=True, nogil=True)
 def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
     """Write values as consecutive little-endian bit fields of `bits` bits.
 

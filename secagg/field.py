@@ -132,8 +132,9 @@ def lift(values: NDArray[np.int64], field: PrimeField) -> FieldVector:
 
 def centre(vector: FieldVector) -> NDArray[np.int64]:
     """Inverse of `lift`: int64[length] in -(p-1)/2 .. (p-1)/2."""
-    signed = vector.elements.astype(np.int64)
-    signed[signed > vector.field.largest_centred] -= vector.field.modulus
+    signed = np.empty(len(vector), np.int64)
+    field = vector.field
+    _kernels.centre_elements(vector.elements, field.modulus, field.largest_centred, signed)
     return signed
 
 

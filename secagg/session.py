@@ -153,6 +153,16 @@ class SingleUseSession(Generic[PartyT, StateT, MessageT]):
             return outbound
 
 
+@contextmanager
+def or_abort(session: SingleUseSession[Any, Any, Any]) -> Iterator[None]:
+    """Whatever goes wrong inside, interrupts too, ends the session for good."""
+    try:
+        yield
+    except BaseException:
+        session.abort()
+        raise
+
+
 def _illegal(phase: Any, event: Any) -> Exception:
     if not isinstance(event, type):
         return LocalProtocolError(f"{event.value!r} is not legal when {phase.value!r}")

@@ -84,7 +84,8 @@ class Network:
         clients: how many SuperNodes, or simulated nodes.
         privacy: arguments of `provision network`, by name.
         simulation: nodes are simulated by the SuperLink, in Ray.
-        committee: `everyone` for one-shot rounds of deployed clients.
+        committee: for one-shot rounds of deployed clients, `everyone`, or how many of them, the
+            first ones, are a named committee.
     """
 
     def __init__(
@@ -93,14 +94,14 @@ class Network:
         clients: int,
         privacy: Mapping[str, float] | None = None,
         simulation: bool = False,
-        committee: str | None = None,
+        committee: str | int | None = None,
     ) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.out = out
         self.clients = clients
         self._privacy = privacy or {}
         self._simulation = simulation
-        self._committee = committee
+        self.committee = committee
         self._port = free_port()
         self.processes = Processes(out)
 
@@ -130,7 +131,11 @@ class Network:
         command += ["--out", str(self.out), "--clients", str(self.clients)]
         for name, value in self._privacy.items():
             command += [f"--{name}", str(value)]
-        command += ["--committee", self._committee] if self._committee else []
+        if self.committee == "everyone":
+            command += ["--committee", "everyone"]
+        elif self.committee:
+            command += ["--committee", "named", "--committee-size", str(self.committee)]
+            command += ["--committee-corrupt", "0"]
         subprocess.run(  # noqa: S603
             command, check=True, env=environment(self.out), stdout=subprocess.DEVNULL
         )
@@ -176,6 +181,14 @@ def deployment_settings(
     network: Network, cohort: int, dropouts: int, **more: Any
 ) -> dict[str, Any]:
     """Settings of a run on a deployed network."""
+    if isinstance(network.committee, int):
+        # One honest member may be away, and none works for the server.
+        more |= {
+            "veilsum.committee": str(network.out / "committee.txt"),
+            "veilsum.cohort.committee-size": network.committee,
+            "veilsum.cohort.committee-corrupt": 0,
+            "veilsum.cohort.committee-away": 1,
+        }
     return {
         "veilsum.simulation-dir": "",
         "veilsum.ledger": str(network.out / "ledger.jsonl"),
@@ -236,6 +249,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epsilon", type=float, default=50.0)
     parser.add_argument("--protocol", choices=("pairwise", "one-shot"), default="pairwise")
+    whose = "one-shot rounds: members of a named committee; everyone if left out"
+    parser.add_argument("--committee-size", type=int, help=whose)
     given = parser.parse_args()
     # Leave as on Ctrl-C, and so through the end of `with`, if somebody else ends us.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -247,7 +262,9 @@ def main() -> None:
         "minimum-survivors": given.clients - 1,
         "tolerated-colluders": 0,
     }
-    committee = "everyone" if given.protocol == "one-shot" else None
+    committee = None
+    if given.protocol == "one-shot":
+        committee = given.committee_size or "everyone"
     with Network(given.out.resolve(), given.clients, privacy, committee=committee) as network:
         settings = deployment_settings(network, given.clients, 1)
         settings["veilsum.cohort.protocol"] = given.protocol

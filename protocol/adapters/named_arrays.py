@@ -102,8 +102,11 @@ def difference(pairs: Pairs, dimension: int) -> NDArray[np.float64]:
             start = 0
             for after, before in pairs():
                 part = update[start : start + before.size].reshape(before.shape)
-                np.multiply(after, share, out=part, dtype=np.float64, casting="same_kind")
-                part -= np.multiply(before, share, dtype=np.float64, casting="same_kind")
+                if share == 1.0:
+                    np.subtract(after, before, out=part, dtype=np.float64, casting="same_kind")
+                else:
+                    np.multiply(after, share, out=part, dtype=np.float64, casting="same_kind")
+                    part -= np.multiply(before, share, dtype=np.float64, casting="same_kind")
                 start += before.size
             if np.isfinite(update).all():
                 break

@@ -261,7 +261,7 @@ class IdealAggregator:
                 quantized = pipeline.round(update, self._noise(index))
             except PEER_ERRORS as error:
                 return partial(_raise, error)
-            own, *seeds[index] = self._bound(index, quantized.values.tobytes())
+            own, *seeds[index] = self._bound(index, quantized.packed())
             return partial(pipeline.add_noise, quantized, own, seeds[index])
 
         everybody = left_after(context.invited, dropouts, Stage.INPUT)

@@ -33,17 +33,15 @@ from protocol.exchange.stages import (
     no_hook,
     no_losses,
 )
-from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.lottery import Members
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotAnnouncement, OneShotSetup
 from protocol.round.setup import RoundEncoding
-from protocol.round.upload_receipt import UploadReceipt
+from protocol.round.stored_upload import UploadReceipt
 from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
-from secagg.keys import check_public_key
 from secagg.oneshot.collection import UploadCollection
-from secagg.oneshot.committee import MEMBER_BYTES, CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import MemberPhase
 
@@ -273,48 +271,19 @@ class RemoteMember:
         self._member.join(announcement, own)
 
 
-def checked_entry(
-    encoded: bytes, identity: bytes, session_id: bytes, known: Iterable[Member]
-) -> Member | Refusal:
-    """A member's signed key as its owner sent it, or why it cannot be on a committee.
-
-    One bad entry, or one key under two names, would spoil every committee that it is on.
-
-    Args:
-        encoded: from the transport.
-        identity: of who sent it, as the transport knows.
-        session_id: that it must be signed for.
-        known: entries that were taken in before.
-    """
-    if len(encoded) != MEMBER_BYTES:
-        return Refusal("sent no sealing key")
-    entry = Member.decode(encoded)
-    try:
-        check_public_key(entry.sealing_key)
-    except ValueError as error:
-        return Refusal(f"sent a bad sealing key: {error}")
-    rounds = entry.last_round - entry.first_round + 1
-    in_range = entry.last_round < 1 << 63 and 1 <= rounds <= KEY_ROUNDS
-    if entry.identity != identity or not in_range or not entry.is_signed(session_id):
-        return Refusal("sent a sealing key without its own signature, or for too many rounds")
-    others = (each for each in known if each.identity != identity)
-    if any(each.sealing_key == entry.sealing_key for each in others):
-        return Refusal("sent another client's sealing key")
-    return entry
-
-
 def with_announcement(announcement: bytes, message: bytes) -> bytes:
     """A member's first message."""
     return len(announcement).to_bytes(_LENGTH_BYTES, "little") + announcement + message
 
 
-def session_of(data: bytes) -> bytes:
-    """The session that a member's first message is about: its sealing key is that of the session.
+def round_of(data: bytes) -> tuple[bytes, int]:
+    """Session and number of the round that a member's first message is about: its key's range.
 
     Raises:
         RemoteProtocolError: the bytes are no such message.
     """
-    return OneShotAnnouncement.read(split_announcement(data)[0]).session_id
+    read = OneShotAnnouncement.read(split_announcement(data)[0])
+    return read.session_id, read.round_number
 
 
 def split_announcement(data: bytes) -> tuple[bytes, bytes]:

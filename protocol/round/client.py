@@ -7,9 +7,8 @@ client has done before, and the model it actually received is hashed into the co
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 from numpy.typing import NDArray
@@ -19,18 +18,19 @@ from protocol.errors import PolicyError
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, check_ring, require_means
-from protocol.round.rings import UnixClock, require_under_way
+from protocol.round.rings import UnixClock
+from protocol.round.round_time import RoundTime
 from protocol.round.setup import RoundSetup
-from protocol.round.stored_round import StoredRound, covered, sealed_part
+from protocol.round.stored_round import StoredRound, sealed_part
 from secagg import (
     ClientSession,
     Identity,
     LocalProtocolError,
-    SessionContext,
 )
 from secagg.keys import os_random
 from secagg.pairwise.client_states import Party
 from secagg.pairwise.transitions import ClientPhase
+from secagg.session import or_abort
 from secagg.shamir import Rand
 from secagg.storage import StateKeys, StoredStateError
 from secagg.storage import discard as discard_session
@@ -70,12 +70,11 @@ class RoundClient:
     ) -> None:
         require_means(policy, history, clock)
         self._rand = rand
-        self._clock = clock
         self._identity = identity
         self._registry = registry
         self._policy = policy
         self._history = ClientHistory() if history is None else history
-        self._seen: float | None = None
+        self._time = RoundTime(clock)
         self._joined_round: tuple[ClientSession, Pipeline, RoundSetup] | None = None
 
     def join(self, announcement: bytes, model_digest: bytes) -> bytes:
@@ -93,11 +92,11 @@ class RoundClient:
         if self._joined_round is not None:
             raise LocalProtocolError("this client has already joined a round; make a new one")
         setup = RoundSetup.from_announcement(announcement, model_digest)
-        keeps_time = self._clock is not None
+        keeps_time = self._time.keeps_time
         self._policy.check(setup, keeps_time=keeps_time)
         if self._history.goal is not None:
             check_ring(setup.context, self._history.goal, keeps_time)
-        self._check_time(setup.context)
+        self._time.check(setup.context)
         strangers = [key for key in setup.context.cohort if key not in self._registry]
         if strangers:
             raise PolicyError(
@@ -139,7 +138,7 @@ class RoundClient:
         """
         session, pipeline, setup = self._joined()
         self._leave_if_over(session, setup)
-        with _or_abort(session):  # also if the disk is full or the host is interrupted
+        with or_abort(session):  # also if the disk is full or the host is interrupted
             removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
             vector = pipeline.encode(update, noise or NoiseSeed.fresh(), removable)
             masked = session.submit_bytes(vector)
@@ -165,12 +164,10 @@ class RoundClient:
             LocalProtocolError: no round was joined, or it is over.
         """
         session, _, setup = self._joined()
-        with _or_abort(session):
-            now = self._latest_time(setup.context)
-        if now is not None and not math.isnan(now):
-            self._seen = now
-        sealed = suspend_session(session, keys, covered(self._seen))
-        return StoredRound(setup, self._seen, sealed).encode()
+        with or_abort(session):
+            self._time.look(setup.context)
+        sealed = suspend_session(session, keys, self._time.covered)
+        return StoredRound(setup, self._time.seen, sealed).encode()
 
     def resume(self, stored: bytes, keys: StateKeys) -> None:
         """Go on with a round that was suspended. The history is that of this object.
@@ -196,16 +193,11 @@ class RoundClient:
         if self._identity.public not in context.cohort:
             raise StoredStateError("the stored round belongs to another client")
         # Before anything is used up: with the clock that was forgotten, the host tries again.
-        if read.seen is not None and self._clock is None:
-            raise StoredStateError(
-                "the stored round was joined with a clock and expires by it, but this client has "
-                "none: create the client with `clock` and resume the same round, which is not "
-                "used up"
-            )
+        time = self._time.resumed(read.seen)
         index = context.cohort.index(self._identity.public)
         party = Party(context, index, self._identity, self._rand)
-        session = resume_session(ClientSession, read.sealed, party, keys, covered(read.seen))
-        self._seen = read.seen
+        session = resume_session(ClientSession, read.sealed, party, keys, time.covered)
+        self._time = time
         # Only now: what was stored is used up first, expired or not.
         self._leave_if_over(session, setup)
         self._joined_round = session, Pipeline(setup), setup
@@ -222,23 +214,8 @@ class RoundClient:
             discard_session(sealed_part(stored), keys)
 
     def _leave_if_over(self, session: ClientSession, setup: RoundSetup) -> None:
-        with _or_abort(session):
-            self._check_time(setup.context)
-
-    def _check_time(self, context: SessionContext) -> None:
-        """Make sure that the round is under way by this client's own clock."""
-        now = self._latest_time(context)
-        if now is None:
-            return
-        require_under_way(context, now)
-        self._seen = now
-
-    def _latest_time(self, context: SessionContext) -> float | None:
-        """The latest that our clock has shown; None without a clock or an end to keep."""
-        if self._clock is None or context.lifetime_seconds == 0:
-            return None
-        now = float(self._clock())
-        return self._seen if self._seen is not None and self._seen > now else now
+        with or_abort(session):
+            self._time.check(setup.context)
 
     @property
     def setup(self) -> RoundSetup:
@@ -258,13 +235,3 @@ class RoundClient:
         if self._joined_round is None:
             raise LocalProtocolError("join a round first")
         return self._joined_round
-
-
-@contextmanager
-def _or_abort(session: ClientSession) -> Iterator[None]:
-    """Whatever goes wrong inside, interrupts too, ends the session for good."""
-    try:
-        yield
-    except BaseException:
-        session.abort()
-        raise

@@ -16,9 +16,9 @@ import msgspec
 from protocol.errors import PolicyError
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
-from protocol.round.one_shot_client import check_time
 from protocol.round.one_shot_setup import OneShotAnnouncement
 from protocol.round.rings import UnixClock
+from protocol.round.round_time import RoundTime
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.committee import CommitteeKind, Member
@@ -26,6 +26,7 @@ from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import MemberParty
 from secagg.oneshot.transitions import MemberPhase
+from secagg.session import or_abort
 from secagg.storage import StateKeys, StoredStateError, suspend
 from secagg.storage import resume as resume_session
 
@@ -96,7 +97,7 @@ class RoundMember:
         policy: what we insist on.
         history: which rounds we have signed for. Pass the same object to every round; it is not the
             one that we may have as a client.
-        clock: tells unix seconds; with it the member refuses a round that has expired.
+        clock: tells unix seconds; with it the member leaves a round that has expired, for good.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class RoundMember:
         self._sealing = sealing
         self._policy = policy
         self._history = history
-        self._clock = clock
+        self._time = RoundTime(clock)
         self._joined: _Joined | None = None
 
     @property
@@ -153,7 +154,7 @@ class RoundMember:
         if everyone and context.tolerated_colluders < policy.corrupt:
             colluders = context.tolerated_colluders
             raise PolicyError("tolerated_colluders", colluders, f"at least {policy.corrupt}")
-        check_time(context, self._clock)
+        self._time.check(context)
         index = self._index(context)
         if own is None and everyone:
             # A member that uploaded nothing signs for no upload in its name.
@@ -173,11 +174,7 @@ class RoundMember:
         """
         if self._joined is None:
             raise LocalProtocolError("join a round first")
-        try:
-            check_time(self._joined.context, self._clock)
-        except PolicyError:
-            self.abort()
-            raise
+        self._leave_if_over(self._joined)
         return self._joined.session.receive_bytes(data)
 
     def abort(self) -> None:
@@ -199,17 +196,22 @@ class RoundMember:
         """
         if self._joined is None:
             raise LocalProtocolError("join a round first")
-        sealed = suspend(self._joined.session, keys)
-        return msgspec.msgpack.encode((_VERSION, self._joined.announcement, sealed))
+        joined = self._joined
+        with or_abort(joined.session):
+            self._time.look(joined.context)
+        sealed = suspend(joined.session, keys, self._time.covered)
+        plain = (_VERSION, joined.announcement, self._time.seen, sealed)
+        return msgspec.msgpack.encode(plain)
 
     @staticmethod
-    def session_of(stored: bytes) -> bytes:
-        """The session of a stored round, whose seal is still to be looked at.
+    def round_of(stored: bytes) -> tuple[bytes, int]:
+        """Session and number of a stored round, whose seal is still to be looked at.
 
         Raises:
             StoredStateError: it is no stored round.
         """
-        return _read(stored)[0].session_id
+        announced = _read(stored)[0]
+        return announced.session_id, announced.round_number
 
     def resume(self, stored: bytes, keys: StateKeys) -> None:
         """Go on with a round that was suspended.
@@ -220,11 +222,13 @@ class RoundMember:
 
         Raises:
             LocalProtocolError: this object has a round already.
-            StoredStateError: nothing that `suspend` made for this member, or resumed before.
+            StoredStateError: nothing that `suspend` made for this member, or resumed before; or
+                joined with a clock, which this object lacks: another, with a clock, can resume it.
+            PolicyError: the round has expired; what was stored cannot be resumed again.
         """
         if self._joined is not None:
             raise LocalProtocolError("this member has already joined a round; make a new one")
-        announced, announcement, sealed = _read(stored)
+        announced, announcement, seen, sealed = _read(stored)
         try:
             context = announced.member_context()
             index = self._index(context)
@@ -232,8 +236,17 @@ class RoundMember:
             raise StoredStateError(f"a stored round is damaged, or not ours: {error}") from None
         ours = (self._identity, self._sealing.key)
         party = MemberParty(context, index, *ours, own=None, registry=self._policy.registry)
-        session = resume_session(OneShotMember, sealed, party, keys)
-        self._joined = _Joined(session, context, announcement)
+        time = self._time.resumed(seen)
+        session = resume_session(OneShotMember, sealed, party, keys, time.covered)
+        self._time = time
+        joined = _Joined(session, context, announcement)
+        # Only now: what was stored is used up first, expired or not.
+        self._leave_if_over(joined)
+        self._joined = joined
+
+    def _leave_if_over(self, joined: _Joined) -> None:
+        with or_abort(joined.session):
+            self._time.check(joined.context)
 
     def _index(self, context: OneShotContext) -> int:
         identities = [member.identity for member in context.committee.members]
@@ -251,17 +264,17 @@ class _Joined:
     announcement: bytes
 
 
-_VERSION = 1
-_Stored = tuple[int, bytes, bytes]
-"""Version, announcement, sealed session."""
+_VERSION = 2
+_Stored = tuple[int, bytes, float | None, bytes]
+"""Version, announcement, latest time seen, sealed session."""
 
 
-def _read(stored: bytes) -> tuple[OneShotAnnouncement, bytes, bytes]:
+def _read(stored: bytes) -> tuple[OneShotAnnouncement, bytes, float | None, bytes]:
     try:
-        version, announcement, sealed = msgspec.msgpack.decode(stored, type=_Stored)
+        version, announcement, seen, sealed = msgspec.msgpack.decode(stored, type=_Stored)
         if version != _VERSION:
             raise StoredStateError("the stored round has an unknown version")
         announced = OneShotAnnouncement.read(announcement)
     except (msgspec.MsgspecError, RemoteProtocolError) as error:
         raise StoredStateError(f"a stored round is damaged: {error}") from None
-    return announced, announcement, sealed
+    return announced, announcement, seen, sealed

@@ -16,8 +16,9 @@ from protocol.round.history import ClientHistory
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, require_means
-from protocol.round.rings import UnixClock, require_under_way
-from protocol.round.upload_receipt import UploadReceipt
+from protocol.round.rings import UnixClock
+from protocol.round.round_time import RoundTime
+from protocol.round.stored_upload import UploadReceipt, announced_as
 from secagg import (
     SERVER,
     Identity,
@@ -28,7 +29,7 @@ from secagg import (
 from secagg.keys import os_random
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind
-from secagg.oneshot.context import OneShotContext
+from secagg.session import or_abort
 from secagg.shamir import Rand
 
 
@@ -64,8 +65,9 @@ class OneShotRoundClient:
         self._policy = policy
         self._history = ClientHistory() if history is None else history
         self._rand = rand
-        self._clock = clock
+        self._time = RoundTime(clock)
         self._joined_round: tuple[OneShotClient, Pipeline, OneShotSetup, int] | None = None
+        self._announced = b""
 
     @property
     def setup(self) -> OneShotSetup:
@@ -97,8 +99,8 @@ class OneShotRoundClient:
             raise RemoteProtocolError(
                 SERVER, Reason.WRONG_CONTEXT, "announced for another model than ours"
             )
-        self._policy.check(setup, keeps_time=self._clock is not None)
-        check_time(setup.context, self._clock)
+        self._policy.check(setup, keeps_time=self._time.keeps_time)
+        self._time.check(context)
         if not context.is_invited(announced.index, self._identity.public, announced.proof):
             raise PolicyError("cohort", "one without this client", "cohorts that include it")
         if context.committee.kind is CommitteeKind.EVERYONE:
@@ -108,11 +110,12 @@ class OneShotRoundClient:
                 raise PolicyError(
                     "cohort", f"{strangers} unregistered identities", "only registered ones"
                 )
-        self._history.answer(setup, keeps_time=self._clock is not None)
+        self._history.answer(setup, keeps_time=self._time.keeps_time)
         session = OneShotClient(
             context, announced.index, self._identity, announced.proof, self._rand
         )
         self._joined_round = session, Pipeline(setup), setup, announced.index
+        self._announced = announced_as(announcement)
         return setup
 
     def submit(self, update: NDArray[Any], rounding: NoiseSeed | None = None) -> bytes:
@@ -129,10 +132,10 @@ class OneShotRoundClient:
                 session is aborted.
         """
         session, pipeline, setup, _ = self._joined()
-        try:
-            check_time(setup.context, self._clock)
+        with or_abort(session):  # also if the disk is full or the host is interrupted
+            self._time.check(setup.context)
             quantized = pipeline.round(update, rounding or NoiseSeed.fresh())
-            own, *removable = session.seeds(quantized.values.tobytes())
+            own, *removable = session.seeds(quantized.packed())
             vector = pipeline.add_noise(
                 quantized,
                 NoiseSeed(own.expose()),
@@ -141,9 +144,6 @@ class OneShotRoundClient:
             upload = session.submit_bytes(vector)
             # Charged before the bytes leave, and only if there are bytes.
             self._history.charge(setup)
-        except BaseException:  # also if the disk is full or the host is interrupted
-            session.abort()
-            raise
         return upload
 
     def resend(self) -> bytes:
@@ -158,10 +158,11 @@ class OneShotRoundClient:
 
     @property
     def receipt(self) -> UploadReceipt:
-        """The same, to be stored for that member."""
+        """The same, to be stored for that member, and beside the upload."""
         session, _, setup, index = self._joined()
         context = setup.context
-        return UploadReceipt(context.session_id, context.round_number, index, session.header_digest)
+        number, digest = context.round_number, session.header_digest
+        return UploadReceipt(context.session_id, number, index, digest, self._announced)
 
     def abort(self) -> None:
         """Leave the round for good; what it held is forgotten."""
@@ -172,13 +173,3 @@ class OneShotRoundClient:
         if self._joined_round is None:
             raise LocalProtocolError("join a round first")
         return self._joined_round
-
-
-def check_time(context: OneShotContext, clock: UnixClock | None) -> None:
-    """See that a round is under way by our own clock; without one it never ends.
-
-    Raises:
-        PolicyError: it has expired, or is of the future.
-    """
-    if clock is not None and context.lifetime_seconds:
-        require_under_way(context, float(clock()))

@@ -54,11 +54,6 @@ class StoredRound:
             raise StoredStateError(f"a stored round is damaged: {error}") from None
 
 
-def covered(seen: float | None) -> bytes:
-    """What the seal covers beside the context."""
-    return msgspec.msgpack.encode(seen)
-
-
 def sealed_part(stored: bytes) -> bytes:
     """The sealed session of a stored round, whatever else is in it.
 

@@ -232,3 +232,10 @@ def test_largest_square_is_exact(root: float) -> None:
 
 
 EXPECTED_ROUNDING = [-2, -1, -1, -1, 0, 0, 0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("bound", "width"), [(16, 1), (127, 1), (128, 2), (40_000, 4)])
+def test_packed_values_are_read_back(bound: int, width: int) -> None:
+    values = np.array([bound, -bound, 0, 1], np.int64)
+    packed = Quantized(values, 2.0 * bound, bound).packed()
+    assert np.frombuffer(packed, f"<i{width}").tolist() == values.tolist()

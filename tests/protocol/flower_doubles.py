@@ -86,13 +86,17 @@ def step_of(message: Message) -> str:
 
 
 class FakeGrid:
-    """Carries messages at once. `drops(node, step)` loses a node's message, `spoil` changes one."""
+    """Carries messages at once.
+
+    `drops(node, step)` loses a node's message, `loses(node, step)` its answer, `spoil` changes one.
+    """
 
     def __init__(self, nodes: list[Node], app: ClientApp) -> None:
         self.nodes = {node.number: node for node in nodes}
         self.app = app
         self.run = SimpleNamespace(run_id=RUN_ID)
         self.drops = lambda node, step: False
+        self.loses = lambda node, step: False
         self.spoil = lambda message: message
         self.answers = lambda reply: reply
         self.replies = {}
@@ -120,7 +124,8 @@ class FakeGrid:
         if self.drops(node.number, step):
             return number
         reply = message_from_proto(message_to_proto(node.handle(self.app, delivered)))
-        self.replies[number] = self.answers(reply)
+        if not self.loses(node.number, step):
+            self.replies[number] = self.answers(reply)
         return number
 
     def pull_messages(self, message_ids: list[str]) -> list[Message]:

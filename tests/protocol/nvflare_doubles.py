@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,19 @@ class Persistor(ModelPersistor):
 
 
 class Federation:
-    """A server and six sites: NVFlare's scheduler, and our parts, with bytes between them."""
+    """A server and six sites: NVFlare's scheduler, and our parts, with bytes between them.
 
-    def __init__(self, root: Path, agreement: str = AGREEMENT, **options: Any) -> None:
+    `committee` names the members of a named committee, `clients` who may be in a cohort.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        agreement: str = AGREEMENT,
+        committee: Sequence[str] = (),
+        clients: Sequence[str] = NAMES,
+        **options: Any,
+    ) -> None:
         self.root = root
         shared = root / "shared"
         shared.mkdir(parents=True)
@@ -131,7 +142,10 @@ class Federation:
         for name in ("server", *NAMES):
             self.folder(name).mkdir(parents=True, exist_ok=True)
             (root / name / "startup").mkdir()
-            write_registry(self.folder(name), registry)
+            write_registry(self.folder(name), {each: registry[each] for each in clients})
+            if committee:
+                members = {each: registry[each] for each in committee}
+                write_registry(self.folder(name), members, "committee.json")
             (self.folder(name) / "agreement.toml").write_text(agreement)
         self.registry = registry
         self.persistor = Persistor()

@@ -7,16 +7,23 @@ still there then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from protocol.adapters.flower.record import KEY, TRAINING, Request, Step, read_answer
+from protocol.adapters.flower.record import (
+    KEY,
+    TRAINING,
+    Request,
+    Step,
+    read_answer,
+    was_lost,
+)
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.exchange.one_shot import MemberMessages, MemberStage
-from protocol.exchange.remote import OTHER
+from protocol.exchange.remote import MESSAGE, OTHER
 from protocol.exchange.remote_one_shot import Announcements
 from protocol.exchange.stages import Outbound, Refusal, Stage
 
@@ -74,6 +81,23 @@ class Patience:
         return self.training + _LONGEST_ROUND * self.stage
 
 
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """How nodes are asked again that have sent no answer: with the same bytes, once.
+
+    A node that has answered sends the same bytes again; of one that is still at it, the first
+    answer counts, to whichever message.
+
+    Attributes:
+        message: what the node of a number is sent.
+        left: seconds before the end, at which silent ones are asked. One whose message or answer
+            Flower has lost is asked at once.
+    """
+
+    message: Callable[[int], Message]
+    left: float
+
+
 class Post:
     """Sends messages over a grid and collects what comes back in time.
 
@@ -88,26 +112,88 @@ class Post:
         self.exchanges = 0
 
     def exchange(
-        self, messages: Iterable[tuple[int, Message]], seconds: float
+        self,
+        messages: Iterable[tuple[int, Message]],
+        seconds: float,
+        repeat: Repeat | None = None,
     ) -> Iterator[tuple[int, bytes | Refusal]]:
         """Answers by the caller's own numbers, as they come; silent nodes are left out."""
         self.exchanges += 1
-        waiting, wait = {}, Wait(self._clock, seconds)
+        waiting, wait = _Waiting(self._grid, repeat), Wait(self._clock, seconds)
         for number, message in messages:
             # One by one: of several, Flower does not always say which could not be sent.
-            sent = [each for each in self._grid.push_messages([message]) if each]
-            if sent:
-                waiting[sent[0]] = number
-            else:
+            if not waiting.send(number, message):
                 yield number, Refusal("its message could not be sent")
-        while waiting:
-            for reply in self._grid.pull_messages(list(waiting)):
-                answered = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if answered is not None:
-                    wait.stir()
-                    yield answered, read_answer(reply)
-            if waiting and not wait.again():
-                return
+        while waiting.numbers:
+            for number, answer in waiting.pull():
+                wait.stir()
+                yield number, answer
+            if waiting.numbers and not wait.again(repeat.left if repeat else 0.0):
+                if repeat is None or wait.left == 0.0:
+                    break
+                waiting.repeat_all()
+                repeat = None
+        yield from waiting.held.items()
+
+
+class _Waiting:
+    """Messages of one exchange that are not answered yet."""
+
+    def __init__(self, grid: Grid, repeat: Repeat | None) -> None:
+        self._grid = grid
+        self._repeat = repeat
+        self._sent: dict[str, int] = {}
+        self._repeated: dict[str, int] = {}
+        self.held: dict[int, bytes | Refusal] = {}
+
+    @property
+    def numbers(self) -> set[int]:
+        """Whose answers may still come."""
+        return {*self._sent.values(), *self._repeated.values()}
+
+    def send(self, number: int, message: Message) -> bool:
+        """Send a first message; False if that cannot be done."""
+        return self._push(self._sent, number, message)
+
+    def pull(self) -> Iterator[tuple[int, bytes | Refusal]]:
+        """What has come since."""
+        for reply in self._grid.pull_messages([*self._sent, *self._repeated]):
+            asked = reply.metadata.reply_to_message_id
+            again = asked in self._repeated
+            number = (self._repeated if again else self._sent).pop(asked, None)
+            if number is None:
+                continue
+            answer = read_answer(reply)
+            refused = isinstance(answer, Refusal) or answer[:1] != MESSAGE
+            if was_lost(reply) and not again and self._ask_again(number):
+                continue
+            if refused and number in self.numbers:
+                # One of two: as long as the other may bring the upload, this is not the answer.
+                self.held[number] = answer
+                continue
+            self._forget(number)
+            yield number, answer
+
+    def repeat_all(self) -> None:
+        """Ask all again that are silent."""
+        for number in sorted(set(self._sent.values()) - set(self._repeated.values())):
+            self._ask_again(number)
+
+    def _ask_again(self, number: int) -> bool:
+        if self._repeat is None or number in self._repeated.values() or number in self.held:
+            return False
+        return self._push(self._repeated, number, self._repeat.message(number))
+
+    def _push(self, sent: dict[str, int], number: int, message: Message) -> bool:
+        found = [each for each in self._grid.push_messages([message]) if each]
+        sent.update(dict.fromkeys(found, number))
+        return bool(found)
+
+    def _forget(self, number: int) -> None:
+        self.held.pop(number, None)
+        for sent in (self._sent, self._repeated):
+            for each in [each for each, of in sent.items() if of == number]:
+                del sent[each]
 
 
 class Carrier:
@@ -166,21 +252,29 @@ class Carrier:
     ) -> Iterator[tuple[int, bytes | Refusal]]:
         self._stage = stage
         seconds = min(self._patience.of(step), self._whole.left)
-        silent: dict[int, int] = {}
+        silent: dict[int, tuple[int, bytes]] = {}
+
+        def message(index: int) -> Message:
+            node, payload = silent[index]
+            return self._job.message(node, Request(step, payload, digest), seconds)
 
         def messages() -> Iterator[tuple[int, Message]]:
-            # One at a time: those of a one-shot round are made when they are due.
+            # One at a time: those of a one-shot round are made when they are due, and kept until
+            # they are answered, to be sent again.
             for index, payload in outbound:
                 node = nodes[index]
                 if node is not None:
-                    silent[index] = node
-                    request = Request(step, payload, digest)
-                    yield index, self._job.message(node, request, seconds)
+                    silent[index] = node, payload
+                    yield index, message(index)
 
-        for index, answer in self._post.exchange(messages(), seconds):
+        # Whoever has uploaded does so again at once, so the last of the time is enough for it.
+        left = min(self._patience.stage, seconds / 2)
+        repeat = Repeat(message, left) if step is Step.UPLOAD else None
+        for index, answer in self._post.exchange(messages(), seconds, repeat):
             silent.pop(index, None)
             yield index, answer
-        self.lost |= dict.fromkeys(silent.values(), f"{stage}: no answer in {seconds:.0f} s")
+        late = (node for node, _ in silent.values())
+        self.lost |= dict.fromkeys(late, f"{stage}: no answer in {seconds:.0f} s")
 
     def note(self, index: int, reason: str) -> None:
         """See `protocol.exchange.stages.LossHook`: a client is lost in the present stage."""

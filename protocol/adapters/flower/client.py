@@ -39,7 +39,7 @@ from protocol.adapters.flower.errors import AmbiguousMessageError
 from protocol.adapters.flower.home import ClientHome, home_of
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.member import MEMBER_STEPS, member_answer
-from protocol.adapters.flower.node_state import RECEIPT, STORED, keep_stored, take_stored
+from protocol.adapters.flower.node_state import keep_stored, take_stored
 from protocol.adapters.flower.record import (
     CHALLENGE_BYTES,
     CLAIM,
@@ -52,7 +52,14 @@ from protocol.adapters.flower.record import (
 )
 from protocol.adapters.flower.waiting import Clock
 from protocol.errors import PolicyError, TrainingFailedError
-from protocol.exchange.remote import FROM_TRAINING, RemoteClient, refuse, refuse_clause
+from protocol.exchange import sealing_book
+from protocol.exchange.remote import (
+    FROM_TRAINING,
+    MESSAGE,
+    RemoteClient,
+    refuse,
+    refuse_clause,
+)
 from protocol.exchange.remote_one_shot import RemoteUploader
 from protocol.round.client import RoundClient
 from protocol.round.one_shot_client import OneShotRoundClient
@@ -150,27 +157,27 @@ def _answer(
         remote = RemoteClient(client, digest, update)
         reply = remote.answer(request.payload)
         if not remote.is_over:
-            keep_stored(context, STORED, client.suspend(home.round_keys()))
+            keep_stored(context, client.suspend(home.round_keys()))
     return reply
 
 
 def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:
     """Our identity key, and a signature that ties it to this node, run and challenge.
 
-    If a session is named behind the challenge, also our sealing key for it, as a member of its
-    committees.
+    If a round of a session is named behind the challenge, also our sealing key for it, as a member
+    of its committees.
 
     Raises:
         PolicyError: our policy trusts no committee.
     """
-    identity, session_id = home.identity, challenge[CHALLENGE_BYTES:]
+    identity, asked = home.identity, challenge[CHALLENGE_BYTES:]
     about = claimed(context.run_id, context.node_id, challenge)
     signed = identity.public + identity.sign(Usage.NODE, *about)
-    if not session_id:
+    if not asked:
         return signed
     if home.rules.committee is None:
         raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
-    return signed + home.sealing().begin(identity, session_id).entry.encode()
+    return signed + home.sealing().begin(identity, *sealing_book.read_request(asked)).entry.encode()
 
 
 def claimed(run_id: int, node_id: int, challenge: bytes) -> tuple[bytes, ...]:
@@ -181,18 +188,26 @@ def claimed(run_id: int, node_id: int, challenge: bytes) -> tuple[bytes, ...]:
 def _uploaded(
     home: ClientHome, request: Request, message: Message, context: Context, call_next: CallNext
 ) -> bytes:
-    """Our whole part in a one-shot round: train, mask, and be done."""
+    """Our whole part in a one-shot round: train, mask, and be done.
+
+    If the reply was lost and the server asks again, the same bytes are sent again.
+    """
+    uploads = home.uploads()
+    if (sent := uploads.again(request.payload, Clock().unix)) is not None:
+        return MESSAGE + sent
     with home.history(home.policy) as history:
         # A node is in one round at a time, as a client and as a member.
         home.round_keys().clear()
         take_stored(context)
+        uploads.begin()
         client = OneShotRoundClient(
             home.identity, home.registry, home.policy, history, clock=Clock().unix
         )
-        update = partial(_update, message, context, call_next)
+        # The round is joined with this very digest, so training sees what was announced.
+        update = partial(_trained_update, message, context, call_next)
         remote = RemoteUploader(client, _found(message, context), update)
         reply = remote.answer(request.payload)
-        keep_stored(context, RECEIPT, client.receipt.encode())
+        uploads.keep(client.receipt, reply[len(MESSAGE) :])
     return reply
 
 
@@ -205,12 +220,19 @@ def _found(message: Message, context: Context) -> bytes:
 def _update(
     message: Message, context: Context, call_next: CallNext, setup: RoundEncoding
 ) -> NDArray[Any]:
-    """Train, on what was announced and on nothing else."""
-    seen, metadata = without_request(message.content), message.metadata
+    """Train, on what was announced two stages before and on nothing else."""
     if _found(message, context) != setup.parameters.model_digest:
         raise RemoteProtocolError(
             SERVER, Reason.WRONG_CONTEXT, "the model sent for training is not the one announced"
         )
+    return _trained_update(message, context, call_next, setup)
+
+
+def _trained_update(
+    message: Message, context: Context, call_next: CallNext, _: RoundEncoding
+) -> NDArray[Any]:
+    """Train on a message whose digest is the round's: float64[d], what training changed."""
+    seen, metadata = without_request(message.content), message.metadata
     received = only_arrays(seen)
     layout = Layout.of(received)
     # The message may be changed by those who handle it; what it held is kept for the difference.

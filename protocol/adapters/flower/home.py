@@ -4,7 +4,7 @@
     registry.txt    a line of 64 hex digits for each client that may be in a cohort
     policy.toml     what this client insists on: see `ClientRules`
     committee.txt   like registry.txt, the members of a named committee, if one-shot rounds have one
-    state/          rounds answered, charges, keys of stored rounds, the sealing key of a session
+    state/          rounds answered, charges, keys of stored rounds, sealing keys, the last upload
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
 in a simulation, where one program plays everybody, it follows from the run's configuration: then
@@ -35,11 +35,12 @@ from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy
 from protocol.round.member import MemberPolicy
 from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
+from protocol.round.stored_upload import UploadFolder
 from secagg import Identity
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import CommitteeKind
@@ -105,6 +106,12 @@ class ClientRules(Section):
     committee_threshold: int = Field(
         default=2, ge=2, description="fewest members that together could read one upload"
     )
+    committee_key_rounds: int = Field(
+        default=KEY_ROUNDS,
+        ge=1,
+        le=KEY_ROUNDS,
+        description="most rounds that a sealing key of a member may serve; its own serve as many",
+    )
     name_refused_clauses: bool = Field(
         default=False, description="the server hears which of these a round did not meet"
     )
@@ -138,6 +145,7 @@ class ClientRules(Section):
                 named=named,
                 corrupt=self.corrupt_members,
                 smallest_threshold=self.committee_threshold,
+                largest_key_rounds=self.committee_key_rounds,
             )
         goal = PrivacyGoal(self.epsilon, self.delta, self.rounds, self.moment_order)
         return ClientPolicy(
@@ -226,7 +234,12 @@ class ClientHome:
     def sealing(self) -> SealingFolder:
         """Our sealing keys as a member of committees."""
         with _files(self.folder / STATE):
-            return SealingFolder(self.folder / STATE / "sealing")
+            return SealingFolder(self.folder / STATE / "sealing", self.rules.committee_key_rounds)
+
+    def uploads(self) -> UploadFolder:
+        """Our last upload of a one-shot round."""
+        with _files(self.folder / STATE):
+            return UploadFolder(self.folder / STATE / "upload")
 
     @contextmanager
     def history(self, policy: ClientPolicy) -> Iterator[StoredHistory]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from flwr.app import Context
 
 from protocol.adapters.flower.home import ClientHome
-from protocol.adapters.flower.node_state import RECEIPT, STORED, keep_stored, take_stored
+from protocol.adapters.flower.node_state import keep_stored, take_stored
 from protocol.adapters.flower.record import Request, Step
 from protocol.adapters.flower.waiting import Clock
 from protocol.errors import PolicyError
-from protocol.exchange.remote_one_shot import RemoteMember, session_of
+from protocol.exchange.remote_one_shot import RemoteMember, round_of
 from protocol.round.member import RoundMember
-from protocol.round.upload_receipt import UploadReceipt
 
 MEMBER_STEPS = frozenset({Step.CHECK, Step.SIGN, Step.OPEN})
 """What members of a committee are asked."""
@@ -30,26 +29,25 @@ def member_answer(home: ClientHome, request: Request, context: Context) -> bytes
     if home.rules.committee is None:
         raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
     begins = request.step is Step.CHECK
-    stored = take_stored(context, RECEIPT if begins else STORED)
+    stored = take_stored(context)
     with home.member_history() as history:
         if begins:
             # A round that was not finished never will be: a node is in one at a time.
             home.round_keys().clear()
-            session_id = session_of(request.payload)
+            about = round_of(request.payload)
         else:
-            session_id = RoundMember.session_of(stored)
+            about = RoundMember.round_of(stored)
         member = RoundMember(
             home.identity,
-            home.sealing().key(home.identity, session_id),
+            home.sealing().key(home.identity, *about),
             home.rules.member_policy(home.registry),
             history,
             Clock().unix,
         )
         if not begins:
             member.resume(stored, home.round_keys())
-        receipt = UploadReceipt.decode(stored) if begins and stored else None
-        remote = RemoteMember(member, receipt)
+        remote = RemoteMember(member, home.uploads().receipt() if begins else None)
         reply = remote.answer(request.payload)
         if not remote.is_over:
-            keep_stored(context, STORED, member.suspend(home.round_keys()))
+            keep_stored(context, member.suspend(home.round_keys()))
     return reply

@@ -6,20 +6,19 @@ from flwr.app import ConfigRecord, Context
 
 from protocol.adapters.flower.record import KEY
 
-STORED, RECEIPT = "stored", "receipt"
-"""A round that is under way, sealed; and which upload of the last one-shot round is ours."""
+_STORED = "stored"
 
 
-def take_stored(context: Context, name: str = STORED) -> bytes:
-    """What we have kept under a name, empty if that is nothing.
+def take_stored(context: Context) -> bytes:
+    """The round that is under way, sealed; empty if there is none.
 
-    All is taken out: whatever happens next, a stored round is answered once.
+    It is taken out: whatever happens next, a stored round is answered once.
     """
     record = context.state.pop(KEY, None)
-    stored = record.get(name) if isinstance(record, ConfigRecord) else None
+    stored = record.get(_STORED) if isinstance(record, ConfigRecord) else None
     return stored if isinstance(stored, bytes) else b""
 
 
-def keep_stored(context: Context, name: str, data: bytes) -> None:
-    """Keep bytes under a name, in place of all else."""
-    context.state[KEY] = ConfigRecord({name: data})
+def keep_stored(context: Context, data: bytes) -> None:
+    """Keep a round that is under way, in place of all else."""
+    context.state[KEY] = ConfigRecord({_STORED: data})

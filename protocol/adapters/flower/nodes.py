@@ -3,13 +3,13 @@
 Flower numbers nodes; clients check identities. On first contact a node is asked who it is, once:
 it signs the run, its own number and a challenge, so nobody can claim another's place. It is one
 more round trip in the first round, and for nodes that come later. For one-shot rounds it also
-hands over a sealing key, signed for the session: the committee's keys must be known before a round.
+hands over a sealing key, signed for rounds of the session: the committee's keys must be known
+before a round. Some rounds before a key's end its owner is asked once more, for the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
 
 from flwr.app import Message, RecordDict
 
@@ -23,48 +23,48 @@ from protocol.adapters.flower.record import (
     Step,
 )
 from protocol.exchange.remote import OTHER, open_answer
-from protocol.exchange.remote_one_shot import checked_entry
+from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Refusal
 from protocol.training.accounts import label
 from secagg.keys import KEY_BYTES, os_random, signature_is_valid
-from secagg.oneshot.committee import Member
 from secagg.tags import Usage
 
 
-@dataclass
 class NodeBook:
     """Identities of nodes, as far as they are known.
 
     Args:
         run_id: of the run.
-        registry: identity keys of all parties that may take part.
-        session_id: of one-shot rounds; empty if nodes need no sealing key.
+        registry: identity keys of all clients.
+        committee: those of a named committee's members; none if everyone is on it.
     """
 
-    run_id: int
-    registry: Collection[bytes]
-    session_id: bytes = b""
-    _keys: dict[int, bytes] = field(default_factory=dict)
-    _entries: dict[bytes, Member] = field(default_factory=dict)
-
-    def entries(self, round_number: int) -> dict[bytes, Member]:
-        """Sealing keys, by identity, that are valid in a round; of nodes that are away, too."""
-        return {
-            key: entry
-            for key, entry in self._entries.items()
-            if entry.first_round <= round_number <= entry.last_round
-        }
+    def __init__(
+        self, run_id: int, registry: Collection[bytes], committee: Collection[bytes] = ()
+    ) -> None:
+        self._run_id = run_id
+        self._known = frozenset(registry) | frozenset(committee)
+        self._members = frozenset(committee or registry)
+        self._keys: dict[int, bytes] = {}
+        self.sealing: SealingBook | None = None
 
     def identify(
-        self, post: Post, nodes: Collection[int], message_type: str, seconds: float
+        self,
+        post: Post,
+        nodes: Collection[int],
+        message_type: str,
+        seconds: float,
+        round_number: int = 0,
     ) -> tuple[dict[bytes, int], dict[int, str]]:
         """Nodes by identity, and why the others have none.
 
-        Of nodes that speak for one identity, as after a restart, the last to say so counts.
+        Of nodes that speak for one identity, as after a restart, the last to say so counts. Members
+        whose sealing keys end soon are asked as well, for the next ones.
         """
-        strangers = [node for node in nodes if node not in self._keys]
-        reasons = dict.fromkeys(strangers, "did not say in time who it is")
-        for node, problem in self._ask(post, strangers, message_type, seconds):
+        asked = {node: round_number for node in nodes if node not in self._keys}
+        reasons = dict.fromkeys(asked, "did not say in time who it is")
+        asked |= self._renewals(nodes, round_number)
+        for node, problem in self._ask(post, asked, message_type, seconds):
             reasons[node] = problem
         invited = set(nodes)
         known = {key: node for node, key in self._keys.items() if node in invited}
@@ -72,43 +72,50 @@ class NodeBook:
             reasons[node] = "speaks for an identity that another node speaks for too"
         return known, {node: reason for node, reason in reasons.items() if reason}
 
+    def _renewals(self, nodes: Collection[int], round_number: int) -> dict[int, int]:
+        """Known nodes that are to hand over another sealing key, and for which round."""
+        if self.sealing is None:
+            return {}
+        members = {node: key for node in nodes if (key := self._keys.get(node)) in self._members}
+        wanted = {node: self.sealing.wanted(key, round_number) for node, key in members.items()}
+        return {node: number for node, number in wanted.items() if number is not None}
+
     def _ask(
-        self, post: Post, nodes: Sequence[int], message_type: str, seconds: float
+        self, post: Post, rounds: Mapping[int, int], message_type: str, seconds: float
     ) -> Iterator[tuple[int, str]]:
-        if not nodes:
+        """Ask nodes, with the rounds that they need keys for."""
+        if not rounds:
             return
-        challenge = os_random(CHALLENGE_BYTES)
-        challenge += self.session_id
-        content = RecordDict({KEY: Request(Step.HELLO, challenge).record()})
-        ttl = seconds + TTL_SLACK_SECONDS
-        messages = ((node, Message(content, node, message_type, ttl=ttl)) for node in nodes)
-        for node, reply in post.exchange(messages, seconds):
+        challenge, ttl = os_random(CHALLENGE_BYTES), seconds + TTL_SLACK_SECONDS
+        payloads = {node: challenge + self._request(number) for node, number in rounds.items()}
+
+        def messages() -> Iterator[tuple[int, Message]]:
+            for node, payload in payloads.items():
+                content = RecordDict({KEY: Request(Step.HELLO, payload).record()})
+                yield node, Message(content, node, message_type, ttl=ttl)
+
+        for node, reply in post.exchange(messages(), seconds):
             answer = open_answer(reply) if isinstance(reply, bytes) else reply
             if isinstance(answer, Refusal):
                 why = "see its own log" if answer.reason == OTHER else answer.reason
                 yield node, f"does not say who it is: {why}"
             else:
-                yield node, self._enter(node, challenge, answer)
+                yield node, self._enter(node, payloads[node], answer, rounds[node])
 
-    def _enter(self, node: int, challenge: bytes, claim: bytes) -> str:
+    def _request(self, round_number: int) -> bytes:
+        return self.sealing.request(round_number) if self.sealing else b""
+
+    def _enter(self, node: int, challenge: bytes, claim: bytes, round_number: int) -> str:
         """Believe a claim, or say why not."""
         key, signature = claim[:KEY_BYTES], claim[KEY_BYTES:CLAIM_BYTES]
-        about = claimed(self.run_id, node, challenge)
+        about = claimed(self._run_id, node, challenge)
         if not signature_is_valid(key, signature, Usage.NODE, *about):
             return f"claims identity {label(key)} without its signature"
-        if key not in self.registry:
+        if key not in self._known:
             return f"has identity {label(key)}, which is not in the registry"
-        if self.session_id:
-            problem = self._register(key, claim[CLAIM_BYTES:])
-            if problem:
-                return problem
+        if self.sealing:
+            refusal = self.sealing.add(key, claim[CLAIM_BYTES:], round_number)
+            if refusal:
+                return f"{refusal.reason}, as identity {label(key)}"
         self._keys[node] = key
-        return ""
-
-    def _register(self, key: bytes, encoded: bytes) -> str:
-        """Take in a sealing key, or say why not."""
-        entry = checked_entry(encoded, key, self.session_id, self._entries.values())
-        if isinstance(entry, Refusal):
-            return f"{entry.reason}, as identity {label(key)}"
-        self._entries[key] = entry
         return ""

@@ -38,6 +38,8 @@ _CODES = {
     8: "its app crashed: see its own log",
 }
 """Flower's error codes in words."""
+_LOST_ON_THE_WAY = frozenset({3, 4})
+"""Those that say that a message or its reply was lost."""
 
 
 class Step(enum.Enum):
@@ -149,6 +151,11 @@ def read_answer(reply: Message) -> bytes | Refusal:
     if not isinstance(answer, bytes):
         return Refusal("no answer of ours in its reply: is secure_mod in the app's mods?")
     return answer
+
+
+def was_lost(reply: Message) -> bool:
+    """Whether Flower says that a message or the answer to it was lost on its way."""
+    return bool(reply.has_error() and reply.error.code in _LOST_ON_THE_WAY)
 
 
 def _tidy(reason: str) -> str:

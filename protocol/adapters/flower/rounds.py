@@ -20,6 +20,7 @@ from protocol.errors import ConfigurationError
 from protocol.exchange.aggregators import Aggregator
 from protocol.exchange.remote import RemoteAggregator
 from protocol.exchange.remote_one_shot import RemoteOneShotAggregator
+from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Outbound, Refusal, Stage
 from protocol.planning.training_plan import TrainingPlan
 from protocol.training.private import PrivateTraining, RoundResult
@@ -118,7 +119,7 @@ class SecureRounds:
         self._registry = frozenset(registry)
         self._patience = patience
         self._run_id = run_id
-        self._book = NodeBook(run_id, self._registry | set(committee))
+        self._book = NodeBook(run_id, self._registry, committee)
         self._aggregator = self._new_aggregator(executor)
         self._carrier: Carrier | None = None
         self._training: tuple[Layout, PrivateTraining] | None = None
@@ -178,7 +179,9 @@ class SecureRounds:
     ) -> tuple[dict[bytes, int], dict[int, str]]:
         """Who can take part, by identity, and why the others cannot."""
         seconds = min(self._patience.stage, whole.left)
-        known, strangers = self._book.identify(self._post, nodes, job.message_type, seconds)
+        known, strangers = self._book.identify(
+            self._post, nodes, job.message_type, seconds, self._next_round
+        )
         clients = len(known.keys() & self._registry)
         if clients < self._plan.minimum_survivors:
             raise TooFewNodesError(
@@ -204,9 +207,12 @@ class SecureRounds:
 
     def _sealing_keys(self) -> dict[bytes, Member]:
         """Members' entries that are valid in the next round, by identity."""
-        if self._training is None:
-            return {}
-        return self._book.entries(self._training[1].state.attempts)
+        return self._book.sealing.entries(self._next_round) if self._book.sealing else {}
+
+    @property
+    def _next_round(self) -> int:
+        """The number that the next round will have."""
+        return self._training[1].state.attempts if self._training else 0
 
     def _members_of(
         self, session_id: bytes, cohort: Sequence[bytes], round_number: int
@@ -247,7 +253,7 @@ class SecureRounds:
                 ),
             )
             if self._plan.protocol == "one-shot":
-                self._book.session_id = self._training[1].state.session_id
+                self._book.sealing = SealingBook(self._training[1].state.session_id)
         return self._training
 
     def _cohort(self, known: Collection[bytes]) -> list[bytes]:

@@ -41,9 +41,9 @@ class Wait:
         """Seconds left; 0 once the time is up."""
         return max(self._end - self._clock.now(), 0.0)
 
-    def again(self) -> bool:
-        """Let a pause pass; False, without one, if the time is up."""
-        left = self.left
+    def again(self, until: float = 0.0) -> bool:
+        """Let a pause pass; False, without one, if no more than `until` seconds are left."""
+        left = self.left - until
         if left <= 0.0:
             return False
         self._clock.sleep(min(self._pause, left))

@@ -17,7 +17,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from protocol.adapters.nvflare.messages import Assignment, OneShotTask, Step
-from protocol.adapters.nvflare.one_shot_rounds import OneShotRounds, Train, write_private
+from protocol.adapters.nvflare.one_shot_rounds import OneShotRounds, Train
 from protocol.adapters.nvflare.site import Site
 from protocol.errors import PolicyError
 from protocol.exchange.remote import RemoteClient, answer_or_refuse, refuse
@@ -26,7 +26,7 @@ from protocol.round.client import RoundClient
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from secagg import LocalProtocolError
-from secagg.storage import TokenFolder
+from secagg.storage import TokenFolder, write_private
 
 Received = Callable[[], Assignment]
 """Reads the model in the task that is being answered."""
@@ -48,7 +48,7 @@ class ClientRounds:
     def __init__(self, site: Site, name: str, train: Train) -> None:
         self._identity = site.identity(name)
         self._registry = frozenset(site.registry.values())
-        self._policy = site.agreement.policy
+        self._policy = site.policy
         self._train = train
         self._stored = site.client(name) / "round" / "state"
         self._keys = TokenFolder(site.client(name) / "round" / "keys")

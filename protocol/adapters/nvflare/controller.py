@@ -35,7 +35,8 @@ from protocol.adapters.nvflare.site import Agreement, Site
 from protocol.errors import ConfigurationError
 from protocol.exchange.aggregators import Aggregator
 from protocol.exchange.remote import RemoteAggregator, open_answer
-from protocol.exchange.remote_one_shot import RemoteOneShotAggregator, checked_entry
+from protocol.exchange.remote_one_shot import RemoteOneShotAggregator
+from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Refusal, Stage
 from protocol.planning.configuration import Sketch, parse
 from protocol.training.private import PrivateTraining, RoundResult
@@ -93,8 +94,8 @@ class PrivateAveraging(ModelController):
         self.train_timeout = train_timeout
         self.failed_rounds = failed_rounds
         self._transport: TaskExchange | None = None
-        self._session_id = b""
-        self._entries: dict[bytes, Member] = {}
+        self._to_members: TaskExchange | None = None
+        self._book = SealingBook(b"")
 
     def run(self) -> None:
         """The whole job; what it raises ends the job, with its message in the server's log."""
@@ -116,11 +117,11 @@ class PrivateAveraging(ModelController):
                 agreement.plan,
                 agreement.dimension,
                 controller.build(self.num_rounds),
-                self._aggregator(agreement),
+                self._aggregator(site),
                 ledger,
                 clock=time.time,
             )
-            self._session_id = training.state.session_id
+            self._book = SealingBook(training.state.session_id)
             for number in range(self.num_rounds):
                 self.fl_ctx.set_prop(AppConstants.CURRENT_ROUND, number, private=True, sticky=False)
                 self.event(AppEventType.ROUND_STARTED)
@@ -138,13 +139,15 @@ class PrivateAveraging(ModelController):
         """One round, tried again with a new cohort as often as a failure is tolerated."""
         for failures in range(self.failed_rounds + 1):
             if site.agreement.plan.protocol == "one-shot":
-                self._ask_for_keys(site)
-            clients = self._cohort(site)
+                self._ask_for_keys(site, training.state.attempts)
+            clients = self._cohort(site, training.state.attempts)
             try:
                 result = self._attempt(training, site, clients, model.params, number)
             except (TooFewSurvivorsError, RemoteProtocolError, OpeningFailedError) as error:
                 why = "; ".join([str(error), *getattr(error, "__notes__", ())])
-                why += f"; numbers of parties are places in {clients}"
+                why += f"; numbers of clients are places in {clients}"
+                if members := sorted(site.committee):
+                    why += f", those of members in {members}"
                 self.warning(f"round {number} failed, {failures + 1} in a row: {why}")
                 if failures == self.failed_rounds:
                     raise LocalProtocolError(f"round {number}: {why}") from error
@@ -164,6 +167,8 @@ class PrivateAveraging(ModelController):
         digest = assignment.digest()
         data = partial(outgoing, assignment=assignment, digest=digest)
         self._transport = self._exchange_with(clients, data)
+        members = sorted(site.committee)
+        self._to_members = self._exchange_with(members, data) if members else self._transport
         return training.run_round([site.registry[name] for name in clients], digest)
 
     def _exchange_with(
@@ -174,54 +179,66 @@ class PrivateAveraging(ModelController):
         timeouts |= dict.fromkeys(WITH_MODEL, self.train_timeout)
         return TaskExchange(self, self.fl_ctx, self.abort_signal, clients, data, timeouts)
 
-    def _aggregator(self, agreement: Agreement) -> Aggregator:
-        if agreement.plan.protocol == "pairwise":
+    def _aggregator(self, site: Site) -> Aggregator:
+        if site.agreement.plan.protocol == "pairwise":
             return RemoteAggregator(self._exchange)
+        named = [site.committee[name] for name in sorted(site.committee)]
+
+        def members_of(session_id: bytes, cohort: Sequence[bytes], number: int) -> list[Member]:
+            entries = self._book.entries(number)
+            return [entries[key] for key in named or cohort]
+
         return RemoteOneShotAggregator(
             lambda messages: self._exchange(OneShotTask.UPLOAD, messages),
             lambda stage, messages: self._exchange(TASK_OF_MEMBERS[stage], messages),
-            lambda session_id, cohort, number: [self._entries[key] for key in cohort],
+            members_of,
         )
 
     def _exchange(self, step: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
-        if self._transport is None:
+        to_members = step in TASK_OF_MEMBERS.values()
+        transport = self._to_members if to_members else self._transport
+        if transport is None:
             raise LocalProtocolError("no round is running")
-        return self._transport(step, messages)
+        return transport(step, messages)
 
-    def _ask_for_keys(self, site: Site) -> None:
-        """Ask registered clients for the sealing keys that are not known yet."""
-        names = [client.name for client in self.engine.get_clients()]
-        keys = {name: site.registry[name] for name in names if name in site.registry}
-        strangers = [name for name, key in keys.items() if key not in self._entries]
+    def _ask_for_keys(self, site: Site, next_round: int) -> None:
+        """Ask members for sealing keys that are not known yet, and for those that come next."""
+        keys = site.committee or site.registry
+        names = [each.name for each in self.engine.get_clients() if each.name in keys]
+        wanted = {name: self._book.wanted(keys[name], next_round) for name in names}
+        asked = [(name, number) for name, number in wanted.items() if number is not None]
         empty = partial(outgoing, assignment=Assignment({}, 0, 0), digest=bytes(32))
-        messages = ((index, self._session_id) for index in range(len(strangers)))
-        for index, answer in self._exchange_with(strangers, empty)(OneShotTask.KEYS, messages):
-            name = strangers[index]
-            entry: Member | Refusal | bytes = (
-                answer if isinstance(answer, Refusal) else open_answer(answer)
-            )
+        exchange = self._exchange_with([name for name, _ in asked], empty)
+        messages = ((i, self._book.request(number)) for i, (_, number) in enumerate(asked))
+        for index, answer in exchange(OneShotTask.KEYS, messages):
+            name, number = asked[index]
+            entry = answer if isinstance(answer, Refusal) else open_answer(answer)
             if isinstance(entry, bytes):
-                known = self._entries.values()
-                entry = checked_entry(entry, keys[name], self._session_id, known)
-            if isinstance(entry, Refusal):
-                self.warning(f"no sealing key of {name}: {entry.reason}")
+                refusal = self._book.add(keys[name], entry, number)
             else:
-                self._entries[keys[name]] = entry
+                refusal = entry
+            if refusal is not None:
+                self.warning(f"no sealing key of {name}: {refusal.reason}")
 
-    def _cohort(self, site: Site) -> list[str]:
+    def _cohort(self, site: Site, next_round: int) -> list[str]:
         """Who is invited: registered clients, connected ones first.
 
         Raises:
-            ConfigurationError: there are too few.
+            ConfigurationError: there are too few, or members whose sealing keys are not known.
         """
         size = site.agreement.cohort.size
         names = [client.name for client in self.engine.get_clients()]
         known = [name for name in names if name in site.registry]
-        strangers = sorted(set(names) - set(known))
+        strangers = sorted(set(names) - set(known) - site.committee.keys())
         if strangers:
             self.warning(f"not invited, because registry.json does not have them: {strangers}")
-        if site.agreement.plan.protocol == "one-shot":
-            known = [name for name in known if site.registry[name] in self._entries]
+        entries = self._book.entries(next_round)
+        keyless = sorted(name for name, key in site.committee.items() if key not in entries)
+        if keyless:
+            problem = f"no sealing key of {keyless} in this job"
+            raise ConfigurationError("committee", problem, "one of each member, handed over once")
+        if site.agreement.plan.protocol == "one-shot" and not site.committee:
+            known = [name for name in known if site.registry[name] in entries]
             if len(known) < size:
                 problem = f"{len(known)} registered clients have sent a sealing key in this job"
                 valid = f"{size}, as agreed: in one-shot rounds everyone is on the committee"

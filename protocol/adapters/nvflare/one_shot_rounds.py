@@ -1,16 +1,14 @@
 """A client's half of one-shot rounds: one upload, and what it answers as a member of committees.
 
-As in `client_rounds`, nothing is kept in memory between two tasks. In the client's folder lie the
-sealing key of the session, the receipt of its last upload, what it has signed before as a member,
-and, while the members are asked, the member's sealed state.
+As in `client_rounds`, nothing is kept in memory between two tasks. In the client's folder lie its
+sealing keys of the session, its last upload, what it has signed before as a member, and, while the
+members are asked, the member's sealed state. A member of a named committee need not be a client.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -19,15 +17,16 @@ from protocol.adapters.nvflare.messages import Assignment, OneShotTask
 from protocol.adapters.nvflare.site import Site
 from protocol.errors import PolicyError
 from protocol.exchange.remote import MESSAGE, answer_or_refuse, refuse
-from protocol.exchange.remote_one_shot import RemoteMember, RemoteUploader, session_of
+from protocol.exchange.remote_one_shot import RemoteMember, RemoteUploader, round_of
+from protocol.exchange.sealing_book import read_request
 from protocol.round.history import ClientHistory
 from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
-from protocol.round.upload_receipt import UploadReceipt
+from protocol.round.stored_upload import UploadFolder
 from secagg import LocalProtocolError
-from secagg.storage import TokenFolder
+from secagg.storage import TokenFolder, write_private
 
 Train = Callable[[Assignment], NDArray[Any]]
 """Trains, and returns the update: float32|float64[d]."""
@@ -51,7 +50,7 @@ class OneShotRounds:
         agreement, folder = site.agreement, site.client(name)
         self._identity = site.identity(name)
         self._registry = frozenset(site.registry.values())
-        self._policy = agreement.policy
+        self._policy = site.policy
         self._trusts_one = self._policy.committee is not None
         corrupt = self._policy.committee.most_corrupt if self._policy.committee else 0
         self._member_policy = MemberPolicy(
@@ -62,8 +61,8 @@ class OneShotRounds:
         )
         self._train = train
         self._history = history
-        self._sealing = SealingFolder(folder / "sealing")
-        self._receipt = folder / "round" / "receipt"
+        self._sealing = SealingFolder(folder / "sealing", agreement.key_rounds)
+        self._uploads = UploadFolder(folder / "upload")
         self._stored = folder / "round" / "member"
         self._keys = TokenFolder(folder / "round" / "keys")
         self._signed = StoredHistory(folder / "member")
@@ -86,7 +85,8 @@ class OneShotRounds:
             if not self._trusts_one:
                 raise PolicyError("protocol", "one-shot", "pairwise, as agreed")
             if task is OneShotTask.KEYS:
-                return MESSAGE + self._sealing.begin(self._identity, message).entry.encode(), None
+                keys = self._sealing.begin(self._identity, *read_request(message))
+                return MESSAGE + keys.entry.encode(), None
             if task is OneShotTask.UPLOAD:
                 return self._upload(message, received())
             return self._as_member(task, message)
@@ -94,32 +94,33 @@ class OneShotRounds:
             return refuse(error), error
 
     def _upload(self, message: bytes, assignment: Assignment) -> tuple[bytes, Exception | None]:
+        if (sent := self._uploads.again(message, time.time)) is not None:
+            return MESSAGE + sent, None
         # A round that was not finished never will be: a client is in one at a time.
         self._keys.clear()
         self._stored.unlink(missing_ok=True)
-        self._receipt.unlink(missing_ok=True)
+        self._uploads.begin()
         client = OneShotRoundClient(
             self._identity, self._registry, self._policy, self._history, clock=time.time
         )
         remote = RemoteUploader(client, assignment.digest(), lambda _: self._train(assignment))
         answer, error = answer_or_refuse(remote, message)
         if error is None:
-            write_private(self._receipt, client.receipt.encode())
+            self._uploads.keep(client.receipt, answer[len(MESSAGE) :])
         return answer, error
 
     def _as_member(self, task: OneShotTask, message: bytes) -> tuple[bytes, Exception | None]:
         stored, receipt = b"", None
         if task is OneShotTask.CHECK:
             self._keys.clear()
-            if self._receipt.exists():
-                receipt = UploadReceipt.decode(self._receipt.read_bytes())
-            session_id = session_of(message)
+            receipt = self._uploads.receipt()
+            about = round_of(message)
         else:
             stored = self._taken()
-            session_id = RoundMember.session_of(stored)
+            about = RoundMember.round_of(stored)
         member = RoundMember(
             self._identity,
-            self._sealing.key(self._identity, session_id),
+            self._sealing.key(self._identity, *about),
             self._member_policy,
             self._signed,
             time.time,
@@ -140,14 +141,3 @@ class OneShotRounds:
             raise LocalProtocolError("no round to go on with: it is over, or lost") from None
         self._stored.unlink()
         return stored
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file in one step; nobody else may read it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    fresh.replace(path)

@@ -4,6 +4,7 @@
 |---|---|---|
 | `agreement.toml` | everybody's | what all parties agreed to: privacy, cohort, size of the model |
 | `registry.json` | everybody's | every client's Ed25519 public key, hexadecimal, by its name |
+| `committee.json` | everybody's | likewise, of a named committee's members, if there is one |
 | `NAME/identity.key` | that client's | its private key: 32 bytes, read by its owner only |
 | `NAME/history` | that client's | rounds answered and charged: a `StoredHistory` |
 | `NAME/round` | that client's | a round between two of its messages, sealed |
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,7 @@ from protocol.planning.configuration import (
     load,
 )
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.policy import ClientPolicy
 from secagg import Identity
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
@@ -43,6 +45,7 @@ from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import CommitteeKind
 
 FOLDER = "veilsum"
+COMMITTEE = "committee.json"
 
 
 class Agreement(Section):
@@ -52,6 +55,12 @@ class Agreement(Section):
     dimension: int = Field(ge=1, description="numbers in a model that are averaged")
     own_noise_multiplier: float = Field(
         default=0.0, ge=0, description="least noise of a client's own, over what it can change"
+    )
+    key_rounds: int = Field(
+        default=KEY_ROUNDS,
+        ge=1,
+        le=KEY_ROUNDS,
+        description="rounds of a job that one sealing key of a committee's member serves",
     )
     privacy: Privacy
     cohort: Cohort
@@ -67,19 +76,34 @@ class Agreement(Section):
         """The training plan.
 
         Raises:
-            ConfigurationError: the figures do not fit together, or it has a named committee.
+            ConfigurationError: the figures do not fit together, or members are drawn, which this
+                adapter does not do.
         """
         plan = build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
-        if plan.protocol == "one-shot" and plan.committee_kind is not CommitteeKind.EVERYONE:
-            valid = "left out: with NVFlare, everyone who is invited is on the committee"
-            raise ConfigurationError("cohort.committee_size", f"value {plan.committee}", valid)
+        if plan.protocol == "one-shot" and plan.committee_kind is CommitteeKind.DRAWN:
+            valid = "left out: with NVFlare, members are named, or everyone who is invited"
+            raise ConfigurationError("cohort.committee_odds", f"value {plan.committee}", valid)
         return plan
 
     @property
-    def policy(self) -> ClientPolicy:
-        """What a client that agreed insists on."""
-        policy = self.plan.client_policy(self.dimension)
-        return replace(policy, minimum_own_noise_multiplier=self.own_noise_multiplier)
+    def named_members(self) -> int:
+        """Members of the named committee; 0 if there is none."""
+        plan = self.plan
+        named = plan.protocol == "one-shot" and plan.committee_kind is CommitteeKind.NAMED
+        return plan.committee_numbers.size if named else 0
+
+    def policy(self, named: Collection[bytes] = ()) -> ClientPolicy:
+        """What a client that agreed insists on.
+
+        Args:
+            named: identity keys of a named committee's members.
+        """
+        policy = self.plan.client_policy(self.dimension, named)
+        committee = policy.committee
+        if committee is not None:
+            committee = replace(committee, largest_key_rounds=self.key_rounds)
+        own = self.own_noise_multiplier
+        return replace(policy, minimum_own_noise_multiplier=own, committee=committee)
 
 
 class Site:
@@ -107,6 +131,32 @@ class Site:
         """Public keys by name; raises `ConfigurationError` if it cannot be used."""
         return read_registry(self._folder / "registry.json")
 
+    @cached_property
+    def committee(self) -> Mapping[str, bytes]:
+        """Public keys of a named committee by its members' names; empty if there is none.
+
+        Raises:
+            ConfigurationError: it cannot be used, has not as many members as agreed, or another
+                key of somebody than the registry.
+        """
+        size, name = self.agreement.named_members, COMMITTEE
+        if not size:
+            return {}
+        members = read_registry(self._folder / name)
+        if len(members) != size:
+            raise ConfigurationError(name, f"{len(members)} members", f"{size}, as agreed")
+        by_key = {key: who for who, key in self.registry.items()}
+        for who, key in members.items():
+            if self.registry.get(who, key) != key or by_key.get(key, who) != who:
+                problem = f"{who} has another name or key in registry.json"
+                raise ConfigurationError(name, problem, "one name and one key for each")
+        return members
+
+    @property
+    def policy(self) -> ClientPolicy:
+        """What a client of this site insists on."""
+        return self.agreement.policy(frozenset(self.committee.values()))
+
     @property
     def ledger(self) -> Path:
         """The server's books."""
@@ -128,7 +178,10 @@ class Site:
         if len(raw) != KEY_BYTES:
             raise ConfigurationError(str(path), f"{len(raw)} bytes", "32 bytes")
         identity = Identity.from_private_bytes(raw)
-        if self.registry.get(name) != identity.public:
+        known = self.registry
+        if name not in known and (self._folder / COMMITTEE).exists():
+            known = self.committee
+        if known.get(name) != identity.public:
             problem = f"{name} is not registered with this key"
             raise ConfigurationError("registry.json", problem, "the public key of identity.key")
         return identity
@@ -170,7 +223,9 @@ def make_identity(folder: Path, name: str) -> bytes:
     return identity.public
 
 
-def write_registry(folder: Path, registry: Mapping[str, bytes]) -> None:
-    """Write `registry.json` of a site."""
+def write_registry(
+    folder: Path, registry: Mapping[str, bytes], file: str = "registry.json"
+) -> None:
+    """Write a site's `registry.json`, or its `committee.json`."""
     text = json.dumps({name: key.hex() for name, key in sorted(registry.items())}, indent=2)
-    (folder / "registry.json").write_text(text + "\n")
+    (folder / file).write_text(text + "\n")

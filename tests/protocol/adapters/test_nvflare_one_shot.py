@@ -21,11 +21,10 @@ from dp import Ledger
 from protocol import RoundResult
 from protocol.adapters.nvflare.messages import TASK_OF_MEMBERS, OneShotTask, reply, task_name
 from protocol.adapters.nvflare.models import difference
-from protocol.adapters.nvflare.site import Agreement
+from protocol.adapters.nvflare.site import Site, write_registry
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.remote import MESSAGE, refuse
-from protocol.planning.configuration import load
 from protocol.round.stored_history import StoredHistory
 from protocol.training.private import PrivateTraining
 from secagg import LocalProtocolError
@@ -151,15 +150,17 @@ def test_it_trains_on_no_other_model_than_everybody(
 def test_a_task_that_is_delivered_again_gets_the_same_bytes_or_none(
     make_federation: Callable[..., Federation], task: OneShotTask
 ) -> None:
-    """The same bytes while the process lives; a refusal from one that was started again."""
+    """The same bytes while the process lives; of one that was started again, an upload only."""
     federation = make_federation()
     seen: list[tuple[Shareable, bytes]] = []
+    sent: list[bytes] = []
 
     def note(name: str, asked: str, data: Shareable, message: bytes) -> None:
         if (name, asked) == (NAMES[0], task_name(task)) and not seen:
             seen.append((data, message))
             first = federation.answer(name, asked, data, message).to_bytes()
             assert federation.answer(name, asked, data, message).to_bytes() == first
+            sent.append(first)
 
     federation.on_task = note
     assert federation.run() == []
@@ -167,7 +168,11 @@ def test_a_task_that_is_delivered_again_gets_the_same_bytes_or_none(
     federation.on_task = lambda *_: None
     again = federation.answer(NAMES[0], task_name(task), data, message)
     (answer,) = from_shareable(again).data.values()
-    assert answer[:1] != MESSAGE
+    if task is OneShotTask.UPLOAD:
+        assert again.to_bytes() == sent[0] and answer[:1] == MESSAGE
+        assert len(federation.trainers[NAMES[0]].models) == 1
+    else:
+        assert answer[:1] != MESSAGE
 
 
 def test_a_bad_sealing_key_keeps_its_client_out(
@@ -196,13 +201,143 @@ def test_a_site_that_agreed_to_pairwise_rounds_gives_no_key(
     assert sent == reply(refuse(PolicyError("a", "b", "c"))).to_bytes()
 
 
-@pytest.mark.parametrize("drawn", ["", "committee_odds = 0.9\n"], ids=["named", "drawn"])
-def test_a_named_or_drawn_committee_is_not_to_be_had(tmp_path: Path, drawn: str) -> None:
-    named = "committee_size = 4\ncommittee_corrupt = 0\ncommittee_away = 1\n"
-    (tmp_path / "agreement.toml").write_text(ONE_SHOT + named + drawn)
-    agreement = load(tmp_path / "agreement.toml", Agreement)
-    with pytest.raises(ConfigurationError, match="everyone who is invited is on the committee"):
-        _ = agreement.plan
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_run_goes_on_over_the_end_of_a_sealing_key(
+    tmp_path: Path, results: list[RoundResult], restarts: bool
+) -> None:
+    agreement = ONE_SHOT.replace("rounds = 4", "rounds = 5\nkey_rounds = 2")
+    federation = Federation(tmp_path, agreement, num_rounds=5)
+    federation.restarts = restarts
+    kept: list[set[str]] = []
+
+    def note(name: str, asked: str, data: Shareable, message: bytes) -> None:
+        del data, message
+        if (name, asked) == (NAMES[0], task_name(OneShotTask.OPEN)):
+            files = (federation.folder(name) / name / "sealing").iterdir()
+            kept.append({path.name.partition("-")[2] for path in files})
+
+    federation.on_task = note
+    assert federation.run() == []
+    assert [result.release.survivors for result in results] == [6] * 5
+    each, keys = ["upload", "check", "sign", "open"], ["keys"]
+    # The next key is handed over before the present one ends; what has ended is erased.
+    tasks = [*keys, *each, *keys, *each, *keys, *each, *each, *keys, *each]
+    assert all(tasks_of(federation, name) == tasks for name in NAMES)
+    early, later = {"0-1", "2-3"}, {"2-3", "4-5"}
+    assert kept == [{"0-1"}, early, later, later, {"4-5", "6-7"}]
+
+
+class TestNamedCommittees:
+    """Members that the sites' own files name; a client need not be one, nor a member a client."""
+
+    NAMED = ONE_SHOT + "committee_size = 4\ncommittee_corrupt = 0\ncommittee_away = 1\n"
+    MEMBER: tuple[str, ...] = ("check", "sign", "open")
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_members_open_what_all_clients_have_uploaded(
+        self, tmp_path: Path, results: list[RoundResult], restarts: bool
+    ) -> None:
+        federation = Federation(tmp_path, self.NAMED, committee=NAMES[:4], num_rounds=2)
+        federation.restarts = restarts
+        assert federation.run() == []
+        assert [off_by(result, list(range(1, 7))) < BOUND for result in results] == [True, True]
+        each = ["upload", *self.MEMBER]
+        assert all(tasks_of(federation, name) == ["keys", *each, *each] for name in NAMES[:4])
+        assert all(tasks_of(federation, name) == ["upload", "upload"] for name in NAMES[4:])
+
+    def test_a_member_need_not_be_a_client(
+        self, tmp_path: Path, results: list[RoundResult]
+    ) -> None:
+        agreement = self.NAMED.replace("size = 6", "size = 5", 1)
+        members, auditor = NAMES[2:], NAMES[5]
+        federation = Federation(tmp_path, agreement, committee=members, clients=NAMES[:5])
+        assert federation.run() == []
+        assert results[0].release.survivors == 5 and off_by(results[0], list(range(1, 6))) < BOUND
+        assert tasks_of(federation, auditor) == ["keys", *self.MEMBER]
+        assert federation.trainers[auditor].models == []
+
+    @pytest.mark.parametrize("task", [each for each in OneShotTask if each is not OneShotTask.KEYS])
+    def test_a_member_that_falls_silent_does_not_lose_the_round(
+        self, tmp_path: Path, results: list[RoundResult], task: OneShotTask
+    ) -> None:
+        federation = Federation(
+            tmp_path, self.NAMED, committee=NAMES[:4], stage_timeout=2, train_timeout=2
+        )
+
+        def silent(name: str, asked: str, data: Shareable, message: bytes) -> str | None:
+            del data, message
+            return "silent" if (name, asked) == (NAMES[0], task_name(task)) else None
+
+        federation.on_task = silent
+        assert federation.run() == []
+        lost = task is OneShotTask.UPLOAD
+        numbers = list(range(2 if lost else 1, 7))
+        assert results[0].release.survivors == len(numbers)
+        assert off_by(results[0], numbers) < BOUND
+
+    def test_the_key_of_every_member_must_be_known(self, tmp_path: Path) -> None:
+        federation = Federation(
+            tmp_path, self.NAMED, committee=NAMES[:4], stage_timeout=2, train_timeout=2
+        )
+        silent = task_name(OneShotTask.KEYS)
+        federation.on_task = lambda name, asked, *_: (
+            "silent" if (name, asked) == (NAMES[1], silent) else None
+        )
+        assert f"no sealing key of ['{NAMES[1]}']" in str(federation.run())
+
+    def test_a_client_accepts_the_members_of_its_own_file_only(
+        self, tmp_path: Path, results: list[RoundResult]
+    ) -> None:
+        federation = Federation(tmp_path, self.NAMED, committee=NAMES[:4])
+        others = {name: federation.registry[name] for name in NAMES[1:5]}
+        write_registry(federation.folder(NAMES[5]), others, "committee.json")
+        assert federation.run() == []
+        assert results[0].release.survivors == 5
+        (upload,) = [data for who, _, data in federation.results if who == NAMES[5]]
+        assert upload == reply(refuse(PolicyError("a", "b", "c"))).to_bytes()
+
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            (lambda keys: {NAMES[0]: keys[NAMES[0]]}, "1 members; valid: 4, as agreed"),
+            (
+                lambda keys: {**{n: keys[n] for n in NAMES[:3]}, NAMES[3]: bytes(32)},
+                "another name or key in registry.json",
+            ),
+            (
+                lambda keys: {**{n: keys[n] for n in NAMES[:3]}, "auditor": keys[NAMES[3]]},
+                "another name or key in registry.json",
+            ),
+        ],
+        ids=["too few", "another key", "another name"],
+    )
+    def test_a_file_that_cannot_be_used(
+        self, tmp_path: Path, change: Callable[[Any], Any], problem: str
+    ) -> None:
+        federation = Federation(tmp_path, self.NAMED, committee=NAMES[:4])
+        folder = federation.folder(NAMES[0])
+        write_registry(folder, change(federation.registry), "committee.json")
+        with pytest.raises(ConfigurationError, match=problem):
+            _ = Site(folder).committee
+        (folder / "committee.json").unlink()
+        with pytest.raises(ConfigurationError, match=r"committee.json: No such file"):
+            _ = Site(folder).policy
+
+    def test_the_agreed_range_of_keys_is_in_the_policy(self, tmp_path: Path) -> None:
+        text = self.NAMED.replace("rounds = 4", "rounds = 4\nkey_rounds = 3")
+        federation = Federation(tmp_path, text, committee=NAMES[:4])
+        committee = Site(federation.folder(NAMES[0])).policy.committee
+        assert committee is not None and committee.largest_key_rounds == 3
+        assert committee.named == frozenset(federation.registry[name] for name in NAMES[:4])
+
+
+def test_a_drawn_committee_is_not_to_be_had(tmp_path: Path) -> None:
+    odds = "committee_odds = 0.9\n"
+    federation = Federation(
+        tmp_path, TestNamedCommittees.NAMED + odds, committee=NAMES[:4], num_rounds=1
+    )
+    with pytest.raises(ConfigurationError, match="members are named, or everyone who is invited"):
+        _ = Site(federation.folder(NAMES[0])).agreement.plan
 
 
 def test_every_stage_of_members_has_a_task() -> None:

@@ -23,7 +23,7 @@ from protocol.exchange.remote_one_shot import (
     RemoteMember,
     RemoteOneShotAggregator,
     RemoteUploader,
-    session_of,
+    round_of,
     split_announcement,
     with_announcement,
 )
@@ -34,8 +34,9 @@ from protocol.round.lottery import Lottery, Members
 from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.round_time import RoundTime
 from protocol.round.stored_sealing import SealingFolder
-from protocol.round.upload_receipt import UploadReceipt
+from protocol.round.stored_upload import UploadReceipt
 from secagg import (
     LocalProtocolError,
     ParameterError,
@@ -196,12 +197,14 @@ class Elsewhere:
             minimum_survivors=4, tolerated_colluders=0, corrupt=0, registry=self.registry
         )
         who = self.members[index]
-        return RoundMember(who, self.sealing[index].key(who, session), policy, self.signed[index])
+        return RoundMember(
+            who, self.sealing[index].key(who, session, 0), policy, self.signed[index]
+        )
 
     def answer(self, index: int, data: bytes) -> bytes:
         member, receipt = self.member(index), None
         if index in self.stored:
-            assert RoundMember.session_of(self.stored[index]) == SESSION
+            assert RoundMember.round_of(self.stored[index])[0] == SESSION
             member.resume(self.stored.pop(index), self.tokens[index])
         elif self.members[index] in self.clients:
             sent = self.receipts.get(self.clients.index(self.members[index]))
@@ -461,7 +464,7 @@ class TestMember:
     def test_another_upload_in_our_name_is_left_out(self, tmp_path: Path) -> None:
         """A client whose machine was set back has uploaded twice: its member notices."""
         world = Elsewhere(CommitteeKind.EVERYONE, tmp_path)
-        receipt = UploadReceipt(SESSION, 0, 0, secret("another upload"))
+        receipt = UploadReceipt(SESSION, 0, 0, secret("another upload"), bytes(32))
 
         def collect(announcements: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
             yield from world.collect(announcements)
@@ -504,7 +507,7 @@ class TestMember:
 
         def member() -> RoundMember:
             made = world.member(0)
-            made._clock = lambda: now[0]
+            made._time = RoundTime(lambda: now[0])
             return made
 
         answer, error = answer_or_refuse(RemoteMember(member()), first)
@@ -555,49 +558,4 @@ def test_first_messages_are_split_as_they_were_joined() -> None:
         with pytest.raises(RemoteProtocolError):
             split_announcement(bad)
     with pytest.raises(RemoteProtocolError):
-        session_of(with_announcement(b"ab", b""))
-
-
-def test_receipts_read_back() -> None:
-    receipt = UploadReceipt(SESSION, 7, 3, secret("digest"))
-    assert UploadReceipt.decode(receipt.encode()) == receipt
-    for damaged in (b"", receipt.encode()[:-1], b"\0" + receipt.encode()[1:]):
-        with pytest.raises(StoredStateError):
-            UploadReceipt.decode(damaged)
-
-
-class TestSealingKeys:
-    """Keys of a member on disk."""
-
-    def test_a_session_has_one_key_until_the_next_begins(self, tmp_path: Path) -> None:
-        who, folder = identity("member", 0), SealingFolder(tmp_path / "sealing")
-        first = folder.begin(who, SESSION)
-        assert folder.begin(who, SESSION).entry == first.entry
-        assert SealingFolder(tmp_path / "sealing").key(who, SESSION).entry == first.entry
-        (file,) = (tmp_path / "sealing").iterdir()
-        assert file.stat().st_mode & 0o777 == 0o600
-        other = folder.begin(who, bytes(16))
-        assert other.entry.sealing_key != first.entry.sealing_key
-        assert other.entry.is_signed(bytes(16)) and not other.entry.is_signed(SESSION)
-        with pytest.raises(StoredStateError, match="erased when another"):
-            folder.key(who, SESSION)
-        assert len(list((tmp_path / "sealing").iterdir())) == 1
-
-    def test_damaged_files_and_bad_sessions_are_refused(self, tmp_path: Path) -> None:
-        who, folder = identity("member", 0), SealingFolder(tmp_path)
-        folder.begin(who, SESSION)
-        (tmp_path / SESSION.hex()).write_bytes(b"short")
-        with pytest.raises(StoredStateError, match="damaged"):
-            folder.begin(who, SESSION)
-        for bad in (b"", b"x", b"../../../etc/pass", bytes(17)):
-            if len(bad) != 16:
-                with pytest.raises(StoredStateError, match="16 bytes"):
-                    folder.begin(who, bad)
-
-    def test_what_is_erased_was_overwritten(self, tmp_path: Path) -> None:
-        who, folder = identity("member", 0), SealingFolder(tmp_path / "sealing")
-        folder.begin(who, SESSION)
-        file = tmp_path / "sealing" / SESSION.hex()
-        (tmp_path / "copy").hardlink_to(file)
-        folder.begin(who, bytes(16))
-        assert not file.exists() and (tmp_path / "copy").read_bytes() == bytes(32)
+        round_of(with_announcement(b"ab", b""))

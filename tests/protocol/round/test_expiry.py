@@ -221,7 +221,7 @@ class TestStoredWithAClock:
         self, make_client: Callable[..., RoundClient], stored: bytes, tokens: TokenFolder
     ) -> None:
         for _ in range(2):
-            with pytest.raises(StoredStateError, match="create the client with `clock`"):
+            with pytest.raises(StoredStateError, match="pass `clock`"):
                 make_client().resume(stored, tokens)
         again = make_client(clock=Watch(HOUR))
         again.resume(stored, tokens)
@@ -275,7 +275,7 @@ class TestStoredWithAClock:
         watch.seconds = 0
         with pytest.raises(RemoteProtocolError):
             client.receive(b"")
-        assert client._seen == OPENED + HOUR
+        assert client._time.seen == OPENED + HOUR
 
     @pytest.mark.parametrize("joined_with", [True, False])
     def test_a_round_without_an_end_needs_no_clock(

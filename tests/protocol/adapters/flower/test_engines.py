@@ -16,8 +16,7 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from dp import Ledger
-from protocol.adapters.flower.home import ClientRules
-from protocol.planning.configuration import load
+from protocol.adapters.flower.home import ClientHome, read_registry
 from protocol.round.stored_history import StoredHistory
 from protocol.training.records import listed_cohort
 
@@ -130,9 +129,42 @@ def test_one_shot_rounds_over_a_network_of_processes(network: ModuleType, tmp_pa
     assert all(spent(tmp_path / f"client-{number:03d}") > 0.0 for number in range(4))
 
 
+def test_a_named_committee_over_a_network_of_processes(network: ModuleType, tmp_path: Path) -> None:
+    """Three of four clients are the members: the fourth is done when it has uploaded."""
+    privacy = {
+        "epsilon": 50.0,
+        "delta": 1e-5,
+        "rounds": 2,
+        "clip-l2": 1.0,
+        "minimum-survivors": 3,
+        "tolerated-colluders": 0,
+    }
+    settings = {
+        "num-server-rounds": 1,
+        "veilsum.rounds": 2,
+        "veilsum.privacy.epsilon": 50.0,
+        "veilsum.privacy.clip-l2": 1.0,
+        "veilsum.cohort.protocol": "one-shot",
+        "veilsum.connect-seconds": 60.0,
+        "veilsum.stage-seconds": 180.0,
+    }
+    with network.Network(tmp_path, clients=4, privacy=privacy, committee=3) as engine:
+        given = network.deployment_settings(engine, 4, 1, **settings)
+        report = engine.run(given, seconds=1200.0)
+        assert engine.processes.ended() == []
+    assert report["survivors"] == [4] and report["lost"] == [[]] and report["round trips"] == [5]
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
+        assert len(ledger.entries()) == 1
+    homes = [tmp_path / f"client-{number:03d}" for number in range(4)]
+    assert all(spent(home) > 0.0 for home in homes)
+    # What members sign is in books of their own; the fourth client is none.
+    signed = [len(list((home / "state" / "member").glob("answered/*"))) for home in homes]
+    assert signed == [1, 1, 1, 0]
+    assert len(read_registry(tmp_path / "committee.txt")) == 3
+
+
 def spent(home: Path) -> float:
-    goal = load(home / "policy.toml", ClientRules).policy().goal
-    with StoredHistory(home / "state", goal) as history:
+    with StoredHistory(home / "state", ClientHome(home).policy.goal) as history:
         return history.epsilon
 
 

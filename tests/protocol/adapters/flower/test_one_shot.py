@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import World
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.common.serde import context_from_proto, context_to_proto
 from flwr.serverapp.strategy import FedAvg, Result
 
@@ -30,14 +30,14 @@ from protocol.adapters.flower.record import CLAIM_BYTES, KEY
 from protocol.adapters.flower.settings import read_settings
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.remote import refuse
+from protocol.exchange.sealing_book import SealingBook
 from protocol.planning.committee import CommitteePlan
 from protocol.planning.configuration import load
-from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy
 from protocol.round.member import SealingKeys
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity, LocalProtocolError, OpeningFailedError
-from secagg.keys import AgreementKey
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
 from secagg.tags import Usage
 
@@ -156,7 +156,7 @@ def test_training_that_fails_costs_its_client_and_says_nothing(
     assert "patient 17" in caplog.text and "patient 17" not in str(report.lost)
 
 
-def test_a_node_keeps_nothing_but_a_receipt_or_a_sealed_state(
+def test_a_node_keeps_nothing_but_its_upload_or_a_sealed_state(
     make_world: Callable[..., World], parts: SimpleNamespace
 ) -> None:
     world = make_world(**EVERYONE)
@@ -167,6 +167,8 @@ def test_a_node_keeps_nothing_but_a_receipt_or_a_sealed_state(
         record = state_of(others)
         kept.setdefault(step, set()).update(record)
         if step in ("check", "sign"):
+            uploads = world.home(node - parts.FIRST_NODE) / "state" / "upload"
+            assert sorted(path.name for path in uploads.iterdir()) == ["receipt", "upload"]
             keys = list((world.home(node - parts.FIRST_NODE) / "state" / "keys").iterdir())
             assert len(keys) == (0 if step == "check" else 1)
         return False
@@ -177,7 +179,7 @@ def test_a_node_keeps_nothing_but_a_receipt_or_a_sealed_state(
     assert kept == {
         "hello": set(),
         "upload": set(),
-        "check": {"receipt"},
+        "check": set(),
         "sign": {"stored"},
         "open": {"stored"},
     }
@@ -197,9 +199,9 @@ def state_of(state: bytes) -> set[str]:
 def test_a_request_is_answered_once(
     make_world: Callable[..., World], parts: SimpleNamespace, step: str
 ) -> None:
-    """The same message again gets a refusal; nothing is uploaded, signed or opened twice."""
+    """The same message again gets a refusal, or the same upload; nothing is made twice."""
     world = make_world(**EVERYONE)
-    caught = []
+    caught, answers = [], []
 
     def spoil(message: Message) -> Message:
         record = message.content[KEY]
@@ -207,12 +209,19 @@ def test_a_request_is_answered_once(
             caught.append(message)
         return message
 
-    world.grid.spoil = spoil
+    def watched(reply: Message) -> Message:
+        if len(caught) > len(answers):
+            answers.append(reply.content[KEY]["answer"])
+        return reply
+
+    world.grid.spoil, world.grid.answers = spoil, watched
     with world.secure() as secure:
         start(secure, parts.model())
         (message,) = caught
+        first = answers[0]
         reply = world.node(0).handle(world.grid.app, message)
-    assert reply.content[KEY]["answer"][:1] == b"\1"
+    again = reply.content[KEY]["answer"]
+    assert again == first if step == "upload" else again[:1] == b"\1"
 
 
 def test_each_client_trains_on_what_was_announced_only(
@@ -395,73 +404,170 @@ def test_provisioned_folders_have_a_committee(tmp_path: Path) -> None:
         _ = ClientHome(tmp_path / "named" / "client-005").policy
 
 
-class TestSealingKeysOfNodes:
-    """What a server takes in as a member's key, and what it does not."""
+class TestLostReplies:
+    """A client whose reply was lost is asked again, and sends the same bytes."""
 
-    CHALLENGE = bytes(32)
-
-    def claim(
-        self, who: Identity, entry: bytes, session: bytes | None = None
-    ) -> tuple[bytes, bytes]:
-        challenge = self.CHALLENGE + (SESSION if session is None else session)
-        about = (b"77", b"5", challenge)
-        return challenge, who.public + who.sign(Usage.NODE, *about) + entry
-
-    def test_entries_are_known_by_identity_and_round(self) -> None:
-        who, book = Identity.generate(), NodeBook(77, [], SESSION)
-        book.registry = [who.public]
-        sealing = SealingKeys(who, SESSION, first_round=3, rounds=2)
-        assert book._enter(5, *self.claim(who, sealing.entry.encode())) == ""
-        assert book.entries(2) == book.entries(5) == {}
-        assert book.entries(3) == book.entries(4) == {who.public: sealing.entry}
-
-    @pytest.mark.parametrize(
-        ("spoil", "problem"),
-        [
-            (lambda entry, who: b"", "no sealing key"),
-            (lambda entry, who: entry + b"x", "no sealing key"),
-            (lambda entry, who: entry[:32] + bytes(32) + entry[64:], "bad sealing key"),
-            (lambda entry, who: entry[:-1] + bytes([entry[-1] ^ 1]), "without its own signature"),
-            (
-                lambda entry, who: SealingKeys(who, bytes(16)).entry.encode(),
-                "without its own signature",
-            ),
-            (
-                lambda entry, who: SealingKeys(
-                    Identity.generate(), bytes(range(16))
-                ).entry.encode(),
-                "without its own signature",
-            ),
-            (
-                lambda entry, who: SealingKeys(who, SESSION, rounds=1 << 40).entry.encode(),
-                "for too many rounds",
-            ),
-            (
-                lambda entry, who: entry[:64] + bytes([255] * 16) + entry[80:],
-                "without its own signature",
-            ),
-        ],
-    )
-    def test_bad_ones_keep_a_node_out(
-        self, spoil: Callable[[bytes, Identity], bytes], problem: str
+    @pytest.mark.parametrize("told", [False, True], ids=["silence", "an error of Flower's"])
+    def test_it_sends_the_same_upload_again_and_trains_once(
+        self, make_world: Callable[..., World], parts: SimpleNamespace, told: bool
     ) -> None:
-        who = Identity.generate()
-        book = NodeBook(77, [who.public], SESSION)
-        good = SealingKeys(who, SESSION).entry.encode()
-        assert problem in book._enter(5, *self.claim(who, spoil(good, who)))
-        assert book.entries(0) == {} and book._keys == {}
-        assert book._enter(5, *self.claim(who, good)) == ""
+        trained: list[int] = []
+        sent: list[bytes] = []
 
-    def test_nobody_takes_the_key_of_another(self) -> None:
-        """Two members with one key would make every committee with both impossible."""
-        one, two = Identity.generate(), Identity.generate()
-        book, key = NodeBook(77, [one.public, two.public], SESSION), AgreementKey(bytes(32))
-        first = SealingKeys(one, SESSION, key=key).entry
-        copied = Member.sign(two, SESSION, key.public, 0, 9)
-        assert book._enter(5, *self.claim(one, first.encode())) == ""
-        assert "another client's" in book._enter(5, *self.claim(two, copied.encode()))
-        assert book._enter(5, *self.claim(one, first.encode())) == ""
-        assert list(book.entries(0)) == [one.public]
+        def train(message: Message, context: Context) -> Message:
+            partition = context.node_config["partition-id"]
+            trained.append(partition)
+            (arrays,) = message.content.array_records.values()
+            message.content["arrays"] = parts.shifted(arrays, parts.shift_of(partition))
+            return Message(message.content, reply_to=message)
+
+        world = make_world(app=parts.make_app(train), **EVERYONE)
+
+        def uploads() -> int:
+            return world.grid.seen.count((parts.FIRST_NODE, "upload"))
+
+        def watched(reply: Message) -> Message:
+            answer = reply.content[KEY]["answer"]
+            if reply.metadata.src_node_id == parts.FIRST_NODE and len(answer) > 1000:
+                sent.append(answer)
+                if told and uploads() == 1:
+                    return lost_reply(reply)
+            return reply
+
+        world.grid.answers = watched
+        if not told:
+            seen = world.grid.nodes[parts.FIRST_NODE]
+            world.grid.loses = lambda node, step: (
+                node == seen.number and step == "upload" and uploads() == 1
+            )
+        with world.secure() as secure:
+            result = start(secure, parts.model())
+            moved = parts.flat(result.arrays) - parts.flat(parts.model())
+            assert close_to_mean(secure, world, moved, parts, list(range(N)))
+            (report,) = secure.reports
+        assert report.survivors == N and report.lost == {} and report.exchanges == 5
+        assert sorted(trained) == list(range(N)) and uploads() == 2
+        if told:
+            assert len(set(sent)) == 1 and len(sent) == 2
+        # One charge, and all waits of the stage together are no longer than one.
+        with StoredHistory(world.home(0) / "state", world.plan.goal) as history:
+            assert history.epsilon > 0.0
+        assert world.time.seconds < 600.0
+
+    def test_nodes_that_stay_silent_are_asked_twice_in_the_same_time(
+        self, make_world: Callable[..., World], parts: SimpleNamespace
+    ) -> None:
+        world = make_world(**EVERYONE)
+        world.grid.drops = lambda node, step: node == parts.FIRST_NODE and step != "hello"
+        with world.secure() as secure:
+            start(secure, parts.model())
+            assert secure.reports[0].survivors == N - 1
+        seen = [step for node, step in world.grid.seen if node == parts.FIRST_NODE]
+        # Members are asked once: their states are used up.
+        assert seen == ["hello", "upload", "upload", "check"]
+        assert world.time.seconds < 600.0 + 3 * 60.0 + 1.0
+
+    def test_a_refusal_of_the_repeated_message_does_not_count_before_the_first(
+        self, make_world: Callable[..., World], parts: SimpleNamespace
+    ) -> None:
+        """A client that is still training answers another process of its own with a refusal."""
+        world = make_world(**EVERYONE)
+        held: dict[str, Any] = {}
+        real = world.grid._push
+
+        def push(message: Message) -> str | None:
+            number = real(message)
+            node = message.metadata.dst_node_id
+            if node == parts.FIRST_NODE and parts.step_of(message) == "upload":
+                if not held:
+                    # The upload is slow: it comes after the refusal of the second message.
+                    held[number] = world.grid.replies.pop(number)
+                else:
+                    reply = world.grid.replies[number]
+                    reply.content[KEY]["answer"] = refuse(LocalProtocolError("busy"))
+                    world.time.sleep(1.0)
+            return number
+
+        def pull(numbers: list[str]) -> list[Message]:
+            found = [world.grid.replies.pop(n) for n in numbers if n in world.grid.replies]
+            if not found and len(world.grid.seen) > 2 * N and held:
+                world.grid.replies.update(held)
+            return found
+
+        world.grid._push, world.grid.pull_messages = push, pull
+        with world.secure() as secure:
+            start(secure, parts.model())
+            assert secure.reports[0].survivors == N
+
+
+def shorten_keys(home: Path) -> None:
+    """Have a client use, and accept, sealing keys for two rounds only."""
+    policy, name = home / "policy.toml", "committee_key_rounds"
+    policy.write_text(policy.read_text().replace(f"{name} = {KEY_ROUNDS}", f"{name} = 2"))
+
+
+def lost_reply(reply: Message) -> Message:
+    """What Flower puts in the place of a reply that it has lost."""
+    reply.metadata.__dict__["_message_id"] = ""
+    lost = Message(Error(4, "gone"), reply_to=reply)
+    lost.metadata.__dict__["_reply_to_message_id"] = reply.metadata.reply_to_message_id
+    lost.metadata.__dict__["_src_node_id"] = reply.metadata.src_node_id
+    return lost
+
+
+class TestSealingKeysOfNodes:
+    """What a server takes in as a member's key, and how a run goes on over its end."""
+
+    @BOTH
+    def test_a_run_goes_on_over_the_end_of_a_key(
+        self, make_world: Callable[..., World], parts: SimpleNamespace, kind: dict[str, Any]
+    ) -> None:
+        """Ranges of two rounds; a member is away in the very round in which its key ends."""
+        world = make_world(**kind)
+        for i in range(N):
+            shorten_keys(world.home(i))
+        names: list[set[str]] = []
+        with world.secure() as secure:
+            arrays = parts.model()
+            for number in range(5):
+                gone = world.grid.nodes.pop(parts.FIRST_NODE) if number == 2 else None
+                arrays = start(secure, arrays).arrays
+                if gone is not None:
+                    world.grid.nodes[gone.number] = gone
+                files = (world.home(1) / "state" / "sealing").iterdir()
+                names.append({path.name.partition("-")[2] for path in files})
+        assert [report.survivors for report in secure.reports] == [N, N, N - 1, N, N]
+        # Two at a time: the present one, and the next one that is announced before its end.
+        early, later = {"0-1", "2-3"}, {"2-3", "4-5"}
+        assert names == [{"0-1"}, early, later, later, {"4-5", "6-7"}]
+
+    def test_keys_for_more_rounds_than_a_policy_allows_are_refused(
+        self, make_world: Callable[..., World], parts: SimpleNamespace
+    ) -> None:
+        world = make_world(**EVERYONE)
+        shorten_keys(world.home(0))
+        with world.secure() as secure:
+            start(secure, parts.model())
+            (report,) = secure.reports
+        # The others' keys serve for longer: this client sends nothing.
+        assert report.survivors == N - 1 and "PolicyError" in report.lost[parts.FIRST_NODE]
+
+    def claim(self, book: NodeBook, who: Identity, entry: bytes) -> str:
+        """What a book says to a claim of node 5."""
+        challenge = bytes(32) + book.sealing.request(0)
+        signed = who.public + who.sign(Usage.NODE, b"77", b"5", challenge)
+        return book._enter(5, challenge, signed + entry, 0)
+
+    def test_a_bad_key_keeps_a_node_out(self) -> None:
+        who = Identity.generate()
+        book = NodeBook(77, [who.public])
+        book.sealing = SealingBook(SESSION)
+        good = SealingKeys(who, SESSION).entry.encode()
+        assert "no sealing key, as identity" in self.claim(book, who, b"")
+        assert "without its own signature" in self.claim(book, who, good[:-1] + b"x")
+        assert book.sealing.entries(0) == {} and book._keys == {}
+        assert self.claim(book, who, good) == ""
+        assert list(book.sealing.entries(0)) == [who.public]
 
     def test_pairwise_runs_ask_for_none(
         self, make_world: Callable[..., World], parts: SimpleNamespace

@@ -1,0 +1,125 @@
+"""What a client keeps of its last upload: what names it, and the bytes, to be sent again.
+
+Nothing of it is secret: the upload is what the server was sent, and the key in it is forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from protocol.round.one_shot_setup import OneShotAnnouncement
+from protocol.round.rings import UnixClock
+from protocol.round.round_time import RoundTime
+from secagg.storage import StoredStateError, write_private
+
+VERSION = 2
+
+
+class UploadReceipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which upload of a round is ours.
+
+    Args:
+        session_id, round_number: of the round.
+        index: ours in the cohort.
+        header_digest: what names the upload, for the member that we may be as well.
+        announced: `announced_as` of the announcement that it answers.
+    """
+
+    session_id: bytes
+    round_number: int
+    index: int
+    header_digest: bytes
+    announced: bytes
+
+    def encode(self) -> bytes:
+        """The bytes to be stored."""
+        return bytes([VERSION]) + msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decode(cls, stored: bytes) -> UploadReceipt:
+        """Inverse of `encode`.
+
+        Raises:
+            StoredStateError: it is none.
+        """
+        if not stored or stored[0] != VERSION:
+            raise StoredStateError("the stored receipt has an unknown version")
+        try:
+            return msgspec.msgpack.decode(memoryview(stored)[1:], type=cls)
+        except msgspec.MsgspecError as error:
+            raise StoredStateError(f"a stored receipt is damaged: {error}") from None
+
+    def is_of(self, session_id: bytes, round_number: int) -> bool:
+        """Whether it is of this round, whatever the round's context."""
+        return (self.session_id, self.round_number) == (session_id, round_number)
+
+
+def announced_as(announcement: bytes) -> bytes:
+    """What tells one announcement from all others: its SHA-256, 32 bytes."""
+    return hashlib.sha256(announcement).digest()
+
+
+class UploadFolder:
+    """The last upload of one identity on disk, for a host that restarts its clients.
+
+    A reply may get lost on its way. Whoever delivers the very announcement again is answered with
+    the very bytes, by whatever process; nothing is trained, drawn or charged a second time.
+
+    Args:
+        folder: made if it does not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._receipt, self._upload = folder / "receipt", folder / "upload"
+
+    def begin(self) -> None:
+        """Forget the last upload: another round begins."""
+        # The receipt first: it says what the other file is.
+        self._receipt.unlink(missing_ok=True)
+        self._upload.unlink(missing_ok=True)
+
+    def keep(self, receipt: UploadReceipt, upload: bytes) -> None:
+        """Keep an upload before it leaves. A crash may lose it, which costs the client the round.
+
+        Args:
+            receipt: that names it.
+            upload: its bytes.
+        """
+        self._receipt.unlink(missing_ok=True)
+        write_private(self._upload, upload)
+        write_private(self._receipt, receipt.encode())
+
+    def receipt(self) -> UploadReceipt | None:
+        """What names the last upload; None if there is none.
+
+        Raises:
+            StoredStateError: the file is damaged.
+        """
+        try:
+            return UploadReceipt.decode(self._receipt.read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def again(self, announcement: bytes, clock: UnixClock | None = None) -> bytes | None:
+        """The upload that answered this very announcement; None if there is none.
+
+        Args:
+            announcement: from the server.
+            clock: tells unix seconds; with it, nothing is sent after the end of the round.
+
+        Raises:
+            PolicyError: the round has expired.
+            StoredStateError: a file is damaged.
+        """
+        receipt = self.receipt()
+        if receipt is None or receipt.announced != announced_as(announcement):
+            return None
+        RoundTime(clock).check(OneShotAnnouncement.read(announcement).member_context())
+        try:
+            return self._upload.read_bytes()
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,200 @@
+"""A party's time in a round only goes forward, whatever its clock does and where the round lies."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from one_shot_rounds import identity
+from one_shot_worlds import SESSION, World, plan_of
+
+from protocol import ClientHistory
+from protocol.errors import PolicyError
+from protocol.exchange.remote_one_shot import RemoteMember, with_announcement
+from protocol.round.member import RoundMember, SealingKeys
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.round_time import RoundTime
+from secagg import SessionAbortedError
+from secagg.keys import AgreementKey
+from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.transitions import MemberPhase
+from secagg.storage import StoredStateError, TokenFolder
+
+OPENED = 1_750_000_000
+HOUR = 3600
+
+
+class Watch:
+    """A clock that is set by hand."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        return OPENED + self.seconds
+
+
+@pytest.fixture
+def world() -> World:
+    return World(plan_of(CommitteeKind.NAMED))
+
+
+@pytest.fixture
+def setup(world: World) -> OneShotSetup:
+    """A round of an hour; members' keys are those of `make`."""
+    made = world.setup()
+    entry = SealingKeys(identity("member", 0), SESSION, key=AgreementKey(bytes([7]) * 32)).entry
+    committee = made.context.committee
+    committee = dataclasses.replace(committee, members=(entry, *committee.members[1:]))
+    context = dataclasses.replace(
+        made.context, committee=committee, opened_at=OPENED, lifetime_seconds=HOUR
+    )
+    return OneShotSetup(context, made.parameters, made.cohort)
+
+
+@pytest.fixture
+def make(world: World) -> Callable[..., RoundMember]:
+    """Member 0, anew at each call, with a history of its own and this clock."""
+
+    def member(clock: Watch | None = None) -> RoundMember:
+        who = identity("member", 0)
+        keys = SealingKeys(who, SESSION, key=AgreementKey(bytes([7]) * 32))
+        return RoundMember(who, keys, world.member_policy, ClientHistory(), clock)
+
+    return member
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> TokenFolder:
+    return TokenFolder(tmp_path)
+
+
+class TestRoundTime:
+    def test_it_goes_forward_only(self, setup: OneShotSetup) -> None:
+        watch = Watch(HOUR)
+        time = RoundTime(watch)
+        time.check(setup.context)
+        watch.seconds = 0
+        time.check(setup.context)
+        assert time.seen == OPENED + HOUR
+
+    def test_a_look_after_the_end_is_remembered(self, setup: OneShotSetup) -> None:
+        watch = Watch(HOUR + 1)
+        time = RoundTime(watch)
+        time.look(setup.context)
+        watch.seconds = 0
+        with pytest.raises(PolicyError, match="opened_at"):
+            time.check(setup.context)
+
+    def test_what_is_no_number_is_no_time(self, setup: OneShotSetup) -> None:
+        time = RoundTime(Watch(math.nan))
+        with pytest.raises(PolicyError, match="opened_at"):
+            time.check(setup.context)
+        time.look(setup.context)
+        assert time.seen is None
+
+    def test_without_a_clock_or_an_end_none_is_kept(self, setup: OneShotSetup) -> None:
+        endless = dataclasses.replace(setup.context, opened_at=0, lifetime_seconds=0)
+        for time, context in ((RoundTime(None), setup.context), (RoundTime(Watch(9e9)), endless)):
+            time.check(context)
+            time.look(context)
+            assert time.seen is None
+        assert not RoundTime(None).keeps_time
+
+
+class TestMember:
+    def test_one_that_was_over_when_it_was_stored_stays_over(
+        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
+    ) -> None:
+        watch = Watch()
+        member = make(watch)
+        member.join(setup.announce_to_member())
+        watch.seconds = HOUR + 1
+        stored = member.suspend(tokens)
+        watch.seconds = 0
+        with pytest.raises(PolicyError, match="opened_at"):
+            make(watch).resume(stored, tokens)
+        # It is used up all the same.
+        with pytest.raises(StoredStateError, match="resumed before"):
+            make(watch).resume(stored, tokens)
+
+    def test_a_clock_that_went_back_between_messages_does_not_lengthen_it(
+        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
+    ) -> None:
+        watch = Watch(HOUR - 1)
+        member = make(watch)
+        member.join(setup.announce_to_member())
+        for seconds in (0, math.nan, 0):  # whatever it shows while the round is stored
+            watch.seconds = seconds
+            stored = member.suspend(tokens)
+            watch.seconds = 0
+            member = make(watch)
+            member.resume(stored, tokens)
+        assert member._time.seen == OPENED + HOUR - 1
+
+    def test_without_a_clock_it_is_not_resumed_and_not_used_up(
+        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
+    ) -> None:
+        member = make(Watch())
+        member.join(setup.announce_to_member())
+        stored = member.suspend(tokens)
+        for _ in range(2):
+            with pytest.raises(StoredStateError, match="pass `clock`"):
+                make().resume(stored, tokens)
+        again = make(Watch(HOUR))
+        again.resume(stored, tokens)
+        assert again.phase is MemberPhase.WAITING and again.has_joined
+
+    def test_the_seal_covers_the_time(
+        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
+    ) -> None:
+        member = make(Watch(HOUR - 1))
+        member.join(setup.announce_to_member())
+        stored = member.suspend(tokens)
+        version, announcement, seen, sealed = msgspec.msgpack.decode(stored)
+        assert seen == OPENED + HOUR - 1
+        for other in (None, float(OPENED)):
+            changed = msgspec.msgpack.encode((version, announcement, other, sealed))
+            with pytest.raises(StoredStateError):
+                make(Watch()).resume(changed, tokens)
+        make(Watch()).resume(stored, tokens)
+
+    def test_a_clock_that_fails_ends_the_round(
+        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
+    ) -> None:
+        class Broken(Watch):
+            def __call__(self) -> float:
+                if self.seconds:
+                    raise OSError
+                return super().__call__()
+
+        for use in (lambda m: m.receive(b""), lambda m: m.suspend(tokens)):
+            watch = Broken()
+            member = make(watch)
+            member.join(setup.announce_to_member())
+            watch.seconds = 1
+            with pytest.raises(OSError):
+                use(member)
+            assert member.phase is MemberPhase.ABORTED
+
+    def test_an_expired_round_answers_nothing(
+        self, make: Callable[..., RoundMember], setup: OneShotSetup
+    ) -> None:
+        watch = Watch(HOUR)
+        remote = RemoteMember(make(watch))
+        watch.seconds = HOUR + 1
+        with pytest.raises(PolicyError, match="opened_at"):
+            remote.answer(with_announcement(setup.announce_to_member(), b""))
+        member = make(watch)
+        watch.seconds = HOUR
+        member.join(setup.announce_to_member())
+        watch.seconds = HOUR + 1
+        with pytest.raises(PolicyError, match="opened_at"):
+            member.receive(b"")
+        watch.seconds = 0
+        with pytest.raises(SessionAbortedError):
+            member.receive(b"")

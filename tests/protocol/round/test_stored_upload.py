@@ -1,0 +1,106 @@
+"""A client's last upload on disk: the same announcement gets the same bytes, until the end."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from one_shot_rounds import Stream, secret
+from one_shot_worlds import DIGEST, SESSION, World, plan_of, update
+
+from protocol import ClientHistory
+from protocol.errors import PolicyError
+from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.stored_upload import UploadFolder, UploadReceipt, announced_as
+from secagg.oneshot.committee import CommitteeKind
+from secagg.storage import StoredStateError
+
+OPENED = 1_750_000_000
+HOUR = 3600
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> UploadFolder:
+    return UploadFolder(tmp_path / "upload")
+
+
+@pytest.fixture
+def world() -> World:
+    return World(plan_of(CommitteeKind.NAMED))
+
+
+@pytest.fixture
+def setup(world: World) -> OneShotSetup:
+    """A round of an hour."""
+    made = world.setup()
+    context = dataclasses.replace(made.context, opened_at=OPENED, lifetime_seconds=HOUR)
+    return OneShotSetup(context, made.parameters, made.cohort)
+
+
+def client_of(world: World) -> OneShotRoundClient:
+    policy = world.client_policy
+    return OneShotRoundClient(
+        world.identities[0],
+        frozenset(world.keys),
+        policy,
+        ClientHistory(policy.goal),
+        Stream("client", 0),
+    )
+
+
+def test_receipts_read_back() -> None:
+    receipt = UploadReceipt(SESSION, 7, 3, secret("digest"), announced_as(b"announcement"))
+    assert UploadReceipt.decode(receipt.encode()) == receipt
+    for damaged in (b"", receipt.encode()[:-1], b"\0" + receipt.encode()[1:]):
+        with pytest.raises(StoredStateError):
+            UploadReceipt.decode(damaged)
+
+
+def test_an_upload_is_sent_again_for_its_announcement_only(
+    folder: UploadFolder, world: World, setup: OneShotSetup, tmp_path: Path
+) -> None:
+    client, announcement = client_of(world), setup.announce(0)
+    assert folder.again(announcement) is None and folder.receipt() is None
+    client.join(announcement, DIGEST)
+    upload = client.submit(update(0))
+    folder.keep(client.receipt, upload)
+    # Another process, on another day of the week.
+    later = UploadFolder(tmp_path / "upload")
+    assert later.again(announcement) == upload == client.resend()
+    assert later.receipt() == client.receipt
+    assert (client.receipt.index, client.receipt.header_digest) == client.own_upload
+    for other in (setup.announce(1), announcement[:-1], b""):
+        assert later.again(other) is None
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in (tmp_path / "upload").iterdir())
+    later.begin()
+    assert folder.again(announcement) is None and list((tmp_path / "upload").iterdir()) == []
+
+
+def test_nothing_is_sent_after_the_end_of_the_round(
+    folder: UploadFolder, world: World, setup: OneShotSetup
+) -> None:
+    client, announcement = client_of(world), setup.announce(0)
+    client.join(announcement, DIGEST)
+    upload = client.submit(update(0))
+    folder.keep(client.receipt, upload)
+    assert folder.again(announcement, lambda: OPENED + HOUR) is not None
+    with pytest.raises(PolicyError, match="opened_at"):
+        folder.again(announcement, lambda: OPENED + HOUR + 1)
+
+
+def test_a_receipt_without_its_upload_sends_nothing(
+    folder: UploadFolder, world: World, setup: OneShotSetup, tmp_path: Path
+) -> None:
+    """As a crash may leave it; and an older receipt never stands beside a newer upload."""
+    client, announcement = client_of(world), setup.announce(0)
+    client.join(announcement, DIGEST)
+    upload = client.submit(update(0))
+    folder.keep(client.receipt, upload)
+    (tmp_path / "upload" / "upload").unlink()
+    assert folder.again(announcement) is None
+    (tmp_path / "upload" / "upload").mkdir()
+    with pytest.raises(OSError, match="upload"):
+        folder.keep(client.receipt, b"new")
+    assert folder.receipt() is None
