@@ -93,14 +93,26 @@ def local_aggregator(
         policy = plan.client_policy(dimension)
         return RealAggregator(identities, policy, executor, noise=noise, rand_of=rand_of)
     committee = committee or local_committee(plan, identities)
+    policy = one_shot_policy(plan, dimension, committee)
+    return OneShotAggregator(
+        identities, policy, committee, noise=noise, rand_of=rand_of, folder=folder, ranks=ranks
+    )
+
+
+def one_shot_policy(
+    plan: TrainingPlan, dimension: int | None, committee: LocalCommittee
+) -> ClientPolicy:
+    """What clients of a one-shot plan insist on, about this committee too.
+
+    Args:
+        dimension: d, as for `TrainingPlan.client_policy`.
+        committee: in this process.
+    """
     draw = None
     if (lottery := committee.lottery) is not None:
         registry = lottery.registry
         draw = plan.draw_policy(registry.root, len(registry), lottery.beacon_of)
-    policy = plan.client_policy(dimension, committee.named, draw)
-    return OneShotAggregator(
-        identities, policy, committee, noise=noise, rand_of=rand_of, folder=folder, ranks=ranks
-    )
+    return plan.client_policy(dimension, committee.named, draw)
 
 
 def imagined_setup(plan: TrainingPlan, parameters: RoundParameters) -> RoundEncoding:

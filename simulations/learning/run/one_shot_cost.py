@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -23,9 +24,10 @@ from protocol.round.history import ClientHistory
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
-from protocol.training.local import local_committee
+from protocol.training.local import local_committee, one_shot_policy
 from secagg import Identity
 from secagg.framing import encode_message, encode_set, split_items
+from secagg.keys import AgreementKey
 from secagg.merkle import HASH_BYTES
 from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.committee import CommitteeKind
@@ -125,19 +127,23 @@ def one_shot_cost(
     seats = identities
     if plan.committee_kind is CommitteeKind.NAMED:
         seats = [Identity.generate() for _ in range(plan.committee_numbers.size)]
-    sealing = fresh_key(_SESSION, seats[-1].public)
-    committee = local_committee(
-        plan,
-        identities,
-        seats,
-        lambda session, key: sealing if key == seats[-1].public else fresh_key(session, key),
-    )
+    sealing: dict[bytes, AgreementKey] = {}
+
+    def key_of(session_id: bytes, key: bytes) -> AgreementKey:
+        return sealing.setdefault(key, fresh_key(session_id, key))
+
+    committee = local_committee(plan, identities, seats, key_of)
     members = committee.members(_SESSION, keys, 0)
     setup = plan.one_shot_setup(parameters, keys, members, _SESSION, 0)
-    policy, registry = plan.client_policy(None, committee.named), frozenset(keys)
+    policy, registry = one_shot_policy(plan, None, committee), frozenset(keys)
     context, cohort = setup.context, setup.known_cohort()
     uploads = UploadCollection(context, cohort)
-    count = min(1 + SAMPLE, plan.cohort - 1)
+    # The last member, who is none of the clients that are played.
+    last = context.committee.size - 1
+    key = context.committee.members[last].identity
+    seat = next(each for each in seats if each.public == key)
+    others = (index for index, each in enumerate(keys) if each != key)
+    played = list(islice(others, 1 + SAMPLE))
 
     def play(index: int) -> None:
         history = ClientHistory(policy.goal)
@@ -146,20 +152,18 @@ def one_shot_cost(
         data = client.submit(update)
         uploads.take(decode_upload(data, index, len(data)))
 
-    clients = [_seconds(partial(play, index)) for index in range(count)]
-    # The last member, who is none of these clients.
-    last = context.committee.size - 1
-    party = MemberParty(context, last, seats[last], sealing, None, registry)
+    clients = [_seconds(partial(play, index)) for index in played]
+    party = MemberParty(context, last, seat, sealing[key], None, registry)
     column = dict(uploads.columns())[last]
-    seals = split_items(column, seal_bytes(context), count)
+    seals = split_items(column, seal_bytes(context), len(played))
     shares = [
-        _seconds(partial(share_of, party, uploads.headers[index], keys[index], seals[index]))
-        for index in range(count)
+        _seconds(partial(share_of, party, uploads.headers[index], keys[index], seal))
+        for index, seal in zip(played, seals, strict=True)
     ]
-    member = committee.member(_SESSION, seats[last].public)
+    member = committee.member(_SESSION, key)
     member.join(setup.announce_to_member())
     delivery = _seconds(partial(member.receive, _delivery(setup, uploads.headers, column)))
-    parts, header = upload_bytes(context), uploads.headers[0]
+    parts, header = upload_bytes(context), uploads.headers[played[0]]
     return OneShotCost(
         members=context.committee.size,
         client_seconds=statistics.median(clients[1:]),

@@ -499,7 +499,9 @@ def test_signatures_on_another_set_than_ours(survivors: list[int]) -> None:
 
 def test_signatures_on_another_upload_of_the_same_clients() -> None:
     pending = Pending(OPEN)
-    other = Pending(OPEN, corrupt(lambda message: replace(message, ciphertext=bytes(24))))
+    other = Pending(
+        OPEN, corrupt(lambda message: replace(message, ciphertext=bytes(len(message.ciphertext))))
+    )
     assert other.header(3) != pending.header(3)
     pending.refuses(other.quorum([0, 1, 2, 3]), Reason.BAD_SIGNATURE)
 

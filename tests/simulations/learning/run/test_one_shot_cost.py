@@ -91,7 +91,7 @@ def test_bytes_are_those_of_a_round(
     setup = plan.one_shot_setup(
         plan_deployment(plan, SketchSpec.identity(DIMENSION)).parameters,
         keys,
-        committee.members(session, keys),
+        committee.members(session, keys, 0),
         session,
         0,
     )
