@@ -21,6 +21,7 @@ from protocol.round.draw_policy import BeaconSource
 from protocol.round.lottery import Lottery
 from protocol.round.member import MemberPolicy
 from protocol.round.parameters import RoundParameters
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError
 from secagg.oneshot.committee import CommitteeKind
