@@ -214,6 +214,8 @@ class Round:
         A hostile wire damages seals as well, and is not told apart.
         """
         context, committee = self.context, self.context.committee
+        if absent := set(self._server.excluded) - self._accepted.get(Upload, {}).keys():
+            return f"complaints left out clients {sorted(absent)}, which sent nothing"
         complained = self._accepted.get(Complaints, {})
         few = len(self.liars) <= context.tolerated_colluders
         few = few and len(self.lying_members) <= committee.corrupt
