@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from dp.accounting.moments import renyi_to_epsilon
@@ -59,11 +60,7 @@ class Promises:
     @property
     def ratio_gap(self) -> float:
         """Gamma: largest logarithm of the ratio of two relative errors of the law of a run."""
-        groups = group_error(self.smallest_part, self.most_parts)
-        between = run_error(self.smallest_part, self.kept, self.rounds)
-        if not max(groups, between) < 1.0:
-            return math.inf
-        return 2.0 * self.rounds * _log_ratio(groups) + _log_ratio(between)
+        return _ratio_gap(self)
 
     def renyi(self, mu_squared: float, order: float) -> float:
         """Bound of the divergence of a run in which no charge passes ``mu_squared``, in nats.
@@ -130,6 +127,16 @@ def run_error(smallest_part: float, kept: float, rounds: int) -> float:
     """e_2: relative error of the density of a run, if its sums were single parts."""
     rate = _rate(1.0 / (1.0 / smallest_part + 4.0 / kept))
     return math.expm1((rounds - 1) * math.log1p(theta_rest(rate)))
+
+
+@lru_cache(maxsize=256)
+def _ratio_gap(promises: Promises) -> float:
+    """Gamma; remembered, because every order asks for it."""
+    groups = group_error(promises.smallest_part, promises.most_parts)
+    between = run_error(promises.smallest_part, promises.kept, promises.rounds)
+    if not max(groups, between) < 1.0:
+        return math.inf
+    return 2.0 * promises.rounds * _log_ratio(groups) + _log_ratio(between)
 
 
 def theta_rest(rate: float) -> float:
