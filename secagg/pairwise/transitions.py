@@ -8,7 +8,6 @@ only the caller can say: begin, here is the input, the deadline has passed.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 
 from secagg.pairwise.messages import (
     Advertisement,
@@ -23,6 +22,7 @@ from secagg.pairwise.messages import (
     SurvivorSet,
     UnmaskShares,
 )
+from secagg.session import Moves
 
 
 class ClientPhase(enum.Enum):
@@ -59,10 +59,6 @@ class Local(enum.Enum):
     INPUT = "input vector"
     DEADLINE = "deadline"
     UNMASK = "unmask"
-
-
-Event = Local | type
-Moves = Mapping[tuple[enum.Enum, Event], frozenset[enum.Enum]]
 
 
 def _to(*phases: enum.Enum) -> frozenset[enum.Enum]:

@@ -33,12 +33,12 @@ from secagg.pairwise.transitions import (
     CLIENT_MOVES,
     SERVER_MOVES,
     ClientPhase,
-    Event,
     Local,
-    Moves,
     ServerPhase,
 )
+from secagg.session import Moves
 
+Event = Local | type
 ROOT = Path(__file__).parents[3]
 MESSAGES: list[type] = list(AnyMessage.__args__)
 CLIENT_EVENTS: list[Event] = [Local.BEGIN, Local.INPUT, *MESSAGES]

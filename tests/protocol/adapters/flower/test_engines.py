@@ -99,28 +99,30 @@ def test_the_example_learns_over_a_network_and_loses_a_client(
     assert charged[4] == 0.0
 
 
+ONE_SHOT_PRIVACY = {
+    "epsilon": 50.0,
+    "delta": 1e-5,
+    "rounds": 2,
+    "clip-l2": 1.0,
+    "minimum-survivors": 3,
+    "tolerated-colluders": 0,
+}
+ONE_SHOT_SETTINGS = {
+    "num-server-rounds": 1,
+    "veilsum.rounds": 2,
+    "veilsum.privacy.epsilon": 50.0,
+    "veilsum.privacy.clip-l2": 1.0,
+    "veilsum.cohort.protocol": "one-shot",
+    "veilsum.connect-seconds": 60.0,
+    "veilsum.stage-seconds": 180.0,
+}
+
+
 def test_one_shot_rounds_over_a_network_of_processes(network: ModuleType, tmp_path: Path) -> None:
     """Every message meets a new process: an upload, and three answers of every member."""
-    privacy = {
-        "epsilon": 50.0,
-        "delta": 1e-5,
-        "rounds": 2,
-        "clip-l2": 1.0,
-        "minimum-survivors": 3,
-        "tolerated-colluders": 0,
-    }
-    settings = {
-        "num-server-rounds": 1,
-        "veilsum.rounds": 2,
-        "veilsum.privacy.epsilon": 50.0,
-        "veilsum.privacy.clip-l2": 1.0,
-        "veilsum.cohort.protocol": "one-shot",
-        "veilsum.connect-seconds": 60.0,
-        "veilsum.stage-seconds": 180.0,
-    }
-    made = network.Network(tmp_path, clients=4, privacy=privacy, committee="everyone")
+    made = network.Network(tmp_path, clients=4, privacy=ONE_SHOT_PRIVACY, committee="everyone")
     with made as engine:
-        given = network.deployment_settings(engine, 4, 1, **settings)
+        given = network.deployment_settings(engine, 4, 1, **ONE_SHOT_SETTINGS)
         report = engine.run(given, seconds=1200.0)
         assert engine.processes.ended() == []
     assert report["survivors"] == [4] and report["round trips"] == [5]
@@ -131,25 +133,8 @@ def test_one_shot_rounds_over_a_network_of_processes(network: ModuleType, tmp_pa
 
 def test_a_named_committee_over_a_network_of_processes(network: ModuleType, tmp_path: Path) -> None:
     """Three of four clients are the members: the fourth is done when it has uploaded."""
-    privacy = {
-        "epsilon": 50.0,
-        "delta": 1e-5,
-        "rounds": 2,
-        "clip-l2": 1.0,
-        "minimum-survivors": 3,
-        "tolerated-colluders": 0,
-    }
-    settings = {
-        "num-server-rounds": 1,
-        "veilsum.rounds": 2,
-        "veilsum.privacy.epsilon": 50.0,
-        "veilsum.privacy.clip-l2": 1.0,
-        "veilsum.cohort.protocol": "one-shot",
-        "veilsum.connect-seconds": 60.0,
-        "veilsum.stage-seconds": 180.0,
-    }
-    with network.Network(tmp_path, clients=4, privacy=privacy, committee=3) as engine:
-        given = network.deployment_settings(engine, 4, 1, **settings)
+    with network.Network(tmp_path, clients=4, privacy=ONE_SHOT_PRIVACY, committee=3) as engine:
+        given = network.deployment_settings(engine, 4, 1, **ONE_SHOT_SETTINGS)
         report = engine.run(given, seconds=1200.0)
         assert engine.processes.ended() == []
     assert report["survivors"] == [4] and report["lost"] == [[]] and report["round trips"] == [5]
