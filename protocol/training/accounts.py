@@ -24,7 +24,7 @@ from dp import (
     RoundsUsedUpError,
 )
 from dp.accounting import reserved_accountant
-from protocol.round.setup import RoundEvents
+from protocol.round.round_events import RoundEvents
 
 LABEL_BYTES = 8
 

@@ -38,7 +38,8 @@ from dp import (
 )
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.rings import require_safe_ring
-from protocol.round.setup import RoundEncoding, RoundEvents, RoundSetup, noise_entry
+from protocol.round.round_events import RoundEvents
+from protocol.round.setup import RoundEncoding, RoundSetup, noise_entry
 from protocol.round.turns import Turns
 from protocol.training.accounts import ClientAccounts, label
 from secagg import LocalProtocolError, ParameterError

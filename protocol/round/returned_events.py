@@ -1,0 +1,141 @@
+"""What a round of a run with returned noise releases, from the records of the run so far.
+
+Records name members; accounting counts them, and leaves out as many as may work for the server.
+
+Source: docs/correlated-rounds.md, "What is counted".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dp.correlated import Parts, RoundParts
+
+from dp.correlated.event import CorrelatedRelease
+from protocol.round.parameters import RoundParameters, release_event
+from protocol.round.round_events import RoundEvents
+from secagg import ParameterError
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.records import RoundRecord
+
+
+class RunEvents:
+    """The events of the rounds of one run, seen from one of them.
+
+    Args:
+        context: of that round, with members' uploads.
+        parameters: its encoding, with returned noise.
+
+    Raises:
+        ParameterError: there is none, or too few honest parties would add it.
+    """
+
+    def __init__(self, context: OneShotContext, parameters: RoundParameters) -> None:
+        uploads, returned = context.member_uploads, parameters.returned
+        if uploads is None or returned is None:
+            raise ParameterError("returned", returned, "given, with members that upload")
+        self._context, self._parameters = context, parameters
+        self._returning = uploads.fewest_returning
+        self._records = uploads.records
+        self._known = self._parts(context.tolerated_colluders, context.committee.corrupt)
+        self._all = self._parts(0, 0)
+
+    @property
+    def index(self) -> int:
+        """t, of this round among those of the run, from 1."""
+        return len(self._records) + 1
+
+    @property
+    def parts(self) -> Parts:
+        """Of the noise that the server does not know."""
+        return self._known
+
+    def past(self, bounds: Sequence[float]) -> list[CorrelatedRelease]:
+        """The rounds before this one, as a client is charged for them.
+
+        Args:
+            bounds: Euclidean bound on its contribution to each, integer units; 0 for none.
+        """
+        counts = self._counts(self._records)
+        befores = [None, *counts][: len(counts)]
+        return [
+            self._known.release(index, now, before, bound)
+            for index, (now, before, bound) in enumerate(
+                zip(counts, befores, bounds, strict=True), start=1
+            )
+        ]
+
+    def ends(self, l2_bound: float) -> tuple[CorrelatedRelease, CorrelatedRelease]:
+        """The two worst that this round can turn out as, for a client that takes part in it.
+
+        The fewest upload; and as few, or as many, members as possible take something back.
+        """
+        low, high = self._known.worst(self._before, self._returning)
+        return self._release(low, l2_bound), self._release(high, l2_bound)
+
+    def possible(self) -> Iterator[RoundEvents]:
+        """What this round may cost, before it is known who uploads."""
+        for end in self._known.worst(self._before, self._returning):
+            yield self._events(end)
+
+    def of(self, record: RoundRecord) -> RoundEvents:
+        """What this round costs with this record.
+
+        Raises:
+            ParameterError: the record is that of another round.
+        """
+        if record.round_number != self._context.round_number:
+            valid = f"that of round {self._context.round_number}"
+            raise ParameterError("record", f"that of round {record.round_number}", valid)
+        *_, now = self._counts([*self._records, record])
+        return self._events(now)
+
+    @property
+    def _before(self) -> RoundParts | None:
+        counts = self._counts(self._records)
+        return counts[-1] if counts else None
+
+    def _events(self, now: RoundParts) -> RoundEvents:
+        bound, before = self._parameters.l2_bound, self._before
+        mechanism = self._parameters.mechanism
+        honest = max(now.clients - self._context.tolerated_colluders, 0)
+
+        def seen(parts: Parts, l2_bound: float) -> CorrelatedRelease:
+            return parts.release(self.index, now, before, l2_bound)
+
+        return RoundEvents(
+            server=seen(self._known, bound),
+            outsider=seen(self._all, bound),
+            sybil=release_event(self._parameters, mechanism, 1),
+            committee=release_event(self._parameters, mechanism, honest),
+            absent=(seen(self._known, 0.0), seen(self._all, 0.0)),
+        )
+
+    def _release(self, now: RoundParts, l2_bound: float) -> CorrelatedRelease:
+        return self._known.release(self.index, now, self._before, l2_bound)
+
+    def _counts(self, records: Sequence[RoundRecord]) -> list[RoundParts]:
+        """Of every record the numbers of those who add, and of those who take back."""
+        counts, entered = [], frozenset[int]()
+        for record in records:
+            back = len(entered.intersection(record.returned))
+            counts.append(RoundParts(record.clients, len(record.entered), back))
+            entered = frozenset(record.entered)
+        return counts
+
+    def _parts(self, corrupt_clients: int, corrupt_members: int) -> Parts:
+        context, parameters = self._context, self._parameters
+        if parameters.returned is None or context.member_uploads is None:
+            raise AssertionError("checked when this was made")
+        return Parts(
+            client_variance=parameters.mechanism.amount,
+            member_variance=parameters.returned.variance,
+            clients=context.invited,
+            members=context.committee.size,
+            corrupt_clients=corrupt_clients,
+            corrupt_members=corrupt_members,
+            fewest_clients=context.minimum_survivors,
+            fewest_members=context.member_uploads.fewest,
+            rounds=parameters.returned.rounds,
+            dimension=parameters.length,
+        )

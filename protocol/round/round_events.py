@@ -1,0 +1,30 @@
+"""What one sum releases, as each adversary meets it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp import Event
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEvents:
+    """What one sum releases, as each adversary meets it; none of them gains from sampling.
+
+    Attributes:
+        server: the noise of the tolerated colluders does not count, because the server knows it.
+        outsider: who sees only the result knows no noise.
+        sybil: of a server that made up all other clients, `RoundEncoding.own_noise` is left.
+        committee: of a server that has all members of a standing committee, the honest clients' own
+            noise is left; None where members add none.
+        absent: the same as `server` and `outsider` for a client that took no part; None where a
+            round costs such a client nothing.
+
+    Source: docs/accounting.md.
+    """
+
+    server: Event
+    outsider: Event
+    sybil: Event
+    committee: Event | None = None
+    absent: tuple[Event, Event] | None = None
