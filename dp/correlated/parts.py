@@ -11,9 +11,9 @@ Source: docs/correlated-noise.md, "Aligned contributions are the worst": parts m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dp.checks import require_integer
+from dp.checks import require_between_0_and_1, require_integer
 from dp.correlated.event import LARGEST_ROUNDS, CorrelatedRelease
 
 
@@ -117,6 +117,24 @@ class Parts:
     def most_parts(self) -> int:
         """m, parts of one round."""
         return self.clients + self.members
+
+    def divided(self, fresh_variance: float, returned_share: float) -> Parts:
+        """The same parties with other noise, of which this is the least that enters in a round.
+
+        Args:
+            fresh_variance: F, > 0.
+            returned_share: lambda, of the counted members, strictly between 0 and 1.
+
+        Raises:
+            ValueError: a number is out of range.
+        """
+        require_between_0_and_1("returned_share", returned_share)
+        honest = self.fewest_clients - self.corrupt_clients
+        return replace(
+            self,
+            client_variance=(1.0 - returned_share) * fresh_variance / honest,
+            member_variance=returned_share * fresh_variance / self._counted(self.fewest_members),
+        )
 
     def fresh(self, now: RoundParts) -> float:
         """F_t, what is counted of a round: all clients but n_C, all members but 2c.
