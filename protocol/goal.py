@@ -60,6 +60,19 @@ class PrivacyGoal:
         """
         return FailureReserve.from_delta(self.delta, self.rounds, moment_order=self.moment_order)
 
+    def delta_for_noise(self, rounds: int) -> float:
+        """What of delta is left for the noise of a run, parts of which come back in later rounds.
+
+        The theorem for such noise has no failure probability. What is set aside is for failures of
+        secure aggregation, in any round of the run: one that the client had no part in may show the
+        noise of its neighbours.
+
+        Args:
+            rounds: T, of the whole run.
+        """
+        aside = FailureReserve.from_delta(self.delta, rounds).aggregation
+        return self.delta - rounds * aside
+
     @property
     def noise_multiplier(self) -> float:
         """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal.

@@ -51,6 +51,8 @@ class OneShotSetup(RoundEncoding):
         uploads = self.context.member_uploads
         if uploads is not None and uploads.block != self.parameters.block_digest():
             raise ParameterError("block", "another digest", "that of the parameters but the model")
+        if uploads is not None:
+            _ = self.run_events
 
     @property
     def adding_members(self) -> int:

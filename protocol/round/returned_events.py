@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dp.correlated import Parts, RoundParts
-
 from dp.correlated.event import CorrelatedRelease
 from protocol.round.parameters import RoundParameters, release_event
 from protocol.round.round_events import RoundEvents
@@ -37,6 +36,9 @@ class RunEvents:
         self._context, self._parameters = context, parameters
         self._returning = uploads.fewest_returning
         self._records = uploads.records
+        if self.index > returned.rounds:
+            valid = f"at most {returned.rounds - 1} before this round, the last that is planned for"
+            raise ParameterError("records", len(self._records), valid)
         self._known = self._parts(context.tolerated_colluders, context.committee.corrupt)
         self._all = self._parts(0, 0)
 
@@ -65,13 +67,26 @@ class RunEvents:
             )
         ]
 
-    def ends(self, l2_bound: float) -> tuple[CorrelatedRelease, CorrelatedRelease]:
-        """The two worst that this round can turn out as, for a client that takes part in it.
+    def worst(self, l2_bound: float) -> list[CorrelatedRelease]:
+        """What this round can turn out as at the worst, for a client that takes part in it.
 
         The fewest upload; and as few, or as many, members as possible take something back.
         """
-        low, high = self._known.worst(self._before, self._returning)
-        return self._release(low, l2_bound), self._release(high, l2_bound)
+        ends = self._known.worst(self._before, self._returning)
+        return [self._known.release(self.index, end, self._before, l2_bound) for end in ends]
+
+    def epsilon_of_run(self, goal: PrivacyGoal, apart: int) -> float:
+        """Largest epsilon that a client's own count meets in a run as planned.
+
+        Args:
+            goal: with `rounds` participations.
+            apart: fewest rounds from one to the next.
+        """
+        rounds, bound = self._known.rounds, self._parameters.l2_bound
+        taken_part = min(goal.rounds, 1 + (rounds - 1) // apart)
+        schedule = Schedule(rounds, taken_part, apart)
+        charge = _largest_charge(self._known, schedule, self._returning_then) * bound**2
+        return correlated_epsilon(charge, self._promises, goal.delta_for_noise(rounds))
 
     def possible(self) -> Iterator[RoundEvents]:
         """What this round may cost, before it is known who uploads."""
@@ -111,15 +126,15 @@ class RunEvents:
             absent=(seen(self._known, 0.0), seen(self._all, 0.0)),
         )
 
-    def _release(self, now: RoundParts, l2_bound: float) -> CorrelatedRelease:
-        return self._known.release(self.index, now, self._before, l2_bound)
-
     def _counts(self, records: Sequence[RoundRecord]) -> list[RoundParts]:
         """Of every record the numbers of those who add, and of those who take back."""
-        counts, entered = [], frozenset[int]()
+        counts: list[RoundParts] = []
+        entered = frozenset[int]()
         for record in records:
             back = len(entered.intersection(record.returned))
-            counts.append(RoundParts(record.clients, len(record.entered), back))
+            counts.append(
+                RoundParts(clients=record.clients, entered=len(record.entered), returned=back)
+            )
             entered = frozenset(record.entered)
         return counts
 
@@ -127,15 +142,18 @@ class RunEvents:
         context, parameters = self._context, self._parameters
         if parameters.returned is None or context.member_uploads is None:
             raise AssertionError("checked when this was made")
-        return Parts(
-            client_variance=parameters.mechanism.amount,
-            member_variance=parameters.returned.variance,
-            clients=context.invited,
-            members=context.committee.size,
-            corrupt_clients=corrupt_clients,
-            corrupt_members=corrupt_members,
-            fewest_clients=context.minimum_survivors,
-            fewest_members=context.member_uploads.fewest,
-            rounds=parameters.returned.rounds,
-            dimension=parameters.length,
-        )
+        try:
+            return Parts(
+                client_variance=parameters.mechanism.amount,
+                member_variance=parameters.returned.variance,
+                clients=context.invited,
+                members=context.committee.size,
+                corrupt_clients=corrupt_clients,
+                corrupt_members=corrupt_members,
+                fewest_clients=context.minimum_survivors,
+                fewest_members=context.member_uploads.fewest,
+                rounds=parameters.returned.rounds,
+                dimension=parameters.length,
+            )
+        except (TypeError, ValueError) as error:
+            raise ParameterError("returned", parameters.returned, str(error)) from None

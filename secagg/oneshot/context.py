@@ -239,7 +239,8 @@ class OneShotContext(RoundTerms):
         if self.removal:
             valid = "empty where members upload: their noise has no removable batches"
             raise ParameterError("removal", f"{len(self.removal)} masks", valid)
-        uploads.check(committee.size, committee.corrupt, self.minimum_survivors, self.round_number)
+        clients = range(self.minimum_survivors, self.invited + 1)
+        uploads.check(committee.size, committee.corrupt, clients, self.round_number)
 
 
 def fewest_survivors(size: int, colluders: int) -> int:

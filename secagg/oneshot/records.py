@@ -18,7 +18,6 @@ from secagg.errors import ParameterError
 from secagg.framing import decode_set, encode_set
 from secagg.merkle import HASH_BYTES
 from secagg.tags import Usage, digest
-from secagg.terms import MAX_COHORT
 
 MAX_RECORDS = 1 << 16
 """Bound on the rounds of a run, so that a hostile context cannot make anybody hash for ever."""
@@ -95,13 +94,13 @@ class MemberUploads:
     block: bytes
     records: tuple[RoundRecord, ...] = ()
 
-    def check(self, size: int, corrupt: int, fewest_clients: int, round_number: int) -> None:
+    def check(self, size: int, corrupt: int, clients: range, round_number: int) -> None:
         """See that the terms fit a committee, and its records one another.
 
         Args:
             size: s, of the committee.
             corrupt: c, members of it that may work for the server.
-            fewest_clients: of every sum.
+            clients: how many of them a sum may have.
             round_number: of this round.
 
         Raises:
@@ -125,7 +124,7 @@ class MemberUploads:
         for record in self.records:
             sound = (
                 last < record.round_number < round_number
-                and fewest_clients <= record.clients <= MAX_COHORT
+                and record.clients in clients
                 and self.fewest <= len(record.entered)
                 and entered.issuperset(record.returned)
                 and set(record.returned) <= set(record.entered)
