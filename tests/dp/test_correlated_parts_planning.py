@@ -112,7 +112,7 @@ def test_if_all_are_there_and_honest_the_plan_is_the_published_one(
 def test_the_table_of_the_page_is_the_planners() -> None:
     page = (Path(__file__).parents[2] / "docs" / "correlated-noise.md").read_text("utf-8")
     rows = re.findall(
-        r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+)(?: %)? \| ([\d.]+) \| ([\d.]+) \|$", page, re.M
+        r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) % \| ([\d.]+) \| ([\d.]+) \|$", page, re.M
     )
     assert len(rows) == 5
     for rounds, times, apart, away, *printed in rows:
