@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from dp.checks import require_between_0_and_1, require_integer
 from dp.correlated.event import LARGEST_ROUNDS, CorrelatedRelease
+from dp.correlated.theorem import Promises
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,22 @@ class Parts:
     def most_parts(self) -> int:
         """m, parts of one round."""
         return self.clients + self.members
+
+    @property
+    def promises(self) -> Promises:
+        """What is fixed about the noise of the run.
+
+        Raises:
+            ValueError: there are more parts than there may be.
+        """
+        return Promises(
+            rounds=self.rounds,
+            dimension=self.dimension,
+            smallest_part=self.smallest_part,
+            most_parts=self.most_parts,
+            kept=self.least_kept,
+            fresh=self.least_fresh,
+        )
 
     def divided(self, fresh_variance: float, returned_share: float) -> Parts:
         """The same parties with other noise, of which this is the least that enters in a round.

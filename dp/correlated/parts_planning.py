@@ -122,14 +122,15 @@ def plan_parts(
         parts: of the run; their variances are not looked at.
         schedule: of the same number of rounds.
         fewest_returning: r_t of every round but the first.
-        away: p, the share of members that are away in a round, in [0, 1).
+        away: p, the share of members that are away in a round; those left are the fewest or more.
         weights: of the optimiser, as for `plan_noise`.
 
     Raises:
         TypeError, ValueError: a number is out of range.
     """
-    if not 0.0 <= away < 1.0:
-        raise ValueError(f"away must be at least 0 and below 1, got {away!r}")
+    most = 1.0 - parts.fewest_members / parts.members
+    if not 0.0 <= away <= most:
+        raise ValueError(f"away must lie in 0..{most:.6g}, where enough are left, got {away!r}")
     noise = ModelNoise(schedule.rounds, weights)
     clients = parts.clients / (parts.fewest_clients - parts.corrupt_clients)
     members = (1.0 - away) * parts.members / (parts.fewest_members - 2 * parts.corrupt_members)

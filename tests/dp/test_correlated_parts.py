@@ -19,6 +19,7 @@ from dp.correlated import (
     RoundNoise,
     RoundParts,
 )
+from dp.correlated.accountant import promises_of
 
 PARTS = Parts(
     client_variance=3.0,
@@ -325,6 +326,7 @@ def test_what_is_promised() -> None:
         most_parts=13,
         least_kept=3.0 * (6 - 2),
     )
+    assert promises_of(release) == PARTS.promises
     before = RoundParts(clients=7, entered=5)
     for returned, counted in ((0, 0), (1, 0), (2, 1), (4, 3), (5, 3)):
         now = RoundParts(clients=6, entered=5, returned=returned)

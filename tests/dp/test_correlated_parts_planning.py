@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,20 @@ def test_if_all_are_there_and_honest_the_plan_is_the_published_one(
     assert plan.gain == pytest.approx(published.gain, rel=1e-6)
 
 
+def test_the_table_of_the_page_is_the_planners() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "correlated-noise.md").read_text("utf-8")
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) % \| ([\d.]+) \| ([\d.]+) \|$", page, re.M
+    )
+    assert len(rows) == 5
+    for rounds, times, apart, away, *printed in rows:
+        schedule = Schedule(int(rounds), int(times), int(apart))
+        numbers = replace(PARTS, rounds=schedule.rounds)
+        plan = plan_parts(numbers, schedule, 4, int(away) / 100)
+        for text, figure in zip(printed, (plan.returned_share, plan.gain), strict=True):
+            assert abs(float(text) - figure) <= 0.0051
+
+
 def test_the_gain_is_that_of_simulated_noise() -> None:
     """Mean square of the model's noise over its rounds, within six standard errors of N = 3000."""
     schedule, away, runs = Schedule(12, 2, 6), 0.2, 3000
@@ -162,7 +178,10 @@ def test_divided_parts_have_the_least_noise_asked_for() -> None:
     [
         (lambda: PARTS.divided(500.0, 1.0), "returned_share must lie strictly between 0 and 1"),
         (lambda: PARTS.divided(0.0, 0.5), "client_variance must be positive"),
-        (lambda: plan_parts(PARTS, Schedule(24, 4, 6), 8, 1.0), "away must be at least 0 and"),
+        (
+            lambda: plan_parts(PARTS, Schedule(24, 4, 6), 8, 0.3),
+            r"away must lie in 0\.\.0\.25, where enough",
+        ),
         (lambda: plan_parts(PARTS, Schedule(23, 2, 6), 8), "parts.rounds must be 23, got 24"),
         (lambda: plan_parts(PARTS, Schedule(24, 4, 6), 17), "fewest_returning must lie in 0"),
         (
