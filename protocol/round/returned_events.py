@@ -8,10 +8,15 @@ Source: docs/correlated-rounds.md, "What is counted".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
-from dp.correlated import Parts, RoundParts
+from dp.correlated import Parts, RoundParts, correlated_epsilon
 from dp.correlated.event import CorrelatedRelease
+from dp.correlated.parts_planning import largest_charge
+from dp.correlated.planning import Schedule
+from protocol.goal import PrivacyGoal
 from protocol.round.parameters import RoundParameters, release_event
+from protocol.round.returned_noise import likely_returning
 from protocol.round.round_events import RoundEvents
 from secagg import ParameterError
 from secagg.oneshot.context import OneShotContext
@@ -85,8 +90,9 @@ class RunEvents:
         rounds, bound = self._known.rounds, self._parameters.l2_bound
         taken_part = min(goal.rounds, 1 + (rounds - 1) // apart)
         schedule = Schedule(rounds, taken_part, apart)
-        charge = _largest_charge(self._known, schedule, self._returning_then) * bound**2
-        return correlated_epsilon(charge, self._promises, goal.delta_for_noise(rounds))
+        back = likely_returning(self._known.members, self._known.fewest_members)
+        delta = goal.delta_for_noise(rounds)
+        return _epsilon_of_run(self._known, schedule, back, bound, delta)
 
     def possible(self) -> Iterator[RoundEvents]:
         """What this round may cost, before it is known who uploads."""
@@ -157,3 +163,12 @@ class RunEvents:
             )
         except (TypeError, ValueError) as error:
             raise ParameterError("returned", parameters.returned, str(error)) from None
+
+
+@lru_cache(maxsize=16)
+def _epsilon_of_run(
+    parts: Parts, schedule: Schedule, fewest_returning: int, l2_bound: float, delta: float
+) -> float:
+    """Of a planned run; remembered, for every client of a simulation asks for the same."""
+    charge = largest_charge(parts, schedule, fewest_returning)
+    return correlated_epsilon(charge * l2_bound**2, parts.promises, delta)

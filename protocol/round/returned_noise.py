@@ -53,3 +53,15 @@ class ReturnedNoise:
     def encode(self) -> bytes:
         """Canonical encoding, always of the same length."""
         return _ENCODED.pack(self.variance, self.rounds, self.divisor)
+
+
+def likely_returning(members: int, fewest: int) -> int:
+    """How many members take something back, if in every round all may be away but the fewest.
+
+    Those who are away may be others in every round.
+
+    Args:
+        members: s, of the committee.
+        fewest: a_min, of a sum.
+    """
+    return max(0, 2 * fewest - members)

@@ -200,7 +200,7 @@ class SlowHistory(ClientHistory):
         super().__init__(goal)
         self.meeting = Meeting(self.patience)
 
-    def _pay(self, event: Event, setup: RoundEncoding) -> None:
+    def _pay(self, event: Event, setup: RoundEncoding, remembered: Mapping[str, Any]) -> None:
         self.meeting.wait()
 
 
