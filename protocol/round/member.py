@@ -180,9 +180,7 @@ class RoundMember:
         if returned is None:
             raise PolicyError("returns", None, "a round to which members add noise")
         place = context.invited + index
-        if not context.is_invited(place, self._identity.public, announced.proof):
-            raise PolicyError("cohort", "one without this member", "cohorts that include it")
-        taken = noise.take_back(context, index)
+        taken = noise.may_take_back(context, index, returned.variance)
         session = OneShotClient(
             context, place, self._identity, announced.proof, self._rand, taken is not None
         )
@@ -229,14 +227,17 @@ class RoundMember:
             colluders = context.tolerated_colluders
             raise PolicyError("tolerated_colluders", colluders, f"at least {policy.corrupt}")
         self._time.check(context)
-        if context.member_uploads is not None:
-            self._begin(context)
         index = self._index(context)
+        if context.member_uploads is not None:
+            self._begin(announced, context, index)
         self._history.enter(context.session_id, context.round_number)
         return announced, context, index
 
-    def _begin(self, context: OneShotContext) -> None:
+    def _begin(self, announced: OneShotAnnouncement, context: OneShotContext, index: int) -> None:
         """Begin a round to which members add noise: it follows those that we know."""
+        place = context.invited + index
+        if not context.is_invited(place, self._identity.public, announced.proof):
+            raise PolicyError("cohort", "one without this member", "cohorts that include it")
         if context.length > self._policy.largest_length:
             raise PolicyError("length", context.length, f"at most {self._policy.largest_length}")
         self._known_noise().begin(context)
@@ -347,8 +348,10 @@ class RoundMember:
     def _leave_if_over(self, joined: _Joined) -> None:
         with or_abort(joined.session):
             self._time.check(joined.context)
-            if joined.context.member_uploads is not None:
-                self._known_noise().require_current(joined.context)
+            # What was signed may be opened later: its record is in all lists that come after.
+            signed = joined.session.phase is MemberPhase.CONFIRMED
+            if joined.context.member_uploads is not None and not signed:
+                self._known_noise().require_last(joined.context)
 
     def _index(self, context: OneShotContext) -> int:
         identities = [member.identity for member in context.committee.members]

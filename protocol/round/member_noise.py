@@ -1,9 +1,10 @@
 """What a member of a standing committee remembers of the noise that it added.
 
-A member adds noise to every round and takes that of the round before off again. Three things would
-undo what this promises: noise that goes in twice, noise that is taken back twice, and rounds that
-run beside one another. So a member remembers the last round that it began, what it signed last, and
-one seed at most; and it forgets the seed before anything is made of it.
+A member adds noise to every round and takes that of the round before off again. What this promises
+would be undone by noise that goes in twice, or is taken back twice in sums that are opened, or by
+rounds that run beside one another. So a member remembers the last round that it began, which
+records it has signed for, and at most two seeds: that of the last record, which it takes back, and
+that of the round which it has begun.
 
 Source: docs/correlated-rounds.md.
 """
@@ -55,15 +56,20 @@ class _Memory(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     Args:
         begun: number of the last round that it began; -1 for none.
-        signed: how many records the run had after the last one that the member signed.
+        records: how many the run had, when the member last signed or first began.
         head: their hash; empty for none.
-        added: what it may take back; None for nothing.
+        added: what it may take back: of the round of the last record, and of the one that it began.
     """
 
     begun: int = -1
-    signed: int = 0
+    records: int = 0
     head: bytes = b""
-    added: AddedNoise | None = None
+    added: tuple[AddedNoise, ...] = ()
+
+
+LARGEST_GAP = 1 << 10
+"""Most round numbers that a member lets a server skip: whoever announces one far ahead would use up
+all those before it."""
 
 
 class MemberNoise:
@@ -91,27 +97,35 @@ class MemberNoise:
             yield
 
     def begin(self, context: OneShotContext) -> None:
-        """Begin a round; all earlier ones of the run are over for this member.
+        """Begin a round; the member signs for none before it any more.
+
+        Noise that can no longer be that of the last record is forgotten.
 
         Raises:
-            PolicyError: it is no later round than the last, or its records lack what was signed.
+            PolicyError: it is no later round than the last, or too much later; its records lack
+                what was signed; or it is of other terms than the run that was begun.
         """
         with self._alone():
-            memory = self._read(context.session_id)
-            if context.round_number <= memory.begun:
-                valid = f"above {memory.begun}: rounds of a run follow one another"
+            memory, records = self._read(context.session_id), _records(context)
+            last = records[-1].round_number if records else -1
+            highest = max(memory.begun, last) + LARGEST_GAP
+            if not memory.begun < context.round_number <= highest:
+                valid = f"{memory.begun + 1} .. {highest}: rounds of a run follow one another"
                 raise PolicyError("round_number", context.round_number, valid)
             heads = context.heads
-            if memory.head and memory.head not in heads[memory.signed : memory.signed + 1]:
+            # From the first round on: noise must not go in under other terms than it comes back.
+            begins = msgspec.structs.replace(memory, head=memory.head or heads[0])
+            if begins.head not in heads[begins.records : begins.records + 1]:
                 raise PolicyError(
                     "records",
-                    f"{len(heads) - 1} rounds, without what this member signed for",
-                    f"lists whose first {memory.signed} records are those that it knows",
+                    f"{len(records)} rounds, of another run or without what this member signed",
+                    f"lists whose first {begins.records} records are those that it knows",
                 )
-            changed = msgspec.structs.replace(memory, begun=context.round_number)
-            self._write(context.session_id, changed)
+            kept = tuple(each for each in memory.added if each.round_number == last)
+            begun = msgspec.structs.replace(begins, begun=context.round_number, added=kept)
+            self._write(context.session_id, begun)
 
-    def require_current(self, context: OneShotContext) -> None:
+    def require_last(self, context: OneShotContext) -> None:
         """See that no later round was begun.
 
         Raises:
@@ -120,24 +134,27 @@ class MemberNoise:
         with self._alone():
             _require_last(self._read(context.session_id), context)
 
-    def take_back(self, context: OneShotContext, member: int) -> AddedNoise | None:
-        """What this member takes back in a round that it has begun; forgotten before it is given.
+    def may_take_back(
+        self, context: OneShotContext, member: int, variance: float
+    ) -> AddedNoise | None:
+        """What this member takes back in a round that it has begun; None for nothing.
 
-        That is what it added in the round of the last record, if that says so.
+        That is what it added in the round of the last record, if that lists it. It stays in memory
+        until that record is no longer the last: a round that ends before anybody signed for it is
+        followed by another, in which it is taken back after all.
 
         Args:
             member: its index in the committee.
+            variance: of what members add; noise of any other is not taken back.
         """
+        uploads, records = context.member_uploads, _records(context)
+        if uploads is None or not uploads.returning or not records:
+            return None
         with self._alone():
-            memory = self._read(context.session_id)
-            added = memory.added
-            if added is None:
-                return None
-            self._write(context.session_id, msgspec.structs.replace(memory, added=None))
-        records = context.member_uploads.records if context.member_uploads else ()
-        last = records[-1] if records else None
-        known = last is not None and last.round_number == added.round_number
-        return added if known and last is not None and member in last.entered else None
+            added = self._read(context.session_id).added
+        last = records[-1]
+        known = {each.round_number: each for each in added if each.variance == variance}
+        return known.get(last.round_number) if member in last.entered else None
 
     def add(self, context: OneShotContext, variance: float, seed: NoiseSeed) -> AddedNoise:
         """Remember what is added in a round, before it leaves.
@@ -147,14 +164,16 @@ class MemberNoise:
             seed: that it is drawn from.
 
         Raises:
-            LocalProtocolError: something is remembered for the run: noise goes in once a round.
+            LocalProtocolError: noise of this round is remembered, or it is not the one begun.
         """
         with self._alone():
             memory = self._read(context.session_id)
-            if memory.added is not None or memory.begun != context.round_number:
+            number = context.round_number
+            if memory.begun != number or any(each.round_number == number for each in memory.added):
                 raise LocalProtocolError("noise goes into a round once, when the round has begun")
-            added = AddedNoise(context.round_number, variance, seed.material)
-            self._write(context.session_id, msgspec.structs.replace(memory, added=added))
+            added = AddedNoise(number, variance, seed.material)
+            changed = msgspec.structs.replace(memory, added=(*memory.added, added))
+            self._write(context.session_id, changed)
             return added
 
     def sign(self, context: OneShotContext, record: RoundRecord) -> None:
@@ -166,9 +185,8 @@ class MemberNoise:
         with self._alone():
             memory = self._read(context.session_id)
             _require_last(memory, context)
-            signed = len(context.heads)
             changed = msgspec.structs.replace(
-                memory, signed=signed, head=context.head_after(record)
+                memory, records=len(context.heads), head=context.head_after(record)
             )
             self._write(context.session_id, changed)
 
@@ -277,6 +295,10 @@ def noise_vector(
 def _drawn(noise: AddedNoise, length: int) -> NDArray[np.int64]:
     """int64[length]."""
     return sample_law(DiscreteGaussianLaw(noise.variance), NoiseSeed(noise.seed), length)
+
+
+def _records(context: OneShotContext) -> tuple[RoundRecord, ...]:
+    return context.member_uploads.records if context.member_uploads else ()
 
 
 def _require_last(memory: _Memory, context: OneShotContext) -> None:

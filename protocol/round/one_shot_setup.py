@@ -187,6 +187,7 @@ class WrittenReturns(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     rounds: int
     divisor: int
     fewest: int
+    returning: bool
     fewest_returning: int
     records: bytes
 
@@ -201,6 +202,7 @@ class WrittenReturns(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
             rounds=returned.rounds,
             divisor=returned.divisor,
             fewest=uploads.fewest,
+            returning=uploads.returning,
             fewest_returning=uploads.fewest_returning,
             records=encode_records(uploads.records, setup.context.committee.size),
         )
@@ -214,6 +216,7 @@ class WrittenReturns(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
         """The terms of the members' uploads; ValueError if they are none."""
         return MemberUploads(
             fewest=self.fewest,
+            returning=self.returning,
             fewest_returning=self.fewest_returning,
             block=parameters.block_digest(),
             records=decode_records(self.records, members),

@@ -39,7 +39,7 @@ class RunEvents:
         if uploads is None or returned is None:
             raise ParameterError("returned", returned, "given, with members that upload")
         self._context, self._parameters = context, parameters
-        self._returning = uploads.fewest_returning
+        self._returning = uploads.fewest_returning if uploads.returning else None
         self._records = uploads.records
         if self.index > returned.rounds:
             valid = f"at most {returned.rounds - 1} before this round, the last that is planned for"
@@ -77,7 +77,7 @@ class RunEvents:
 
         The fewest upload; and as few, or as many, members as possible take something back.
         """
-        ends = self._known.worst(self._before, self._returning)
+        ends = self._ends()
         return [self._known.release(self.index, end, self._before, l2_bound) for end in ends]
 
     def epsilon_of_run(self, goal: PrivacyGoal, apart: int) -> float:
@@ -96,7 +96,7 @@ class RunEvents:
 
     def possible(self) -> Iterator[RoundEvents]:
         """What this round may cost, before it is known who uploads."""
-        for end in self._known.worst(self._before, self._returning):
+        for end in self._ends():
             yield self._events(end)
 
     def of(self, record: RoundRecord) -> RoundEvents:
@@ -110,6 +110,13 @@ class RunEvents:
             raise ParameterError("record", f"that of round {record.round_number}", valid)
         *_, now = self._counts([*self._records, record])
         return self._events(now)
+
+    def _ends(self) -> tuple[RoundParts, ...]:
+        """What this round's record may say, at the worst."""
+        if self._returning is None:
+            fewest = (self._known.fewest_clients, self._known.fewest_members)
+            return (RoundParts(clients=fewest[0], entered=fewest[1]),)
+        return self._known.worst(self._before, self._returning)
 
     @property
     def _before(self) -> RoundParts | None:
@@ -128,7 +135,7 @@ class RunEvents:
             server=seen(self._known, bound),
             outsider=seen(self._all, bound),
             sybil=release_event(self._parameters, mechanism, 1),
-            committee=release_event(self._parameters, mechanism, honest),
+            without_members=release_event(self._parameters, mechanism, honest),
             absent=(seen(self._known, 0.0), seen(self._all, 0.0)),
         )
 

@@ -15,8 +15,9 @@ class RoundEvents:
         server: the noise of the tolerated colluders does not count, because the server knows it.
         outsider: who sees only the result knows no noise.
         sybil: of a server that made up all other clients, `RoundEncoding.own_noise` is left.
-        committee: of a server that has all members of a standing committee, the honest clients' own
-            noise is left; None where members add none.
+        without_members: of a server that knows what all members of a standing committee added,
+            although too few of them work for it to open single uploads, the honest clients' own
+            noise is left; None where members add none. Of one that can open them, `sybil` is.
         absent: the same as `server` and `outsider` for a client that took no part; None where a
             round costs such a client nothing.
 
@@ -26,5 +27,5 @@ class RoundEvents:
     server: Event
     outsider: Event
     sybil: Event
-    committee: Event | None = None
+    without_members: Event | None = None
     absent: tuple[Event, Event] | None = None

@@ -11,7 +11,7 @@ Source: docs/correlated-rounds.md, "What a client counts".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from dp import BudgetExceededError, UnsupportedEventError
 from dp.budget import Budget, replay
@@ -20,6 +20,9 @@ from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.one_shot_setup import OneShotSetup
 from secagg import LocalProtocolError
+
+_UPLOADS_PER_ROUND: Final = 2
+"""Uploads for each planned participation: some rounds end before anybody signs for them."""
 
 
 class RunAccount:
@@ -78,6 +81,10 @@ class RunAccount:
             )
         if self._goal is None:
             return 0.0
+        # The records are the server's word until a committee signs: every upload counts here.
+        most = _UPLOADS_PER_ROUND * self._goal.rounds
+        if len(self._bounds) >= most:
+            raise PolicyError("records", f"of {len(own)} of {most} uploads", "of most of them")
         if len(own) >= self._goal.rounds:
             raise PolicyError(
                 "epsilon",

@@ -192,7 +192,8 @@ class OneShotContext(RoundTerms):
         uploads = self.member_uploads
         if uploads is None:
             return ()
-        return uploads.fewest_returning.to_bytes(8, "little"), self.heads[-1]
+        fewest = uploads.fewest_returning.to_bytes(8, "little")
+        return bytes([uploads.returning]) + fewest, self.heads[-1]
 
     def _check_types(self) -> None:
         self.check_term_types()

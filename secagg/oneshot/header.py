@@ -100,7 +100,8 @@ class Header:
         """
         if not self.returns:
             return True
-        records = context.member_uploads.records if context.member_uploads else ()
+        uploads = context.member_uploads
+        records = uploads.records if uploads and uploads.returning else ()
         return bool(records) and self.sender - context.invited in records[-1].entered
 
 

@@ -84,12 +84,14 @@ class MemberUploads:
 
     Args:
         fewest: no sum with uploads of fewer members is opened.
-        fewest_returning: nor one in which fewer of them take something back.
+        returning: whether members take something back in this round at all.
+        fewest_returning: no sum in which fewer of them do is opened.
         block: 32-byte hash of everything that the application keeps the same over the run.
         records: of all earlier rounds of the session that members were asked to sign for.
     """
 
     fewest: int
+    returning: bool
     fewest_returning: int
     block: bytes
     records: tuple[RoundRecord, ...] = ()
@@ -116,7 +118,9 @@ class MemberUploads:
             raise ParameterError("block", "of another kind", f"{HASH_BYTES} bytes")
         if type(self.records) is not tuple or len(self.records) > MAX_RECORDS:
             raise ParameterError("records", "of another kind", f"a tuple of at most {MAX_RECORDS}")
-        most = len(self.records[-1].entered) if self.records else 0
+        if type(self.returning) is not bool:
+            raise ParameterError("returning", self.returning, "a bool")
+        most = len(self.records[-1].entered) if self.records and self.returning else 0
         if not 0 <= self.fewest_returning <= most:
             valid = f"in 0 .. {most}: so many added something in the round before"
             raise ParameterError("fewest_returning", self.fewest_returning, valid)
