@@ -63,15 +63,10 @@ class PrivacyGoal:
     def delta_for_noise(self, rounds: int) -> float:
         """What of delta is left for the noise of a run, parts of which come back in later rounds.
 
-        The theorem for such noise has no failure probability. What is set aside is for failures of
-        secure aggregation, in any round of the run: one that the client had no part in may show the
-        noise of its neighbours.
-
         Args:
             rounds: T, of the whole run.
         """
-        aside = FailureReserve.from_delta(self.delta, rounds).aggregation
-        return self.delta - rounds * aside
+        return delta_for_noise(self.delta, rounds)
 
     @property
     def noise_multiplier(self) -> float:
@@ -84,6 +79,21 @@ class PrivacyGoal:
             valid = f"below {LARGEST_EPSILON:g} to choose noise by: accounting ends there"
             raise ParameterError("epsilon", self.epsilon, valid)
         return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
+
+
+def delta_for_noise(delta: float, rounds: int) -> float:
+    """What is left of delta once the part for aggregation failures in all rounds is set aside.
+
+    The theorem for noise that comes back has no failure probability of its own. What is set aside
+    covers also rounds in which a client takes no part: an aggregation that fails shows the members'
+    noise of that round, which is in the sums of its neighbours.
+
+    Args:
+        delta: of the goal.
+        rounds: T, of the run.
+    """
+    set_aside = rounds * FailureReserve.from_delta(delta, rounds).aggregation
+    return math.nextafter(delta - math.nextafter(set_aside, math.inf), 0.0)
 
 
 def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:

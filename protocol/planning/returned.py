@@ -19,7 +19,6 @@ from typing import Final
 
 from dp import (
     DiscreteGaussianMechanism,
-    FailureReserve,
     Sensitivities,
     noise_multiplier_for_epsilon,
     quantized_l2_bound,
@@ -31,6 +30,7 @@ from dp.correlated.planning import WORTH_IT, Optimiser, Schedule
 from dp.rounding import ROUNDING_VARIANCE, require_linf_bound
 from dp.search import bracketed
 from protocol.checks import require_int, require_number
+from protocol.goal import delta_for_noise
 from protocol.planning.calibration import (
     COORDINATE_CLIP_PROBABILITY,
     ERROR_SHARE,
@@ -50,6 +50,39 @@ _ROUNDINGS: Final = 1.0 + 1e-9
 
 _LARGE_PART: Final = 1e3
 """Parts so large that integers cost nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedPlan:
+    """A run in which members of a committee add a part of the noise, and take it back.
+
+    Args:
+        rounds: T, of the run.
+        apart: fewest rounds from one participation of a client to its next.
+        away: the share of members that are likely to be away in a round.
+        optimiser: how the model adds up the sums of its rounds.
+    """
+
+    rounds: int
+    apart: int
+    away: float = 0.0
+    optimiser: Optimiser = Optimiser.SGD
+
+    def __post_init__(self) -> None:
+        require_int("rounds", self.rounds, 1)
+        require_int("apart", self.apart, 1)
+        require_number("away", self.away)
+
+    def schedule(self, participations: int) -> Schedule:
+        """Of a client that takes part so often.
+
+        Raises:
+            ParameterError: it cannot, so far apart.
+        """
+        try:
+            return Schedule(self.rounds, participations, self.apart)
+        except (TypeError, ValueError) as error:
+            raise ParameterError("apart", self.apart, str(error)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +154,7 @@ class ReturnedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReturnedNoise:
+class PlannedNoise:
     """The integers of a run whose noise comes back.
 
     Attributes:
@@ -145,20 +178,6 @@ class ReturnedNoise:
     gain: float
 
 
-def delta_for_noise(delta: float, rounds: int) -> float:
-    """What is left of delta once the part for aggregation failures in all rounds is set aside.
-
-    Also of rounds in which a client takes no part: an aggregation that fails shows the members'
-    noise of that round, which is in the sums of its neighbours.
-
-    Args:
-        delta: of the goal.
-        rounds: T, of the run.
-    """
-    set_aside = rounds * FailureReserve.from_delta(delta, rounds).aggregation
-    return math.nextafter(delta - math.nextafter(set_aside, math.inf), 0.0)
-
-
 @lru_cache(maxsize=64)
 def calibrate_returned(
     epsilon: float,
@@ -168,7 +187,7 @@ def calibrate_returned(
     bound: float,
     length: int,
     error_share: float = ERROR_SHARE,
-) -> ReturnedNoise:
+) -> PlannedNoise:
     """The noise with which every planned upload of every client meets the goal.
 
     Args:
@@ -240,7 +259,7 @@ def calibrate_returned(
     except ValueError as error:
         valid = f"such that noise can be drawn: {error}; or raise error_share"
         raise ParameterError("epsilon", epsilon, valid) from None
-    return ReturnedNoise(
+    return PlannedNoise(
         scale=scale,
         sensitivities=Sensitivities(l2, linf),
         client=client,

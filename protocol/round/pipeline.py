@@ -361,8 +361,8 @@ class Pipeline:
         over uniform fractions, which is what is stated. So the statement is off by at most 1/6 for
         each client, which calibrated rounds keep below their error share of the noise. It is no use
         where a round has only a few coins: for updates much smaller than one integer unit, say,
-        rounding is nearly free. Where noise comes back this is of one round, whose noise is partly in
-        others.
+        rounding is nearly free. Where noise comes back, this is that of one round, and a part of it
+        is in others.
 
         Args:
             record: of the round, where members upload as well.

@@ -8,6 +8,7 @@ Source: docs/correlated-rounds.md, "What is counted".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from dp.correlated import Parts, RoundParts, correlated_epsilon
@@ -44,8 +45,7 @@ class RunEvents:
         if self.index > returned.rounds:
             valid = f"at most {returned.rounds - 1} before this round, the last that is planned for"
             raise ParameterError("records", len(self._records), valid)
-        self._known = self._parts(context.tolerated_colluders, context.committee.corrupt)
-        self._all = self._parts(0, 0)
+        self._known = self._parts()
 
     @property
     def index(self) -> int:
@@ -128,15 +128,14 @@ class RunEvents:
         mechanism = self._parameters.mechanism
         honest = max(now.clients - self._context.tolerated_colluders, 0)
 
-        def seen(parts: Parts, l2_bound: float) -> CorrelatedRelease:
-            return parts.release(self.index, now, before, l2_bound)
-
+        server = self._known.release(self.index, now, before, bound)
         return RoundEvents(
-            server=seen(self._known, bound),
-            outsider=seen(self._all, bound),
+            server=server,
+            # Who sees results alone learns no more.
+            outsider=server,
             sybil=release_event(self._parameters, mechanism, 1),
             without_members=release_event(self._parameters, mechanism, honest),
-            absent=(seen(self._known, 0.0), seen(self._all, 0.0)),
+            absent=replace(server, l2_sensitivity=0.0),
         )
 
     def _counts(self, records: Sequence[RoundRecord]) -> list[RoundParts]:
@@ -151,7 +150,7 @@ class RunEvents:
             entered = frozenset(record.entered)
         return counts
 
-    def _parts(self, corrupt_clients: int, corrupt_members: int) -> Parts:
+    def _parts(self) -> Parts:
         context, parameters = self._context, self._parameters
         if parameters.returned is None or context.member_uploads is None:
             raise AssertionError("checked when this was made")
@@ -161,8 +160,8 @@ class RunEvents:
                 member_variance=parameters.returned.variance,
                 clients=context.invited,
                 members=context.committee.size,
-                corrupt_clients=corrupt_clients,
-                corrupt_members=corrupt_members,
+                corrupt_clients=context.tolerated_colluders,
+                corrupt_members=context.committee.corrupt,
                 fewest_clients=context.minimum_survivors,
                 fewest_members=context.member_uploads.fewest,
                 rounds=parameters.returned.rounds,

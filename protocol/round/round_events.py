@@ -18,7 +18,7 @@ class RoundEvents:
         without_members: of a server that knows what all members of a standing committee added,
             although too few of them work for it to open single uploads, the honest clients' own
             noise is left; None where members add none. Of one that can open them, `sybil` is.
-        absent: the same as `server` and `outsider` for a client that took no part; None where a
+        absent: what a client that took no part is charged for, as against `server`; None where a
             round costs such a client nothing.
 
     Source: docs/accounting.md.
@@ -28,4 +28,4 @@ class RoundEvents:
     outsider: Event
     sybil: Event
     without_members: Event | None = None
-    absent: tuple[Event, Event] | None = None
+    absent: Event | None = None

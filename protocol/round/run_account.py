@@ -17,12 +17,21 @@ from dp import BudgetExceededError, UnsupportedEventError
 from dp.budget import Budget, replay
 from dp.correlated import CorrelatedAccountant
 from protocol.errors import PolicyError
-from protocol.goal import PrivacyGoal
+from protocol.goal import PrivacyGoal, delta_for_noise
 from protocol.round.one_shot_setup import OneShotSetup
 from secagg import LocalProtocolError
 
 _UPLOADS_PER_ROUND: Final = 2
 """Uploads for each planned participation: some rounds end before anybody signs for them."""
+
+
+class RunAccountant(CorrelatedAccountant):
+    """The accountant of a run, with the part of delta for aggregation failures set aside."""
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon of the run at ``delta``, failures included; see `delta_for_noise`."""
+        last = self._last
+        return super().epsilon(delta_for_noise(delta, last.rounds) if last else delta)
 
 
 class RunAccount:
@@ -129,12 +138,9 @@ class RunAccount:
 
     def _most(self, setup: OneShotSetup, bounds: list[float], goal: PrivacyGoal) -> float:
         """The most that the run can come to for this client if it takes part in this round."""
-        events, returned = setup.run_events, setup.parameters.returned
-        if returned is None:
-            raise LocalProtocolError("a round whose noise stays is not of such a run")
-        budget = Budget(goal.epsilon, goal.delta_for_noise(returned.rounds))
+        events, budget = setup.run_events, Budget(goal.epsilon, goal.delta)
         try:
-            past = replay(events.past(bounds), CorrelatedAccountant())
+            past = replay(events.past(bounds), RunAccountant())
             ends = events.worst(setup.parameters.l2_bound)
             return max(budget.check(past, end) for end in ends)
         except BudgetExceededError as error:

@@ -54,6 +54,7 @@ def local_committee(
         tolerated_colluders=plan.tolerated_colluders,
         corrupt=numbers.corrupt,
         registry=frozenset(identity.public for identity in identities),
+        fewest_members=plan.fewest_members if plan.returned else 0,
     )
     lottery = None
     if plan.committee_kind is CommitteeKind.DRAWN and plan.committee:

@@ -12,11 +12,11 @@ from dp import quantized_l2_bound
 from dp.correlated import CorrelatedAccountant, Promises, RoundParts, correlated_epsilon, largest_mu
 from dp.correlated.parts_planning import plan_parts
 from dp.correlated.planning import Optimiser, Schedule
+from protocol.goal import delta_for_noise
 from protocol.planning.returned import (
-    ReturnedNoise,
+    PlannedNoise,
     ReturnedRun,
     calibrate_returned,
-    delta_for_noise,
 )
 from secagg import ParameterError
 
@@ -35,11 +35,11 @@ DELTA = 1e-5
 
 def calibrated(
     epsilon: float = 8.0, run: ReturnedRun = RUN, share: float = 0.01, length: int = 20_000
-) -> ReturnedNoise:
+) -> PlannedNoise:
     return calibrate_returned(epsilon, DELTA, run, bound=0.7, length=length, error_share=share)
 
 
-def filtered(noise: ReturnedNoise, run: ReturnedRun, start: int, returned: int) -> float:
+def filtered(noise: PlannedNoise, run: ReturnedRun, start: int, returned: int) -> float:
     """The largest epsilon that a client meets before its uploads, in a run as planned."""
     parts, schedule, l2 = noise.parts, run.schedule, noise.sensitivities.l2
     delta = delta_for_noise(DELTA, schedule.rounds)
@@ -58,7 +58,7 @@ def filtered(noise: ReturnedNoise, run: ReturnedRun, start: int, returned: int) 
     return worst
 
 
-def highest(noise: ReturnedNoise, run: ReturnedRun) -> float:
+def highest(noise: PlannedNoise, run: ReturnedRun) -> float:
     ends = (run.fewest_returning, run.fewest_members)
     return max(filtered(noise, run, start, back) for start in range(6) for back in ends)
 
@@ -75,7 +75,7 @@ def test_every_planned_upload_meets_the_goal(epsilon: float, returning: int) -> 
     assert highest(replace(noise, parts=parts), run) > epsilon
 
 
-def real_variance(noise: ReturnedNoise, epsilon: float, bound: float = 0.7) -> float:
+def real_variance(noise: PlannedNoise, epsilon: float, bound: float = 0.7) -> float:
     """F of real numbers, which no gap and no rounding makes dearer."""
     large = Promises(rounds=24, dimension=1, smallest_part=1e4, most_parts=1, kept=1e4, fresh=1e4)
     mu = largest_mu(epsilon, delta_for_noise(DELTA, 24), large)
