@@ -85,7 +85,7 @@ def test_more_records_than_a_run_may_have_are_not_decoded(monkeypatch: pytest.Mo
 def test_padding_of_a_set_of_members_is_refused(place: int) -> None:
     encoded = bytearray(FIRST.encode(6))
     encoded[place] |= 0x40
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match="names party"):
         RoundRecord.decode(bytes(encoded), 6)
 
 
