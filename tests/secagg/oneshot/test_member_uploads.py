@@ -157,7 +157,7 @@ def test_the_server_takes_no_undue_flag(changes: dict[str, Any], sender: int) ->
 @undue
 def test_a_member_complains_about_an_undue_flag(changes: dict[str, Any], sender: int) -> None:
     round_ = collected(later(**{"fewest_returning": 0, **changes}))
-    forged = with_headers(round_, delivered(round_), {sender: flagged(round_, sender)})
+    forged = with_headers(round_, delivered(round_, 2), {sender: flagged(round_, sender)})
     assert complained(round_, forged, member=2) == (sender,)
 
 
@@ -368,7 +368,7 @@ def test_the_last_uploads_are_the_committees_in_its_order(change: str) -> None:
     assert "not those of the committee" in str(raised.value)
     right = kit.Cohort(kit.seated(5, 6).keys)
     message = replace(message, context=context_tag(later()), cohort=b"".join(right.keys))
-    assert member_with(later(), keys[:5] + [*right.keys]).receive(message)
+    assert member_with(later(), [*keys[:5], *right.keys]).receive(message)
 
 
 def test_a_member_complains_about_an_upload_in_its_name_that_it_did_not_make() -> None:
@@ -417,14 +417,15 @@ def test_what_was_signed_for_survives_storage(tmp_path: Path, adds: bool) -> Non
     for _ in range(2):
         round_.pass_on()
         session = round_.members[0]
-        before = session._state
+        before: Any = session._state
         party: MemberParty = session._party
         stored = suspend(session, keys)
         again = resume(OneShotMember, stored, dataclasses.replace(party, own=None), keys)
         assert again._party.own == party.own
         assert again.record == (before.record if isinstance(before, Confirmed) else None)
         if not isinstance(before, Confirmed):
-            assert again._state.headers == before.headers
+            found: Any = again._state
+            assert found.headers == before.headers
         round_.members[0] = again
     assert (round_.members[0].record is not None) == adds
     assert round_.members[0].record == round_.server.record
