@@ -26,7 +26,7 @@ Weights = NDArray[np.float64]
 
 LARGEST_ROUNDS: Final = 4096
 _MOST_RETURNED: Final = 0.9999
-_WORTH_IT: Final = 1.01
+WORTH_IT: Final = 1.01
 """Less than one per cent is not worth the committee."""
 
 
@@ -147,7 +147,7 @@ class NoisePlan:
     @property
     def pays(self) -> bool:
         """Whether the gain is worth a committee."""
-        return self.gain >= _WORTH_IT
+        return self.gain >= WORTH_IT
 
 
 def plan_noise(
