@@ -56,6 +56,9 @@ class Section(BaseModel):
 
 C = TypeVar("C", bound=Section)
 
+NoiseName = Literal["independent", "returned", "banded"]
+"""How the noise of one round depends on that of others."""
+
 MAX_CONFIG_BYTES = 1 << 14
 """Longest file that is read, many times a real one: reading a dotted key takes time quadratic in
 its parts, some seconds for this many bytes."""
@@ -113,6 +116,29 @@ class Privacy(Section):
         description="count by truncated moments of this order, which is better for weak noise; by "
         "Gaussian domination if left out",
     )
+    noise: NoiseName = Field(
+        default="independent",
+        description="how rounds are connected: independent, every round has its own noise; "
+        "returned, a share of it comes back in the next round; banded, a banded matrix, for a "
+        "trusted server only",
+    )
+    returned_share: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="share of a round's fresh variance that comes back; planned for the schedule "
+        "if left out",
+    )
+
+    @field_validator("returned_share")
+    @classmethod
+    def _comes_back(cls, value: float | None, info: ValidationInfo) -> float | None:
+        noise = info.data.get("noise")
+        if value is None or noise in (None, "returned"):
+            return value
+        raise PydanticCustomError(
+            "nothing_returns", "left out: {noise} noise does not come back", {"noise": noise}
+        )
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -182,6 +208,12 @@ class Cohort(Section):
         lt=1.0,
         description="chance of every client to be drawn in a round: committee_size of those who "
         "are make the committee; left out if it is named",
+    )
+    apart: int | None = Field(
+        default=None,
+        ge=1,
+        description="rounds from one participation of a client to its next, at least; what noise "
+        "that is not independent is planned for; as many as the schedule has if left out",
     )
 
     def committee(self) -> CommitteePlan | None:
@@ -310,6 +342,7 @@ def build_plan(
     Raises:
         ConfigurationError: the figures do not fit together.
     """
+    refuse_correlated_sums(privacy, cohort)
     try:
         return TrainingPlan(
             goal=privacy.goal(rounds),
@@ -332,6 +365,26 @@ def build_plan(
         raise ConfigurationError(
             f"{section}.{error.argument}", f"value {error.value!r}", error.valid
         ) from None
+
+
+def refuse_correlated_sums(privacy: Privacy, cohort: Cohort) -> None:
+    """See that the noise of a secure sum is that of its round alone.
+
+    Raises:
+        ConfigurationError: it is not, or the distance of participations is given for nothing.
+    """
+    if privacy.noise != "independent":
+        raise ConfigurationError(
+            "privacy.noise",
+            f"value {privacy.noise!r} for noise that clients add",
+            "independent; or a trusted server, in a simulation",
+        )
+    if cohort.apart is not None:
+        raise ConfigurationError(
+            "cohort.apart",
+            "given for independent noise",
+            "left out: only noise that is not independent is planned by it",
+        )
 
 
 def load(path: Path, model: type[C]) -> C:

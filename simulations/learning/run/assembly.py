@@ -84,7 +84,7 @@ def _bare(
         return PlainMean(ranks)
     if config.engine.aggregator == "central":
         controller = config.sketch.build(config.rounds)
-        return CentralMean(config, controller, dimension, state, executor, ranks)
+        return CentralMean(config, controller, dimension, state, executor, ranks, arrays)
     seed = config.engine.insecure_seed
     secrets = RunSecrets.open(folder.key, seed, given=ranks.rank > 0)
     notes = notes_of(seed)
