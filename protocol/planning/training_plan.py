@@ -24,6 +24,8 @@ from protocol.planning.returned import (
     ReturnedPlan,
     ReturnedRun,
     calibrate_returned,
+    member_uploads,
+    round_parameters,
 )
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import BeaconSource, DrawPolicy
@@ -32,14 +34,14 @@ from protocol.round.lottery import DrawnMembers, Members
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters, require_room
 from protocol.round.policy import ClientPolicy
-from protocol.round.returned_noise import ReturnedNoise, likely_returning
+from protocol.round.returned_noise import likely_returning
 from protocol.round.rings import fitting_security_bits, unsafe
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
 from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import Cohort, OneShotContext
-from secagg.oneshot.records import MemberUploads, RoundRecord, fewest_members
+from secagg.oneshot.records import MemberUploads, fewest_members
 from secagg.pairwise.context import fewest_survivors
 from secagg.pairwise.graph_parameters import SECURITY_BITS, require_security_bits
 from sketch import PublicSeed, SketchSpec
@@ -240,37 +242,6 @@ class TrainingPlan:
             error_share=self.error_share,
         )
 
-    def member_uploads(
-        self,
-        parameters: RoundParameters,
-        records: tuple[RoundRecord, ...] = (),
-        *,
-        opened: bool = False,
-        in_turn: bool = True,
-    ) -> MemberUploads:
-        """The terms of the members' uploads of a round.
-
-        Args:
-            parameters: of the round.
-            records: of all rounds before it.
-            opened: whether the sum of the last of them was; if not, taking its noise back would
-                only add to the model's.
-            in_turn: whether this is the first attempt since. If another failed, it was perhaps for
-                want of members who remember what they added, so none is waited for.
-        """
-        returning = bool(records) and opened
-        fewest = 0
-        if returning and in_turn:
-            usual = likely_returning(self.committee_numbers.size, self.fewest_members)
-            fewest = min(usual, len(records[-1].entered))
-        return MemberUploads(
-            fewest=self.fewest_members,
-            returning=returning,
-            fewest_returning=fewest,
-            block=parameters.block_digest(),
-            records=records,
-        )
-
     @property
     def committee_kind(self) -> CommitteeKind:
         """Who opens the sums of one-shot rounds."""
@@ -383,8 +354,18 @@ class TrainingPlan:
             sketch_clip_l2: see `calibrate`, which this raises as, too.
         """
         if self.returned is not None:
-            return self._calibrate_returned(
-                sketch, model_digest, public_seed, goal, clip_l2, sketch_clip_l2
+            if goal not in (None, self.goal) or clip_l2 not in (None, self.clip_l2):
+                valid = "those of the plan in all rounds: noise comes back at the scale it went in"
+                raise ParameterError("goal, clip_l2", (goal, clip_l2), valid)
+            return round_parameters(
+                self.planned_noise(sketch.size, sketch_clip_l2),
+                model_digest=model_digest,
+                clip_l2=self.clip_l2,
+                sketch=sketch,
+                sketch_clip_l2=self.clip_l2 if sketch_clip_l2 is None else sketch_clip_l2,
+                public_seed=public_seed,
+                tolerated_dropouts=self.tolerated_dropouts,
+                wrap_probability=self.wrap_probability,
             )
         return calibrate(
             goal or self.goal,
@@ -398,47 +379,6 @@ class TrainingPlan:
             wrap_probability=self.wrap_probability,
             sketch_clip_l2=sketch_clip_l2,
             mechanism=self.mechanism,
-        )
-
-    def _calibrate_returned(
-        self,
-        sketch: SketchSpec,
-        model_digest: bytes,
-        public_seed: PublicSeed,
-        goal: PrivacyGoal | None,
-        clip_l2: float | None,
-        sketch_clip_l2: float | None,
-    ) -> RoundParameters:
-        """Parameters of a round of a run whose noise comes back: the same in all of them."""
-        if (
-            self.returned is None
-            or goal not in (None, self.goal)
-            or clip_l2
-            not in (
-                None,
-                self.clip_l2,
-            )
-        ):
-            raise ParameterError(
-                "clip_l2, goal",
-                (clip_l2, goal),
-                "those of the plan in all rounds: noise comes back at the scale it went in at",
-            )
-        noise = self.planned_noise(sketch.size, sketch_clip_l2)
-        return RoundParameters(
-            model_digest=model_digest,
-            clip_l2=self.clip_l2,
-            sketch=sketch,
-            sketch_clip_l2=self.clip_l2 if sketch_clip_l2 is None else sketch_clip_l2,
-            public_seed=public_seed,
-            scale=noise.scale,
-            linf_bound=noise.sensitivities.linf,
-            mechanism=noise.client,
-            tolerated_dropouts=self.tolerated_dropouts,
-            wrap_probability=self.wrap_probability,
-            returned=ReturnedNoise(
-                variance=noise.member.amount, rounds=self.returned.rounds, divisor=self.cohort
-            ),
         )
 
     def setup(
@@ -512,7 +452,7 @@ class TrainingPlan:
         adding: tuple[bytes, ...] = ()
         if self.returned is not None:
             adding = tuple(member.identity for member in committee.members)
-            uploads = uploads or self.member_uploads(parameters)
+            uploads = uploads or member_uploads(self.returned_run, parameters)
         invited = Cohort([*cohort, *adding])
         bits = bits_for(parameters, self.cohort, seeds, len(adding))
         ring = choose_ring(self.cohort + len(adding), parameters.length, bits, seeds, numbers)
