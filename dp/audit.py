@@ -179,6 +179,8 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
     simple, bare = list(flattened(entry.event)), {"tag": "non-private"}
     event = simple[0] if len(simple) == 1 else bare
     tag = event["tag"]
+    if tag == TAG:
+        return [_own_part(event, entry.metadata) or bare]
     if tag not in _INTEGER_TAGS:
         return [bare]
     kind, name = (int, "coins_own") if tag == "binomial" else (float, "variance_own")
@@ -190,6 +192,21 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
     if type(event.get("contributors")) is int:
         alone["contributors"] = min(1, event["contributors"])
     return [alone]
+
+
+def _own_part(event: Mapping[str, Any], metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """One client's own noise in a round of a run whose noise comes back; None if unknown."""
+    own, linf, most = metadata.get("variance_own"), metadata.get("linf_bound"), "fresh_variance"
+    if not (type(own) is float and own > 0 and type(event.get(most)) is float):
+        return None
+    return {
+        "tag": "discrete-gaussian",
+        "local_variance": min(own, event[most]),
+        "contributors": 1,
+        "l2_sensitivity": event.get("l2_sensitivity"),
+        "linf_sensitivity": linf,
+        "dimension": event.get("dimension"),
+    }
 
 
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:
