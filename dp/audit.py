@@ -196,17 +196,13 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
 
 def _own_part(event: Mapping[str, Any], metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """One client's own noise in a round of a run whose noise comes back; None if unknown."""
-    own, linf, most = metadata.get("variance_own"), metadata.get("linf_bound"), "fresh_variance"
-    if not (type(own) is float and own > 0 and type(event.get(most)) is float):
+    own, all_noise = metadata.get("variance_own"), event.get("fresh_variance")
+    if not (type(own) is float and own > 0 and type(all_noise) is float):
         return None
-    return {
-        "tag": "discrete-gaussian",
-        "local_variance": min(own, event[most]),
-        "contributors": 1,
-        "l2_sensitivity": event.get("l2_sensitivity"),
-        "linf_sensitivity": linf,
-        "dimension": event.get("dimension"),
-    }
+    alone = {"local_variance": min(own, all_noise), "contributors": 1}
+    alone |= {name: event.get(name) for name in ("l2_sensitivity", "dimension")}
+    linf = metadata.get("linf_bound")
+    return {"tag": "discrete-gaussian", **alone, "linf_sensitivity": linf}
 
 
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:
