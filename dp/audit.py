@@ -199,7 +199,7 @@ def _own_part(event: Mapping[str, Any], metadata: Mapping[str, Any]) -> Mapping[
     own, all_noise = metadata.get("variance_own"), event.get("fresh_variance")
     if not (type(own) is float and own > 0 and type(all_noise) is float):
         return None
-    alone = {"local_variance": min(own, all_noise), "contributors": 1}
+    alone: dict[str, Any] = {"local_variance": min(own, all_noise), "contributors": 1}
     alone |= {name: event.get(name) for name in ("l2_sensitivity", "dimension")}
     linf = metadata.get("linf_bound")
     return {"tag": "discrete-gaussian", **alone, "linf_sensitivity": linf}
