@@ -25,7 +25,7 @@ def sketch_of(rate: float, number: int) -> LinearSketch:
 
 
 def noise_in_model(rate: float, *, returned: bool, fresh: bool) -> float:
-    """Root mean square over the rounds, at equal privacy, of the noise in the sum of all updates."""
+    """Root mean square over the rounds of the noise in the sum of all updates, at equal privacy."""
     plan, rng = plan_noise(SCHEDULE), np.random.default_rng(1)
     size = FixedRate(rate).initial(DIMENSION).spec.size
     share, variance = (plan.returned_share, plan.fresh_ratio) if returned else (0.0, 1.0)
