@@ -73,6 +73,9 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
         for name, plan, first in _sums(config, federation.task.layout):
             deployment = plan_deployment(plan, first)
             figures |= {name + key: value for key, value in _sum_figures(deployment).items()}
+            if plan.returned is not None:
+                noise = plan.planned_noise(first.size)
+                figures |= {"gain": noise.gain, "returned_share": noise.plan.returned_share}
             resized = np.nan_to_num(np.resize(update, first.dimension))
             if config.engine.aggregator == "real" and plan.protocol == "one-shot":
                 cost = one_shot_cost(plan, deployment.parameters, resized)
