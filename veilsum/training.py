@@ -262,7 +262,7 @@ def _trained(
         checkpoint = Checkpoint.load(opened.checkpoint)
         if checkpoint is None:
             raise ConfigurationError("folder", f"{folder} has no checkpoint", "another folder")
-        return checkpoint.state.model, summary, opened.records()
+        return checkpoint.state.released, summary, opened.records()
 
 
 @contextmanager

@@ -57,6 +57,26 @@ class Optimiser(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSteps:
+    """How a server's own rates and momentum add up the sums of the rounds.
+
+    Args:
+        rates: of each round, from the first on; all other rounds have the last.
+        momentum: share of a step that is in the next one, 0 <= momentum < 1.
+    """
+
+    rates: tuple[float, ...]
+    momentum: float = 0.0
+
+    def weights(self, rounds: int) -> Weights:
+        """float[rounds, rounds], lower triangular: as for `Optimiser.weights`."""
+        rates = np.array([self.rates[min(t, len(self.rates) - 1)] for t in range(rounds)])
+        lag = np.subtract.outer(np.arange(rounds), np.arange(rounds))
+        kept = np.where(lag >= 0, self.momentum ** np.maximum(lag, 0).astype(np.float64), 0.0)
+        return np.asarray(np.cumsum(rates[:, None] * kept, axis=0))
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """Who takes part when.
 

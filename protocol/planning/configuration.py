@@ -31,7 +31,9 @@ from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE
 from protocol.planning.committee import CommitteePlan
-from protocol.planning.training_plan import ProtocolName, TrainingPlan
+from protocol.planning.plan_checks import ProtocolName
+from protocol.planning.returned import ReturnedPlan
+from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
 from secagg import Mode, ParameterError
 from secagg.oneshot.committee import CommitteeKind
@@ -55,6 +57,9 @@ class Section(BaseModel):
 
 
 C = TypeVar("C", bound=Section)
+
+NoiseName = Literal["independent", "returned", "banded"]
+"""How the noise of one round depends on that of others."""
 
 MAX_CONFIG_BYTES = 1 << 14
 """Longest file that is read, many times a real one: reading a dotted key takes time quadratic in
@@ -113,6 +118,29 @@ class Privacy(Section):
         description="count by truncated moments of this order, which is better for weak noise; by "
         "Gaussian domination if left out",
     )
+    noise: NoiseName = Field(
+        default="independent",
+        description="how rounds are connected: independent, every round has its own noise; "
+        "returned, a share of it comes back in the next round; banded, a banded matrix, for a "
+        "trusted server only",
+    )
+    returned_share: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="share of a round's fresh variance that comes back; planned for the schedule "
+        "if left out",
+    )
+
+    @field_validator("returned_share")
+    @classmethod
+    def _comes_back(cls, value: float | None, info: ValidationInfo) -> float | None:
+        noise = info.data.get("noise")
+        if value is None or noise in (None, "returned"):
+            return value
+        raise PydanticCustomError(
+            "nothing_returns", "left out: {noise} noise does not come back", {"noise": noise}
+        )
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -182,6 +210,12 @@ class Cohort(Section):
         lt=1.0,
         description="chance of every client to be drawn in a round: committee_size of those who "
         "are make the committee; left out if it is named",
+    )
+    apart: int | None = Field(
+        default=None,
+        ge=1,
+        description="rounds from one participation of a client to its next, at least; what noise "
+        "that is not independent is planned for; as many as the schedule has if left out",
     )
 
     def committee(self) -> CommitteePlan | None:
@@ -300,16 +334,32 @@ class Sketch(_SketchKeys):
 
 
 def build_plan(
-    privacy: Privacy, cohort: Cohort, rounds: int, lifetime_seconds: int = 0
+    privacy: Privacy,
+    cohort: Cohort,
+    rounds: int,
+    lifetime_seconds: int = 0,
+    returned: ReturnedPlan | None = None,
 ) -> TrainingPlan:
     """The training plan of a configuration.
 
     Args:
+        rounds: of one client.
         lifetime_seconds: of a round; 0 if it never expires.
+        returned: what is known of the run, where a part of the noise comes back; such noise is
+            refused if this is left out.
 
     Raises:
         ConfigurationError: the figures do not fit together.
     """
+    if returned is None or privacy.noise != "returned":
+        refuse_correlated_sums(privacy, cohort)
+        returned = None
+    elif privacy.returned_share is not None:
+        raise ConfigurationError(
+            "privacy.returned_share",
+            f"value {privacy.returned_share}",
+            "left out: where clients and members add the noise it is planned",
+        )
     try:
         return TrainingPlan(
             goal=privacy.goal(rounds),
@@ -326,12 +376,33 @@ def build_plan(
             lifetime_seconds=lifetime_seconds,
             protocol=cohort.protocol,
             committee=cohort.committee(),
+            returned=returned,
         )
     except ParameterError as error:
         section = "privacy" if error.argument in Privacy.model_fields else "cohort"
         raise ConfigurationError(
             f"{section}.{error.argument}", f"value {error.value!r}", error.valid
         ) from None
+
+
+def refuse_correlated_sums(privacy: Privacy, cohort: Cohort) -> None:
+    """See that the noise of a secure sum is that of its round alone.
+
+    Raises:
+        ConfigurationError: it is not, or the distance of participations is given for nothing.
+    """
+    if privacy.noise != "independent":
+        raise ConfigurationError(
+            "privacy.noise",
+            f"value {privacy.noise!r} for noise that clients add",
+            "independent; or a trusted server, in a simulation",
+        )
+    if cohort.apart is not None:
+        raise ConfigurationError(
+            "cohort.apart",
+            "given for independent noise",
+            "left out: only noise that is not independent is planned by it",
+        )
 
 
 def load(path: Path, model: type[C]) -> C:

@@ -25,8 +25,8 @@ from dp import (
 )
 from dp.accounting.gaussian import LARGEST_EPSILON
 from dp.correlated import Parts, Promises, correlated_epsilon, largest_mu
-from dp.correlated.parts_planning import PartsPlan, plan_parts
-from dp.correlated.planning import WORTH_IT, Optimiser, Schedule
+from dp.correlated.parts_planning import PartsPlan, largest_charge, plan_parts
+from dp.correlated.planning import WORTH_IT, Optimiser, Schedule, ServerSteps
 from dp.rounding import ROUNDING_VARIANCE, require_linf_bound
 from dp.search import bracketed
 from protocol.checks import require_int, require_number
@@ -36,8 +36,11 @@ from protocol.planning.calibration import (
     ERROR_SHARE,
     SMALLEST_ERROR_SHARE,
 )
+from protocol.round.parameters import RoundParameters
+from protocol.round.returned_noise import ReturnedNoise
 from secagg import ParameterError
-from sketch import flat_bound
+from secagg.oneshot.records import MemberUploads, RoundRecord
+from sketch import PublicSeed, SketchSpec, flat_bound
 
 _SCALES: Final = (1e-3, 2.0**40)
 """Where a scale is looked for, in integer units for a vector on the bound."""
@@ -66,7 +69,7 @@ class ReturnedPlan:
     rounds: int
     apart: int
     away: float = 0.0
-    optimiser: Optimiser = Optimiser.SGD
+    optimiser: Optimiser | ServerSteps = Optimiser.SGD
 
     def __post_init__(self) -> None:
         require_int("rounds", self.rounds, 1)
@@ -115,7 +118,7 @@ class ReturnedRun:
     fewest_members: int
     fewest_returning: int
     away: float = 0.0
-    optimiser: Optimiser = Optimiser.SGD
+    optimiser: Optimiser | ServerSteps = Optimiser.SGD
 
     def __post_init__(self) -> None:
         for name in ("corrupt_clients", "corrupt_members"):
@@ -292,3 +295,86 @@ def _check(epsilon: float, delta: float, error_share: float) -> None:
         raise ParameterError("delta", delta, "strictly between 0 and 1")
     if not SMALLEST_ERROR_SHARE <= error_share <= 1.0:
         raise ParameterError("error_share", error_share, f"in {SMALLEST_ERROR_SHARE:g} .. 1")
+
+
+def round_parameters(
+    noise: PlannedNoise,
+    *,
+    model_digest: bytes,
+    clip_l2: float,
+    sketch: SketchSpec,
+    sketch_clip_l2: float,
+    public_seed: PublicSeed,
+    tolerated_dropouts: int,
+    wrap_probability: float,
+) -> RoundParameters:
+    """The parameters of a round of a planned run; but for the model, those of all its rounds.
+
+    Args:
+        noise: planned for sketches of this size and bound.
+    """
+    parts = noise.parts
+    return RoundParameters(
+        model_digest=model_digest,
+        clip_l2=clip_l2,
+        sketch=sketch,
+        sketch_clip_l2=sketch_clip_l2,
+        public_seed=public_seed,
+        scale=noise.scale,
+        linf_bound=noise.sensitivities.linf,
+        mechanism=noise.client,
+        tolerated_dropouts=tolerated_dropouts,
+        wrap_probability=wrap_probability,
+        returned=ReturnedNoise(
+            variance=noise.member.amount, rounds=parts.rounds, divisor=parts.clients
+        ),
+    )
+
+
+def member_uploads(
+    run: ReturnedRun,
+    parameters: RoundParameters,
+    records: tuple[RoundRecord, ...] = (),
+    *,
+    opened: bool = False,
+    in_turn: bool = True,
+) -> MemberUploads:
+    """The terms of the members' uploads of a round.
+
+    Args:
+        run: that the round is of.
+        parameters: of the round.
+        records: of all rounds before it.
+        opened: whether the sum of the last of them was; if not, taking its noise back would only
+            add to the model's.
+        in_turn: whether this is the first attempt since. If another failed, it was perhaps for want
+            of members who remember what they added, so none is waited for.
+    """
+    returning = bool(records) and opened
+    fewest = 0
+    if returning and in_turn:
+        fewest = min(run.fewest_returning, len(records[-1].entered))
+    return MemberUploads(
+        fewest=run.fewest_members,
+        returning=returning,
+        fewest_returning=fewest,
+        block=parameters.block_digest(),
+        records=records,
+    )
+
+
+def epsilon_of_run(
+    noise: PlannedNoise, run: ReturnedRun, delta: float, contributions: float = 1.0
+) -> float:
+    """The most that a client's own count meets in a run as planned.
+
+    Args:
+        noise: of the run.
+        delta: of the goal.
+        contributions: how many times the bound that is planned for they may be.
+    """
+    parts = noise.parts
+    charge = largest_charge(parts, run.schedule, run.fewest_returning)
+    l2 = contributions * noise.sensitivities.l2
+    usable = delta_for_noise(delta, run.schedule.rounds)
+    return correlated_epsilon(charge * l2 * l2, parts.promises, usable)

@@ -4,48 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
-from dp import BinomialMechanism, CoinSchedule, DiscreteGaussianMechanism
-from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from dp.mechanisms import MECHANISMS, DistributedMechanism, MechanismName
-from protocol.checks import require_int, require_number
+from dp import CoinSchedule
+from dp.mechanisms import DistributedMechanism, MechanismName
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE, calibrate, sharpest
 from protocol.planning.committee import (
     CommitteeNumbers,
     CommitteePlan,
     choose_ring,
-    require_one_shot,
 )
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph
+from protocol.planning.plan_checks import ProtocolName, check_plan
 from protocol.planning.returned import (
     PlannedNoise,
     ReturnedPlan,
     ReturnedRun,
     calibrate_returned,
+    member_uploads,
+    round_parameters,
 )
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import BeaconSource, DrawPolicy
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
 from protocol.round.lottery import DrawnMembers, Members
 from protocol.round.one_shot_setup import OneShotSetup
-from protocol.round.parameters import RoundParameters, require_room
+from protocol.round.parameters import RoundParameters
 from protocol.round.policy import ClientPolicy
-from protocol.round.returned_noise import ReturnedNoise, likely_returning
-from protocol.round.rings import fitting_security_bits, unsafe
+from protocol.round.returned_noise import likely_returning
+from protocol.round.rings import fitting_security_bits
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
-from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import Cohort, OneShotContext
-from secagg.oneshot.records import MemberUploads, RoundRecord, fewest_members
-from secagg.pairwise.context import fewest_survivors
-from secagg.pairwise.graph_parameters import SECURITY_BITS, require_security_bits
+from secagg.oneshot.records import MemberUploads, fewest_members
+from secagg.pairwise.graph_parameters import SECURITY_BITS
 from sketch import PublicSeed, SketchSpec
-
-ProtocolName = Literal["pairwise", "one-shot"]
-"""How vectors are masked and summed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,80 +103,7 @@ class TrainingPlan:
     returned: ReturnedPlan | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.goal, PrivacyGoal):
-            raise ParameterError("goal", self.goal, "a PrivacyGoal")
-        if not isinstance(self.mode, Mode):
-            raise ParameterError(
-                "mode", self.mode, " or ".join(f"Mode.{each.name}" for each in Mode)
-            )
-        require_int("cohort", self.cohort, 2)
-        require_int("tolerated_dropouts", self.tolerated_dropouts, 0)
-        require_int("tolerated_colluders", self.tolerated_colluders, 0)
-        for name in ("degree", "threshold"):
-            if getattr(self, name) is not None:
-                require_int(name, getattr(self, name), 0)
-        if not isinstance(self.mechanism, str) or self.mechanism not in MECHANISMS:
-            raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
-        if not isinstance(self.exact_noise, bool | None):
-            raise ParameterError("exact_noise", self.exact_noise, "a bool, or left out")
-        if self.exact_noise and self.mechanism != BinomialMechanism.name:
-            valid = f"left out or False: {self.mechanism} noise comes as a whole, it stays in sums"
-            raise ParameterError("exact_noise", self.exact_noise, valid)
-        for name in ("clip_l2", "error_share", "wrap_probability"):
-            require_number(name, getattr(self, name))
-        require_room(self.mechanism, self.wrap_probability)
-        # Written so that NaN fails the test.
-        if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
-            valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
-            raise ParameterError("clip_l2", self.clip_l2, valid)
-        lifetime = self.lifetime_seconds
-        if type(lifetime) is not int or not 0 <= lifetime <= LARGEST_LIFETIME_SECONDS:
-            valid = f"an int in 0 .. {LARGEST_LIFETIME_SECONDS}"
-            raise ParameterError("lifetime_seconds", lifetime, valid)
-        if self.security_bits is not None:
-            require_security_bits(self.security_bits)
-        if self.protocol not in get_args(ProtocolName):
-            valid = " or ".join(get_args(ProtocolName))
-            raise ParameterError("protocol", self.protocol, valid)
-        if self.protocol == "one-shot":
-            self._check_one_shot()
-            return
-        if self.committee is not None:
-            raise ParameterError("committee", self.committee, "left out in pairwise rounds")
-        if self.returned is not None:
-            valid = "left out in pairwise rounds: there is no committee to take noise back"
-            raise ParameterError("returned", self.returned, valid)
-        degree, threshold = self.graph
-        self._check_ring(degree)
-        fewest = fewest_survivors(threshold, self.tolerated_colluders, degree)
-        if self.minimum_survivors < fewest:
-            raise ParameterError(
-                "tolerated_dropouts",
-                self.tolerated_dropouts,
-                f"at most {self.cohort - fewest}: with {self.cohort} clients and "
-                f"{self.tolerated_colluders} colluders, {fewest} must survive",
-            )
-
-    def _check_one_shot(self) -> None:
-        for name, default in (("degree", None), ("threshold", None), ("security_bits", None)):
-            if getattr(self, name) is not default:
-                valid = "left out in one-shot rounds, which have no graph"
-                raise ParameterError(name, getattr(self, name), valid)
-        if self.mode is not Mode.ACTIVE:
-            raise ParameterError("mode", self.mode.value, "active in one-shot rounds")
-        require_one_shot(self.cohort, self.tolerated_colluders, self.tolerated_dropouts)
-        _ = self.committee_numbers
-        if self.returned is not None:
-            self._check_returned()
-
-    def _check_returned(self) -> None:
-        if self.committee_kind is not CommitteeKind.NAMED:
-            valid = "a named one: noise comes back only to members who stay the same"
-            raise ParameterError("committee", self.committee_kind.value, valid)
-        if self.mechanism != DiscreteGaussianMechanism.name:
-            valid = f"{DiscreteGaussianMechanism.name} where a part of the noise comes back"
-            raise ParameterError("mechanism", self.mechanism, valid)
-        _ = self.returned_run
+        check_plan(self)
 
     @property
     def fewest_members(self) -> int:
@@ -240,37 +161,6 @@ class TrainingPlan:
             error_share=self.error_share,
         )
 
-    def member_uploads(
-        self,
-        parameters: RoundParameters,
-        records: tuple[RoundRecord, ...] = (),
-        *,
-        opened: bool = False,
-        in_turn: bool = True,
-    ) -> MemberUploads:
-        """The terms of the members' uploads of a round.
-
-        Args:
-            parameters: of the round.
-            records: of all rounds before it.
-            opened: whether the sum of the last of them was; if not, taking its noise back would
-                only add to the model's.
-            in_turn: whether this is the first attempt since. If another failed, it was perhaps for
-                want of members who remember what they added, so none is waited for.
-        """
-        returning = bool(records) and opened
-        fewest = 0
-        if returning and in_turn:
-            usual = likely_returning(self.committee_numbers.size, self.fewest_members)
-            fewest = min(usual, len(records[-1].entered))
-        return MemberUploads(
-            fewest=self.fewest_members,
-            returning=returning,
-            fewest_returning=fewest,
-            block=parameters.block_digest(),
-            records=records,
-        )
-
     @property
     def committee_kind(self) -> CommitteeKind:
         """Who opens the sums of one-shot rounds."""
@@ -281,13 +171,6 @@ class TrainingPlan:
         """What the committee of a one-shot round is made of, besides its members."""
         plan = self.committee or CommitteePlan()
         return plan.numbers(self.cohort, self.tolerated_colluders, self.tolerated_dropouts)
-
-    def _check_ring(self, degree: int) -> None:
-        """Failures of the ring are a part of delta, and there is a share of delta for them."""
-        bits, active = self.ring_bits, self.mode is Mode.ACTIVE
-        failure = ring_failure(self.cohort, bits, self.lifetime_seconds, active=active)
-        if degree and not failure <= self.goal.reserve.aggregation:
-            raise unsafe(bits, failure, self.goal)
 
     @property
     def ring_bits(self) -> int:
@@ -383,8 +266,18 @@ class TrainingPlan:
             sketch_clip_l2: see `calibrate`, which this raises as, too.
         """
         if self.returned is not None:
-            return self._calibrate_returned(
-                sketch, model_digest, public_seed, goal, clip_l2, sketch_clip_l2
+            if goal not in (None, self.goal) or clip_l2 not in (None, self.clip_l2):
+                valid = "those of the plan in all rounds: noise comes back at the scale it went in"
+                raise ParameterError("goal, clip_l2", (goal, clip_l2), valid)
+            return round_parameters(
+                self.planned_noise(sketch.size, sketch_clip_l2),
+                model_digest=model_digest,
+                clip_l2=self.clip_l2,
+                sketch=sketch,
+                sketch_clip_l2=self.clip_l2 if sketch_clip_l2 is None else sketch_clip_l2,
+                public_seed=public_seed,
+                tolerated_dropouts=self.tolerated_dropouts,
+                wrap_probability=self.wrap_probability,
             )
         return calibrate(
             goal or self.goal,
@@ -398,47 +291,6 @@ class TrainingPlan:
             wrap_probability=self.wrap_probability,
             sketch_clip_l2=sketch_clip_l2,
             mechanism=self.mechanism,
-        )
-
-    def _calibrate_returned(
-        self,
-        sketch: SketchSpec,
-        model_digest: bytes,
-        public_seed: PublicSeed,
-        goal: PrivacyGoal | None,
-        clip_l2: float | None,
-        sketch_clip_l2: float | None,
-    ) -> RoundParameters:
-        """Parameters of a round of a run whose noise comes back: the same in all of them."""
-        if (
-            self.returned is None
-            or goal not in (None, self.goal)
-            or clip_l2
-            not in (
-                None,
-                self.clip_l2,
-            )
-        ):
-            raise ParameterError(
-                "clip_l2, goal",
-                (clip_l2, goal),
-                "those of the plan in all rounds: noise comes back at the scale it went in at",
-            )
-        noise = self.planned_noise(sketch.size, sketch_clip_l2)
-        return RoundParameters(
-            model_digest=model_digest,
-            clip_l2=self.clip_l2,
-            sketch=sketch,
-            sketch_clip_l2=self.clip_l2 if sketch_clip_l2 is None else sketch_clip_l2,
-            public_seed=public_seed,
-            scale=noise.scale,
-            linf_bound=noise.sensitivities.linf,
-            mechanism=noise.client,
-            tolerated_dropouts=self.tolerated_dropouts,
-            wrap_probability=self.wrap_probability,
-            returned=ReturnedNoise(
-                variance=noise.member.amount, rounds=self.returned.rounds, divisor=self.cohort
-            ),
         )
 
     def setup(
@@ -512,7 +364,7 @@ class TrainingPlan:
         adding: tuple[bytes, ...] = ()
         if self.returned is not None:
             adding = tuple(member.identity for member in committee.members)
-            uploads = uploads or self.member_uploads(parameters)
+            uploads = uploads or member_uploads(self.returned_run, parameters)
         invited = Cohort([*cohort, *adding])
         bits = bits_for(parameters, self.cohort, seeds, len(adding))
         ring = choose_ring(self.cohort + len(adding), parameters.length, bits, seeds, numbers)

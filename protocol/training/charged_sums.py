@@ -16,6 +16,7 @@ from dp.accounting import reserved_accountant
 from protocol.exchange.aggregators import Aggregator, HasCommittee, UpdateSource, own_updates
 from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, check_dropouts
 from protocol.goal import PrivacyGoal
+from protocol.planning.returned import member_uploads
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.lottery import Members
 from protocol.round.rings import UnixClock
@@ -151,8 +152,12 @@ class ChargedSums:
         if plan.returned is not None:
             records = self._records.run_records(session, number)
             last = records[-1].round_number if records else -1
-            uploads = plan.member_uploads(
-                parameters, records, opened=last == self._opened, in_turn=last == number - 1
+            uploads = member_uploads(
+                plan.returned_run,
+                parameters,
+                records,
+                opened=last == self._opened,
+                in_turn=last == number - 1,
             )
         return plan.one_shot_setup(parameters, cohort, members, session, number, opened_at, uploads)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dp import FourEpsilons, Ledger
 from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.rings import UnixClock
@@ -101,6 +102,7 @@ class PrivateTraining:
     ) -> None:
         self._controller = controller
         self._clip_l2 = plan.clip_l2
+        self._goal = plan.goal
         if state is None:
             state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, controller.initial(dimension))
         self._sums = ChargedSums(
@@ -109,6 +111,11 @@ class PrivateTraining:
         self._decision: Decision = state.decision
         self._previous = state.previous
         self._number = state.number
+
+    @property
+    def goal(self) -> PrivacyGoal:
+        """What every client is promised."""
+        return self._goal
 
     @property
     def clip_l2(self) -> float:

@@ -16,6 +16,7 @@ from simulations.common.files import write_whole
 from simulations.common.ranks import own_cores
 from simulations.learning.insecure import LARGEST
 from simulations.learning.local_dp.config import LocalDp
+from simulations.learning.noise_schedule import check_noise
 from simulations.learning.training.batches import LocalTraining
 
 
@@ -124,6 +125,13 @@ class Server(Section):
     adaptivity: float = Field(
         default=1e-3, gt=0, description="tau of adam, which is added to its denominator"
     )
+    average: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="share of the rounds, the last ones, whose models are averaged: their mean is "
+        "tested and released, training goes on from the last one; the last one alone if left out",
+    )
 
     def private_rate(self, number: int, rounds: int) -> float:
         """Learning rate of round `number` of a private run."""
@@ -131,6 +139,10 @@ class Server(Section):
         if last is None:
             return first
         return first + (last - first) * number / max(rounds - 1, 1)
+
+    def averages(self, number: int, rounds: int) -> bool:
+        """Whether the model after round `number` is one of those that are averaged."""
+        return self.average is not None and number >= rounds - math.ceil(self.average * rounds)
 
 
 class Engine(Section):
@@ -188,6 +200,13 @@ class Faults(Section):
 
     dropout: float = Field(
         default=0.0, ge=0, lt=1, description="share of a cohort lost, at random stages"
+    )
+    members_away: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the members of a named committee of whom nothing is heard, others in "
+        "every round",
     )
 
 
@@ -286,6 +305,7 @@ class RunConfig(Section):
                 f"at most cohort.tolerated_dropouts = {self.cohort.tolerated_dropouts} of them",
             )
         self._check_sections()
+        check_noise(self)
 
     def _check_divisible(self, ranks: int) -> None:
         """See that processes can share a cohort: the pairwise protocol's server is one process."""

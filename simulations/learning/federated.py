@@ -276,6 +276,8 @@ class Federation:
         after = optimize(config.server, state, mean, rate)
         if not np.isfinite(after.model).all():
             raise DivergedError(number, math.nan)
+        if config.server.averages(number, config.rounds):
+            after = after.with_average()
         self._agree(number, after.model)
         last = number == config.rounds - 1
         if not last and (number + 1) % config.engine.evaluate_every:
@@ -283,7 +285,7 @@ class Federation:
             return Trained(invitation, after, None, spent)
         begin = time.perf_counter()
         evaluation = self.task.evaluate(
-            after.model, self._test, executor=self._executor, ranks=self._ranks
+            after.released, self._test, executor=self._executor, ranks=self._ranks
         )
         if not math.isfinite(evaluation.loss):
             raise DivergedError(number, evaluation.loss)

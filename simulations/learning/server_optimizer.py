@@ -7,7 +7,7 @@ Source: Reddi et al. 2021 (arXiv 2003.00295), Algorithm 2 (FedAvgM and FedAdam; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +24,32 @@ class ModelState:
         model: float32[d].
         velocity: float64[d], the moving mean of updates.
         squares: float64[d], the moving mean of their squares; zeros unless the optimiser is Adam.
+        average: float64[d], the mean of the last models, if they are averaged; None if there is
+            none yet.
+        averaged: how many models are in it.
     """
 
     model: Vector
     velocity: NDArray[np.float64]
     squares: NDArray[np.float64]
+    average: NDArray[np.float64] | None = None
+    averaged: int = 0
 
     @classmethod
     def initial(cls, model: Vector) -> ModelState:
         """Before the first round."""
         return cls(model, np.zeros(model.size), np.zeros(model.size))
+
+    @property
+    def released(self) -> Vector:
+        """The model that is tested and handed out, float32[d]; the mean of the last, if any."""
+        return self.model if self.average is None else self.average.astype(np.float32)
+
+    def with_average(self) -> ModelState:
+        """This model counted among those that are averaged."""
+        before = np.zeros(self.model.size) if self.average is None else self.average
+        count = self.averaged + 1
+        return replace(self, average=before + (self.model - before) / count, averaged=count)
 
 
 def optimize(
@@ -52,4 +68,5 @@ def optimize(
     else:
         velocity = server.momentum * state.velocity + mean
         squares, step = state.squares, velocity
-    return ModelState((state.model + rate * step).astype(np.float32), velocity, squares)
+    model = (state.model + rate * step).astype(np.float32)
+    return replace(state, model=model, velocity=velocity, squares=squares)

@@ -28,7 +28,7 @@ from sketch import SketchSpec
 from sketch.controllers import Decision, Rationale
 from sketch.controllers.base import ControllerState
 
-FORMAT = 3
+FORMAT = 4
 
 _PREFIX = "source/"
 
@@ -58,12 +58,14 @@ class Checkpoint:
             "number": self.number,
             "training": None if self.training is None else _plain(self.training),
             "record": self.record,
+            "averaged": self.state.averaged,
         }
         arrays: dict[str, Any] = {
             "model": self.state.model,
             "velocity": self.state.velocity,
             "squares": self.state.squares,
-            "previous": _array(self.training),
+            "average": _or_empty(self.state.average),
+            "previous": _or_empty(None if self.training is None else self.training.previous),
             "public": np.frombuffer(json.dumps(public).encode(), np.uint8),
         }
         arrays |= {_PREFIX + name: array for name, array in self.arrays.items()}
@@ -86,8 +88,14 @@ class Checkpoint:
                 public = json.loads(arrays["public"].tobytes())
                 if public["format"] != FORMAT:
                     raise ValueError(f"format {public['format']}, not {FORMAT}")
-                state = ModelState(arrays["model"], arrays["velocity"], arrays["squares"])
-                previous = arrays["previous"] if arrays["previous"].size else None
+                state = ModelState(
+                    arrays["model"],
+                    arrays["velocity"],
+                    arrays["squares"],
+                    _or_none(arrays["average"]),
+                    int(public["averaged"]),
+                )
+                previous = _or_none(arrays["previous"])
                 kept = {
                     name.removeprefix(_PREFIX): arrays[name]
                     for name in arrays.files
@@ -109,11 +117,14 @@ class Checkpoint:
             ) from None
 
 
-def _array(training: TrainingState | None) -> NDArray[np.float64]:
-    """The last released update; empty if there is none."""
-    if training is None or training.previous is None:
-        return np.empty(0)
-    return training.previous
+def _or_empty(array: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """What a file has for an array that may not be there."""
+    return np.empty(0) if array is None else array
+
+
+def _or_none(array: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The same read back."""
+    return array if array.size else None
 
 
 def _plain(training: TrainingState) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from dp import NoiseSeed
+from dp.correlated.planning import NoisePlan
+from dp.correlated.strategies import BandedPlan
 from protocol.planning.configuration import build_plan
 from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
@@ -20,6 +22,12 @@ from simulations.learning.insecure import remarks
 from simulations.learning.local_dp.config import LocalDp
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.learning.models.layout import ParameterLayout
+from simulations.learning.noise_schedule import (
+    banded_plan,
+    returned_plan,
+    schedule_of,
+    training_plan,
+)
 from simulations.learning.run.one_shot_cost import RankCost, one_shot_cost
 from simulations.learning.training.updates import default_chunk
 from sketch import SketchSpec
@@ -59,10 +67,15 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
     played: list[RankCost] = []
     if config.local_dp is not None:
         figures |= _local_figures(config, config.local_dp, federation.task.dimension)
+    elif config.engine.aggregator == "central" and config.privacy.noise != "independent":
+        figures |= _correlated_figures(config)
     elif config.engine.aggregator != "plain":
         for name, plan, first in _sums(config, federation.task.layout):
             deployment = plan_deployment(plan, first)
             figures |= {name + key: value for key, value in _sum_figures(deployment).items()}
+            if plan.returned is not None:
+                noise = plan.planned_noise(first.size)
+                figures |= {"gain": noise.gain, "returned_share": noise.plan.returned_share}
             resized = np.nan_to_num(np.resize(update, first.dimension))
             if config.engine.aggregator == "real" and plan.protocol == "one-shot":
                 cost = one_shot_cost(plan, deployment.parameters, resized)
@@ -83,7 +96,7 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
 def _sums(config: RunConfig, layout: ParameterLayout) -> list[tuple[str, TrainingPlan, SketchSpec]]:
     """The sums of the first round, each with a prefix for its figures, its plan and its shape."""
     if config.powersgd is None:
-        plan = build_plan(config.privacy, config.cohort, config.participations)
+        plan = training_plan(config)
         # One coordinate more, for the votes of a clip that follows norms.
         dimension = layout.dimension + (config.clipping is not None)
         return [("", plan, config.sketch.build(config.rounds).initial(dimension).spec)]
@@ -113,6 +126,22 @@ def _local_figures(config: RunConfig, section: LocalDp, dimension: int) -> dict[
         "epsilon_of_a_report": algorithm.epsilon,
         "megabytes_per_client_and_round": algorithm.report_bytes / 1e6,
     }
+
+
+def _correlated_figures(config: RunConfig) -> dict[str, object]:
+    """Of a trusted server's noise that is not independent."""
+    schedule = schedule_of(config)
+    returned = config.privacy.noise == "returned"
+    plan: NoisePlan | BandedPlan = returned_plan(config) if returned else banded_plan(config)
+    figures: dict[str, object] = {
+        "rounds_apart": schedule.apart,
+        "noise_in_the_model_smaller_by": plan.gain,
+        "epsilon_against_outsiders_only": config.privacy.epsilon,
+        "clip_l2": config.privacy.clip_l2,
+    }
+    if isinstance(plan, NoisePlan):
+        figures["returned_share"] = plan.returned_share
+    return figures
 
 
 def _time_training(config: RunConfig, federation: Federation) -> tuple[float, Any]:

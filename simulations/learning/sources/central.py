@@ -1,6 +1,7 @@
 """A trusted server: the baseline of papers that have one.
 
-It sees every clipped sketch, adds them up and adds Gaussian noise to the sum.
+It sees every clipped sketch, adds them up and adds Gaussian noise to the sum: independent in every
+round, or such that it partly cancels over rounds (`simulations.learning.sources.server_noise`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from simulations.learning.sources.base import (
     uploaders,
 )
 from simulations.learning.sources.error_budget import ErrorMeter, Measured, sketched_parts
+from simulations.learning.sources.server_noise import server_noise
 from sketch import LinearSketch, PublicSeed
 from sketch.controllers import Controller, Decision
 from sketch.controllers.release import released_stats
@@ -62,12 +64,11 @@ class CentralMean(PrivateRate):
         state: to go on from.
         executor: threads, to encode several clients at once.
         ranks: which share the cohorts.
+        arrays: what an interrupted run remembered of its noise; empty to begin.
 
     Source: the form in which arXiv 2307.10999 states its algorithms; McMahan et al. 2018
     (arXiv 1710.06963).
     """
-
-    arrays: Arrays = NOTHING
 
     def __init__(
         self,
@@ -77,8 +78,10 @@ class CentralMean(PrivateRate):
         state: TrainingState | None = None,
         executor: Executor | None = None,
         ranks: Ranks = ALONE,
+        arrays: Arrays = NOTHING,
     ) -> None:
         self._config = config
+        self._noise = server_noise(config, arrays)
         self._ranks = ranks
         self._controller = controller
         self._executor = executor
@@ -91,6 +94,11 @@ class CentralMean(PrivateRate):
         """Rounds and the controller's decision; there is no session."""
         return self._state
 
+    @property
+    def arrays(self) -> Arrays:
+        """What the noise of later rounds depends on."""
+        return self._noise.arrays
+
     def mean(self, invitation: Invitation) -> Floats:
         """The decoded noisy mean.
 
@@ -98,11 +106,11 @@ class CentralMean(PrivateRate):
             PrivacyError: no client's update could be used.
         """
         state, decision = self._state, self._state.decision
-        insecure = self._config.engine.insecure_seed
-        # One more number marks it: with 0 alone at the end the stream would be that without it.
-        other = () if insecure is None else (1, insecure)
-        rng = np.random.default_rng([self._config.seed, Purpose.CENTRAL, state.number, *other])
-        spec, seed = decision.spec, PublicSeed(rng.bytes(SEED_BYTES))
+        rng = self._rng(state.number)
+        own_hashes, first_hashes = rng.bytes(SEED_BYTES), self._rng(0).bytes(SEED_BYTES)
+        # In a sketch of other hashes the noise of an earlier round would not cancel.
+        seed = PublicSeed(first_hashes if self._noise.fixed else own_hashes)
+        spec = decision.spec
         sketch, clip = spec.build(seed), self._config.privacy.clip_l2
         kept, meter = own_uploaders(invitation), ErrorMeter(invitation.updates, clip, self._ranks)
         groups = (kept[first : first + GROUP] for first in range(0, len(kept), GROUP))
@@ -120,8 +128,12 @@ class CentralMean(PrivateRate):
         if not used:
             raise PrivacyError("no client sent an update of finite numbers")
         (total.pieces,) = self._ranks.add(total.pieces)
-        deviation = self._z * clip / used
-        mean_sent = total.total / used + rng.normal(0.0, deviation, sketch.size)
+        # Divided by those who were there, noise would come back longer or shorter than it was.
+        divisor = self._config.cohort.size if self._noise.fixed else used
+        deviation = self._z * clip / divisor
+        noise = self._noise.draw(state.number, rng, sketch.size, deviation)
+        mean_sent = total.total / divisor + noise
+        deviation *= math.sqrt(self._noise.variance(state.number))
         update = sketch.decode(mean_sent)
         stats = released_stats(
             spec,
@@ -141,6 +153,13 @@ class CentralMean(PrivateRate):
         self._facts = self._told(decision, invitation, used, deviation, length, measured)
         return update
 
+    def _rng(self, number: int) -> np.random.Generator:
+        """What is random in a round."""
+        insecure = self._config.engine.insecure_seed
+        # One more number marks it: with 0 alone at the end the stream would be that without it.
+        other = () if insecure is None else (1, insecure)
+        return np.random.default_rng([self._config.seed, Purpose.CENTRAL, number, *other])
+
     def facts(self, invitation: Invitation) -> Facts:
         """Sizes and noise of the last round; an outsider's epsilon, as the server's is infinite."""
         del invitation
@@ -159,7 +178,7 @@ class CentralMean(PrivateRate):
     ) -> Facts:
         config, kept = self._config, uploaders(invitation)
         rounds = math.ceil(self._state.number * config.cohort.size / config.task.population)
-        outsider = gaussian_epsilon(math.sqrt(rounds) / self._z, config.privacy.delta)
+        outsider = gaussian_epsilon(self._noise.mu(rounds, self._z), config.privacy.delta)
         dimension, variance = invitation.model.size, deviation**2
         lost, lost_later = lost_clients(invitation, kept)
         return {

@@ -33,8 +33,8 @@ def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
     [
         (
             "privacy.epsilom",
-            "clip_l2, delta, epsilon, error_share, mechanism, moment_order, noise_multiplier, "
-            "wrap_probability",
+            "clip_l2, delta, epsilon, error_share, mechanism, moment_order, noise, "
+            "noise_multiplier, returned_share, wrap_probability",
         ),
         (
             "colour",

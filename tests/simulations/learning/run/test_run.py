@@ -375,14 +375,17 @@ def test_a_damaged_checkpoint_says_so(data: Dataset, tmp_path: Path, damage: byt
 
 def test_a_checkpoint_keeps_everything(tmp_path: Path) -> None:
     decision = AdaptNorm().initial(50)
-    state = ModelState(np.arange(50, dtype=np.float32), np.ones(50), np.full(50, 0.5))
+    state = ModelState(
+        np.arange(50, dtype=np.float32), np.ones(50), np.full(50, 0.5), np.full(50, 0.25), 3
+    )
     training = TrainingState(bytes(16), 3, 4, decision, np.linspace(-1.0, 1.0, 50))
     kept = Checkpoint(3, state, training, {"round": 3})
     kept.save(tmp_path / "checkpoint.npz")
     read = Checkpoint.load(tmp_path / "checkpoint.npz")
     assert (read.number, read.training, read.record) == (3, kept.training, {"round": 3})
     assert np.array_equal(read.training.previous, training.previous)
-    for name in ("model", "velocity", "squares"):
+    assert read.state.averaged == 3
+    for name in ("model", "velocity", "squares", "average"):
         assert np.array_equal(getattr(read.state, name), getattr(state, name))
         assert getattr(read.state, name).dtype == getattr(state, name).dtype
     assert Checkpoint.load(tmp_path / "nothing.npz") is None
@@ -420,6 +423,29 @@ def test_optimisers_remember_across_an_interruption(
         with pytest.raises(Stopped):
             run(config, data, tmp_path / "cut")
     assert timeless(run(config, data, tmp_path / "cut").records) == timeless(whole.records)
+
+
+@pytest.mark.parametrize("noise", ["returned", "banded"])
+def test_noise_and_averages_are_remembered_across_an_interruption(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: str
+) -> None:
+    config = small(
+        rounds=6,
+        engine__aggregator="central",
+        cohort__size=10,
+        sketch={"controller": "fixed", "rate": 4.0},
+        server__average=0.5,
+        privacy__noise=noise,
+    )
+    whole = run(config, data, tmp_path / "whole")
+    assert len({record["epsilons"]["outsider"] for record in whole.records}) == 1
+    with monkeypatch.context() as patch:
+        stop_at(patch, "after", 5)
+        with pytest.raises(Stopped):
+            run(config, data, tmp_path / "cut")
+    result = run(config, data, tmp_path / "cut")
+    assert result.resumed == 5
+    assert timeless(result.records) == timeless(whole.records)
 
 
 def test_secrets_differ_by_purpose_client_and_round() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from scipy import stats
 
 from dp import PrivacyError
 from dp.clipping import clip_l2
+from dp.correlated.strategies import BandedStrategy
 from protocol.exchange.stages import Stage
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.federated import CohortUpdates, Invitation
+from simulations.learning.noise_schedule import banded_plan, returned_plan
 from simulations.learning.run.overrides import changed
 from simulations.learning.sources import CentralMean, PlainMean, uploaders
 from simulations.learning.sources.central import GROUP
@@ -102,3 +105,95 @@ def test_the_plain_mean_clips_nothing(updates: np.ndarray) -> None:
     assert uploaders(given) == list(range(1, COHORT))
     assert np.allclose(source.mean(given), updates[1:].mean(axis=0), atol=1e-6)
     assert source.facts(given)["lost"] == {"input": 1}
+
+
+POPULATION, ROUNDS = 4 * COHORT, 12
+
+
+def correlated(noise: str) -> RunConfig:
+    changes = {
+        "rounds": ROUNDS,
+        "task.population": POPULATION,
+        "cohort.size": COHORT,
+        "sketch": {"controller": "fixed", "rate": 1.0},
+        "privacy.noise": noise,
+    }
+    return changed(demo_config(), list(changes.items()))
+
+
+def covariance(noise: str) -> np.ndarray:
+    """Of the noise of all rounds, over the variance that independent noise would have."""
+    found = config_noise(noise)
+    strategy = found.strategy
+    if strategy is not None:
+        inverse = np.linalg.inv(strategy.matrix)
+        return np.asarray(inverse @ inverse.T)
+    share, fresh = found.share, found.fresh
+    expected = np.eye(ROUNDS) - share * (np.eye(ROUNDS, k=1) + np.eye(ROUNDS, k=-1))
+    expected[1:, 1:] += share * np.eye(ROUNDS - 1)
+    return np.asarray(fresh * expected)
+
+
+@dataclass(frozen=True)
+class Planned:
+    strategy: BandedStrategy | None = None
+    share: float = 0.0
+    fresh: float = 1.0
+
+
+def config_noise(noise: str) -> Planned:
+    if noise == "banded":
+        return Planned(banded_plan(correlated(noise)).strategy)
+    plan = returned_plan(correlated(noise))
+    return Planned(share=plan.returned_share, fresh=plan.fresh_ratio)
+
+
+@pytest.mark.parametrize("noise", ["returned", "banded"])
+@pytest.mark.parametrize("claimed", ["returned", "banded", "independent"])
+def test_noise_of_all_rounds_has_the_planned_covariance(
+    updates: np.ndarray, noise: str, claimed: str
+) -> None:
+    """Whitened by the plan it is standard normal; by another plan it is not."""
+    source = CentralMean(correlated(noise), FixedRate(1.0), D)
+    clipped = np.sum([clip_l2(update, CLIP).values for update in updates], axis=0) / COHORT
+    gaps = np.array([source.mean(invitation(updates, t)) - clipped for t in range(ROUNDS)])
+    z = correlated(noise).privacy.goal(correlated(noise).participations).noise_multiplier
+    sigma = z * CLIP / COHORT
+    planned = np.eye(ROUNDS) if claimed == "independent" else covariance(claimed)
+    white = np.linalg.solve(np.linalg.cholesky(planned), gaps / sigma)
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], D * ROUNDS)
+    products = white @ white.T / np.sqrt(D)
+    # Off the diagonal: 66 products that are nearly standard normal.
+    apart = np.abs(products[np.triu_indices(ROUNDS, 1)]).max()
+    fits = low < np.sum(white**2) < high and apart < stats.norm.isf(ALPHA / 132)
+    assert bool(fits) is (claimed == noise)
+    if claimed == noise:
+        variance = source.facts(invitation(updates))["noise_variance"]
+        assert variance == pytest.approx(planned[-1, -1] * sigma**2)
+
+
+@pytest.mark.parametrize("noise", ["returned", "banded"])
+def test_rounds_have_one_sketch_and_one_divisor(updates: np.ndarray, noise: str) -> None:
+    """With others the noise would not cancel: the whole of it comes back scaled or scattered."""
+    source = CentralMean(correlated(noise), FixedRate(4.0, rows=5), D)
+    everybody = invitation(np.zeros_like(updates))
+    fewer = invitation(np.zeros_like(updates), 1, c3=Stage.ADVERTISE, c4=Stage.ADVERTISE)
+    total = source.mean(everybody) + source.mean(fewer)
+    again = CentralMean(correlated(noise), FixedRate(4.0, rows=5), D)
+    assert np.allclose(
+        total, again.mean(invitation(0 * updates)) + again.mean(invitation(0 * updates, 1))
+    )
+
+
+def test_the_whole_run_is_charged_from_the_first_round_on(updates: np.ndarray) -> None:
+    spent = {}
+    for noise in ("independent", "returned", "banded"):
+        source = CentralMean(correlated(noise), FixedRate(1.0), D)
+        spent[noise] = []
+        for number in range(ROUNDS):
+            source.mean(invitation(updates, number))
+            spent[noise].append(source.facts(invitation(updates))["epsilons"]["outsider"])
+    goal = correlated("returned").privacy.epsilon
+    assert spent["independent"][0] < spent["independent"][-1] == pytest.approx(goal)
+    for noise in ("returned", "banded"):
+        assert spent[noise] == pytest.approx([goal] * ROUNDS)

@@ -1,0 +1,217 @@
+"""Noise that is not independent: for which schedule it is planned, and what it goes together with.
+
+Noise cancels in the model only if every round adds it up in the same way. So the sketch, the clip
+and the divisor of the mean stay the same over a run, and the server's steps are linear.
+
+Source: docs/correlated-noise.md, "What it is worth".
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dp.correlated.planning import NoisePlan, Schedule, ServerSteps, Weights, plan_noise
+from dp.correlated.strategies import BandedPlan, plan_banded
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import build_plan
+from protocol.planning.returned import ReturnedPlan
+from protocol.planning.training_plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from simulations.learning.configuration import RunConfig, Server
+
+
+def schedule_of(config: RunConfig) -> Schedule:
+    """Who takes part when, at most: cohorts slide over a fixed order.
+
+    Raises:
+        ConfigurationError: there are too many rounds.
+    """
+    apart = config.cohort.apart or _most_apart(config)
+    try:
+        return Schedule(config.rounds, config.participations, apart)
+    except ValueError as error:
+        raise ConfigurationError("rounds", str(error), "fewer rounds") from None
+
+
+def noise_weights(server: Server, rounds: int) -> Weights:
+    """float64[T, T]: the model after round t adds up the sums of the rounds with row t.
+
+    Args:
+        server: any but adam, whose steps are no sums of updates. Its average is not looked at:
+            training goes on from the last model, and that is where noise does harm.
+    """
+    return steps_of(server, rounds).weights(rounds)
+
+
+def steps_of(server: Server, rounds: int) -> ServerSteps:
+    """How this server adds up the sums of its rounds; see `noise_weights`."""
+    rates = tuple(server.private_rate(number, rounds) for number in range(rounds))
+    return ServerSteps(rates, server.momentum)
+
+
+def training_plan(config: RunConfig) -> TrainingPlan:
+    """The plan of a run whose sums are those of clients.
+
+    Raises:
+        ConfigurationError: the figures do not fit together.
+    """
+    returned = None
+    if config.privacy.noise == "returned":
+        schedule = schedule_of(config)
+        returned = ReturnedPlan(
+            rounds=schedule.rounds,
+            apart=schedule.apart,
+            away=config.faults.members_away,
+            optimiser=steps_of(config.server, config.rounds),
+        )
+    return build_plan(config.privacy, config.cohort, config.participations, returned=returned)
+
+
+def members_away(config: RunConfig, round_number: int) -> tuple[int, ...]:
+    """Members of a named committee who are away in a round: they take turns."""
+    size = config.cohort.committee_size or 0
+    count = round(config.faults.members_away * size)
+    return tuple(sorted((round_number * count + each) % size for each in range(count)))
+
+
+def returned_plan(config: RunConfig) -> NoisePlan:
+    """The share that comes back, and what it is worth.
+
+    Raises:
+        ConfigurationError: the share is out of range, or there are too many rounds.
+    """
+    schedule = schedule_of(config)
+    try:
+        return _returned(schedule, config.server, config.privacy.returned_share)
+    except ValueError as error:
+        value = config.privacy.returned_share
+        problem = f"value {value} ({error})"
+        raise ConfigurationError("privacy.returned_share", problem, "less") from None
+
+
+def banded_plan(config: RunConfig) -> BandedPlan:
+    """The banded matrix, and what it is worth.
+
+    Raises:
+        ConfigurationError: there are too many rounds.
+    """
+    return _banded(schedule_of(config), config.server)
+
+
+@lru_cache(maxsize=64)
+def _returned(schedule: Schedule, server: Server, share: float | None) -> NoisePlan:
+    return plan_noise(schedule, noise_weights(server, schedule.rounds), share)
+
+
+@lru_cache(maxsize=64)
+def _banded(schedule: Schedule, server: Server) -> BandedPlan:
+    return plan_banded(schedule, noise_weights(server, schedule.rounds))
+
+
+def check_noise(config: RunConfig) -> None:
+    """See that the noise of a run goes together with the rest of it.
+
+    Raises:
+        ConfigurationError: names the key, and why not.
+    """
+    noise = config.privacy.noise
+    _check_members(config)
+    if noise == "independent":
+        if config.cohort.apart is not None:
+            raise ConfigurationError(
+                "cohort.apart",
+                "given for independent noise",
+                "left out: only noise that is not independent is planned by it",
+            )
+        return
+    _check_source(config)
+    _check_linear(config)
+    _check_schedule(config)
+    if noise == "returned" and config.engine.aggregator != "central":
+        _ = training_plan(config)
+
+
+def _check_source(config: RunConfig) -> None:
+    """See that there is somebody who can add such noise, and a goal that it is planned for."""
+    noise, aggregator = config.privacy.noise, config.engine.aggregator
+    able = ("real", "ideal", "central") if noise == "returned" else ("central",)
+    if aggregator not in able:
+        raise ConfigurationError(
+            "privacy.noise",
+            f"value {noise!r} for {aggregator}",
+            f"independent; or engine.aggregator = {' or '.join(able)}",
+        )
+    if config.privacy.noise_multiplier is not None:
+        raise ConfigurationError(
+            "privacy.noise_multiplier",
+            f"given for {noise} noise, of which one round says little",
+            "privacy.epsilon in its place",
+        )
+
+
+def _check_members(config: RunConfig) -> None:
+    """See that members who are away are those of a named committee, and no more than planned."""
+    share, cohort = config.faults.members_away, config.cohort
+    size, planned = cohort.committee_size or 0, cohort.committee_away or 0
+    if share and (cohort.committee_odds is not None or round(share * size) > planned):
+        raise ConfigurationError(
+            "faults.members_away",
+            f"value {share}",
+            f"at most cohort.committee_away = {planned} of the {size} members of a named committee",
+        )
+
+
+def _check_linear(config: RunConfig) -> None:
+    """See that what one round adds to the model is what the next one can take back from it."""
+    noise = config.privacy.noise
+    if config.sketch.controller != "fixed":
+        raise ConfigurationError(
+            "sketch.controller",
+            f"value {config.sketch.controller!r} with {noise} noise: in a sketch of another size "
+            "or other hashes it is another noise, and does not cancel",
+            "fixed",
+        )
+    reasons = {
+        "clipping": "a clip that changes takes the noise of the round before for another clip",
+        "powersgd": "the noise of factors is multiplied, and does not cancel",
+        "denoise": "the filter cuts noise off in one round that comes back in the next",
+    }
+    for name, reason in reasons.items():
+        if getattr(config, name) is not None:
+            problem = f"given with {noise} noise: {reason}"
+            raise ConfigurationError(name, problem, "left out")
+    if config.server.optimizer != "sgd":
+        raise ConfigurationError(
+            "server.optimizer",
+            f"value {config.server.optimizer!r} with {noise} noise: rates of coordinates that "
+            "change from round to round do not let it cancel",
+            "sgd, with or without momentum",
+        )
+
+
+def _check_schedule(config: RunConfig) -> None:
+    """See that clients come back seldom enough for something to be gained."""
+    noise, most = config.privacy.noise, _most_apart(config)
+    if config.cohort.apart is not None and config.cohort.apart > most:
+        raise ConfigurationError(
+            "cohort.apart",
+            f"value {config.cohort.apart}",
+            f"at most {most}, as cohorts of {config.cohort.size} take turns among "
+            f"{config.task.population} clients",
+        )
+    pays = (returned_plan(config) if noise == "returned" else banded_plan(config)).pays
+    if not pays:
+        schedule = schedule_of(config)
+        raise ConfigurationError(
+            "privacy.noise",
+            f"value {noise!r} gains nothing for clients in {schedule.participations} of "
+            f"{schedule.rounds} rounds, at least {schedule.apart} apart",
+            "independent; or clients that come back seldom, from a larger task.population or a "
+            "smaller cohort.size; and a returned_share that is planned",
+        )
+
+
+def _most_apart(config: RunConfig) -> int:
+    return max(1, config.task.population // config.cohort.size)
