@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from protocol.round.history import ClientHistory
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
-from protocol.training.private import PrivateTraining, TrainingState
 from protocol.training.local import local_committee
+from protocol.training.private import PrivateTraining, TrainingState
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import RoundRecord
@@ -38,8 +39,10 @@ EVERYBODY = tuple(range(MEMBERS))
 
 
 def plan_of(**changes: Any) -> TrainingPlan:
-    """Eight clients a round, one may be lost; eight members, one corrupt, one away; each client in every
-    fourth of twelve rounds."""
+    """Eight clients a round, one may be lost, each in every fourth of twelve rounds.
+
+    Of eight members one may be corrupt, another away.
+    """
     terms: dict[str, Any] = {
         "goal": GOAL,
         "cohort": N,
@@ -108,7 +111,12 @@ class ReturnedWorld:
         return self.keys[first : first + N]
 
     def setup(
-        self, number: int = 0, *records: RoundRecord, cohort: int | None = None, **changes: Any
+        self,
+        number: int = 0,
+        *records: RoundRecord,
+        cohort: int | None = None,
+        session: bytes = SESSION,
+        **changes: Any,
     ) -> OneShotSetup:
         """The round of a number, after these records.
 
@@ -124,10 +132,10 @@ class ReturnedWorld:
             self.plan.returned_run, parameters, records, **{"opened": True, **terms}
         )
         if changes:
-            uploads = _replaced(uploads, changes)
+            uploads = replace(uploads, **changes)
         keys = self.cohort(number if cohort is None else cohort)
-        members = self.committee.members(SESSION, keys, number)
-        return self.plan.one_shot_setup(parameters, keys, members, SESSION, number, uploads=uploads)
+        members = self.committee.members(session, keys, number)
+        return self.plan.one_shot_setup(parameters, keys, members, session, number, uploads=uploads)
 
     def client(self, index: int = 0, history: ClientHistory | None = None, **options: Any) -> Any:
         """One client, by its place among all."""
@@ -189,12 +197,6 @@ class ReturnedWorld:
             state,
             rand=lambda count: SESSION[:count],
         )
-
-
-def _replaced(uploads: Any, changes: Mapping[str, Any]) -> Any:
-    from dataclasses import replace
-
-    return replace(uploads, **changes)
 
 
 def update(index: int) -> np.ndarray[Any, Any]:
