@@ -211,7 +211,9 @@ class ChargedSums:
         if not callable(updates):
             valid = "a function that gives a party's update by its index in the cohort"
             raise ParameterError("updates", f"of type {type(updates).__name__}", valid)
-        charge = self._records.prepare(setup, number, notes)
+        # The one public seed of such a session does not tell this sum from another of its number.
+        drawn = b"" if self._plan.returned is None else self._rand(SEED_BYTES)
+        charge = self._records.prepare(setup, number, notes, drawn)
         # A number that was announced is used up, or a client would answer one round twice.
         self._attempts += 1
 
