@@ -268,7 +268,8 @@ def test_rounds_that_nobody_sees_cost_nothing() -> None:
         true = bounds[seen] @ np.linalg.solve(sigma[np.ix_(seen, seen)], bounds[seen])
         assert true <= listed * (1 + 1e-9)
         # Whoever counts each of them for itself counts too little.
-        alone_is_less += float(np.sum(bounds[seen] ** 2 / sigma[seen, seen])) < true * (1 - 1e-6)
+        alone = float(np.sum(bounds[seen] ** 2 / sigma[seen, seen]))
+        alone_is_less += int(alone < true * (1 - 1e-6))
     assert alone_is_less > 50
 
 
