@@ -107,9 +107,11 @@ class TrainingPlan:
 
     @property
     def fewest_members(self) -> int:
-        """Fewest members whose noise is in a sum, where members add noise: those sure to be there.
+        """Fewest members whose noise is in a sum, where members add noise.
 
-        Corrupt members may stay away, and have as many honest ones left out.
+        Corrupt members may stay away, and have as many honest ones left out as members. Corrupt
+        clients together with them may have more uploads of members left out than that, and end
+        rounds (docs/one-shot-security.md).
         """
         numbers = self.committee_numbers
         away = (self.committee or CommitteePlan()).away or 0

@@ -301,7 +301,7 @@ def noise_vector(
 
 
 def _drawn(noise: AddedNoise, length: int) -> NDArray[np.int64]:
-    """int64[length]."""
+    """The draw that a seed stands for, int64[length]."""
     return sample_law(DiscreteGaussianLaw(noise.variance), NoiseSeed(noise.seed), length)
 
 

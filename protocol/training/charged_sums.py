@@ -49,6 +49,7 @@ class ChargedSums:
         together: sums of one round of training. A round that was interrupted after some of them
             were charged runs all of them again, and none is charged twice.
         clock: tells when a sum is announced; needed if the plan's rounds expire, and only then.
+        opened: the last of the sums announced before that was opened; None for the very last.
 
     Raises:
         ParameterError: the ledger belongs to a run with another goal, or there is no clock and
@@ -65,6 +66,7 @@ class ChargedSums:
         rand: Rand = os_random,
         together: int = 1,
         clock: UnixClock | None = None,
+        opened: int | None = None,
     ) -> None:
         if plan.lifetime_seconds and clock is None:
             raise ParameterError(
@@ -78,13 +80,17 @@ class ChargedSums:
         self._attempts = attempts
         self._rand = rand
         self._clock = clock
-        # A run goes on from a round that was opened.
-        self._opened = attempts - 1
+        self._opened = attempts - 1 if opened is None else opened
 
     @property
     def session_id(self) -> bytes:
         """The session id of every sum."""
         return self._session_id
+
+    @property
+    def opened(self) -> int | None:
+        """The last sum that was opened; None for the very last that was announced."""
+        return None if self._opened == self._attempts - 1 else self._opened
 
     @property
     def attempts(self) -> int:

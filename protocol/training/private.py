@@ -61,6 +61,8 @@ class TrainingState:
         attempts: rounds announced.
         decision: the shape of the next sketch, and what the controller remembers.
         previous: float64[d], the update that was released last; None before the first.
+        opened: number of the last announced round whose sum was opened; None for the very last, as
+            after every finished round.
     """
 
     session_id: bytes
@@ -68,6 +70,7 @@ class TrainingState:
     attempts: int
     decision: Decision
     previous: NDArray[np.float64] | None = field(default=None, compare=False)
+    opened: int | None = None
 
 
 class PrivateTraining:
@@ -106,7 +109,14 @@ class PrivateTraining:
         if state is None:
             state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, controller.initial(dimension))
         self._sums = ChargedSums(
-            plan, aggregator, ledger, state.session_id, state.attempts, rand, clock=clock
+            plan,
+            aggregator,
+            ledger,
+            state.session_id,
+            state.attempts,
+            rand,
+            clock=clock,
+            opened=state.opened,
         )
         self._decision: Decision = state.decision
         self._previous = state.previous
@@ -131,6 +141,7 @@ class PrivateTraining:
             self._sums.attempts,
             self._decision,
             self._previous,
+            self._sums.opened,
         )
 
     def run_round(

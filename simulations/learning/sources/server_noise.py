@@ -60,7 +60,7 @@ class IndependentNoise:
     arrays: Arrays = NOTHING
 
     def variance(self, number: int) -> float:
-        """1."""
+        """1 in every round."""
         del number
         return 1.0
 
