@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from one_shot_rounds import identity, secret
+from one_shot_rounds import Stream, identity, secret
 from one_shot_worlds import rounding
 from returned_worlds import (
     APART,
@@ -147,6 +147,21 @@ def test_what_members_added_is_gone_from_the_model() -> None:
     ]
     differences = sums(world, rounds, back=False) - sums(world, rounds, back=True)
     assert np.array_equal(differences, np.stack([0 * gone[1], *gone[1:]]))
+
+
+def test_a_real_run_repeats_with_the_secrets_of_its_members() -> None:
+    """And its noise is what the ideal one draws from the seeds that follow from them."""
+    found = []
+    for name in ("one", "one", "another"):
+        world = ReturnedWorld()
+        world.committee._rand_of = lambda key, name=name: Stream(name, key)
+        told: tuple[RoundRecord, ...] = ()
+        for number in range(2):
+            outcome = world.real.run(world.setup(number, *told), update, NOBODY)
+            assert outcome.record is not None
+            told += (outcome.record,)
+        found.append(outcome.total.vector.elements.tolist())
+    assert found[0] == found[1] != found[2]
 
 
 # -- rounds that fail -----------------------------------------------------------------------------
@@ -385,6 +400,26 @@ def test_a_run_goes_on_from_its_state(tmp_path: Path) -> None:
             assert result.setup.context == expected[number].setup.context
 
 
+@pytest.mark.parametrize("stage", [NOISE, OPEN])
+def test_a_state_says_which_sum_was_opened_last(tmp_path: Path, stage: MemberStage) -> None:
+    """After a round that was lost nobody takes back what is in no sum, restart or not."""
+    run = Run(tmp_path, "real", absences={1: away(stage, 0, 1, 2, 3, 4)})
+    run.round()
+    with pytest.raises(TooFewSurvivorsError):
+        run.round()
+    state = run.training.state
+    assert (state.attempts, state.opened) == (2, 0)
+    training = run.world.training(run.ledger, run.world.real, state)
+    result = training.run_round(run.world.cohort(2), DIGEST, update)
+    lost = stage is OPEN
+    assert result.outcome.record == record(2, EVERYBODY, () if lost else EVERYBODY)
+    assert training.state.opened is None
+    # The twin that takes the last one for opened would take back what is in no sum.
+    twin = run.world.training(run.ledger, run.world.real, dataclasses.replace(state, opened=None))
+    uploads = twin.next_setup(run.world.cohort(2), DIGEST).context.member_uploads  # type: ignore[union-attr]
+    assert uploads.returning is lost
+
+
 class Died(Exception):  # noqa: N818 - the process, and no error of it
     """The process was killed."""
 
@@ -451,13 +486,14 @@ def test_a_round_that_was_paid_for_is_not_run_again_with_other_secrets(tmp_path:
             again.run_round(run.world.cohort(2), DIGEST, update)
         assert len(ledger.entries()) == 3
         # It stays in the list as a round that was lost, and the run goes on.
-        later = dataclasses.replace(again.state, attempts=3)
+        later = dataclasses.replace(again.state, attempts=3, opened=1)
         inner = IdealAggregator(committee=run.world.committee, members_noise=noise_of)
         result = run.world.training(ledger, inner, later).run_round(
             run.world.cohort(3), DIGEST, update
         )
         uploads = result.setup.context.member_uploads  # type: ignore[union-attr]
         assert uploads.records[-1].round_number == 2
+        assert uploads.returning is False
         assert len(ledger.entries()) == 4
 
 
