@@ -22,6 +22,7 @@ from secagg.framing import decode_set, encode_set
 from secagg.oneshot import member as member_module
 from secagg.oneshot import server as server_module
 from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header, counts_of, record_of
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.messages import (
@@ -385,26 +386,20 @@ def test_a_member_complains_about_an_upload_in_its_name_that_it_did_not_make() -
 # -- complaints -----------------------------------------------------------------------------------
 
 
-def test_corrupt_members_weigh_as_corrupt_uploads_in_complaints(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("twin", [False, True])
+def test_corrupt_members_count_as_corrupt_uploads_in_complaints(
+    twin: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside n_C clients c members may upload what is bad: so a member weighs more."""
-    seen: list[int] = []
-    inner = server_module.left_out
-
-    def watched(complaints: Any, clients: int, members: int) -> Any:
-        seen.append(clients)
-        return inner(complaints, clients, members)
-
-    monkeypatch.setattr(server_module, "left_out", watched)
+    """Beside n_C clients c members may spoil their seals: together they must not push one out."""
+    if twin:
+        clients_alone = property(lambda self: self.tolerated_colluders)
+        monkeypatch.setattr(OneShotContext, "most_corrupt", clients_alone)
     round_ = collected(later(), TAKERS)
-    # One corrupt client and one corrupt member spoil their seals for member 2.
+    # One corrupt client and one corrupt member spoil their seals for member 2, which is honest.
     round_.check({2: (0, 10)})
     sent = dict(round_.server.close_round_bytes())
-    assert seen == [2]
-    # Both are as dear as the member: of two cheapest covers either is right, never more is lost.
-    assert len(round_.server.excluded) in (0, 2)
-    assert len(sent) == 6 - (not round_.server.excluded)
+    assert round_.server.excluded == (() if twin else (0, 10))
+    assert (2 in sent) is not twin
 
 
 # -- storage --------------------------------------------------------------------------------------
