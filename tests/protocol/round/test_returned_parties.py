@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from one_shot_rounds import identity
 from returned_worlds import (
     DIGEST,
@@ -33,10 +36,12 @@ from protocol.round.returned_noise import ReturnedNoise, likely_returning
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, centre
 from secagg.field import FieldVector
 from secagg.oneshot.messages import decode_upload
-from secagg.oneshot.records import encode_records
+from secagg.oneshot.records import MAX_RECORDS, encode_records
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import MemberPhase
 from secagg.storage import StoredStateError, TokenFolder
+
+FUZZED = ReturnedWorld()
 
 
 @pytest.fixture
@@ -121,6 +126,54 @@ def test_terms_of_another_type_are_refused(world: ReturnedWorld, value: Any) -> 
     for name in ("rounds", "fewest", "records", "returning"):
         with pytest.raises(RemoteProtocolError):
             OneShotAnnouncement.read(changed(announcement, returns={name: value}))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.integers(1, 400), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_any_bytes_are_an_announcement_or_refused(member: bool, changes: Any) -> None:
+    """The last bytes are those of the run; nothing but our own errors comes out."""
+    setup = FUZZED.setup(3, record(0), record(2, (0, 1, 2, 3, 7), (1,)))
+    data = bytearray(setup.announce_to_member(0) if member else setup.announce(0))
+    for place, byte in changes:
+        data[-min(place, len(data))] = byte
+    try:
+        read = OneShotAnnouncement.read(bytes(data))
+    except RemoteProtocolError:
+        return
+    for reading in (lambda: FUZZED.policy.check(read.setup(DIGEST)), read.member_context):
+        with contextlib.suppress(RemoteProtocolError, PolicyError):
+            reading()
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 11, 12, 13, 4096, 4097, MAX_RECORDS])
+def test_a_client_refuses_runs_that_are_longer_than_planned(
+    world: ReturnedWorld, rounds: int
+) -> None:
+    """Also those that nobody computes: what may still come back is charged up to the end."""
+    announcement = changed(world.setup(0).announce(0), returns={"rounds": rounds})
+    read = OneShotAnnouncement.read(announcement)
+    told = changed(announcement, digest=read.encoding(DIGEST).digest())
+    if rounds <= ROUNDS:
+        world.client(0).join(told, DIGEST)
+        return
+    with pytest.raises(PolicyError) as raised:
+        world.client(0).join(told, DIGEST)
+    assert raised.value.parameter == "epsilon"
+
+
+def test_a_client_takes_part_as_seldom_as_its_policy_says(world: ReturnedWorld) -> None:
+    history = ClientHistory(world.policy.goal)
+    client = world.client(0, history)
+    client.join(world.setup(0).announce(0), DIGEST)
+    client.submit(update(0))
+    told = [record(0), record(1, EVERYBODY, EVERYBODY)]
+    with pytest.raises(PolicyError) as raised:
+        world.client(0, history).join(world.setup(2, *told, cohort=0).announce(0), DIGEST)
+    assert raised.value.parameter == "apart"
+    assert history.epsilon > 0.0
 
 
 def test_records_of_more_rounds_than_the_run_has_are_refused(world: ReturnedWorld) -> None:
