@@ -260,7 +260,10 @@ class StoredMemberNoise(MemberNoise):
         self._check_open()
         path = self._path(session_id)
         fresh = path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
+        if fresh.exists():
+            # Of a host that died before it took the place of the old one: it may hold a seed.
+            write_durably(os.open(fresh, os.O_WRONLY), bytes(fresh.stat().st_size))
+            fresh.unlink()
         descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         encoded = msgspec.msgpack.encode(memory)
         check = hashlib.sha256(encoded).digest()

@@ -483,6 +483,24 @@ def test_what_was_written_over_is_gone(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0
 
 
+def test_what_was_never_put_in_place_is_gone_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / (kit.SESSION.hex() + ".new")
+    with StoredMemberNoise(tmp_path) as noise:
+        noise.begin(round_of(0))
+        with monkeypatch.context() as patched:
+            die_at(patched, "replace")
+            with pytest.raises(KilledError):
+                noise.add(round_of(0), V, seed(0))
+    with StoredMemberNoise(tmp_path) as noise, path.open("rb") as left:
+        assert seed(0).material in left.read()
+        noise.add(round_of(0), V, seed(1))
+        left.seek(0)
+        assert set(left.read()) == {0}
+        assert not path.exists()
+
+
 class KilledError(Exception):
     """The host died."""
 
