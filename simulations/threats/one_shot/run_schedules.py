@@ -217,7 +217,7 @@ class _Schedule:
         except ParameterError:
             return
         self._next = max(self._next, number + 1)
-        variance = _VARIANCES[rng.random() < 0.2]
+        variance = _VARIANCES[rng.random() < 0.35]
         context = _Context(self._size, number, uploads, variance)
         if all(each.context.hash != context.hash for each in self._announced):
             self._announced.append(_Announced(context))
