@@ -35,7 +35,6 @@ from simulations.threats.attack import Attack, Effort, Findings, rate, refused_w
 from simulations.threats.one_shot.returning import (
     CLIENTS,
     MEMBERS,
-    BegunRound,
     Memory,
     ReturningRun,
     member_policy,

@@ -125,7 +125,9 @@ def _cheap_run(policy: Callable[[ReturningRun], ClientPolicy]) -> Story:
             run.upload(_TARGET, run.setup(t, records[:t], parameters=parameters), policy(run))
             for t in (0, APART)
         ]
-        return _spent(run, parameters, [t for t, data in zip((0, APART), sent, strict=True) if data])
+        return _spent(
+            run, parameters, [t for t, data in zip((0, APART), sent, strict=True) if data]
+        )
 
     return story
 

@@ -76,7 +76,8 @@ class ReturningRun:
 
     Attributes:
         plan: of the run, as its server announces it.
-        counting: whether clients remember earlier rounds; if not, the server has new ones for each.
+        counting: whether clients have a goal, and remember; if not, the server has new ones for
+            each round.
         clients: signing keys.
         histories: of the clients.
         memories: of both committees' members.
@@ -164,10 +165,9 @@ class ReturningRun:
             policy: the usual one if left out.
         """
         if not self.counting:
-            self.histories[u] = ClientHistory(GOAL)
-        history = self.histories[u]
+            policy, self.histories[u] = self.policy(goal=None), ClientHistory()
         client = OneShotRoundClient(
-            self.clients[u], self.registry, policy or self.policy(), history
+            self.clients[u], self.registry, policy or self.policy(), self.histories[u]
         )
         try:
             client.join(setup.announce(u), MODEL)
@@ -305,4 +305,3 @@ def member_policy(run: ReturningRun) -> MemberPolicy:
         registry=run.registry,
         fewest_members=plan.fewest_members,
     )
-

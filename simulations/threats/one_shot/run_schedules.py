@@ -165,6 +165,8 @@ class _Schedule:
         self._announced: list[_Announced] = []
         self._proposed: list[tuple[_Announced, Flags, RoundRecord]] = []
         self._next = 1
+        # Whether noise goes in under other terms, before anybody has signed.
+        self._swaps = rng.random() < 0.4
         self.parts = self._counting(_VARIANCES[0])
 
     def run(self) -> list[OpenedRound]:
@@ -203,7 +205,8 @@ class _Schedule:
         elif self._announced:
             records = rng.choice(self._announced).context.member_uploads.records
         records = tuple(each for each in records if each.round_number < number)
-        if rng.random() < 0.25:
+        early = self._swaps and not self._proposed
+        if rng.random() < (0.7 if early else 0.25):
             records = (*records, *self._made_up(records, number))
         uploads = MemberUploads(
             fewest=self._fewest,
@@ -217,13 +220,13 @@ class _Schedule:
         except ParameterError:
             return
         self._next = max(self._next, number + 1)
-        variance = _VARIANCES[rng.random() < 0.35]
+        variance = _VARIANCES[early and rng.random() < 0.5]
         context = _Context(self._size, number, uploads, variance)
         if all(each.context.hash != context.hash for each in self._announced):
             self._announced.append(_Announced(context))
 
     def _made_up(self, records: tuple[RoundRecord, ...], number: int) -> tuple[RoundRecord, ...]:
-        """A record of a round that never was, if there is room for one."""
+        """A record of a round that was not signed for, or never was, if there is room for one."""
         rng = self._rng
         after = records[-1].round_number + 1 if records else 0
         if after >= number:
@@ -231,7 +234,9 @@ class _Schedule:
         before = records[-1].entered if records else ()
         entered = tuple(j for j in range(self._size) if rng.random() < 0.9)
         returned = tuple(j for j in entered if j in before and rng.random() < 0.8)
-        return (RoundRecord(rng.randrange(after, number), _CLIENTS, entered, returned),)
+        begun = [each.context.round_number for each in self._announced]
+        choice = [each for each in begun if after <= each < number] or range(after, number)
+        return (RoundRecord(rng.choice(choice), _CLIENTS, entered, returned),)
 
     def _collect(self, announced: _Announced) -> None:
         """Tell members of a context; most of them upload."""
@@ -255,6 +260,8 @@ class _Schedule:
 
     def _propose(self, announced: _Announced) -> None:
         """Have some members sign a set: a new one, or one that others were shown."""
+        if announced.context.variance != _VARIANCES[0] and self._rng.random() < 0.8:
+            return
         known = [each for each in self._proposed if each[0] is announced]
         if known and self._rng.random() < 0.6:
             _, flags, record = self._rng.choice(known)

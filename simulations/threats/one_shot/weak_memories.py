@@ -96,4 +96,3 @@ class TakesAnyTerms(WatchedNoise):
             known = {each.round_number: each for each in added}
             self._taken = known.get(last.round_number) if member in last.entered else None
         return self._taken
-
