@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 import numpy as np
@@ -44,9 +46,12 @@ from simulations.threats.one_shot.weak_memories import (
     ForgetsLists,
     ForgetsRounds,
     SignsLate,
+    StoredNoise,
     TakesAnyTerms,
     WatchedNoise,
 )
+
+T = TypeVar("T")
 
 Story = Callable[[ReturningRun], None]
 """What the server does in one run."""
@@ -164,14 +169,49 @@ def _forgetful(history: ClientHistory) -> ClientHistory:
     return ClientHistory()
 
 
+def _restarted(run: ReturningRun) -> None:
+    """Members restart after two rounds, from their folders; a third round lists the first alone."""
+    with TemporaryDirectory() as name:
+        folders = [Path(name) / str(j) for j in range(MEMBERS)]
+        record = _between_processes(run, folders, lambda: _first(run))
+        _between_processes(run, folders, lambda: run.begin(run.setup(1, [record])).through())
+        _between_processes(run, folders, lambda: run.begin(run.setup(2, [record])).through())
+
+
+def _between_processes(run: ReturningRun, folders: Sequence[Path], step: Callable[[], T]) -> T:
+    """A step of a process that ends with it."""
+    with ExitStack() as stack:
+        run.memories[0] = [
+            stack.enter_context(StoredNoise(folder, before))
+            for folder, before in zip(folders, run.memories[0], strict=True)
+        ]
+        return step()
+
+
+def _without_folders(run: ReturningRun) -> None:
+    """The same with members who remember nothing beyond a restart."""
+    record = _first(run)
+    run.begin(run.setup(1, [record])).through()
+    known = run.memories[0]
+    run.memories[0] = [WatchedNoise(j) for j in range(MEMBERS)]
+    for fresh, before in zip(run.memories[0], known, strict=True):
+        fresh.used = before.used
+    run.begin(run.setup(2, [record])).through()
+
+
 def _lists(effort: Effort, seed: int) -> Findings:
     runs = effort.choose(1, 20)
     lists = (_left_out, _made_up, _signed_only)
-    real = _played((*lists, _same_number), runs, seed)
+    real = _played((*lists, _same_number, _restarted), runs, seed)
     twin = _played(lists, runs, seed, ForgetsLists)
     again = _played((_same_number,), runs, seed, ForgetsRounds)
-    both = bool(twin["succeeded"] and again["succeeded"])
-    return Findings(real, {**twin, "succeeded": both, "same_number_flaw": again.get("flaw", "")})
+    restarted = _played((_without_folders,), runs, seed)
+    others = {
+        "same_number_flaw": again.get("flaw", ""),
+        "restarted_flaw": restarted.get("flaw", ""),
+    }
+    every = all(each["succeeded"] for each in (twin, again, restarted))
+    return Findings(real, {**twin, **others, "succeeded": every})
 
 
 # -- A57 ------------------------------------------------------------------------------------------

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from dp import BinomialMechanism, DiscreteGaussianMechanism
+from dp import BinomialMechanism, DiscreteGaussianMechanism, UnsupportedEventError
 from dp.correlated import CorrelatedAccountant, RoundParts, correlated_epsilon, theorem
+from dp.correlated.event import CorrelatedRelease
+from dp.correlated.replay import replayed_run
 from protocol import ClientHistory, ClientPolicy, PrivacyGoal
 from protocol.errors import PolicyError
 from protocol.goal import delta_for_noise
@@ -24,6 +26,7 @@ from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
 from protocol.round.returned_noise import ReturnedNoise
 from protocol.round.run_account import RunAccount
+from protocol.training.accounts import ClientAccounts
 from secagg import ParameterError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import RoundRecord
@@ -157,6 +160,45 @@ def _own_rounds_only(
     return correlated_epsilon(charge, parts.promises, delta_for_noise(goal.delta, parts.rounds))
 
 
+def _ledger(run: ReturningRun, skipped: bool = False) -> tuple[float, float]:
+    """Epsilon of a client in rounds 0 and 6 by a server's accounts, and by the other route.
+
+    Args:
+        skipped: leave rounds without the client out of its account.
+
+    Raises:
+        UnsupportedEventError: rounds are missing.
+    """
+    accounts, written = ClientAccounts(GOAL.reserve), []
+    records = _records(ROUNDS)
+    for t, record in enumerate(records):
+        events = run.setup(t, records[:t]).events(CLIENTS, record)
+        own = t in (0, APART)
+        if own or not skipped:
+            accounts.record(["client"] if own else [], events)
+        event = events.server if own else events.absent
+        if not isinstance(event, CorrelatedRelease):
+            raise AssertionError("noise comes back in these runs")
+        written.append({"tag": event.tag, **asdict(event)})
+    delta = delta_for_noise(GOAL.delta, ROUNDS)
+    return accounts.epsilons(GOAL.delta, 1).server, replayed_run(written, delta)
+
+
+def _books(seed: int) -> Figures:
+    """Whether a ledger has what a whole run costs, and what becomes of one without some rounds."""
+    run = ReturningRun(seed)
+    by_accounts, replayed = _ledger(run)
+    try:
+        _ledger(run, skipped=True)
+        skipped = "taken"
+    except UnsupportedEventError as error:
+        skipped = type(error).__name__
+    return {
+        "ledger_is_enough": by_accounts >= replayed * (1.0 - 1e-6) > 0.0,
+        "ledger_without_rounds": skipped,
+    }
+
+
 def _whole_runs(effort: Effort, seed: int) -> Findings:
     del effort
 
@@ -165,8 +207,13 @@ def _whole_runs(effort: Effort, seed: int) -> Findings:
 
     weak = patch.object(RunAccount, "_most", _own_rounds_only)
     both = (_cheap_run(ReturningRun.policy), _cheap_run(alone))
+    real, books = _told(both, seed), _books(seed)
+    kept = bool(books["ledger_is_enough"]) and books["ledger_without_rounds"] != "taken"
     # A policy looks ahead, so without the count it would still refuse; without both nobody does.
-    return Findings(_told(both, seed), _told(both[1:], seed, weak))
+    return Findings(
+        {**real, **books, "succeeded": bool(real["succeeded"]) or not kept},
+        _told(both[1:], seed, weak),
+    )
 
 
 # -- A63 ------------------------------------------------------------------------------------------

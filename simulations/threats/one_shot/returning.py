@@ -34,7 +34,7 @@ from secagg.oneshot.server import OneShotServer
 from simulations.audits.base import identities_of, public_keys
 from simulations.threats.game.victims import refusal
 from simulations.threats.one_shot.weak import weakened
-from simulations.threats.one_shot.weak_memories import WatchedNoise
+from simulations.threats.one_shot.weak_memories import StoredNoise, WatchedNoise
 from simulations.threats.one_shot.whole_run import Draw, OpenedRound, flaw
 from sketch import PublicSeed, SketchSpec
 
@@ -46,6 +46,7 @@ SESSION: Final = bytes(16)
 MODEL: Final = hashlib.sha256(b"model").digest()
 
 Memory = Callable[[int], WatchedNoise]
+AnyNoise = WatchedNoise | StoredNoise
 
 
 @lru_cache(maxsize=4)
@@ -101,7 +102,9 @@ class ReturningRun:
         self.registry = frozenset(public_keys(self.clients))
         self.histories = [ClientHistory(GOAL) for _ in self.clients]
         self.member_histories = [[ClientHistory() for _ in range(MEMBERS)] for _ in range(2)]
-        self.memories = [[memory(j) for j in range(MEMBERS)] for _ in range(2)]
+        self.memories: list[list[AnyNoise]] = [
+            [memory(j) for j in range(MEMBERS)] for _ in range(2)
+        ]
         self.refusals: Counter[str] = Counter()
         self.opened: list[OpenedRound] = []
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from dp import NoiseSeed
-from protocol.round.member_noise import AddedNoise, MemberNoise
+from protocol.round.member_noise import AddedNoise, MemberNoise, StoredMemberNoise
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.records import RoundRecord
 from simulations.threats.one_shot.whole_run import Draw
 
 
-class WatchedNoise(MemberNoise):
-    """The product's memory; what was added and taken back in each context is told to a test."""
+class _Watched(MemberNoise):
+    """The product's memory; what was added and taken back in each context is told to a test.
 
-    def __init__(self, member: int) -> None:
-        super().__init__()
-        self._member = member
-        self._names: dict[bytes, int] = {}
-        self._taken: AddedNoise | None = None
-        self.used: dict[bytes, tuple[Draw, Draw | None]] = {}
+    Attributes:
+        used: by the hash of a context, what was added and what was taken back.
+    """
+
+    _member: int
+    _taken: AddedNoise | None = None
+    _names: dict[bytes, int]
+    used: dict[bytes, tuple[Draw, Draw | None]]
 
     def may_take_back(
         self, context: OneShotContext, member: int, variance: float
@@ -38,6 +42,31 @@ class WatchedNoise(MemberNoise):
     def _draw(self, noise: AddedNoise) -> Draw:
         number = self._names.setdefault(noise.seed, len(self._names))
         return Draw((self._member, number), noise.variance)
+
+
+class WatchedNoise(_Watched):
+    """A memory that lives as long as its process.
+
+    Args:
+        member: whose it is.
+    """
+
+    def __init__(self, member: int) -> None:
+        super().__init__()
+        self._member, self._names, self.used = member, {}, {}
+
+
+class StoredNoise(_Watched, StoredMemberNoise):
+    """A memory in a folder.
+
+    Args:
+        folder: where it is.
+        before: that of the process before this one, for what was watched.
+    """
+
+    def __init__(self, folder: Path, before: WatchedNoise | StoredNoise) -> None:
+        super().__init__(folder)
+        self._member, self._names, self.used = before._member, before._names, before.used
 
 
 class ForgetsLists(WatchedNoise):

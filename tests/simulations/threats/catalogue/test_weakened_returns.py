@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dp.correlated import CorrelatedAccountant
 from protocol.round import member as round_member
 from protocol.round import member_noise, run_account
 from protocol.round.member_noise import AddedNoise, MemberNoise
@@ -121,6 +122,19 @@ def test_a_count_of_own_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken(story)
     # A policy that looks ahead still refuses.
     assert not taken(books._cheap_run(ReturningRun.policy))
+
+
+def test_a_ledger_that_does_not_charge_what_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = books._books(SEED)
+    assert right == {"ledger_is_enough": True, "ledger_without_rounds": "UnsupportedEventError"}
+    monkeypatch.setattr(CorrelatedAccountant, "mu_squared", own_rounds)
+    assert books._books(SEED)["ledger_is_enough"] is False
+
+
+@property  # type: ignore[misc]
+def own_rounds(self: CorrelatedAccountant) -> float:
+    """What was learned before the last round; what may still come back is left out."""
+    return self._charge._before
 
 
 def test_no_distance_between_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
