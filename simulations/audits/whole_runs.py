@@ -341,7 +341,7 @@ def run_figures(
 
 
 def run_id(mistake: RunMistake | CountMistake) -> str:
-    """Return "privacy-two-worlds-run-twice"."""
+    """The id of the check with this twin, "privacy-two-worlds-run-twice"."""
     return f"privacy-two-worlds-run-{mistake.name.lower().replace('_', '-')}"
 
 
