@@ -288,6 +288,24 @@ def _changed_terms(**terms: Any) -> Story:
     return story
 
 
+def _beyond(run: ReturningRun) -> bool:
+    """One round more than the run has, in which the last one's noise would come back."""
+    right = parameters_of(run.plan)
+    if right.returned is None:
+        raise AssertionError("noise comes back in these runs")
+    shorter = replace(right, returned=replace(right.returned, rounds=APART))
+    with _no_last_round():  # for the server alone, unless the story is told inside another
+        setup = run.setup(APART, _records(APART), parameters=shorter)
+    run.histories[_TARGET] = ClientHistory()
+    return bool(run.upload(_TARGET, setup, run.policy(goal=None)))
+
+
+def _no_last_round() -> AbstractContextManager[Any]:
+    """Inside, what comes after the last round of `_beyond` is the last round once more."""
+    last = property(lambda self: min(len(self._records) + 1, APART))
+    return patch.object(returned_events.RunEvents, "index", last)
+
+
 def _other_kinds() -> dict[str, str]:
     """What is refused before there is an announcement."""
     run = ReturningRun(0)
@@ -319,15 +337,17 @@ def _terms(effort: Effort, seed: int) -> Findings:
         _changed_terms(variance=1.01 * variance),
     )
     kinds = _other_kinds()
-    real = _told((*changed, _fine_noise), seed)
+    real = _told((*changed, _fine_noise, _beyond), seed)
     lost = bool(real["succeeded"]) or "taken" in kinds.values()
     unbound = patch.object(RoundParameters, "block_digest", lambda _: bytes(32))
     twin, fine = _told(changed, seed, unbound), _told((_fine_noise,), seed, _no_gap())
-    both = bool(twin["succeeded"] and fine["succeeded"])
-    return Findings(
-        {**real, **kinds, "succeeded": lost},
-        {**twin, "succeeded": both, "fine_noise_taken": int(fine["successes"])},
-    )
+    beyond = _told((_beyond,), seed, _no_last_round())
+    every = all(each["succeeded"] for each in (twin, fine, beyond))
+    others = {
+        "fine_noise_taken": int(fine["successes"]),
+        "rounds_beyond_the_last": int(beyond["successes"]),
+    }
+    return Findings({**real, **kinds, "succeeded": lost}, {**twin, **others, "succeeded": every})
 
 
 ATTACKS: Final = (

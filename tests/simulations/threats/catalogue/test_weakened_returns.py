@@ -159,3 +159,10 @@ def test_fine_noise_is_refused_for_its_epsilon() -> None:
     assert found["refused_with"] == "PolicyError epsilon"
     assert books._told((books._fine_noise,), SEED, books._no_gap())["succeeded"]
     assert not taken(books._fine_noise)
+
+
+def test_a_run_ends_because_clients_know_its_last_round() -> None:
+    """Members sign on: it takes two honest clients in a sum, and none of them joins."""
+    found = books._told((books._beyond,), SEED)
+    assert found["refused_with"] == "RemoteProtocolError MALFORMED"
+    assert books._told((books._beyond,), SEED, books._no_last_round())["succeeded"]
