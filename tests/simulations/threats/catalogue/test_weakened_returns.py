@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,12 @@ from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
 from simulations.threats.catalogue import one_shot_returns as members
 from simulations.threats.catalogue import one_shot_run_books as books
-from simulations.threats.one_shot.returning import ReturningRun
+from simulations.threats.one_shot.returning import (
+    MEMBERS,
+    ReturningRun,
+    parameters_of,
+    plan_of,
+)
 
 SEED = 1
 
@@ -58,6 +64,25 @@ def test_terms_that_bind_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(MemberNoise, "may_take_back", quieter)
     assert broken(members._swapped)
+
+
+@pytest.mark.parametrize("terms", [{"rounds": 7}, {"divisor": 5}, {"variance": 1.0}])
+def test_members_keep_to_the_terms_of_their_first_round(
+    monkeypatch: pytest.MonkeyPatch, terms: dict[str, Any]
+) -> None:
+    right = parameters_of(plan_of())
+    assert right.returned is not None
+    other = replace(right, returned=replace(right.returned, **terms))
+
+    def uploads() -> tuple[int, dict[str, int]]:
+        run = ReturningRun(SEED)
+        record = members._first(run)
+        begun = run.begin(run.setup(1, [record], parameters=other), clients=0)
+        return len(begun.uploads), dict(run.refusals)
+
+    assert uploads() == (0, {"PolicyError records": MEMBERS})
+    monkeypatch.setattr(RoundParameters, "block_digest", lambda _: bytes(32))
+    assert uploads() == (MEMBERS, {})
 
 
 def test_flags_that_nobody_holds_against_records(monkeypatch: pytest.MonkeyPatch) -> None:
