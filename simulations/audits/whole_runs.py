@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Final
@@ -28,7 +28,6 @@ from dp.correlated import CorrelatedAccountant, Parts, correlated_epsilon
 from dp.correlated.event import CorrelatedRelease
 from dp.sampling import DiscreteGaussianLaw, sample_law
 from protocol import Dropouts, IdealAggregator, Pipeline, PrivacyGoal, Stage, TrainingPlan
-from protocol.exchange.aggregators import MemberSource
 from protocol.planning.committee import CommitteePlan
 from protocol.planning.returned import ReturnedPlan
 from protocol.round.member import SealingKeys
@@ -37,7 +36,7 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.returned_noise import ReturnedNoise
 from secagg import ParameterError
 from secagg.oneshot.committee import CommitteeKind
-from secagg.oneshot.records import RoundRecord
+from secagg.oneshot.records import MemberUploads, RoundRecord
 from simulations.audits.base import (
     ALPHA,
     Check,
@@ -151,7 +150,13 @@ class WholeRun:
     def setup(self, number: int, records: Sequence[RoundRecord]) -> OneShotSetup:
         """A round, after those that were recorded."""
         clients, keys = self._keys
-        uploads = self.plan.member_uploads(self.parameters, tuple(records), opened=bool(records))
+        uploads = MemberUploads(
+            fewest=self.plan.fewest_members,
+            returning=bool(records),
+            fewest_returning=0,
+            block=self.parameters.block_digest(),
+            records=tuple(records),
+        )
         entries = [each.entry for each in keys]
         return self.plan.one_shot_setup(
             self.parameters, clients, entries, _SESSION, number, uploads=uploads
@@ -407,7 +412,7 @@ def _client_seed(noise_of: int, number: int, index: int) -> NoiseSeed:
     return noise_seed(noise_of, "client", number, index)
 
 
-def _members_seeds(noise_of: int) -> MemberSource:
+def _members_seeds(noise_of: int) -> Callable[[bytes, int, int], NoiseSeed]:
     def seed(session_id: bytes, number: int, member: int) -> NoiseSeed:
         del session_id
         return noise_seed(noise_of, "member", number, member)
