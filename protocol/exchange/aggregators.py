@@ -163,7 +163,8 @@ class IdealAggregator:
         bound: in place of `removable`, the seeds of one-shot clients, which are bound to their
             rounded integers; leave it alone except to run the same round twice.
         committee: of one-shot rounds, for its members' signed keys; it is asked for nothing else.
-        members_noise: of members who add noise; leave it alone except to run the same round twice.
+        members_noise: of members who add noise; fresh seeds if left out. Whoever goes on with a run
+            that another object has begun gives the seeds of its rounds.
         away: members of whom nothing is heard, by the number of the round.
     """
 
