@@ -60,6 +60,14 @@ class PrivacyGoal:
         """
         return FailureReserve.from_delta(self.delta, self.rounds, moment_order=self.moment_order)
 
+    def delta_for_noise(self, rounds: int) -> float:
+        """What of delta is left for the noise of a run, parts of which come back in later rounds.
+
+        Args:
+            rounds: T, of the whole run.
+        """
+        return delta_for_noise(self.delta, rounds)
+
     @property
     def noise_multiplier(self) -> float:
         """Standard deviation over sensitivity of the Gaussian mechanism that meets the goal.
@@ -71,6 +79,21 @@ class PrivacyGoal:
             valid = f"below {LARGEST_EPSILON:g} to choose noise by: accounting ends there"
             raise ParameterError("epsilon", self.epsilon, valid)
         return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
+
+
+def delta_for_noise(delta: float, rounds: int) -> float:
+    """What is left of delta once the part for aggregation failures in all rounds is set aside.
+
+    The theorem for noise that comes back has no failure probability of its own. What is set aside
+    covers also rounds in which a client takes no part: an aggregation that fails shows the members'
+    noise of that round, which is in the sums of its neighbours.
+
+    Args:
+        delta: of the goal.
+        rounds: T, of the run.
+    """
+    set_aside = rounds * FailureReserve.from_delta(delta, rounds).aggregation
+    return math.nextafter(delta - math.nextafter(set_aside, math.inf), 0.0)
 
 
 def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:

@@ -50,6 +50,7 @@ class Usage(enum.Enum):
     COMPLAIN = b"sign complaints"
     DRAW = b"seed of a draw"
     TICKET = b"ticket of a draw"
+    RECORDS = b"records of a run"
 
 
 def encode_parts(*parts: bytes) -> bytes:

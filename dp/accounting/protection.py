@@ -50,6 +50,8 @@ class FourEpsilons:
             fixed beforehand, the end as well.
         gaussian: what dominates the run for the server, which says more than an epsilon: see
             ``FailingGaussian``; None where that is unknown, or there is no such pair.
+        without_members: where members of a committee add a part of the noise, against a server that
+            knows all of theirs, but cannot open single uploads; None where clients alone add noise.
     """
 
     server: float
@@ -62,6 +64,7 @@ class FourEpsilons:
     adjacency: Adjacency = Adjacency.ZERO_OUT
     goal: float | None = None
     gaussian: FailingGaussian | None = None
+    without_members: float | None = None
 
     @property
     def guaranteed(self) -> float:
@@ -82,6 +85,11 @@ class FourEpsilons:
             "server": json_number(self.server),
             "outsider": json_number(self.outsider),
             "sybil": json_number(self.sybil),
+            **(
+                {}
+                if self.without_members is None
+                else {"without_members": json_number(self.without_members)}
+            ),
             "secagg_alone": json_number(self.secagg_alone),
             "delta": self.delta,
             "colluders": self.colluders,
@@ -104,6 +112,17 @@ class FourEpsilons:
             (
                 f"{spent}against an outsider who sees released models only ({sampling})",
                 self.outsider,
+            ),
+            *(
+                []
+                if self.without_members is None
+                else [
+                    (
+                        f"{spent}against a server that knows all members' noise (the clients' own "
+                        "noise only)",
+                        self.without_members,
+                    )
+                ]
             ),
             (
                 f"{spent}against a server that made up all other clients (own noise only)",

@@ -6,7 +6,7 @@ Source: docs/correlated-noise.md.
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from dp.accounting.base import EventCounter, refusal
 from dp.correlated.charge import Charge, RoundNoise
@@ -15,6 +15,8 @@ from dp.correlated.theorem import Promises, correlated_epsilon
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event
 from dp.events import NonPrivateRelease, leaves
+
+_ROUNDINGS: Final = 1e-12
 
 
 class CorrelatedAccountant(EventCounter):
@@ -72,7 +74,9 @@ class CorrelatedAccountant(EventCounter):
         if last is None:
             return 0.0
         left = last.rounds - last.index
-        return self._charge.reserve(left, last.least_fresh, last.largest_return)
+        return self._charge.reserve(
+            left, last.least_fresh, last.returnable_later, now=last.returnable
+        )
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon of the run at ``delta``, with all that may still come back.
@@ -119,6 +123,15 @@ def _following(charge: Charge, last: CorrelatedRelease | None, event: Correlated
         raise UnsupportedEventError(
             f"round {event.index} of a run with correlated noise was promised other noise than "
             "the rounds before"
+        )
+    # Sums of three floats may be off by a rounding.
+    if last is not None and not (
+        event.returned_variance <= last.returnable + _ROUNDINGS * last.fresh_variance
+    ):
+        raise UnsupportedEventError(
+            f"returned_variance of round {event.index} of a run with correlated noise must be at "
+            f"most {last.returnable!r}, what round {last.index} added less what stays of it, "
+            f"got {event.returned_variance!r}"
         )
     try:
         noise = RoundNoise(event.fresh_variance, event.returned_variance)

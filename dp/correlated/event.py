@@ -32,7 +32,8 @@ class CorrelatedRelease(Event):
         dimension: d, coordinates.
         rounds: T, the last round there may be.
         least_fresh: F, least ``fresh_variance`` of a round.
-        largest_return: A, most of one round's noise that may come back, at most F - w.
+        largest_return: A, most of one round's noise that may come back. It may exceed F - w: a
+            round that adds more than F may return more, but never what w says stays.
         smallest_part: v, least parameter of a single part.
         most_parts: m, most parts that enter in one round.
         least_kept: w, least variance of those parts of a round that do not come back.
@@ -68,7 +69,7 @@ class CorrelatedRelease(Event):
             if not getattr(self, name):
                 raise ValueError(f"{name} must be positive, got 0.0")
         self._require("least_kept", self.smallest_part)
-        self._require("least_fresh", self.largest_return + self.least_kept)
+        self._require("least_fresh", self.least_kept)
         self._require("fresh_variance", self.least_fresh)
         most = self.largest_return if self.index > 1 else 0.0
         if self.returned_variance > most:
@@ -89,9 +90,22 @@ class CorrelatedRelease(Event):
             self.least_kept,
         )
 
+    @property
+    def returnable(self) -> float:
+        """Most of this round's noise that may come back: min(A, F_t - w)."""
+        return self._all_but_kept(self.fresh_variance)
+
+    @property
+    def returnable_later(self) -> float:
+        """Most that may come back of a later round, where that is worst: min(A, F - w)."""
+        return self._all_but_kept(self.least_fresh)
+
     def replace_one(self) -> CorrelatedRelease:
         """Double the sensitivity."""
         return replace(self, l2_sensitivity=2.0 * self.l2_sensitivity)
+
+    def _all_but_kept(self, fresh: float) -> float:
+        return min(self.largest_return, max(fresh - self.least_kept, 0.0))
 
     def _require(self, name: str, lowest: float) -> None:
         value = getattr(self, name)

@@ -10,6 +10,7 @@ Source: docs/correlated-noise.md, "What it is worth".
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -56,6 +57,26 @@ class Optimiser(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSteps:
+    """How a server's own rates and momentum add up the sums of the rounds.
+
+    Args:
+        rates: of each round, from the first on; all other rounds have the last.
+        momentum: share of a step that is in the next one, 0 <= momentum < 1.
+    """
+
+    rates: tuple[float, ...]
+    momentum: float = 0.0
+
+    def weights(self, rounds: int) -> Weights:
+        """float[rounds, rounds], lower triangular: as for `Optimiser.weights`."""
+        rates = np.array([self.rates[min(t, len(self.rates) - 1)] for t in range(rounds)])
+        lag = np.subtract.outer(np.arange(rounds), np.arange(rounds))
+        kept = np.where(lag >= 0, self.momentum ** np.maximum(lag, 0).astype(np.float64), 0.0)
+        return np.asarray(np.cumsum(rates[:, None] * kept, axis=0))
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """Who takes part when.
 
@@ -85,29 +106,56 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class ModelNoise:
+    """Noise in the model: mean square over the rounds, for fresh noise of variance 1 in each.
+
+    Args:
+        rounds: T.
+        weights: float[T, T], lower triangular: model t adds up the sums of the rounds with row t;
+            None for plain sums (`Optimiser.SGD`).
+
+    Raises:
+        ValueError: weights of another shape.
+    """
+
+    rounds: int
+    weights: Weights | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` unless the weights are those of such a run."""
+        shape, weights = (self.rounds, self.rounds), self._weights
+        if weights.shape != shape or not np.isfinite(weights).all() or np.triu(weights, 1).any():
+            raise ValueError(f"weights must be finite, lower triangular and {shape}")
+
+    @cached_property
+    def independent(self) -> float:
+        """Of noise that stays."""
+        return float((self._weights**2).sum() / self.rounds)
+
+    def returned(self, share: float) -> float:
+        """Of noise of which this share comes back in the next round."""
+        return self.independent + share * self._change
+
+    @cached_property
+    def _weights(self) -> Weights:
+        return Optimiser.SGD.weights(self.rounds) if self.weights is None else self.weights
+
+    @cached_property
+    def _change(self) -> float:
+        """What is added if all comes back: with the weight of the next round, and other sign."""
+        w = self._weights
+        later, products = (w[:, 1:] ** 2).sum(), (w[:, 1:] * w[:, :-1]).sum()
+        return float((later - 2.0 * products) / self.rounds)
+
+
+@dataclass(frozen=True)
 class _Problem:
     schedule: Schedule
-    weights: Weights
+    noise: ModelNoise
 
-    @cached_property
-    def independent_error(self) -> float:
-        """Mean square of the model's noise over the rounds, for noise of variance 1."""
-        return float((self.weights**2).sum() / self.schedule.rounds)
-
-    @cached_property
-    def _products(self) -> float:
-        """Mean over the rounds of the products of neighbouring weights."""
-        w = self.weights
-        return float((w[:, 1:] * w[:, :-1]).sum() / self.schedule.rounds)
-
-    @cached_property
-    def _later(self) -> float:
-        """Mean square of the weights of all rounds but the first."""
-        return float((self.weights[:, 1:] ** 2).sum() / self.schedule.rounds)
-
-    def error(self, share: float) -> float:
-        """The same for noise of which this share comes back."""
-        return self.independent_error + share * (self._later - 2.0 * self._products)
+    def cost(self, share: float) -> float:
+        """Variance in the model at equal privacy."""
+        return self.noise.returned(share) * self.charge(share)
 
     def charge(self, share: float) -> float:
         """mu^2 of the worst client with contributions of norm 1, variance 1 being fresh."""
@@ -150,6 +198,13 @@ class NoisePlan:
         return self.gain >= WORTH_IT
 
 
+def best_share(cost: Callable[[float], float]) -> float:
+    """The returned share at which a cost is smallest, 0 .. 0.9999."""
+    options = {"xatol": 1e-5}
+    found = minimize_scalar(cost, bounds=(0.0, _MOST_RETURNED), method="bounded", options=options)
+    return float(found.x)
+
+
 def plan_noise(
     schedule: Schedule, weights: Weights | None = None, returned_share: float | None = None
 ) -> NoisePlan:
@@ -167,23 +222,11 @@ def plan_noise(
     Raises:
         ValueError: weights of another shape, or a share out of range.
     """
-    if weights is None:
-        weights = Optimiser.SGD.weights(schedule.rounds)
-    shape = (schedule.rounds, schedule.rounds)
-    if weights.shape != shape or not np.isfinite(weights).all() or np.triu(weights, 1).any():
-        raise ValueError(f"weights must be finite, lower triangular and {shape}")
-    problem = _Problem(schedule, weights)
+    noise = ModelNoise(schedule.rounds, weights)
+    problem = _Problem(schedule, noise)
     if returned_share is None:
-        found = minimize_scalar(
-            lambda share: problem.error(share) * problem.charge(share),
-            bounds=(0.0, _MOST_RETURNED),
-            method="bounded",
-            options={"xatol": 1e-5},
-        )
-        returned_share = float(found.x)
-        if problem.error(returned_share) * problem.charge(returned_share) >= (
-            problem.independent_error * schedule.participations
-        ):
+        returned_share = best_share(problem.cost)
+        if problem.cost(returned_share) >= noise.independent * schedule.participations:
             returned_share = 0.0
     elif not 0.0 <= returned_share <= _MOST_RETURNED:
         raise ValueError(f"returned_share must lie in 0..{_MOST_RETURNED}, got {returned_share!r}")
@@ -191,7 +234,7 @@ def plan_noise(
     fresh_ratio = charge / schedule.participations
     return NoisePlan(
         returned_share=returned_share,
-        gain=math.sqrt(problem.independent_error / (problem.error(returned_share) * fresh_ratio)),
+        gain=math.sqrt(noise.independent / (noise.returned(returned_share) * fresh_ratio)),
         charge=charge,
         fresh_ratio=fresh_ratio,
         round_noise_ratio=math.sqrt(

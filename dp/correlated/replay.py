@@ -7,6 +7,7 @@ summed term by term as it stands in docs/correlated-noise.md.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -52,6 +53,13 @@ def replayed_run(events: Sequence[Mapping[str, Any]], delta: float) -> float:
     """
     for position, event in enumerate(events):
         _check(event, position + 1, events[0])
+    for before, event in itertools.pairwise(events):
+        most = _returnable(before, before["fresh_variance"])
+        if event["returned_variance"] > most + 1e-9 * before["fresh_variance"]:
+            raise LedgerError(
+                f"entry {event['index']} of a run with correlated noise takes back "
+                f"{event['returned_variance']!r}, and of the round before at most {most!r} may"
+            )
     first = events[0]
     rounds = first["rounds"]
     if rounds > _MOST_ROUNDS or first["most_parts"] > _MOST_PARTS:
@@ -92,10 +100,11 @@ def _mu_squared(events: Sequence[Mapping[str, Any]], rounds: int) -> float:
     """Return B' Sigma^-1 B of the rounds so far and of a future in which everything comes back."""
     size = len(events)
     fresh = np.full(rounds, events[0]["least_fresh"])
-    back = np.full(rounds, events[0]["largest_return"])
+    back = np.full(rounds, _returnable(events[0], events[0]["least_fresh"]))
     bounds = np.zeros(rounds)
     fresh[:size] = [event["fresh_variance"] for event in events]
     back[:size] = [event["returned_variance"] for event in events]
+    back[size : size + 1] = _returnable(events[-1], events[-1]["fresh_variance"])
     bounds[:size] = [event["l2_sensitivity"] for event in events]
     if back[0] or (back[1:] >= fresh[:-1]).any():
         return math.inf
@@ -103,6 +112,11 @@ def _mu_squared(events: Sequence[Mapping[str, Any]], rounds: int) -> float:
     sigma[np.arange(rounds - 1), np.arange(1, rounds)] = -back[1:]
     sigma[np.arange(1, rounds), np.arange(rounds - 1)] = -back[1:]
     return float(bounds @ np.linalg.solve(sigma, bounds))
+
+
+def _returnable(event: Mapping[str, Any], fresh: float) -> float:
+    """Return the most that may come back of a round that added so much."""
+    return float(min(event["largest_return"], max(fresh - event["least_kept"], 0.0)))
 
 
 def _gap(promised: Mapping[str, Any], rounds: int) -> float:

@@ -7,7 +7,7 @@ the ideal one; only the real one protects anybody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +35,7 @@ from protocol.exchange.stages import (
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.lottery import Members
+from protocol.round.member_noise import AddedNoise, noise_vector
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
@@ -53,6 +54,7 @@ from secagg.field import Words, add_into
 from secagg.keys import os_random
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.records import RoundRecord
 from secagg.shamir import Rand
 
 UpdateSource = Callable[[int], NDArray[Any]]
@@ -67,12 +69,42 @@ BoundSource = Callable[[int, bytes], Sequence[NoiseSeed]]
 RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
 """Gives a party so many seeds of removable noise, for the same purpose."""
 
+MemberSource = Callable[[bytes, int, int], NoiseSeed]
+"""Gives the seed of what a member adds: in a session, in the round of a number, by its index."""
+
+AwaySource = Callable[[int], Collection[int]]
+"""Gives the members of whom nothing is heard in the round of a number."""
+
 WORTH_THREADS = 1 << 17
 """Coordinates of an upload from which on several are encoded at once. Threads pass Python's lock to
 and fro in between kernels, which takes longer than to encode a shorter one."""
 
 ENCODED_AHEAD = 8
 """Updates that an executor may work on, or have finished, before the first of them is added."""
+
+
+class RememberedSeeds:
+    """Fresh seeds of members' noise, remembered until the round after the next."""
+
+    def __init__(self) -> None:
+        self._seeds: dict[tuple[bytes, int, int], NoiseSeed] = {}
+
+    def __call__(self, session_id: bytes, round_number: int, member: int) -> NoiseSeed:
+        """The same seed for the same question."""
+        asked = (session_id, round_number, member)
+        if asked not in self._seeds:
+            latest = max((number for _, number, _ in self._seeds), default=round_number)
+            if round_number > latest:
+                kept = {key: seed for key, seed in self._seeds.items() if key[1] == latest}
+                self._seeds = kept
+            self._seeds[asked] = NoiseSeed.fresh()
+        return self._seeds[asked]
+
+
+def nobody(round_number: int) -> Collection[int]:
+    """For committees that are always there."""
+    del round_number
+    return ()
 
 
 def own_updates(_: int) -> NDArray[Any]:
@@ -154,6 +186,8 @@ class IdealAggregator:
         bound: in place of `removable`, the seeds of one-shot clients, which are bound to their
             rounded integers; leave it alone except to run the same round twice.
         committee: of one-shot rounds, for its members' signed keys; it is asked for nothing else.
+        members_noise: of members who add noise; leave it alone except to run the same round twice.
+        away: members of whom nothing is heard, by the number of the round.
     """
 
     def __init__(
@@ -164,7 +198,11 @@ class IdealAggregator:
         ranks: Ranks = ALONE,
         bound: BoundSource | None = None,
         committee: HasCommittee | None = None,
+        members_noise: MemberSource | None = None,
+        away: AwaySource = nobody,
     ) -> None:
+        self._members_noise = members_noise or RememberedSeeds()
+        self._away = away
         self._bound = bound
         self._committee = committee
         self._removable = removable
@@ -208,14 +246,60 @@ class IdealAggregator:
         present = lost if isinstance(setup, RoundSetup) else dropouts
         with explained(refused):
             check_survivors(setup, lost, Stage.INPUT)
-            before_release(survivors)
+            record = self._record(setup, survivors)
+            if record is None:
+                before_release(survivors)
+            else:
+                before_release(survivors, record)
             for stage in stages[released:]:
                 check_survivors(setup, present, stage)
+        if record is not None and self._ranks.rank == 0:
+            self._add_members_noise(setup, record, total)
         if self._ranks.size == 1:
             whole = FieldVector(context.field, total)
             given = {index: seeds[index] for index in survivors}
-            return ideal_outcome(setup, whole, given, refused)
-        return self._together(setup, total, seeds, survivors, refused)
+            return ideal_outcome(setup, whole, given, refused, record)
+        return self._together(setup, total, seeds, survivors, refused, record)
+
+    def _record(self, setup: RoundEncoding, survivors: Sequence[int]) -> RoundRecord | None:
+        """What the round adds to the records of its run; None if clients alone upload.
+
+        Raises:
+            TooFewSurvivorsError: too few members are there, or take something back.
+        """
+        context = setup.context
+        uploads = context.member_uploads if isinstance(context, OneShotContext) else None
+        if uploads is None:
+            return None
+        away = set(self._away(context.round_number))
+        entered = tuple(each for each in range(setup.adding_members) if each not in away)
+        before = uploads.records[-1].entered if uploads.records and uploads.returning else ()
+        returned = tuple(each for each in entered if each in before)
+        for count, needed in (
+            (len(entered), uploads.fewest),
+            (len(returned), uploads.fewest_returning),
+        ):
+            if count < needed:
+                raise TooFewSurvivorsError("upload", count, needed)
+        return RoundRecord(context.round_number, len(survivors), entered, returned)
+
+    def _add_members_noise(self, setup: RoundEncoding, record: RoundRecord, total: Words) -> None:
+        """Add what members upload, to the sum in place."""
+        context, returned = setup.context, setup.parameters.returned
+        uploads = context.member_uploads if isinstance(context, OneShotContext) else None
+        if uploads is None or returned is None:
+            return
+
+        def noise(number: int, member: int) -> AddedNoise:
+            seed = self._members_noise(context.session_id, number, member)
+            return AddedNoise(number, returned.variance, seed.material)
+
+        taking = set(record.returned)
+        for member in record.entered:
+            added, taken = noise(record.round_number, member), None
+            if member in taking:
+                taken = noise(uploads.records[-1].round_number, member)
+            add_into(total, noise_vector(context.field, context.length, added, taken))
 
     def _together(
         self,
@@ -224,6 +308,7 @@ class IdealAggregator:
         seeds: Mapping[int, Sequence[NoiseSeed]],
         survivors: Sequence[int],
         refused: Mapping[int, str],
+        record: RoundRecord | None,
     ) -> RoundOutcome:
         """The outcome from what every rank has: each draws the surplus noise of its own clients."""
         context = setup.context
@@ -236,7 +321,7 @@ class IdealAggregator:
         others = () if surplus is None else (surplus,)
         added, rest = add_in_field(self._ranks, context.field, total, *others)
         outcome = ideal_outcome(
-            setup, FieldVector(context.field, added), dict.fromkeys(survivors, ()), refused
+            setup, FieldVector(context.field, added), dict.fromkeys(survivors, ()), refused, record
         )
         return replace(outcome, surplus=rest[0] if rest else None)
 
@@ -285,6 +370,7 @@ def ideal_outcome(
     total: FieldVector,
     seeds: Mapping[int, Sequence[NoiseSeed]],
     refused: Mapping[int, str],
+    record: RoundRecord | None = None,
 ) -> RoundOutcome:
     """A sum, with what survivors give up to take surplus coins off it.
 
@@ -292,6 +378,7 @@ def ideal_outcome(
         seeds: removable ones of every survivor, by index in ascending order; none of them where
             their noise has been drawn already.
         refused: parties whose update could not be encoded, and why.
+        record: of a round in which members upload as well.
     """
     context, survivors = setup.context, tuple(seeds)
     surplus = context.removed_seeds(len(survivors))
@@ -301,7 +388,8 @@ def ideal_outcome(
         if surplus and own
     }
     sent = dict.fromkeys(survivors, setup.vector_bytes)
-    return RoundOutcome(FieldSum(total, survivors, (), removed), sent, refused=dict(refused))
+    whole = FieldSum(total, survivors, (), removed)
+    return RoundOutcome(whole, sent, refused=dict(refused), record=record)
 
 
 class RealAggregator:
@@ -430,7 +518,7 @@ def check_survivors(setup: RoundEncoding, dropouts: Dropouts, stage: Stage) -> N
 
 def _check_one_shot(context: OneShotContext, dropouts: Dropouts, stage: Stage) -> None:
     """As `check_survivors`; members of a named committee are lost by other names than clients."""
-    left = len(left_after(context.size, dropouts, stage))
+    left = len(left_after(context.invited, dropouts, stage))
     if stage is Stage.INPUT:
         if left < context.minimum_survivors:
             raise TooFewSurvivorsError(str(stage), left, context.minimum_survivors)

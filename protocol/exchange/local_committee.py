@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from protocol.round.history import ClientHistory
 from protocol.round.lottery import Lottery, Members
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
+from protocol.round.member_noise import MemberNoise
 from secagg import Identity, ParameterError
 from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.committee import CommitteeKind, Member
@@ -52,6 +53,7 @@ class LocalCommittee:
         self._identities = {identity.public: identity for identity in identities}
         self.policy = policy
         self._histories: dict[bytes, ClientHistory] = {}
+        self._noise: dict[bytes, MemberNoise] = {}
         self._sealing: dict[tuple[bytes, bytes], SealingKeys] = {}
 
     @property
@@ -78,6 +80,7 @@ class LocalCommittee:
             self._keys(session_id, key),
             self.policy,
             self._histories.setdefault(key, ClientHistory()),
+            noise=self._noise.setdefault(key, MemberNoise()),
         )
 
     def _keys(self, session_id: bytes, key: bytes) -> SealingKeys:

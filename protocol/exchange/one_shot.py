@@ -63,12 +63,17 @@ KeyT = TypeVar("KeyT", int, bytes)
 class MemberStage(enum.IntEnum):
     """The message that a lost member never sends; it sent all before."""
 
-    CHECK = 0
-    CONFIRM = 1
-    OPEN = 2
+    NOISE = 0
+    CHECK = 1
+    CONFIRM = 2
+    OPEN = 3
 
     def __str__(self) -> str:
         return self.name.lower()
+
+
+EXCHANGES = (MemberStage.CHECK, MemberStage.CONFIRM, MemberStage.OPEN)
+"""What members are sent something in; noise they upload at once, if they add any."""
 
 
 AWAY: Mapping[MemberStage, Stage] = {
@@ -81,6 +86,16 @@ upload, does not send: the members' messages that take the place of that stage."
 
 Absences = Mapping[int, MemberStage]
 """For each lost member of a named or drawn committee, the first message that it does not send."""
+
+AbsenceSource = Callable[[int], Absences]
+"""Gives the absences of a round, by its number."""
+
+
+def nobody_away(round_number: int) -> Absences:
+    """For committees that are always there."""
+    del round_number
+    return {}
+
 
 MemberMessages = Iterable[tuple[int, bytes]]
 """A message for each member, by its index in the committee; made one at a time."""
@@ -197,10 +212,13 @@ def conduct_one_shot(
         clients.took(index, answer, receive_upload)
     clients.share(ranks)
     with explained(clients.refused):
-        for stage in MemberStage:
+        for stage in EXCHANGES:
             messages = charge(server.close_round_bytes)
             if stage is MemberStage.CONFIRM:
-                before_release(server.survivors)
+                if (record := server.record) is None:
+                    before_release(server.survivors)
+                else:
+                    before_release(server.survivors, record)
                 # Nobody signs before every rank has paid.
                 ranks.gather(None)
             for index, answer in answers_of_all(ranks, counted(messages), partial(exchange, stage)):
@@ -216,6 +234,7 @@ def conduct_one_shot(
         member_bytes_up=members.up,
         member_bytes_down=members.down,
         refused_members=members.refused,
+        record=server.record,
     )
 
 
@@ -233,7 +252,7 @@ class OneShotAggregator:
         noise: secret seeds of rounding; leave it alone except to run the same round twice.
         rand_of: likewise, the source of every other secret of a client.
         unix_clock: the clients' own, if their rounds expire.
-        absences: members of a named or drawn committee that get lost, and when.
+        absences: members of a named or drawn committee that get lost, and when, round by round.
         folder: where the server spools uploads that do not fit into memory.
         ranks: among which the cohort is divided. Each plays its own clients; members take turns.
             All need the same identities, keys of members, and plan.
@@ -248,7 +267,7 @@ class OneShotAggregator:
         noise: NoiseSource = fresh_noise,
         rand_of: Callable[[int], Rand] = system_rand,
         unix_clock: UnixClock | None = None,
-        absences: Absences | None = None,
+        absences: AbsenceSource = nobody_away,
         folder: Path | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
@@ -261,7 +280,7 @@ class OneShotAggregator:
         self._noise = noise
         self._rand_of = rand_of
         self._unix_clock = unix_clock
-        self._absences = absences or {}
+        self._absences = absences
         self._folder = folder
         self._histories = {key: ClientHistory(policy.goal) for key in self._registry}
         # By client, the rounds that it took part in on other ranks, and whether it uploaded.
@@ -287,6 +306,9 @@ class OneShotAggregator:
         if not isinstance(setup, OneShotSetup):
             raise ParameterError("setup", type(setup).__name__, "that of a one-shot round")
         check_dropouts(dropouts, setup.context.invited)
+        if setup.adding_members and self._ranks.size > 1:
+            valid = "1 where members add noise as well"
+            raise ParameterError("ranks", self._ranks.size, valid)
         with InStep(self._ranks) as ranks:
             _require_one_round(ranks, setup)
             playing = _Round(self, setup, updates, dropouts, ranks)
@@ -372,7 +394,8 @@ class _Round:
     def uploads(self) -> Iterator[tuple[int, bytes | Refusal]]:
         """The only message of every client of this rank, one after the other."""
         keys = self._setup.known_cohort().keys
-        for index, key in enumerate(keys):
+        clients = self._setup.context.invited
+        for index, key in enumerate(keys[:clients]):
             if not self._ranks.owns(index):
                 continue
             announcement = self._setup.announce(index)
@@ -386,6 +409,27 @@ class _Round:
                 yield index, Refusal(str(error))
         if self._ranks.size > 1:
             self._share(keys)
+        for member in range(len(keys) - clients):
+            if self._is_away(member, MemberStage.NOISE):
+                continue
+            work = partial(self._add_noise, member)
+            try:
+                yield clients + member, self._of._clock.charge(-2 - member, work)
+            except PEER_ERRORS as error:
+                yield clients + member, Refusal(str(error))
+
+    def _add_noise(self, index: int) -> bytes:
+        """What a member uploads, by its index in the committee."""
+        member = self._member(index)
+        data = member.add_noise(self._setup.announce_to_member(index))
+        self._members[index] = member
+        return data
+
+    def _member(self, index: int) -> RoundMember:
+        """A member that has no round yet."""
+        context = self._setup.context
+        key = context.committee.members[index].identity
+        return self._of._committee.member(context.session_id, key)
 
     def _share(self, keys: Sequence[bytes]) -> None:
         """Tell other ranks of our clients, and hear of theirs.
@@ -436,13 +480,14 @@ class _Round:
     def _is_away(self, index: int, stage: MemberStage) -> bool:
         if self._everyone:
             return self._dropouts.get(index, len(Stage)) <= AWAY[stage]
-        return self._of._absences.get(index, len(MemberStage)) <= stage
+        absences = self._of._absences(self._setup.context.round_number)
+        return absences.get(index, len(MemberStage)) <= stage
 
     def _answer(self, index: int, data: bytes) -> bytes:
         if index not in self._members:
-            context = self._setup.context
-            key = context.committee.members[index].identity
-            member = self._of._committee.member(context.session_id, key)
-            member.join(self._setup.announce_to_member(), self._own.get(key))
+            key = self._setup.context.committee.members[index].identity
+            member = self._member(index)
+            place = index if self._setup.adding_members else None
+            member.join(self._setup.announce_to_member(place), self._own.get(key))
             self._members[index] = member
         return self._members[index].receive(data)

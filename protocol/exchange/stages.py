@@ -31,6 +31,7 @@ from secagg import (
     ServerSession,
     TooFewSurvivorsError,
 )
+from secagg.oneshot.records import RoundRecord
 
 T = TypeVar("T")
 SERVER_PARTY = -1
@@ -112,12 +113,21 @@ are yielded: a transport that does not collect them keeps the server's memory at
 It delivers nothing before the first answer is asked for, bounds the time and the size of every
 answer, and yields answers to this stage's messages only: one that comes too late is dropped."""
 
-ReleaseHook = Callable[[Sequence[int]], None]
-"""Told the survivors, in ascending order, once they are decided and before any message of the next
-stage is delivered. If it raises, the round ends there, and nobody has given anything up."""
+
+class ReleaseHook(Protocol):
+    """Told what is about to be released; if it raises, the round ends there."""
+
+    def __call__(self, survivors: Sequence[int], record: RoundRecord | None = None, /) -> None:
+        """Hear it before any message of the next stage is delivered, and anybody gives anything up.
+
+        Args:
+            survivors: the clients in the sum, in ascending order.
+            record: what the round adds to the records of its run, where members upload as well;
+                left out anywhere else.
+        """
 
 
-def no_hook(survivors: Sequence[int]) -> None:
+def no_hook(survivors: Sequence[int], record: RoundRecord | None = None, /) -> None:
     """For sums that nobody accounts for."""
 
 
@@ -157,6 +167,7 @@ class RoundOutcome:
             Not those that were understood in the same stage: anybody on the wire may send more.
         surplus: int64[L], noise that survivors gave up, added up, if that is done already; else it
             is drawn from the seeds in `total`.
+        record: what the round adds to the records of its run, where members upload as well.
     """
 
     total: FieldSum
@@ -164,6 +175,7 @@ class RoundOutcome:
     bytes_down: dict[int, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     surplus: NDArray[np.int64] | None = field(default=None, repr=False)
+    record: RoundRecord | None = None
 
     def bytes_per_survivor(self) -> float:
         """Mean bytes, sent and received, of a party whose input is in the sum."""

@@ -31,6 +31,7 @@ from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE
 from protocol.planning.committee import CommitteePlan
+from protocol.planning.returned import ReturnedPlan
 from protocol.planning.training_plan import ProtocolName, TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
 from secagg import Mode, ParameterError
@@ -332,17 +333,32 @@ class Sketch(_SketchKeys):
 
 
 def build_plan(
-    privacy: Privacy, cohort: Cohort, rounds: int, lifetime_seconds: int = 0
+    privacy: Privacy,
+    cohort: Cohort,
+    rounds: int,
+    lifetime_seconds: int = 0,
+    returned: ReturnedPlan | None = None,
 ) -> TrainingPlan:
     """The training plan of a configuration.
 
     Args:
+        rounds: of one client.
         lifetime_seconds: of a round; 0 if it never expires.
+        returned: what is known of the run, where a part of the noise comes back; such noise is
+            refused if this is left out.
 
     Raises:
         ConfigurationError: the figures do not fit together.
     """
-    refuse_correlated_sums(privacy, cohort)
+    if returned is None or privacy.noise != "returned":
+        refuse_correlated_sums(privacy, cohort)
+        returned = None
+    elif privacy.returned_share is not None:
+        raise ConfigurationError(
+            "privacy.returned_share",
+            f"value {privacy.returned_share}",
+            "left out: where clients and members add the noise it is planned",
+        )
     try:
         return TrainingPlan(
             goal=privacy.goal(rounds),
@@ -359,6 +375,7 @@ def build_plan(
             lifetime_seconds=lifetime_seconds,
             protocol=cohort.protocol,
             committee=cohort.committee(),
+            returned=returned,
         )
     except ParameterError as error:
         section = "privacy" if error.argument in Privacy.model_fields else "cohort"

@@ -15,6 +15,7 @@ from dp.mechanisms import DistributedMechanism
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.planning.committee import RingChoice, choose_ring
 from protocol.planning.graph import GraphPlan, price_graph
+from protocol.planning.returned import epsilon_of_run
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import DIGEST_BYTES, RoundParameters, release_event
@@ -122,13 +123,14 @@ def plan_deployment(
     parameters = plan.calibrate(sketch, bytes(DIGEST_BYTES), PublicSeed(bytes(SEED_BYTES)))
     schedule = plan.schedule(parameters.mechanism)
     seeds = max(removal_table(schedule), default=0).bit_length()
-    bits = bits_for(parameters, plan.cohort, seeds)
+    adding = plan.returned_run.members if plan.returned else 0
+    bits = bits_for(parameters, plan.cohort, seeds, adding)
     graph, ring = None, None
     if plan.protocol == "pairwise":
         graph = _graph(plan, parameters.length, bits, seeds)
     else:
         numbers = plan.committee_numbers
-        ring = choose_ring(plan.cohort, parameters.length, bits, seeds, numbers)
+        ring = choose_ring(plan.cohort + adding, parameters.length, bits, seeds, numbers)
     return DeploymentPlan(
         parameters=parameters,
         graph=graph,
@@ -172,6 +174,10 @@ def _error(
     """That of a round which loses so many clients, with what is left of each survivor's noise."""
     dimension, survivors = parameters.sketch.dimension, plan.cohort - lost
     per_client = (left.variance + ROUNDING_VARIANCE) / parameters.scale**2
+    if parameters.returned is not None:
+        # Of one round: what members add, and what they take back of the round before.
+        members = 2 * plan.returned_run.members * parameters.returned.mechanism.variance
+        per_client += members / (survivors * parameters.scale**2)
     sigma = plan.goal.noise_multiplier * parameters.sketch_clip_l2
     compressed = parameters.length < dimension
     return PredictedError(
@@ -197,9 +203,14 @@ def _epsilons(
         accountant.compose(release_event(parameters, mechanism, contributors), goal.rounds)
         return accountant.epsilon(goal.delta)
 
+    clients = run(whole, plan.fewest_honest)
+    counted = None
+    if plan.returned is not None:
+        counted = _of_run(plan, parameters)
     return FourEpsilons(
-        server=run(whole, plan.fewest_honest),
-        outsider=run(whole, plan.minimum_survivors),
+        server=clients if counted is None else counted,
+        outsider=run(whole, plan.minimum_survivors) if counted is None else counted,
+        without_members=None if counted is None else clients,
         sybil=run(own_noise(whole, schedule), 1),
         secagg_alone=math.inf,
         delta=goal.delta,
@@ -210,7 +221,15 @@ def _epsilons(
 
 def _replace_one(plan: TrainingPlan, parameters: RoundParameters) -> float:
     """All rounds against the server, if a contribution is replaced by any other."""
+    if plan.returned is not None:
+        return _of_run(plan, parameters, 2.0)
     accountant = reserved_accountant(plan.goal.reserve)
     event = release_event(parameters, parameters.mechanism, plan.fewest_honest)
     accountant.compose(replace_one(event), plan.goal.rounds)
     return accountant.epsilon(plan.goal.delta)
+
+
+def _of_run(plan: TrainingPlan, parameters: RoundParameters, contributions: float = 1.0) -> float:
+    """Epsilon of a run whose noise comes back, as its clients count it."""
+    noise = plan.planned_noise(parameters.length, parameters.sketch_clip_l2)
+    return epsilon_of_run(noise, plan.returned_run, plan.goal.delta, contributions)

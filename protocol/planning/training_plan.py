@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from dp import BinomialMechanism, CoinSchedule
+from dp import BinomialMechanism, CoinSchedule, DiscreteGaussianMechanism
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.mechanisms import MECHANISMS, DistributedMechanism, MechanismName
 from protocol.checks import require_int, require_number
@@ -19,6 +19,14 @@ from protocol.planning.committee import (
     require_one_shot,
 )
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph
+from protocol.planning.returned import (
+    PlannedNoise,
+    ReturnedPlan,
+    ReturnedRun,
+    calibrate_returned,
+    member_uploads,
+    round_parameters,
+)
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import BeaconSource, DrawPolicy
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
@@ -26,12 +34,14 @@ from protocol.round.lottery import DrawnMembers, Members
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters, require_room
 from protocol.round.policy import ClientPolicy
+from protocol.round.returned_noise import likely_returning
 from protocol.round.rings import fitting_security_bits, unsafe
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
 from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.records import MemberUploads, fewest_members
 from secagg.pairwise.context import fewest_survivors
 from secagg.pairwise.graph_parameters import SECURITY_BITS, require_security_bits
 from sketch import PublicSeed, SketchSpec
@@ -74,6 +84,9 @@ class TrainingPlan:
             a client uploads once and a committee opens the sum. Mode, degree, threshold and
             security bits are about pairwise rounds.
         committee: of one-shot rounds; everyone who is invited if left out.
+        returned: for a run in which members of a named committee add a part of the noise, and take
+            it back in the next round; the goal's rounds are then those of one client. Clients add
+            discrete Gaussian noise.
 
     Raises:
         ParameterError: the figures leave nobody to hide among.
@@ -95,6 +108,7 @@ class TrainingPlan:
     lifetime_seconds: int = 0
     protocol: ProtocolName = "pairwise"
     committee: CommitteePlan | None = None
+    returned: ReturnedPlan | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.goal, PrivacyGoal):
@@ -137,6 +151,9 @@ class TrainingPlan:
             return
         if self.committee is not None:
             raise ParameterError("committee", self.committee, "left out in pairwise rounds")
+        if self.returned is not None:
+            valid = "left out in pairwise rounds: there is no committee to take noise back"
+            raise ParameterError("returned", self.returned, valid)
         degree, threshold = self.graph
         self._check_ring(degree)
         fewest = fewest_survivors(threshold, self.tolerated_colluders, degree)
@@ -157,6 +174,73 @@ class TrainingPlan:
             raise ParameterError("mode", self.mode.value, "active in one-shot rounds")
         require_one_shot(self.cohort, self.tolerated_colluders, self.tolerated_dropouts)
         _ = self.committee_numbers
+        if self.returned is not None:
+            self._check_returned()
+
+    def _check_returned(self) -> None:
+        if self.committee_kind is not CommitteeKind.NAMED:
+            valid = "a named one: noise comes back only to members who stay the same"
+            raise ParameterError("committee", self.committee_kind.value, valid)
+        if self.mechanism != DiscreteGaussianMechanism.name:
+            valid = f"{DiscreteGaussianMechanism.name} where a part of the noise comes back"
+            raise ParameterError("mechanism", self.mechanism, valid)
+        _ = self.returned_run
+
+    @property
+    def fewest_members(self) -> int:
+        """Fewest members whose noise is in a sum, where members add noise: those sure to be there.
+
+        Corrupt members may stay away, and have as many honest ones left out.
+        """
+        numbers = self.committee_numbers
+        away = (self.committee or CommitteePlan()).away or 0
+        return max(
+            fewest_members(numbers.size, numbers.corrupt),
+            numbers.size - 2 * numbers.corrupt - away,
+        )
+
+    @property
+    def returned_run(self) -> ReturnedRun:
+        """Who is in the sums of a run whose noise comes back.
+
+        Raises:
+            ParameterError: the figures make no such run, or this is none.
+        """
+        if self.returned is None:
+            raise ParameterError("returned", None, "a ReturnedPlan")
+        numbers = self.committee_numbers
+        return ReturnedRun(
+            schedule=self.returned.schedule(self.goal.rounds),
+            clients=self.cohort,
+            members=numbers.size,
+            corrupt_clients=self.tolerated_colluders,
+            corrupt_members=numbers.corrupt,
+            fewest_clients=self.minimum_survivors,
+            fewest_members=self.fewest_members,
+            fewest_returning=likely_returning(numbers.size, self.fewest_members),
+            away=self.returned.away,
+            optimiser=self.returned.optimiser,
+        )
+
+    def planned_noise(self, length: int, sketch_clip_l2: float | None = None) -> PlannedNoise:
+        """The noise of a run in which a part comes back.
+
+        Args:
+            length: of the vectors that are summed.
+            sketch_clip_l2: bound on them; the plan's clip if left out.
+
+        Raises:
+            ParameterError: this is no such run, nothing would be gained, or no noise meets the
+                goal.
+        """
+        return calibrate_returned(
+            self.goal.epsilon,
+            self.goal.delta,
+            self.returned_run,
+            bound=self.clip_l2 if sketch_clip_l2 is None else sketch_clip_l2,
+            length=length,
+            error_share=self.error_share,
+        )
 
     @property
     def committee_kind(self) -> CommitteeKind:
@@ -269,6 +353,20 @@ class TrainingPlan:
             clip_l2: of the round; the plan's if left out.
             sketch_clip_l2: see `calibrate`, which this raises as, too.
         """
+        if self.returned is not None:
+            if goal not in (None, self.goal) or clip_l2 not in (None, self.clip_l2):
+                valid = "those of the plan in all rounds: noise comes back at the scale it went in"
+                raise ParameterError("goal, clip_l2", (goal, clip_l2), valid)
+            return round_parameters(
+                self.planned_noise(sketch.size, sketch_clip_l2),
+                model_digest=model_digest,
+                clip_l2=self.clip_l2,
+                sketch=sketch,
+                sketch_clip_l2=self.clip_l2 if sketch_clip_l2 is None else sketch_clip_l2,
+                public_seed=public_seed,
+                tolerated_dropouts=self.tolerated_dropouts,
+                wrap_probability=self.wrap_probability,
+            )
         return calibrate(
             goal or self.goal,
             fewest_honest=self.fewest_honest,
@@ -332,23 +430,32 @@ class TrainingPlan:
         session_id: bytes,
         round_number: int,
         opened_at: int = 0,
+        uploads: MemberUploads | None = None,
     ) -> OneShotSetup:
         """A one-shot round of this plan.
 
         Args:
             members: of the committee, with their signed keys; of everyone, in the cohort's order;
                 as `Lottery.seat` gives them if they are drawn.
+            uploads: the terms of the members' uploads, from `member_uploads`, where the plan has
+                returned noise; those of the first round if left out.
 
         Raises:
             ParameterError: as for `setup`; or other members than planned.
         """
         if self.protocol != "one-shot":
             raise ParameterError("protocol", self.protocol, "one-shot for this kind of setup")
-        removal, invited = removal_table(self.schedule(parameters.mechanism)), Cohort(cohort)
+        removal = removal_table(self.schedule(parameters.mechanism))
         seeds = max(removal, default=0).bit_length()
-        bits = bits_for(parameters, self.cohort, seeds)
         numbers = self.committee_numbers
-        ring = choose_ring(self.cohort, parameters.length, bits, seeds, numbers)
+        committee = numbers.committee(self.committee_kind, members)
+        adding: tuple[bytes, ...] = ()
+        if self.returned is not None:
+            adding = tuple(member.identity for member in committee.members)
+            uploads = uploads or member_uploads(self.returned_run, parameters)
+        invited = Cohort([*cohort, *adding])
+        bits = bits_for(parameters, self.cohort, seeds, len(adding))
+        ring = choose_ring(self.cohort + len(adding), parameters.length, bits, seeds, numbers)
         context = OneShotContext(
             session_id=session_id,
             round_number=round_number,
@@ -356,7 +463,7 @@ class TrainingPlan:
             cohort_root=invited.root,
             minimum_survivors=self.minimum_survivors,
             tolerated_colluders=self.tolerated_colluders,
-            committee=numbers.committee(self.committee_kind, members),
+            committee=committee,
             degree=ring.degree,
             limbs=ring.limbs,
             rounding_bits=ring.rounding_bits,
@@ -367,6 +474,7 @@ class TrainingPlan:
             application_digest=parameters.digest(),
             opened_at=opened_at,
             lifetime_seconds=self.lifetime_seconds,
+            member_uploads=uploads,
         )
         places = members.places if isinstance(members, DrawnMembers) else None
         return OneShotSetup(context, parameters, invited, places)
@@ -435,4 +543,6 @@ class TrainingPlan:
             minimum_security_bits=self.ring_bits,
             largest_lifetime_seconds=self.lifetime_seconds or None,
             committee=committee,
+            returned_noise=self.returned is not None,
+            apart=self.returned.apart if self.returned else 1,
         )

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dp import Mechanism
+from dp.mechanisms import DistributedMechanism
+from dp.mechanisms.limits import sub_gaussian_limit
+from protocol.round.returned_noise import ReturnedNoise
 from secagg.field import required_bits
 
 MAX_WRAP_PROBABILITY = 1e-6
@@ -32,8 +34,12 @@ class Summand(Protocol):
         """Largest magnitude of a coordinate before noise."""
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> DistributedMechanism:
         """Noise of one client."""
+
+    @property
+    def returned(self) -> ReturnedNoise | None:
+        """Noise of each member that comes back, if any does."""
 
     @property
     def length(self) -> int:
@@ -44,25 +50,31 @@ class Summand(Protocol):
         """Accepted probability that any coordinate of the sum wraps around; 0 for none."""
 
 
-def bits_for(summand: Summand, cohort: int, seeds: int = 0) -> int:
+def bits_for(summand: Summand, cohort: int, seeds: int = 0, members: int = 0) -> int:
     """Smallest field for the sum over the whole cohort.
 
     Args:
         seeds: removable batches of each client, beside the one that stays.
+        members: of a committee who add noise as well, and take back that of the round before.
 
     Raises:
         ParameterError: no field is large enough.
     """
-    return required_bits(largest_sum(summand, cohort, seeds))
+    return required_bits(largest_sum(summand, cohort, seeds, members))
 
 
-def largest_sum(summand: Summand, cohort: int, seeds: int = 0) -> int:
+def largest_sum(summand: Summand, cohort: int, seeds: int = 0, members: int = 0) -> int:
     """Magnitude that no coordinate of the sum exceeds, but for the stated probability.
 
     The mechanism bounds the noise. The values before noise count in full, because clients may agree
     in a coordinate.
     """
-    noise = summand.mechanism.total_limit(
-        cohort, summand.length, float(summand.wrap_probability), 1 + seeds
-    )
+    wrap = float(summand.wrap_probability)
+    if summand.returned is None:
+        noise = summand.mechanism.total_limit(cohort, summand.length, wrap, 1 + seeds)
+    else:
+        # All discrete Gaussians: of clients, of members, and what members take back.
+        added = 2 * members * summand.returned.variance
+        total = cohort * summand.mechanism.amount + added
+        noise = sub_gaussian_limit(total, summand.length, wrap)
     return cohort * summand.linf_bound + noise

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 from dp import (
     Budget,
@@ -28,8 +28,14 @@ from dp import (
 from dp.accounting import reserved_accountant
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.run_account import RunAccount
 from protocol.round.setup import RoundEncoding, RoundSetup
 from protocol.round.turns import Turns
+
+_ONE_KIND: Final = (
+    "of the kind that this client has spent its goal on so far: the two are not counted together"
+)
 
 
 class ClientHistory:
@@ -54,6 +60,8 @@ class ClientHistory:
         self._answered: set[tuple[bytes, int]] = set()
         self._goal = goal
         self._spent = reserved_accountant(goal.reserve) if goal else DominationAccountant()
+        # The one run whose noise comes back, once the client has taken part in it.
+        self._run: RunAccount | None = None
         # Exact: as many rounds as the goal has, each with its whole share, must fit.
         self._rings = Fraction(0)
         # Rounds may overlap, and each must see what the others have spent.
@@ -79,6 +87,8 @@ class ClientHistory:
             LedgerError: as for `answer`.
         """
         with self._alone():
+            if self._run is not None:
+                return self._run.epsilon
             return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
 
     @contextmanager
@@ -93,23 +103,24 @@ class ClientHistory:
         with self._lock:
             yield
 
-    def answer(self, setup: RoundEncoding, *, keeps_time: bool = False) -> None:
+    def answer(self, setup: RoundEncoding, *, keeps_time: bool = False, apart: int = 1) -> None:
         """Enter a round as answered, before anything is sent.
 
         Args:
             keeps_time: whether the client has a clock, so that the round's lifetime bounds how many
                 rings a server can try.
+            apart: fewest rounds from one participation to the next in a run whose noise comes back.
 
         Raises:
             PolicyError: it would take the client beyond its goal, and is not entered; or it was
-                answered before.
+                answered before, or comes too soon.
             LedgerError: the history is that of the process that this one was forked from, or this
                 thread is at it already, and a signal handler or a callback asks.
         """
         context = setup.context
         failure = setup.ring_failure(keeps_time=keeps_time)
         with self._alone():
-            self._check(setup)
+            self._check(setup, apart)
             self._check_rings(setup, failure)
             if not self._enter(context.session_id, context.round_number, failure):
                 valid = "a number it has not answered before"
@@ -139,8 +150,15 @@ class ClientHistory:
             LedgerError: as for `answer`.
         """
         with self._alone():
-            self._check(setup)
-            self._pay(_worst_case(setup), setup)
+            epsilon = self._check(setup)
+            if isinstance(setup, OneShotSetup) and setup.adding_members:
+                # Remembered first: an interrupt in between makes us count too much.
+                run = self._run = self._run or RunAccount(setup.context.session_id, self._goal)
+                remembered = run.charge(setup, epsilon)
+                dearest = setup.run_events.worst(setup.parameters.l2_bound)[-1]
+                self._pay(dearest, setup, remembered)
+                return
+            self._pay(_worst_case(setup), setup, {})
             if self._goal:
                 self._spent.compose(_worst_case(setup))
 
@@ -155,8 +173,12 @@ class ClientHistory:
         self._answered.add(pair)
         return not known
 
-    def _pay(self, event: Event, setup: RoundEncoding) -> None:
-        """What has to happen before a round is charged; nothing here. Called with the lock held."""
+    def _pay(self, event: Event, setup: RoundEncoding, remembered: Mapping[str, Any]) -> None:
+        """What has to happen before a round is charged; nothing here. Called with the lock held.
+
+        Args:
+            remembered: beside the event, of a run whose noise comes back.
+        """
 
     def _check_rings(self, setup: RoundEncoding, failure: float) -> None:
         """See that the rings of all rounds joined fail with no more than the goal sets aside."""
@@ -172,9 +194,17 @@ class ClientHistory:
                 "clock to keep it by",
             )
 
-    def _check(self, setup: RoundEncoding) -> None:
+    def _check(self, setup: RoundEncoding, apart: int = 1) -> float:
+        """Epsilon with one more round, if it fits the goal; 0 where nothing is counted."""
+        if isinstance(setup, OneShotSetup) and setup.adding_members:
+            if self._spent.releases:
+                raise PolicyError("returns", "noise that comes back", _ONE_KIND)
+            run = self._run or RunAccount(setup.context.session_id, self._goal)
+            return run.check(setup, apart)
+        if self._run is not None:
+            raise PolicyError("returns", "noise that stays", _ONE_KIND)
         if self._goal is None:
-            return
+            return 0.0
         if self._spent.releases >= self._goal.rounds:
             raise PolicyError(
                 "epsilon",
@@ -183,7 +213,7 @@ class ClientHistory:
             )
         budget = Budget(self._goal.epsilon, self._goal.delta)
         try:
-            budget.check(self._spent, _worst_case(setup))
+            return budget.check(self._spent, _worst_case(setup))
         except BudgetExceededError as error:
             raise PolicyError(
                 "epsilon", f"{error.requested:.6g} in all", f"at most {error.budget:.6g} in all"
@@ -192,8 +222,14 @@ class ClientHistory:
             raise PolicyError("mechanism", str(error), "rounds that it can account for") from None
 
 
-def epsilon_of_rounds(setup: RoundEncoding, goal: PrivacyGoal) -> float:
-    """Worst-case epsilon of `goal.rounds` rounds like this one; infinite if there is no theorem."""
+def epsilon_of_rounds(setup: RoundEncoding, goal: PrivacyGoal, apart: int = 1) -> float:
+    """Worst-case epsilon of `goal.rounds` rounds like this one; infinite if there is no theorem.
+
+    Args:
+        apart: fewest rounds from one to the next, in a run whose noise comes back.
+    """
+    if isinstance(setup, OneShotSetup) and setup.adding_members:
+        return setup.run_events.epsilon_of_run(goal, apart)
     accountant = reserved_accountant(goal.reserve)
     try:
         accountant.compose(_worst_case(setup), goal.rounds)

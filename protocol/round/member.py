@@ -13,20 +13,24 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dp import NoiseSeed
 from protocol.errors import PolicyError
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
+from protocol.round.member_noise import MemberNoise, noise_vector
 from protocol.round.one_shot_setup import OneShotAnnouncement
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
-from secagg.keys import KEY_BYTES, AgreementKey
+from secagg.keys import KEY_BYTES, AgreementKey, os_random
+from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import MemberParty
 from secagg.oneshot.transitions import MemberPhase
 from secagg.session import or_abort
+from secagg.shamir import Rand
 from secagg.storage import StateKeys, StoredStateError, suspend
 from secagg.storage import resume as resume_session
 
@@ -44,6 +48,8 @@ class MemberPolicy:
             refused.
         corrupt: members that may; likewise.
         registry: identity keys of all clients that may be in a cohort.
+        fewest_members: whose noise is in a sum that it helps to open, where members add noise.
+        largest_length: longest vector that it draws noise for.
 
     Raises:
         ParameterError: a number below 0, or no registry.
@@ -53,9 +59,12 @@ class MemberPolicy:
     tolerated_colluders: int
     corrupt: int
     registry: frozenset[bytes]
+    fewest_members: int = 0
+    largest_length: int = 1 << 28
 
     def __post_init__(self) -> None:
-        for name in ("minimum_survivors", "tolerated_colluders", "corrupt"):
+        names = ("minimum_survivors", "tolerated_colluders", "corrupt")
+        for name in (*names, "fewest_members", "largest_length"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ParameterError(name, value, "an int from 0 on")
@@ -98,6 +107,9 @@ class RoundMember:
         history: which rounds we have signed for. Pass the same object to every round; it is not the
             one that we may have as a client.
         clock: tells unix seconds; with it the member leaves a round that has expired, for good.
+        noise: what we remember of the noise that we add; pass the same object to every round. None
+            refuses rounds to which members add noise.
+        rand: source of an upload's secrets; leave it alone except to run the same round twice.
     """
 
     def __init__(
@@ -107,13 +119,18 @@ class RoundMember:
         policy: MemberPolicy,
         history: ClientHistory,
         clock: UnixClock | None = None,
+        noise: MemberNoise | None = None,
+        rand: Rand = os_random,
     ) -> None:
         self._identity = identity
         self._sealing = sealing
         self._policy = policy
         self._history = history
         self._time = RoundTime(clock)
+        self._noise = noise
+        self._rand = rand
         self._joined: _Joined | None = None
+        self._upload: OneShotClient | None = None
 
     @property
     def phase(self) -> MemberPhase:
@@ -137,18 +154,73 @@ class RoundMember:
             PolicyError: it is outside our policy, without us, was signed for before, or has
                 expired.
         """
+        _, context, index = self._enter(announcement)
+        if own is None and context.committee.kind is CommitteeKind.EVERYONE:
+            # A member that uploaded nothing signs for no upload in its name.
+            own = (index, None)
+        if context.member_uploads is not None:
+            own = (context.invited + index, None)
+        self._join(context, index, own, announcement)
+
+    def add_noise(self, announcement: bytes) -> bytes:
+        """Enter a round to which members add noise, and return what we upload to it, once.
+
+        What is uploaded is fresh noise, less that of the round before if the records say that it
+        went in. Nothing about it depends on what was drawn.
+
+        Args:
+            announcement: from the server, for this member, with its place in the cohort.
+
+        Raises:
+            RemoteProtocolError, PolicyError: as for `join`; or the round follows no round that we
+                know.
+        """
+        announced, context, index = self._enter(announcement)
+        noise, returned = self._known_noise(), announced.encoding(bytes(32)).returned
+        if returned is None:
+            raise PolicyError("returns", None, "a round to which members add noise")
+        place = context.invited + index
+        taken = noise.may_take_back(context, index, returned.variance)
+        session = OneShotClient(
+            context, place, self._identity, announced.proof, self._rand, taken is not None
+        )
+        # A seed of its own, bound to the round: nobody ever has a share of it.
+        (seed,) = session.seeds(b"noise of a member")
+        added = noise.add(context, returned.variance, NoiseSeed(seed.expose()))
+        data = session.submit_bytes(noise_vector(context.field, context.length, added, taken))
+        self._upload = session
+        own = (place, session.header_digest)
+        self._join(context, index, own, announcement)
+        return data
+
+    def resend(self) -> bytes:
+        """What was uploaded once more, the same bytes, for a server that did not get it.
+
+        Raises:
+            LocalProtocolError: nothing was.
+        """
+        if self._upload is None:
+            raise LocalProtocolError("this member has uploaded nothing")
+        return self._upload.resend_bytes()
+
+    def _enter(self, announcement: bytes) -> tuple[OneShotAnnouncement, OneShotContext, int]:
+        """Look at an announcement, and enter its round as one that we sign for: see `join`."""
         if self._joined is not None:
             raise LocalProtocolError("this member has already joined a round; make a new one")
-        context = OneShotAnnouncement.read(announcement).member_context()
+        announced = OneShotAnnouncement.read(announcement)
+        context = announced.member_context()
         policy, committee = self._policy, context.committee
         at_least: Sequence[tuple[str, int, int]] = (
             ("minimum_survivors", context.minimum_survivors, policy.minimum_survivors),
             ("tolerated_colluders", context.tolerated_colluders, policy.tolerated_colluders),
             ("corrupt", committee.corrupt, policy.corrupt),
         )
-        for name, announced, lowest in at_least:
-            if announced < lowest:
-                raise PolicyError(name, announced, f"at least {lowest}")
+        if context.member_uploads is not None:
+            fewest = context.member_uploads.fewest
+            at_least = (*at_least, ("fewest_members", fewest, policy.fewest_members))
+        for name, figure, lowest in at_least:
+            if figure < lowest:
+                raise PolicyError(name, figure, f"at least {lowest}")
         everyone = committee.kind is CommitteeKind.EVERYONE
         # Corrupt members of everyone are corrupt clients.
         if everyone and context.tolerated_colluders < policy.corrupt:
@@ -156,12 +228,35 @@ class RoundMember:
             raise PolicyError("tolerated_colluders", colluders, f"at least {policy.corrupt}")
         self._time.check(context)
         index = self._index(context)
-        if own is None and everyone:
-            # A member that uploaded nothing signs for no upload in its name.
-            own = (index, None)
+        if context.member_uploads is not None:
+            self._begin(announced, context, index)
         self._history.enter(context.session_id, context.round_number)
+        return announced, context, index
+
+    def _begin(self, announced: OneShotAnnouncement, context: OneShotContext, index: int) -> None:
+        """Begin a round to which members add noise: it follows those that we know."""
+        place = context.invited + index
+        if not context.is_invited(place, self._identity.public, announced.proof):
+            raise PolicyError("cohort", "one without this member", "cohorts that include it")
+        if context.length > self._policy.largest_length:
+            raise PolicyError("length", context.length, f"at most {self._policy.largest_length}")
+        self._known_noise().begin(context)
+
+    def _known_noise(self) -> MemberNoise:
+        if self._noise is None:
+            valid = "a round to which clients alone upload: this member remembers no noise"
+            raise PolicyError("returns", "noise of members", valid)
+        return self._noise
+
+    def _join(
+        self,
+        context: OneShotContext,
+        index: int,
+        own: OwnUpload | None,
+        announcement: bytes,
+    ) -> None:
         session = OneShotMember(
-            context, index, self._identity, self._sealing.key, own, policy.registry
+            context, index, self._identity, self._sealing.key, own, self._policy.registry
         )
         self._joined = _Joined(session, context, announcement)
 
@@ -175,7 +270,13 @@ class RoundMember:
         if self._joined is None:
             raise LocalProtocolError("join a round first")
         self._leave_if_over(self._joined)
-        return self._joined.session.receive_bytes(data)
+        session, context = self._joined.session, self._joined.context
+        answer = session.receive_bytes(data)
+        if (record := session.record) is not None:
+            # Before the signature leaves.
+            with or_abort(session):
+                self._known_noise().sign(context, record)
+        return answer
 
     def abort(self) -> None:
         """Leave the round for good; what it held is forgotten."""
@@ -247,6 +348,10 @@ class RoundMember:
     def _leave_if_over(self, joined: _Joined) -> None:
         with or_abort(joined.session):
             self._time.check(joined.context)
+            # What was signed may be opened later: its record is in all lists that come after.
+            signed = joined.session.phase is MemberPhase.CONFIRMED
+            if joined.context.member_uploads is not None and not signed:
+                self._known_noise().require_last(joined.context)
 
     def _index(self, context: OneShotContext) -> int:
         identities = [member.identity for member in context.committee.members]

@@ -110,7 +110,8 @@ class OneShotRoundClient:
                 raise PolicyError(
                     "cohort", f"{strangers} unregistered identities", "only registered ones"
                 )
-        self._history.answer(setup, keeps_time=self._time.keeps_time)
+        apart = self._policy.apart
+        self._history.answer(setup, keeps_time=self._time.keeps_time, apart=apart)
         session = OneShotClient(
             context, announced.index, self._identity, announced.proof, self._rand
         )

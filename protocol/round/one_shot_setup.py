@@ -7,16 +7,20 @@ the encoding is enough for the context, and what it enforces is all in there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from protocol.round.parameters import RoundParameters
+from protocol.round.returned_events import RunEvents
+from protocol.round.returned_noise import ReturnedNoise
+from protocol.round.round_events import RoundEvents
 from protocol.round.setup import RoundEncoding, announced_removal
 from protocol.round.written_parameters import WrittenParameters
-from secagg import SERVER, LocalProtocolError, Reason, RemoteProtocolError
+from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
 from secagg.oneshot.committee import MEMBER_BYTES, Committee, CommitteeKind, Member
 from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.records import MemberUploads, RoundRecord, decode_records, encode_records
 from secagg.oneshot.sortition import Draw, Places
 from secagg.oneshot.wire import wire_bytes
 from secagg.tags import encode_index
@@ -42,6 +46,42 @@ class OneShotSetup(RoundEncoding):
     cohort: Cohort | None = field(default=None, compare=False, repr=False)
     places: Places | None = field(default=None, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        RoundEncoding.__post_init__(self)
+        uploads = self.context.member_uploads
+        if uploads is not None and uploads.block != self.parameters.block_digest():
+            raise ParameterError("block", "another digest", "that of the parameters but the model")
+        if uploads is not None:
+            _ = self.run_events
+
+    @property
+    def adding_members(self) -> int:
+        """All members, if they upload as well."""
+        return self.context.size - self.context.invited
+
+    @property
+    def run_events(self) -> RunEvents:
+        """What the rounds of the run cost, seen from this one.
+
+        Raises:
+            ParameterError: no noise comes back.
+        """
+        return RunEvents(self.context, self.parameters)
+
+    def possible_events(self) -> tuple[RoundEvents, ...]:
+        """What the sum may release, before it is known who uploads."""
+        if self.parameters.returned is None:
+            return RoundEncoding.possible_events(self)
+        return tuple(self.run_events.possible())
+
+    def events(self, survivors: int, record: RoundRecord | None = None) -> RoundEvents:
+        """What the sum releases; see `RoundEncoding.events`."""
+        if self.parameters.returned is None:
+            return RoundEncoding.events(self, survivors, record)
+        if record is None or record.clients != survivors:
+            raise ParameterError("record", record, f"that of a sum over {survivors} clients")
+        return self.run_events.of(record)
+
     @property
     def context_hash(self) -> bytes:
         """That of the context."""
@@ -49,8 +89,8 @@ class OneShotSetup(RoundEncoding):
 
     @property
     def identities(self) -> tuple[bytes, ...]:
-        """The cohort, at the server."""
-        return self.known_cohort().keys
+        """The clients, at the server."""
+        return self.known_cohort().keys[: self.context.invited]
 
     @property
     def vector_bytes(self) -> int:
@@ -72,13 +112,18 @@ class OneShotSetup(RoundEncoding):
         proof = self.known_cohort().proof(index)
         return self._encoded(index, proof)
 
-    def announce_to_member(self) -> bytes:
-        """The setup as bytes for a member of the committee that is no client."""
-        return self._encoded(-1, b"")
+    def announce_to_member(self, member: int | None = None) -> bytes:
+        """The setup as bytes for a member of the committee that is no client.
+
+        Args:
+            member: its index, where members upload as well: it is told its place in the cohort.
+        """
+        if member is None:
+            return self._encoded(-1, b"")
+        return self.announce(self.context.invited + member)
 
     def _encoded(self, index: int, proof: bytes) -> bytes:
-        drawn = WrittenDraw.of(self.context.committee, self.places)
-        return _announcement(self.context, self.parameters, drawn, index, proof).encode()
+        return _announcement(self, index, proof).encode()
 
 
 class WrittenDraw(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -135,12 +180,56 @@ class WrittenDraw(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         return Places(tuple(int.from_bytes(each, "little") for each in cut), self.proof)
 
 
+class WrittenReturns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The wire form of what members add and take back, and of the records of the run."""
+
+    variance: float
+    rounds: int
+    divisor: int
+    fewest: int
+    returning: bool
+    fewest_returning: int
+    records: bytes
+
+    @classmethod
+    def of(cls, setup: OneShotSetup) -> WrittenReturns | None:
+        """That of a setup; None if clients alone upload."""
+        uploads, returned = setup.context.member_uploads, setup.parameters.returned
+        if uploads is None or returned is None:
+            return None
+        return cls(
+            variance=returned.variance,
+            rounds=returned.rounds,
+            divisor=returned.divisor,
+            fewest=uploads.fewest,
+            returning=uploads.returning,
+            fewest_returning=uploads.fewest_returning,
+            records=encode_records(uploads.records, setup.context.committee.size),
+        )
+
+    @property
+    def noise(self) -> ReturnedNoise:
+        """What comes back; ValueError if it is none."""
+        return ReturnedNoise(variance=self.variance, rounds=self.rounds, divisor=self.divisor)
+
+    def uploads(self, parameters: RoundParameters, members: int) -> MemberUploads:
+        """The terms of the members' uploads; ValueError if they are none."""
+        return MemberUploads(
+            fewest=self.fewest,
+            returning=self.returning,
+            fewest_returning=self.fewest_returning,
+            block=parameters.block_digest(),
+            records=decode_records(self.records, members),
+        )
+
+
 class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The wire form of a setup.
 
     `index` and `proof` place a client in the cohort; a member that is none gets -1 and nothing.
     `digest` is that of the parameters with the server's model, for such members only: a client
-    computes its own, with the model that it has. `draw` is that of a drawn committee.
+    computes its own, with the model that it has. `draw` is that of a drawn committee. `returns` is
+    there where members upload as well; `size` counts their uploads.
     """
 
     session_id: bytes
@@ -169,6 +258,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
     index: int
     proof: bytes
     draw: WrittenDraw | None = None
+    returns: WrittenReturns | None = None
 
     @classmethod
     def read(cls, data: bytes) -> OneShotAnnouncement:
@@ -196,7 +286,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             RemoteProtocolError: the parameters are no setup.
         """
         try:
-            parameters = self.parameters.read(model_digest)
+            parameters = self.encoding(model_digest)
             context = self._context(parameters, parameters.digest())
             places = self.draw.places(context.committee.size) if self.draw else None
             return OneShotSetup(context, parameters, places=places)
@@ -211,9 +301,16 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
         """
         try:
             # The model is in the digest; nothing else of the encoding depends on it.
-            return self._context(self.parameters.read(bytes(32)), self.digest)
+            return self._context(self.encoding(bytes(32)), self.digest)
         except (ValueError, TypeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+
+    def encoding(self, model_digest: bytes) -> RoundParameters:
+        """The parameters for a client with this model; TypeError or ValueError if none."""
+        parameters = self.parameters.read(model_digest)
+        if self.returns is None:
+            return parameters
+        return replace(parameters, returned=self.returns.noise)
 
     def _context(self, parameters: RoundParameters, digest: bytes) -> OneShotContext:
         if len(self.members) % MEMBER_BYTES:
@@ -228,6 +325,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             quorum=self.quorum,
             draw=self.draw.draw if self.draw else None,
         )
+        uploads = self.returns.uploads(parameters, committee.size) if self.returns else None
         return OneShotContext(
             session_id=self.session_id,
             round_number=self.round_number,
@@ -242,7 +340,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             entries=self.entries,
             removal=announced_removal(
                 parameters.mechanism,
-                self.size,
+                self.size - (committee.size if self.returns else 0),
                 self.minimum_survivors,
                 self.tolerated_colluders,
                 removable=self.removable,
@@ -252,16 +350,12 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             application_digest=digest,
             opened_at=self.opened_at,
             lifetime_seconds=self.lifetime_seconds,
+            member_uploads=uploads,
         )
 
 
-def _announcement(
-    context: OneShotContext,
-    parameters: RoundParameters,
-    draw: WrittenDraw | None,
-    index: int,
-    proof: bytes,
-) -> OneShotAnnouncement:
+def _announcement(setup: OneShotSetup, index: int, proof: bytes) -> OneShotAnnouncement:
+    context, parameters = setup.context, setup.parameters
     if context.allow_weak:
         raise LocalProtocolError("a ring that is weak is used in this process only, not announced")
     committee = context.committee
@@ -291,5 +385,6 @@ def _announcement(
         digest=context.application_digest,
         index=index,
         proof=proof,
-        draw=draw,
+        draw=WrittenDraw.of(committee, setup.places),
+        returns=WrittenReturns.of(setup),
     )

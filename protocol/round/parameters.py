@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dp import BinomialMechanism, Event, NonPrivateRelease, Sensitivities, quantized_l2_bound
+from dp import (
+    BinomialMechanism,
+    DiscreteGaussianMechanism,
+    Event,
+    NonPrivateRelease,
+    Sensitivities,
+    quantized_l2_bound,
+)
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.mechanisms import MECHANISMS, DistributedMechanism
 from dp.rounding import require_linf_bound
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY
+from protocol.round.returned_noise import ReturnedNoise
 from secagg import ParameterError
 from secagg.terms import MAX_COHORT
 from sketch import PublicSeed, SketchSpec
@@ -22,6 +30,7 @@ from sketch import PublicSeed, SketchSpec
 DIGEST_BYTES = 32
 _COINS_LABEL = b"veilsum/round/1"
 _NOISE_LABEL = b"veilsum/round/2/"
+_RETURNED_LABEL = b"veilsum/round/3/"
 _BOUNDS = struct.Struct("<dddQ")
 _LOSSES = struct.Struct("<Qd")
 
@@ -51,6 +60,8 @@ class RoundParameters:
         wrap_probability: accepted chance that any coordinate of the sum does not fit the field; 0
             for a field that holds every sum, which coins alone have. It costs accuracy only, never
             privacy.
+        returned: what members add, and take back in the next round; None if noise stays. Clients
+            then add discrete Gaussian noise.
 
     Raises:
         ParameterError: names the parameter, its value and what would be valid.
@@ -66,6 +77,7 @@ class RoundParameters:
     mechanism: DistributedMechanism
     tolerated_dropouts: int
     wrap_probability: float = 0.0
+    returned: ReturnedNoise | None = None
 
     def __post_init__(self) -> None:
         if len(self.model_digest) != DIGEST_BYTES:
@@ -97,6 +109,11 @@ class RoundParameters:
         if self.sketch.total_rows > MAX_SKETCH_ROWS:
             raise ParameterError("sketch", self.sketch, f"of at most {MAX_SKETCH_ROWS} rows")
         self._check_sensitivity()
+        if not isinstance(self.returned, ReturnedNoise | None):
+            raise ParameterError("returned", type(self.returned).__name__, "a ReturnedNoise")
+        if self.returned and not isinstance(self.mechanism, DiscreteGaussianMechanism):
+            valid = f"{DiscreteGaussianMechanism.name} where a part of the noise comes back"
+            raise ParameterError("mechanism", self.mechanism.name, valid)
 
     def _check_sensitivity(self) -> None:
         try:
@@ -121,6 +138,7 @@ class RoundParameters:
     def digest(self) -> bytes:
         """SHA-256 of the canonical encoding of every parameter."""
         mechanism = self.mechanism
+        returned = _RETURNED_LABEL + self.returned.encode() if self.returned else b""
         # Coins are written as they were when there was nothing else.
         if isinstance(mechanism, BinomialMechanism):
             label, amount = _COINS_LABEL, struct.pack("<Q", mechanism.coins)
@@ -130,6 +148,7 @@ class RoundParameters:
         # No label is the beginning of another, and every part behind it has a fixed length, so
         # plain concatenation is injective.
         parts = (
+            returned,
             label,
             self.model_digest,
             self.sketch.encode_bytes(),
@@ -139,6 +158,10 @@ class RoundParameters:
             _LOSSES.pack(self.tolerated_dropouts, self.wrap_probability),
         )
         return hashlib.sha256(b"".join(parts)).digest()
+
+    def block_digest(self) -> bytes:
+        """The same without the model: what has to stay as it is while noise comes back."""
+        return replace(self, model_digest=bytes(DIGEST_BYTES)).digest()
 
 
 def require_room(mechanism: str, wrap_probability: float) -> None:

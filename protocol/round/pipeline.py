@@ -34,6 +34,7 @@ from dp.noised import Noise
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.round.setup import RoundEncoding
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
+from secagg.oneshot.records import RoundRecord
 from sketch import LinearSketch, NoSketch, Rotation
 
 Floats = NDArray[np.float64]
@@ -320,11 +321,16 @@ class Pipeline:
         """
         return self._noise.surplus(removed, lost, self._setup.parameters.length)
 
-    def decode(self, total: FieldSum, surplus: Integers | None = None) -> MeanRelease:
+    def decode(
+        self, total: FieldSum, surplus: Integers | None = None, record: RoundRecord | None = None
+    ) -> MeanRelease:
         """The server's half: the same stages backward, then the mean over the survivors.
+
+        Where noise comes back, the sum is divided by the same number in all rounds.
 
         Args:
             surplus: noise to take off, of all survivors; drawn from their seeds if left out.
+            record: of the round, where members upload as well.
         """
         survivors = len(total.survivors)
         integers = self._lift.server(total.vector)
@@ -334,15 +340,20 @@ class Pipeline:
             removed = [total.removed.get(survivor, ()) for survivor in counted]
             surplus = self.surplus(removed, lost)
         rotated = self._quantize.server(self._noise.server(integers, surplus, survivors, lost))
-        mean_sketch = self._rotate.server(rotated) / survivors
+        mean_sketch = self._rotate.server(rotated) / self._divisor(survivors)
         return MeanRelease(
             update=self._compress.server(mean_sketch),
             mean_sketch=mean_sketch,
-            noise_variance=self.noise_variance(survivors),
+            noise_variance=self.noise_variance(survivors, record),
             survivors=survivors,
         )
 
-    def noise_variance(self, survivors: int) -> float:
+    def _divisor(self, survivors: int) -> int:
+        """What a sum over so many clients is divided by."""
+        returned = self._setup.parameters.returned
+        return survivors if returned is None else returned.divisor
+
+    def noise_variance(self, survivors: int, record: RoundRecord | None = None) -> float:
         """Variance per coordinate of the mean sketch that is not signal.
 
         That of a client's noise that stays is exact; of m coins it is m/4. Rounding a fraction f
@@ -350,10 +361,18 @@ class Pipeline:
         over uniform fractions, which is what is stated. So the statement is off by at most 1/6 for
         each client, which calibrated rounds keep below their error share of the noise. It is no use
         where a round has only a few coins: for updates much smaller than one integer unit, say,
-        rounding is nearly free.
+        rounding is nearly free. Where noise comes back, this is that of one round, and a part of it
+        is in others.
+
+        Args:
+            record: of the round, where members upload as well.
         """
-        per_client = self._setup.noise_left(survivors).variance + ROUNDING_VARIANCE
-        return per_client / (survivors * self._setup.parameters.scale**2)
+        parameters = self._setup.parameters
+        total = survivors * (self._setup.noise_left(survivors).variance + ROUNDING_VARIANCE)
+        if record is not None and parameters.returned is not None:
+            members = len(record.entered) + len(record.returned)
+            total += members * parameters.returned.mechanism.variance
+        return total / (self._divisor(survivors) * parameters.scale) ** 2
 
 
 def _reach(values: Integers) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp import BinomialMechanism
 from dp.coins import MAX_COINS
+from dp.correlated.event import LARGEST_ROUNDS
 from dp.mechanisms import MECHANISMS, DistributedMechanism
 from dp.sampling.laws import MAX_VARIANCE
 from protocol.errors import PolicyError
@@ -66,6 +67,12 @@ class ClientPolicy:
             rounds take unequal shares of a goal, only `ClientHistory`, which adds them up, can
             tell; then the multiplier must be that of the largest share.
         committee: whose committees it entrusts a one-shot round to; None takes part in none.
+        returned_noise: whether to take part in runs in which members of the committee add a part
+            of the noise, and take it back. If they all work for the server, only what the clients
+            add themselves is left: `minimum_kept_multiplier`.
+        apart: fewest rounds from one participation to the next in such a run.
+        minimum_kept_multiplier: smallest ratio to the sensitivity of the noise of the fewest honest
+            clients, in such a run.
 
     Raises:
         ParameterError: a multiplier, a size of cohorts or the number of colluders is no bound; or
@@ -93,15 +100,23 @@ class ClientPolicy:
     allow_semi_honest: bool = False
     equal_rounds: bool = True
     committee: CommitteePolicy | None = None
+    returned_noise: bool = False
+    apart: int = 1
+    minimum_kept_multiplier: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("minimum_noise_multiplier", "minimum_own_noise_multiplier"):
+        for name in (
+            "minimum_noise_multiplier",
+            "minimum_own_noise_multiplier",
+            "minimum_kept_multiplier",
+        ):
             if not getattr(self, name) >= 0.0:
                 raise ParameterError(name, getattr(self, name), "at least 0")
         for name, low, high in (
             ("smallest_cohort", 2, MAX_COHORT),
             ("largest_cohort", self.smallest_cohort, MAX_COHORT),
             ("registry_colluders", 0, MAX_COHORT),
+            ("apart", 1, LARGEST_ROUNDS),
         ):
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
@@ -159,8 +174,9 @@ class ClientPolicy:
             if self.committee is None:
                 raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
             self.committee.check(setup.context, setup.places)
+            self._check_returned(setup)
         if self.goal is not None and self.equal_rounds:
-            epsilon = epsilon_of_rounds(setup, self.goal)
+            epsilon = epsilon_of_rounds(setup, self.goal, self.apart)
             if not epsilon <= self.goal.epsilon:
                 rounds = f"{self.goal.rounds} such rounds"
                 raise PolicyError(
@@ -168,6 +184,24 @@ class ClientPolicy:
                     f"{epsilon:.6g} for {rounds}",
                     f"at most {self.goal.epsilon:.6g} for {rounds}",
                 )
+
+    def _check_returned(self, setup: OneShotSetup) -> None:
+        """What is left to this client where a part of the noise is the members'."""
+        returned = setup.parameters.returned
+        if returned is None:
+            return
+        if not self.returned_noise:
+            raise PolicyError("returns", "noise that members take back", "noise that stays")
+        if not returned.variance <= self.largest_variance:
+            valid = f"at most {self.largest_variance}"
+            raise PolicyError("variance", returned.variance, valid)
+        kept = _multiplier(setup, setup.parameters.mechanism, setup.fewest_honest)
+        if not kept >= self.minimum_kept_multiplier:
+            raise PolicyError(
+                "kept_multiplier",
+                f"{kept:.6g}",
+                f"at least {self.minimum_kept_multiplier:.6g}: more noise that stays",
+            )
 
     def _check_draws(self) -> None:
         """See that draws fail with no more than what all rounds of the goal set aside together."""
@@ -256,7 +290,12 @@ def check_ring(context: SessionContext, goal: PrivacyGoal, keeps_time: bool) -> 
 
 
 def noise_multiplier(setup: RoundEncoding) -> float:
-    """Standard deviation of the noise of the fewest honest survivors over the sensitivity."""
+    """Standard deviation of the noise of the fewest honest survivors over the sensitivity.
+
+    Where members add noise, theirs counts too: what enters in a round at least.
+    """
+    if isinstance(setup, OneShotSetup) and setup.adding_members:
+        return math.sqrt(setup.run_events.parts.least_fresh) / setup.parameters.l2_bound
     return _multiplier(setup, setup.parameters.mechanism, setup.fewest_honest)
 
 

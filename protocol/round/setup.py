@@ -12,10 +12,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from dp import BinomialMechanism, CoinSchedule, Event
+from dp import BinomialMechanism, CoinSchedule
 from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import RoundParameters, release_event
+from protocol.round.round_events import RoundEvents
 from protocol.round.written_parameters import WrittenParameters
 from secagg import (
     SERVER,
@@ -27,6 +28,7 @@ from secagg import (
     SessionContext,
 )
 from secagg.keys import KEY_BYTES
+from secagg.oneshot.records import RoundRecord
 from secagg.terms import RoundTerms
 
 ANNOUNCEMENT_VERSION = 3
@@ -123,23 +125,6 @@ def noise_left(
     return mechanism if schedule is None else BinomialMechanism(schedule.kept_coins(lost))
 
 
-@dataclass(frozen=True, slots=True)
-class RoundEvents:
-    """What one sum releases, as each adversary meets it; none of them gains from sampling.
-
-    Attributes:
-        server: the noise of the tolerated colluders does not count, because the server knows it.
-        outsider: who sees only the result knows no noise.
-        sybil: of a server that made up all other clients, `RoundSetup.own_noise` is left.
-
-    Source: docs/accounting.md.
-    """
-
-    server: Event
-    outsider: Event
-    sybil: Event
-
-
 def noise_entry(mechanism: DistributedMechanism, whose: str) -> dict[str, int | float]:
     """A client's noise as it is written down: `coins_each` or `variance_own`, for instance.
 
@@ -178,7 +163,10 @@ class RoundEncoding:
             raise ParameterError("application_digest", "another digest", "that of the parameters")
         if context.length != parameters.length:
             raise ParameterError("length", context.length, f"the sketch size {parameters.length}")
-        needed = bits_for(parameters, context.invited, context.seeds)
+        if (parameters.returned is None) != (self.adding_members == 0):
+            valid = "given where members upload as well, and left out anywhere else"
+            raise ParameterError("returned", parameters.returned, valid)
+        needed = bits_for(parameters, context.invited, context.seeds, self.adding_members)
         if context.bits < needed:
             raise CapacityError(needed, context.bits)
 
@@ -190,6 +178,11 @@ class RoundEncoding:
         """
         lost = self.context.invited - survivors
         return noise_left(self.parameters.mechanism, self.schedule, lost)
+
+    @property
+    def adding_members(self) -> int:
+        """Members of a committee who add noise as well, and take a part of it back."""
+        return 0
 
     @property
     def own_noise(self) -> DistributedMechanism:
@@ -217,8 +210,22 @@ class RoundEncoding:
         """Honest clients that are surely among the survivors of any sum that is released."""
         return self.context.minimum_survivors - self.context.tolerated_colluders
 
-    def events(self, survivors: int) -> RoundEvents:
-        """What a sum over `survivors` clients releases."""
+    def possible_events(self) -> tuple[RoundEvents, ...]:
+        """What the sum may release, before it is known who survives: the worst that there is.
+
+        The fewest survivors have the least noise. The most have the most, where it cannot be taken
+        off, and too much of it for tables is charged as if there were none.
+        """
+        return self.events(self.context.minimum_survivors), self.events(self.context.invited)
+
+    def events(self, survivors: int, record: RoundRecord | None = None) -> RoundEvents:
+        """What a sum over `survivors` clients releases.
+
+        Args:
+            record: of the round, where members upload as well, and only there.
+        """
+        if record is not None:
+            raise ParameterError("record", record, "left out: clients alone upload")
         left = self.noise_left(survivors)
         honest = max(survivors - self.context.tolerated_colluders, 0)
         return RoundEvents(

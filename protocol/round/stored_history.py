@@ -20,19 +20,23 @@ import hashlib
 import math
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from dp import Entry, Event, Ledger, LedgerError
+from dp.correlated import CorrelatedRelease
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.history import ClientHistory
+from protocol.round.run_account import RunAccount
 from protocol.round.setup import RoundEncoding, noise_entry
+from secagg import LocalProtocolError
 from secagg.storage import sync_folder, write_durably
 
 _MARK_BYTES = 16
 _CHARGED = ".charged"
+_RUN = "run"
 _FAILURE = struct.Struct("<d")
 
 
@@ -65,7 +69,9 @@ class StoredHistory(ClientHistory):
             sync_folder(folder)
             for entry in self._ledger.entries():
                 check_goal(entry.metadata, goal)
-                if goal:
+                if isinstance(entry.event, CorrelatedRelease):
+                    self._restore_run(entry)
+                elif goal:
                     self._spent.compose(entry.event)
             self._check_marks()
             share = goal.reserve.aggregation if goal else 0.0
@@ -89,7 +95,7 @@ class StoredHistory(ClientHistory):
         self._check_open()
         return self._marks.answer(_mark_of(session_id, round_number), failure)
 
-    def _pay(self, event: Event, setup: RoundEncoding) -> None:
+    def _pay(self, event: Event, setup: RoundEncoding, remembered: Mapping[str, Any]) -> None:
         self._check_open()
         session, number = setup.context.session_id, setup.context.round_number
         goal = goal_entry(self.goal) if self.goal else None
@@ -98,10 +104,26 @@ class StoredHistory(ClientHistory):
             "round": number,
             "goal": goal,
             **noise_entry(setup.own_noise, "own"),
+            **({_RUN: dict(remembered)} if remembered else {}),
         }
         # The mark last: then one that speaks of a charge always has it, wherever we are killed.
         self._ledger.append(event, entry)
         self._marks.charge([_mark_of(session, number)])
+
+    def _restore_run(self, entry: Entry) -> None:
+        """Take in a charge of the one run whose noise comes back.
+
+        Raises:
+            LedgerError: the entry is not one of a history.
+        """
+        try:
+            session, number = bytes.fromhex(entry.metadata["session"]), entry.metadata["round"]
+            run = self._run = self._run or RunAccount(session, self.goal)
+            run.restore(number, entry.metadata[_RUN])
+        except (KeyError, TypeError, ValueError, LocalProtocolError):
+            raise LedgerError(
+                f"ledger line {entry.index + 1} is no charge of a run with returned noise"
+            ) from None
 
     def _check_marks(self) -> None:
         """Hold marks and charges against each other.

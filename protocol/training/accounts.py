@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dp import (
@@ -24,11 +24,13 @@ from dp import (
     RoundsUsedUpError,
 )
 from dp.accounting import reserved_accountant
-from protocol.round.setup import RoundEvents
+from dp.correlated import CorrelatedRelease
+from protocol.round.round_events import RoundEvents
+from protocol.round.run_account import RunAccountant
 
 LABEL_BYTES = 8
 
-_Account: TypeAlias = DominationAccountant | MomentsAccountant
+_Account: TypeAlias = DominationAccountant | MomentsAccountant | RunAccountant
 
 
 def label(identity_key: bytes) -> str:
@@ -43,14 +45,40 @@ class _History:
     server: _Account
     outsider: _Account
     sybil: _Account
+    without_members: _Account
+    rounds: int = 0
+    adding_members: bool = False
 
     def then(self, events: RoundEvents) -> _History:
         """The same history and one more round."""
-        after = _History(self.server.copy(), self.outsider.copy(), self.sybil.copy())
-        after.server.compose(events.server)
-        after.outsider.compose(events.outsider)
-        after.sybil.compose(events.sybil)
-        return after
+        without = events.without_members or events.server
+        return _History(
+            server=_after(self.server, events.server),
+            outsider=_after(self.outsider, events.outsider),
+            sybil=_after(self.sybil, events.sybil),
+            without_members=_after(self.without_members, without),
+            rounds=self.rounds + 1,
+            adding_members=events.without_members is not None,
+        )
+
+    def passing(self, absent: Event) -> _History:
+        """The same history after a round without the client, whose noise comes back in others."""
+        return replace(
+            self, server=_after(self.server, absent), outsider=_after(self.outsider, absent)
+        )
+
+
+def _after(account: _Account, event: Event) -> _Account:
+    """An account with one more event: of its kind, if it is the first one."""
+    after = _fitting(account, event).copy()
+    after.compose(event)
+    return after
+
+
+def _fitting(account: _Account, event: Event) -> _Account:
+    """The account; of runs whose noise comes back, if it is empty and the event is of one."""
+    first = not account.releases and not isinstance(account, RunAccountant)
+    return RunAccountant() if first and isinstance(event, CorrelatedRelease) else account
 
 
 class ClientAccounts:
@@ -62,7 +90,12 @@ class ClientAccounts:
     """
 
     def __init__(self, reserve: FailureReserve) -> None:
-        self._fresh = _History(*(reserved_accountant(reserve) for _ in range(3)))
+        self._fresh = _History(
+            server=reserved_accountant(reserve),
+            outsider=reserved_accountant(reserve),
+            sybil=reserved_accountant(reserve),
+            without_members=reserved_accountant(reserve),
+        )
         self._histories: dict[str, _History] = {}
         self._most_releases = reserve.releases
 
@@ -74,16 +107,26 @@ class ClientAccounts:
             BudgetExceededError: somebody would; nothing is recorded.
         """
         for history in self._distinct(cohort):
-            if history.server.releases >= self._most_releases:
+            if history.rounds >= self._most_releases:
                 spent = history.server.epsilon(budget.delta)
                 raise RoundsUsedUpError(spent, budget.epsilon, self._most_releases)
-            budget.check(history.server, event)
+            budget.check(_fitting(history.server, event), event)
 
     def record(self, cohort: Sequence[str], events: RoundEvents) -> None:
-        """Charge a round to every client that was invited, survivor or not."""
+        """Charge a round to every client that was invited, survivor or not.
+
+        Where noise comes back, all others are told of it too: their charges grow with it.
+        """
         charged = {id(history): history.then(events) for history in self._distinct(cohort)}
-        for client in cohort:
-            self._histories[client] = charged[id(self._of(client))]
+        after = {client: charged[id(self._of(client))] for client in cohort}
+        if events.absent is not None:
+            known = [*self._distinct(list(self._histories)), self._fresh]
+            passed = {id(history): history.passing(events.absent) for history in known}
+            self._histories = {
+                client: passed[id(history)] for client, history in self._histories.items()
+            }
+            self._fresh = passed[id(self._fresh)]
+        self._histories.update(after)
 
     def require_theorem(self, event: Event) -> None:
         """See that an event can be accounted for at all.
@@ -91,7 +134,7 @@ class ClientAccounts:
         Raises:
             UnsupportedEventError: it cannot.
         """
-        self._fresh.server.copy().compose(event)
+        _after(self._fresh.outsider, event)
 
     def replay(self, events: RoundEvents, cohort: Sequence[str] | None) -> None:
         """Charge a round of an earlier run; None charges everybody, known and unknown."""
@@ -116,6 +159,9 @@ class ClientAccounts:
             server=most(lambda history: history.server),
             outsider=most(lambda history: history.outsider),
             sybil=most(lambda history: history.sybil),
+            without_members=most(lambda history: history.without_members)
+            if any(history.adding_members for history in histories)
+            else None,
             secagg_alone=math.inf,
             delta=delta,
             colluders=colluders,

@@ -8,6 +8,7 @@ under-counted.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from dp import FourEpsilons, Ledger
@@ -15,6 +16,7 @@ from dp.accounting import reserved_accountant
 from protocol.exchange.aggregators import Aggregator, HasCommittee, UpdateSource, own_updates
 from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, check_dropouts
 from protocol.goal import PrivacyGoal
+from protocol.planning.returned import member_uploads
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.lottery import Members
 from protocol.round.rings import UnixClock
@@ -22,9 +24,12 @@ from protocol.round.setup import RoundEncoding
 from protocol.training.records import Notes, Records
 from secagg import ParameterError, TooFewSurvivorsError
 from secagg.keys import os_random
+from secagg.oneshot.records import RoundRecord
 from secagg.shamir import Rand
 from sketch import PublicSeed, SketchSpec
 from sketch.hashing import SEED_BYTES
+
+_SEED_LABEL = b"veilsum/seed of a session/"
 
 MOST_DRAWS = 32
 """Draws in a row with too few candidates; so many are no bad luck but a wrong plan, or nobody is
@@ -73,6 +78,8 @@ class ChargedSums:
         self._attempts = attempts
         self._rand = rand
         self._clock = clock
+        # A run goes on from a round that was opened.
+        self._opened = attempts - 1
 
     @property
     def session_id(self) -> bytes:
@@ -125,8 +132,9 @@ class ChargedSums:
         # Written so that NaN fails the test.
         if clip_l2 is not None and not clip_l2 <= plan.clip_l2:
             raise ParameterError("clip_l2", clip_l2, f"at most {plan.clip_l2}, as planned")
-        # Drawn after the size is fixed, or whoever draws could choose collisions.
-        seed = PublicSeed(self._rand(SEED_BYTES))
+        # Drawn after the size is fixed, or whoever draws could choose collisions. Noise comes back
+        # at the place where it went in, so there it is one seed for the whole session.
+        seed = PublicSeed(self._rand(SEED_BYTES)) if plan.returned is None else self._one_seed()
         parameters = plan.calibrate(
             sketch,
             model_digest,
@@ -140,8 +148,22 @@ class ChargedSums:
         if plan.protocol == "pairwise":
             return plan.setup(parameters, cohort, session, self._attempts, opened_at)
         members = self._members(cohort)
-        number = self._attempts
-        return plan.one_shot_setup(parameters, cohort, members, session, number, opened_at)
+        number, uploads = self._attempts, None
+        if plan.returned is not None:
+            records = self._records.run_records(session, number)
+            last = records[-1].round_number if records else -1
+            uploads = member_uploads(
+                plan.returned_run,
+                parameters,
+                records,
+                opened=last == self._opened,
+                in_turn=last == number - 1,
+            )
+        return plan.one_shot_setup(parameters, cohort, members, session, number, opened_at, uploads)
+
+    def _one_seed(self) -> PublicSeed:
+        """The public seed of a session whose noise comes back."""
+        return PublicSeed(hashlib.sha256(_SEED_LABEL + self._session_id).digest()[:SEED_BYTES])
 
     def _members(self, cohort: Sequence[bytes]) -> Members:
         """The committee of the next sum. A number that draws too few candidates is passed over."""
@@ -193,10 +215,12 @@ class ChargedSums:
         # A number that was announced is used up, or a client would answer one round twice.
         self._attempts += 1
 
-        def pay(survivors: Sequence[int]) -> None:
-            charge(survivors)
-            self._released.compose(setup.events(len(survivors)).server)
+        def pay(survivors: Sequence[int], record: RoundRecord | None = None, /) -> None:
+            charge(survivors, record)
+            if record is None:
+                self._released.compose(setup.events(len(survivors)).server)
 
         outcome = self._aggregator.run(setup, updates, dropouts, before_release=pay)
         charge.settle(outcome.total.survivors)
+        self._opened = setup.context.round_number
         return outcome

@@ -14,7 +14,7 @@ from protocol.exchange.aggregators import (
     system_rand,
 )
 from protocol.exchange.local_committee import KeySource, LocalCommittee, fresh_key
-from protocol.exchange.one_shot import OneShotAggregator
+from protocol.exchange.one_shot import AbsenceSource, OneShotAggregator, nobody_away
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.draw_policy import BeaconSource
@@ -54,6 +54,7 @@ def local_committee(
         tolerated_colluders=plan.tolerated_colluders,
         corrupt=numbers.corrupt,
         registry=frozenset(identity.public for identity in identities),
+        fewest_members=plan.fewest_members if plan.returned else 0,
     )
     lottery = None
     if plan.committee_kind is CommitteeKind.DRAWN and plan.committee:
@@ -73,6 +74,7 @@ def local_aggregator(
     rand_of: Callable[[int], Rand] = system_rand,
     folder: Path | None = None,
     ranks: Ranks = ALONE,
+    absences: AbsenceSource = nobody_away,
 ) -> Aggregator:
     """The real protocol of a plan, with every party in this process, or divided among several.
 
@@ -84,6 +86,7 @@ def local_aggregator(
         noise, rand_of: leave them alone except to run the same rounds twice.
         folder: where one-shot uploads are spooled that do not fit into memory.
         ranks: among which one-shot cohorts are divided.
+        absences: members of a named or drawn committee that get lost, round by round.
 
     Raises:
         ParameterError: several ranks, for a protocol whose server is one process.
@@ -96,7 +99,14 @@ def local_aggregator(
     committee = committee or local_committee(plan, identities)
     policy = one_shot_policy(plan, dimension, committee)
     return OneShotAggregator(
-        identities, policy, committee, noise=noise, rand_of=rand_of, folder=folder, ranks=ranks
+        identities,
+        policy,
+        committee,
+        noise=noise,
+        rand_of=rand_of,
+        absences=absences,
+        folder=folder,
+        ranks=ranks,
     )
 
 

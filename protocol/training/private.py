@@ -189,7 +189,7 @@ class PrivateTraining:
         return self._sums.setup(self._decision.spec, cohort, model_digest, clip_l2)
 
     def _release(self, setup: RoundEncoding, outcome: RoundOutcome) -> RoundResult:
-        release = Pipeline(setup).decode(outcome.total, outcome.surplus)
+        release = Pipeline(setup).decode(outcome.total, outcome.surplus, outcome.record)
         number, rationale = self._number, self._decision.rationale
         stats = measure(setup, release, number, self._previous)
         self._decision = self._controller.step(self._decision.state, stats)

@@ -33,15 +33,19 @@ from dp import (
     Event,
     FourEpsilons,
     Ledger,
+    LedgerError,
     NonPrivateRelease,
     SkellamRelease,
 )
+from dp.correlated import CorrelatedRelease
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
 from protocol.round.rings import require_safe_ring
-from protocol.round.setup import RoundEncoding, RoundEvents, RoundSetup, noise_entry
+from protocol.round.round_events import RoundEvents
+from protocol.round.setup import RoundEncoding, RoundSetup, noise_entry
 from protocol.round.turns import Turns
 from protocol.training.accounts import ClientAccounts, label
 from secagg import LocalProtocolError, ParameterError
+from secagg.oneshot.records import RoundRecord
 
 Notes = Mapping[str, str | int | float]
 """Public remarks of the caller."""
@@ -112,7 +116,7 @@ class Records:
         if isinstance(setup, RoundSetup):
             require_safe_ring(setup.context, self._goal)
         labels = [label(key) for key in setup.identities]
-        most = setup.events(len(labels))
+        possible = setup.possible_events()
         metadata = {
             "notes": checked_notes(notes or {}),
             "round": number,
@@ -130,13 +134,10 @@ class Records:
             self._take_in()
             paid = self._paid(metadata)
             if paid is None:
-                # The fewest survivors cost most. The most have the most noise, where it cannot be
-                # taken off, and too much of it for tables is charged as if there were none.
-                fewest = setup.events(setup.context.minimum_survivors)
-                for event in dict.fromkeys((fewest.server, most.server)):
+                for event in dict.fromkeys(events.server for events in possible):
                     self._accounts.check(labels, event, self._budget)
             # The most noise is that which an outsider does not know, with nobody lost.
-            self._accounts.require_theorem(most.outsider)
+            self._accounts.require_theorem(possible[-1].outsider)
         return Charge(self, setup, labels, metadata, head, paid)
 
     def write(
@@ -160,6 +161,17 @@ class Records:
             # An interrupt in between makes us read the entry again: too much, and not too little.
             self._accounts.record(labels, events)
             self._seen += 1
+
+    def run_records(self, session_id: bytes, before: int) -> tuple[RoundRecord, ...]:
+        """What members were asked to sign for in a session, in the rounds before a number."""
+        with self._alone():
+            self._take_in()
+            known = [
+                _read_record(entry.metadata["record"])
+                for entry in self._ledger.entries()
+                if entry.metadata.get("session") == session_id.hex() and "record" in entry.metadata
+            ]
+        return tuple(record for record in known if record.round_number < before)
 
     def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
         """The entry for this very sum among the last ones: the run was interrupted after it."""
@@ -209,11 +221,12 @@ class Charge:
         self._metadata = metadata
         self._survivors: tuple[int, ...] | None = None
 
-    def __call__(self, survivors: Sequence[int]) -> None:
+    def __call__(self, survivors: Sequence[int], record: RoundRecord | None = None, /) -> None:
         """Write the event to the ledger, then to the accounts.
 
         Args:
             survivors: indices in the cohort, in ascending order.
+            record: of the round, where members upload as well.
 
         Raises:
             LedgerError: it could not be made durable, or another round was written to this ledger
@@ -225,11 +238,12 @@ class Charge:
         count = len(survivors)
         if count < self._setup.context.minimum_survivors:
             raise LocalProtocolError(f"a sum over {count} clients must not be released")
-        events = self._setup.events(count)
+        events = self._setup.events(count, record)
         of_this_sum = {
             "survivors": count,
             "survivor_set": survivor_entry(survivors),
             **noise_entry(self._setup.noise_left(count), "each"),
+            **self._run_entry(count, record),
         }
         if self._paid is not None:
             same = all(self._paid.metadata.get(key) == value for key, value in of_this_sum.items())
@@ -242,6 +256,21 @@ class Charge:
         metadata = {**self._metadata, **of_this_sum}
         self._records.write(events, self._labels, metadata, self._checked_head)
         self._survivors = tuple(survivors)
+
+    def _run_entry(self, survivors: int, record: RoundRecord | None) -> dict[str, Any]:
+        """What an entry says besides, of a round whose noise comes back."""
+        if record is None:
+            return {}
+        return {
+            "record": [
+                record.round_number,
+                record.clients,
+                list(record.entered),
+                list(record.returned),
+            ],
+            "honest": survivors - self._setup.context.tolerated_colluders,
+            "linf_bound": self._setup.parameters.linf_bound,
+        }
 
     def settle(self, survivors: Sequence[int]) -> None:
         """See that a sum over these clients was paid for.
@@ -282,7 +311,48 @@ def replayed_events(entry: Entry) -> RoundEvents:
                 everybody = replace(event, contributors=max(honest, survivors))
             one = replace(event, local_variance=of_one, contributors=min(1, honest))
             alone = one if of_one else alone
+        case CorrelatedRelease():
+            return _run_events(event, metadata)
     return RoundEvents(server=event, outsider=everybody, sybil=alone)
+
+
+def _run_events(event: CorrelatedRelease, metadata: Mapping[str, Any]) -> RoundEvents:
+    """What an entry of a run whose noise comes back releases; where it does not say, the worst."""
+    of_each, of_one = _variances(metadata, event.fresh_variance)
+    honest, linf = (_figure(metadata.get(name), int) for name in ("honest", "linf_bound"))
+
+    def clients_alone(variance: float, contributors: int) -> Event:
+        if not (variance and contributors and linf):
+            return NonPrivateRelease()
+        return DiscreteGaussianRelease(
+            variance, contributors, event.l2_sensitivity, linf, event.dimension
+        )
+
+    # Clients have no more noise than was counted of all.
+    most = int(event.fresh_variance / of_each) if of_each else 0
+    absent = replace(event, l2_sensitivity=0.0)
+    return RoundEvents(
+        server=event,
+        outsider=event,
+        sybil=clients_alone(of_one, 1),
+        without_members=clients_alone(of_each, min(honest, most)),
+        absent=absent,
+    )
+
+
+def _read_record(written: object) -> RoundRecord:
+    """A record out of an entry.
+
+    Raises:
+        LedgerError: it is none.
+    """
+    match written:
+        case [int(number), int(clients), [*entered], [*returned]]:
+            members = [each for each in (*entered, *returned) if isinstance(each, int)]
+            if len(members) == len(entered) + len(returned):
+                cut = len(entered)
+                return RoundRecord(number, clients, tuple(members[:cut]), tuple(members[cut:]))
+    raise LedgerError(f"the ledger holds a malformed record of a round: {written!r}")
 
 
 def _variances(metadata: Mapping[str, Any], most: float) -> tuple[float, float]:

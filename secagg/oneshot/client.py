@@ -102,6 +102,7 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
         ciphertext=ciphertext.encode(),
         commitments=commitments,
         seals=seals,
+        returns=party.returns,
         signature=bytes(64),
     )
     header = Header.of(unsigned)
@@ -141,7 +142,7 @@ HANDLERS: dict[tuple[ClientPhase, Local], Callable[[ClientParty, Any, Any], Step
 
 
 class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
-    """One client in one round: ask for the seeds, add the noise, submit the vector, send the bytes.
+    """One upload in one round: ask for the seeds, add the noise, submit the vector, send the bytes.
 
     Args:
         context: the public parameters, checked by the caller against its own policy.
@@ -149,9 +150,10 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         identity: our signing key; must be the one registered at that position.
         proof: the path from our entry to the cohort's root.
         rand: source of secrets; leave it alone except in test vectors.
+        returns: for a member's upload, whether it takes back what it added in the round before.
 
     Raises:
-        ParameterError: index or identity are not in the cohort.
+        ParameterError: index or identity are not in the cohort; or a client takes something back.
     """
 
     HANDLERS = HANDLERS
@@ -167,12 +169,15 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         identity: Identity,
         proof: bytes,
         rand: Rand = os_random,
+        returns: bool = False,
     ) -> None:
         if not 0 <= index < context.size:
             raise ParameterError("index", index, f"in 0 .. {context.size - 1}")
         if not context.is_invited(index, identity.public, proof):
             raise ParameterError("proof", "of another entry", "the path of our own in the cohort")
-        super().__init__(ClientParty(context, index, identity, rand), Fresh())
+        if returns and index < context.invited:
+            raise ParameterError("returns", returns, "False for a client")
+        super().__init__(ClientParty(context, index, identity, rand, returns), Fresh())
 
     @property
     def phase(self) -> ClientPhase:

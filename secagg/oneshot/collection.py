@@ -67,6 +67,9 @@ class UploadCollection:
         with blaming(sender, Reason.BAD_LENGTH):
             commitments = split_items(message.commitments, HASH_BYTES, context.seeds)
         header = Header.of(message)
+        if not header.may_return(context):
+            detail = "takes back what it has not added"
+            raise RemoteProtocolError(sender, Reason.UNEXPECTED_MESSAGE, detail)
         if not header.is_signed(context, self._cohort.keys[sender]):
             raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
         if not header.has_good_key():

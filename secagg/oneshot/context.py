@@ -16,6 +16,7 @@ from secagg.oneshot.identities import IdentityList
 from secagg.oneshot.layout import ShareLayout
 from secagg.oneshot.packing import Packing
 from secagg.oneshot.parameters import check_ring
+from secagg.oneshot.records import MemberUploads, RoundRecord, next_head
 from secagg.oneshot.ring import Ring
 from secagg.tags import Usage, derive, digest, encode_parts
 from secagg.terms import RoundTerms
@@ -40,7 +41,7 @@ _INTEGERS = (
 
 
 class Cohort(IdentityList):
-    """The invited clients, fixed before the first upload; a party's index is its position.
+    """Who is invited to upload, fixed before the first upload; a party's index is its position.
 
     Args:
         keys: registered Ed25519 public keys, all distinct; at least two.
@@ -61,7 +62,7 @@ class OneShotContext(RoundTerms):
     Beside the terms that every protocol has (`RoundTerms`):
 
     Args:
-        size: n, the number of invited clients.
+        size: invited uploads: n clients, and after them all members where these upload as well.
         cohort_root: 32 bytes, `Cohort.root` of their identities.
         committee: who holds shares; with their keys, and the sizes.
         degree: N, of the ring.
@@ -69,6 +70,7 @@ class OneShotContext(RoundTerms):
         rounding_bits: r, low bits of every ciphertext coefficient that are not sent.
         entries: key entries packed into one shared secret.
         allow_weak: take also a ring that the security table calls weak.
+        member_uploads: the terms of members' uploads; None where clients alone upload.
 
     Raises:
         ParameterError: names the parameter, its value and what would be valid.
@@ -86,6 +88,7 @@ class OneShotContext(RoundTerms):
     rounding_bits: int = 0
     entries: int = 1
     allow_weak: bool = False
+    member_uploads: MemberUploads | None = None
     ring: Ring = field(init=False, repr=False, compare=False)
     packing: Packing = field(init=False, repr=False, compare=False)
     layout: ShareLayout = field(init=False, repr=False, compare=False)
@@ -97,6 +100,7 @@ class OneShotContext(RoundTerms):
         self.check_removal()
         self._check_cohort()
         self._check_committee()
+        self._check_member_uploads()
         ring = Ring(self.degree, self.limbs)
         check_ring(ring, weak=f"{self.degree}x{self.limbs}" if self.allow_weak else None)
         object.__setattr__(self, "ring", ring)
@@ -117,7 +121,40 @@ class OneShotContext(RoundTerms):
     @property
     def invited(self) -> int:
         """n, the number of invited clients."""
-        return self.size
+        return self.size - self.committee.size if self.member_uploads else self.size
+
+    @property
+    def most_corrupt(self) -> int:
+        """Uploads that may be of parties who work for the server."""
+        members = self.committee.corrupt if self.member_uploads else 0
+        return self.tolerated_colluders + members
+
+    @property
+    def heads(self) -> tuple[bytes, ...]:
+        """Hashes of the run's records so far, that of none first; empty without members' uploads.
+
+        The first covers all terms that stay the same over the run: rounds with other terms, or
+        with another committee, belong to another run.
+        """
+        if self.member_uploads is None:
+            return ()
+        committee = self.committee
+        numbers = (
+            self.size,
+            self.minimum_survivors,
+            self.tolerated_colluders,
+            self.length,
+            committee.corrupt,
+            self.member_uploads.fewest,
+        )
+        beginning = digest(
+            Usage.RECORDS,
+            self.session_id,
+            self.member_uploads.block,
+            b"".join(number.to_bytes(8, "little") for number in numbers),
+            b"".join(member.identity for member in committee.members),
+        )
+        return self.member_uploads.heads(beginning, committee.size)
 
     @property
     def public_key(self) -> bytes:
@@ -127,6 +164,14 @@ class OneShotContext(RoundTerms):
     def is_invited(self, index: int, identity: bytes, proof: bytes) -> bool:
         """Whether an identity is number `index` of the cohort."""
         return proof_is_valid(self.cohort_root, identity, index, self.size, proof)
+
+    def head_after(self, record: RoundRecord) -> bytes:
+        """The last of `heads` once this round is over.
+
+        Args:
+            record: of this round.
+        """
+        return next_head(self.heads[-1], record, self.committee.size)
 
     def encode(self) -> bytes:
         """Canonical, injective encoding of every parameter."""
@@ -139,7 +184,16 @@ class OneShotContext(RoundTerms):
             self.committee.encode(),
             bytes([self.allow_weak]),
             self.application_digest,
+            *self._encoded_uploads(),
         )
+
+    def _encoded_uploads(self) -> tuple[bytes, ...]:
+        """What members' uploads add to the encoding."""
+        uploads = self.member_uploads
+        if uploads is None:
+            return ()
+        fewest = uploads.fewest_returning.to_bytes(8, "little")
+        return bytes([uploads.returning]) + fewest, self.heads[-1]
 
     def _check_types(self) -> None:
         self.check_term_types()
@@ -152,12 +206,15 @@ class OneShotContext(RoundTerms):
             raise ParameterError("committee", type(self.committee).__name__, "a Committee")
         if type(self.allow_weak) is not bool:
             raise ParameterError("allow_weak", self.allow_weak, "a bool")
+        if not isinstance(self.member_uploads, MemberUploads | None):
+            kind = type(self.member_uploads).__name__
+            raise ParameterError("member_uploads", kind, "MemberUploads, or None")
 
     def _check_cohort(self) -> None:
-        lowest = fewest_survivors(self.size, self.tolerated_colluders)
-        if not lowest <= self.minimum_survivors <= self.size:
+        lowest = fewest_survivors(self.invited, self.tolerated_colluders)
+        if not lowest <= self.minimum_survivors <= self.invited:
             raise ParameterError(
-                "minimum_survivors", self.minimum_survivors, f"in {lowest} .. {self.size}"
+                "minimum_survivors", self.minimum_survivors, f"in {lowest} .. {self.invited}"
             )
 
     def _check_committee(self) -> None:
@@ -172,6 +229,19 @@ class OneShotContext(RoundTerms):
         if committee.corrupt < self.tolerated_colluders:
             valid = f"at least the {self.tolerated_colluders} tolerated colluders"
             raise ParameterError("corrupt", committee.corrupt, valid)
+
+    def _check_member_uploads(self) -> None:
+        uploads, committee = self.member_uploads, self.committee
+        if uploads is None:
+            return
+        if committee.kind is not CommitteeKind.NAMED:
+            valid = "a named one, which stays the same, where members upload as well"
+            raise ParameterError("committee", committee.kind.value, valid)
+        if self.removal:
+            valid = "empty where members upload: their noise has no removable batches"
+            raise ParameterError("removal", f"{len(self.removal)} masks", valid)
+        clients = range(self.minimum_survivors, self.invited + 1)
+        uploads.check(committee.size, committee.corrupt, clients, self.round_number)
 
 
 def fewest_survivors(size: int, colluders: int) -> int:

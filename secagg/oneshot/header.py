@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from secagg.keys import KEY_BYTES, check_public_key, signature_is_valid
 from secagg.merkle import HASH_BYTES
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.messages import Upload
+from secagg.oneshot.records import RoundRecord
 from secagg.tags import Usage, digest, encode_index
 
 
@@ -26,6 +27,7 @@ class Header:
         ephemeral_key: X25519 public key that the shares are sealed with.
         ciphertext_hash: 32 bytes.
         seals_hash: 32 bytes, over the commitments to the seeds and the seals for all members.
+        returns: whether a member takes back what it added in the round before.
         signature: the sender's, over all of this in the round's context.
     """
 
@@ -33,6 +35,7 @@ class Header:
     ephemeral_key: bytes
     ciphertext_hash: bytes
     seals_hash: bytes
+    returns: bool
     signature: bytes
 
     @classmethod
@@ -43,6 +46,7 @@ class Header:
             upload.ephemeral_key,
             digest(Usage.CIPHERTEXT, upload.ciphertext),
             digest(Usage.SEALS, upload.commitments, upload.seals),
+            upload.returns,
             upload.signature,
         )
 
@@ -54,6 +58,7 @@ class Header:
             self.ephemeral_key,
             self.ciphertext_hash,
             self.seals_hash,
+            bytes([self.returns]),
         )
 
     def is_signed(self, context: OneShotContext, identity: bytes) -> bool:
@@ -75,14 +80,29 @@ class Header:
 
     def encode(self) -> bytes:
         """Everything but the sender, at a fixed length."""
-        return self.ephemeral_key + self.ciphertext_hash + self.seals_hash + self.signature
+        hashes = self.ciphertext_hash + self.seals_hash
+        return self.ephemeral_key + hashes + bytes([self.returns]) + self.signature
 
     @classmethod
     def decode(cls, sender: int, encoded: bytes) -> Header:
-        """Inverse of `encode`, of bytes of the right length."""
-        cuts = (0, KEY_BYTES, KEY_BYTES + HASH_BYTES, KEY_BYTES + 2 * HASH_BYTES, len(encoded))
-        pieces = [encoded[low:high] for low, high in pairwise(cuts)]
-        return cls(sender, *pieces)
+        """Inverse of `encode`, of bytes of the right length; ValueError if the flag is none."""
+        lengths = (KEY_BYTES, HASH_BYTES, HASH_BYTES, 1, len(encoded))
+        cuts = list(accumulate(lengths, initial=0))
+        key, ciphertext, seals, flag, signature = (encoded[i:j] for i, j in pairwise(cuts))
+        if flag not in (b"\0", b"\1"):
+            raise ValueError("the flag of a header is neither 0 nor 1")
+        return cls(sender, key, ciphertext, seals, flag == b"\1", signature)
+
+    def may_return(self, context: OneShotContext) -> bool:
+        """Whether the flag is one that the sender may have.
+
+        Nobody takes something back but members whose upload the last record lists.
+        """
+        if not self.returns:
+            return True
+        uploads = context.member_uploads
+        records = uploads.records if uploads and uploads.returning else ()
+        return bool(records) and self.sender - context.invited in records[-1].entered
 
 
 def survivors_digest(context: OneShotContext, headers: Sequence[Header]) -> bytes:
@@ -94,6 +114,35 @@ def survivors_digest(context: OneShotContext, headers: Sequence[Header]) -> byte
     counts = len(headers).to_bytes(4, "little"), (context.size - len(headers)).to_bytes(4, "little")
     names = b"".join(encode_index(each.sender) + each.digest(context) for each in headers)
     return digest(Usage.SURVIVORS, context.hash, *counts, names)
+
+
+def counts_of(
+    context: OneShotContext, headers: Sequence[Header]
+) -> tuple[tuple[str, int, int], ...]:
+    """What a set of uploads must have enough of to be opened: name, how many there are, fewest."""
+    clients = sum(header.sender < context.invited for header in headers)
+    counts = ("uploads", clients, context.minimum_survivors)
+    uploads = context.member_uploads
+    if uploads is None:
+        return (counts,)
+    returning = sum(header.returns for header in headers)
+    return (
+        counts,
+        ("uploads of members", len(headers) - clients, uploads.fewest),
+        ("uploads that take something back", returning, uploads.fewest_returning),
+    )
+
+
+def record_of(context: OneShotContext, headers: Sequence[Header]) -> RoundRecord:
+    """The record of a set of uploads, by ascending sender."""
+    clients = context.invited
+    entered = [header for header in headers if header.sender >= clients]
+    return RoundRecord(
+        context.round_number,
+        len(headers) - len(entered),
+        tuple(header.sender - clients for header in entered),
+        tuple(header.sender - clients for header in entered if header.returns),
+    )
 
 
 def seed_commitment(context: OneShotContext, index: int, which: int, seed: bytes) -> bytes:

@@ -22,7 +22,7 @@ from secagg.keys import (
     signature_is_valid,
 )
 from secagg.oneshot.context import Cohort, OneShotContext
-from secagg.oneshot.header import Header, survivors_digest
+from secagg.oneshot.header import Header, counts_of, record_of, survivors_digest
 from secagg.oneshot.layout import decode_rows, encode_rows
 from secagg.oneshot.messages import (
     HEADER_BYTES,
@@ -38,6 +38,7 @@ from secagg.oneshot.messages import (
     largest_delivery_bytes,
     seal_bytes,
 )
+from secagg.oneshot.records import RoundRecord
 from secagg.oneshot.state_codecs import MEMBER_CODEC
 from secagg.oneshot.states import (
     Checked,
@@ -67,14 +68,17 @@ def on_delivery(party: MemberParty, state: Waiting, message: Delivery) -> Step:
     with blaming(SERVER, Reason.NOT_IN_TREE):
         if Cohort(keys).root != context.cohort_root:
             raise ValueError("another cohort than the announced one")
-        if party.registry is not None and not party.registry.issuperset(keys):
+        if party.registry is not None and not party.registry.issuperset(keys[: context.invited]):
             raise ValueError("the cohort has members that are not registered")
+        seated = [member.identity for member in context.committee.members]
+        if context.member_uploads and keys[context.invited :] != seated:
+            raise ValueError("the uploads after the clients' are not those of the committee")
     kept: list[Header] = []
     shares = np.empty((len(uploaded), context.layout.polynomials), np.uint32)
     bad = []
     for sender, encoded, sealed in zip(uploaded, headers, seals, strict=True):
-        header = Header.decode(sender, encoded)
         try:
+            header = Header.decode(sender, encoded)
             shares[len(kept)] = share_of(party, header, keys[sender], sealed)
         except ValueError:
             bad.append(sender)
@@ -96,11 +100,6 @@ def on_proposal(party: MemberParty, state: Checked, message: Proposal) -> Step:
     context = party.context
     with blaming(SERVER, Reason.BAD_LENGTH):
         survivors = decode_set(message.survivors, context.size)
-    needed = context.minimum_survivors
-    if len(survivors) < needed:
-        raise RemoteProtocolError(
-            SERVER, Reason.SET_TOO_SMALL, f"{len(survivors)} uploads, at least {needed} needed"
-        )
     places = {header.sender: place for place, header in enumerate(state.headers)}
     if not places.keys() >= set(survivors):
         raise RemoteProtocolError(
@@ -108,13 +107,18 @@ def on_proposal(party: MemberParty, state: Checked, message: Proposal) -> Step:
         )
     chosen = [places[sender] for sender in survivors]
     headers = [state.headers[place] for place in chosen]
+    for what, count, needed in counts_of(context, headers):
+        if count < needed:
+            detail = f"{count} {what}, at least {needed} needed"
+            raise RemoteProtocolError(SERVER, Reason.SET_TOO_SMALL, detail)
     signed = survivors_digest(context, headers)
     confirmation = Confirmation(
         context=context_tag(context),
         sender=party.index,
         signature=party.identity.sign(Usage.SURVIVORS, signed),
     )
-    return Step(Confirmed(signed, survivors, state.shares[chosen]), confirmation)
+    record = record_of(context, headers) if context.member_uploads else None
+    return Step(Confirmed(signed, survivors, record, state.shares[chosen]), confirmation)
 
 
 def on_quorum(party: MemberParty, state: Confirmed, message: Quorum) -> Step:
@@ -171,6 +175,8 @@ def share_of(party: MemberParty, header: Header, sender: bytes, sealed: bytes) -
     """
     if not header.is_signed(party.context, sender):
         raise ValueError("the header is not signed by its sender")
+    if not header.may_return(party.context):
+        raise ValueError("the sender takes back what it has not added")
     if sender == party.identity.public:
         _require_own(party, header)
     shared = party.sealing.agree(header.ephemeral_key)
@@ -239,6 +245,11 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
     def phase(self) -> MemberPhase:
         """The phase that the session is in."""
         return self._state.phase
+
+    @property
+    def record(self) -> RoundRecord | None:
+        """What we have just signed for; None before, afterwards, and without members' uploads."""
+        return self._state.record if isinstance(self._state, Confirmed) else None
 
     @classmethod
     def from_state(cls, party: MemberParty, state: MemberState) -> OneShotMember:

@@ -25,21 +25,23 @@ from secagg.sealing import SEAL_OVERHEAD_BYTES
 
 MEMBER = "member"
 """The role, in errors, of a party whose number is its index in the committee."""
-HEADER_BYTES = KEY_BYTES + 2 * HASH_BYTES + SIGNATURE_BYTES
-"""One upload's header as a member gets it: ephemeral key, two hashes, signature."""
+HEADER_BYTES = KEY_BYTES + 2 * HASH_BYTES + 1 + SIGNATURE_BYTES
+"""One upload's header as a member gets it: ephemeral key, two hashes, a flag, signature."""
 
 
 class Upload(ClientMessage, frozen=True, array_like=True, tag=32):
     """All that a client says: its ciphertext, and a sealed share for each member, in their order.
 
     With them commitments to its removable seeds. The signature covers the ephemeral key and hashes
-    of the rest.
+    of the rest. `returns` says that a member takes back what it added in the round before; clients
+    never do.
     """
 
     ephemeral_key: bytes
     ciphertext: bytes
     commitments: bytes
     seals: bytes
+    returns: bool
     signature: bytes
 
 

@@ -96,7 +96,7 @@ def open_sum(
     seeds = _Seeds(context, commitments, answers, [m for m in members if m not in set(wrong)])
     return OpenedSum(
         vector=lift(values, context.field),
-        survivors=survivors,
+        survivors=tuple(each for each in survivors if each < context.invited),
         removed=seeds.removed,
         wrong_members=tuple(sorted({*wrong, *seeds.liars})),
         noisy=tuple(seeds.noisy),

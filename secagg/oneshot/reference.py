@@ -163,6 +163,7 @@ def run_one_shot(
                 ephemeral.public,
                 digest(Usage.CIPHERTEXT, _packed(ciphertexts[i], primes, context.rounding_bits)),
                 digest(Usage.SEALS, b"".join(commitments), seals[i]),
+                b"\0",  # takes nothing back
             )
         )
 

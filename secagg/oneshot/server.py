@@ -7,7 +7,7 @@ machines can have a part each: then each has a server, and all servers come to t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from secagg.errors import (
@@ -21,7 +21,7 @@ from secagg.framing import decode_set, encode_message, encode_set
 from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.complaints import left_out
 from secagg.oneshot.context import Cohort, OneShotContext
-from secagg.oneshot.header import survivors_digest
+from secagg.oneshot.header import counts_of, record_of, survivors_digest
 from secagg.oneshot.layout import CHALLENGES, decode_rows
 from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import (
@@ -41,6 +41,7 @@ from secagg.oneshot.messages import (
     largest_upload_bytes,
 )
 from secagg.oneshot.opening import MemberAnswer, open_sum
+from secagg.oneshot.records import RoundRecord
 from secagg.oneshot.transitions import SERVER_MOVES, Local, ServerPhase
 from secagg.server import FieldSum, Parties, StagedServer, require
 from secagg.tags import Usage, encode_index
@@ -93,7 +94,18 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
     @property
     def survivors(self) -> tuple[int, ...]:
         """The clients whose uploads are in the sum; empty before that is decided."""
-        return self._survivors
+        return tuple(each for each in self._survivors if each < self._context.invited)
+
+    @property
+    def record(self) -> RoundRecord | None:
+        """What the round adds to the run's records; None without members' uploads.
+
+        It is decided together with `survivors`.
+        """
+        if self._context.member_uploads is None or not self._survivors:
+            return None
+        received = self._uploads.headers
+        return record_of(self._context, [received[each] for each in self._survivors])
 
     @property
     def excluded(self) -> tuple[int, ...]:
@@ -186,8 +198,8 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
         context = self._context
         self._uploads.close()
         received = self._uploads.headers
-        require("upload", len(received), context.minimum_survivors)
         senders = sorted(received)
+        self._require_enough("upload", senders)
         uploaded = encode_set(senders, context.size)
         headers = b"".join(received[sender].encode() for sender in senders)
         cohort = b"".join(self._cohort.keys)
@@ -208,15 +220,13 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
 
     def _close_checking(self) -> Iterator[Outbound]:
         context, committee = self._context, self._context.committee
-        clients, members = left_out(
-            self._complaints, context.tolerated_colluders, committee.corrupt
-        )
+        clients, members = left_out(self._complaints, context.most_corrupt, committee.corrupt)
         self._uploads.leave_out(clients)
         self._excluded = tuple(sorted(clients))
         self._members = tuple(sorted(self._complaints.keys() - members))
         received = self._uploads.headers
         self._survivors = tuple(sorted(received.keys() - clients))
-        require("check", len(self._survivors), context.minimum_survivors)
+        self._require_enough("check", self._survivors)
         require("check", len(self._members), max(committee.quorum, committee.threshold))
         headers = [received[client] for client in self._survivors]
         self._signed = survivors_digest(context, headers)
@@ -246,6 +256,12 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
         return result
 
     # -- helpers ------------------------------------------------------------------------------
+
+    def _require_enough(self, stage: str, senders: Sequence[int]) -> None:
+        """See that members would sign for these uploads."""
+        received = self._uploads.headers
+        for _, count, needed in counts_of(self._context, [received[each] for each in senders]):
+            require(stage, count, needed)
 
     def _forget(self) -> None:
         self._uploads.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from secagg.oneshot import states
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.layout import decode_rows, encode_rows
+from secagg.oneshot.records import RoundRecord
 from secagg.state_codec import StateCodec
 
 CLIENT_CODEC = StateCodec(
@@ -39,6 +41,14 @@ def _own_from_plain(raw: list[Any] | None, _: OneShotContext) -> tuple[int, byte
     return (raw[0], raw[1]) if raw else None
 
 
+def _record_to_plain(record: RoundRecord | None) -> list[Any] | None:
+    return None if record is None else list(astuple(record))
+
+
+def _record_from_plain(raw: list[Any] | None, _: OneShotContext) -> RoundRecord | None:
+    return RoundRecord(raw[0], raw[1], tuple(raw[2]), tuple(raw[3])) if raw else None
+
+
 MEMBER_CODEC = StateCodec(
     role=b"one-shot member",
     states=(states.Waiting, states.Checked, states.Confirmed),
@@ -50,6 +60,7 @@ MEMBER_CODEC = StateCodec(
         "shares": (encode_rows, _shares_from_plain),
         "signed": (bytes, lambda raw, _: raw),
         "survivors": (list, lambda raw, _: tuple(raw)),
+        "record": (_record_to_plain, _record_from_plain),
         "own": (lambda own: list(own) if own else None, _own_from_plain),
     },
     # Whoever resumes it need not remember what it uploaded itself.

@@ -11,18 +11,24 @@ from secagg.keys import AgreementKey, Identity, SecretSeed
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.messages import AnyMessage
+from secagg.oneshot.records import RoundRecord
 from secagg.oneshot.transitions import ClientPhase, MemberPhase
 from secagg.shamir import Rand
 
 
 @dataclass(frozen=True, slots=True)
 class ClientParty:
-    """What does not change during a client's session."""
+    """What does not change during a client's session.
+
+    Attributes:
+        returns: whether the upload is a member's that takes something back.
+    """
 
     context: OneShotContext
     index: int
     identity: Identity
     rand: Rand
+    returns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +103,16 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """One set is signed; only the shares of its uploads are kept."""
+    """One set is signed; only the shares of its uploads are kept.
+
+    Attributes:
+        record: what the set adds to the run's records, where members upload as well.
+    """
 
     phase = MemberPhase.CONFIRMED
     signed: bytes
     survivors: tuple[int, ...]
+    record: RoundRecord | None
     shares: NDArray[np.uint32] = field(repr=False)
 
 

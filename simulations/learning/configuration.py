@@ -201,6 +201,13 @@ class Faults(Section):
     dropout: float = Field(
         default=0.0, ge=0, lt=1, description="share of a cohort lost, at random stages"
     )
+    members_away: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the members of a named committee of whom nothing is heard, others in "
+        "every round",
+    )
 
 
 class PowerSgd(Section):

@@ -11,11 +11,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dp.correlated.planning import NoisePlan, Schedule, Weights, plan_noise
+from dp.correlated.planning import NoisePlan, Schedule, ServerSteps, Weights, plan_noise
 from dp.correlated.strategies import BandedPlan, plan_banded
 from protocol.errors import ConfigurationError
+from protocol.planning.configuration import build_plan
+from protocol.planning.returned import ReturnedPlan
+from protocol.planning.training_plan import TrainingPlan
 
 if TYPE_CHECKING:
     from simulations.learning.configuration import RunConfig, Server
@@ -41,10 +42,38 @@ def noise_weights(server: Server, rounds: int) -> Weights:
         server: any but adam, whose steps are no sums of updates. Its average is not looked at:
             training goes on from the last model, and that is where noise does harm.
     """
-    rates = np.array([server.private_rate(number, rounds) for number in range(rounds)])
-    lag = np.subtract.outer(np.arange(rounds), np.arange(rounds))
-    kept = np.where(lag >= 0, server.momentum ** np.maximum(lag, 0).astype(np.float64), 0.0)
-    return np.asarray(np.cumsum(rates[:, None] * kept, axis=0))
+    return steps_of(server, rounds).weights(rounds)
+
+
+def steps_of(server: Server, rounds: int) -> ServerSteps:
+    """How this server adds up the sums of its rounds; see `noise_weights`."""
+    rates = tuple(server.private_rate(number, rounds) for number in range(rounds))
+    return ServerSteps(rates, server.momentum)
+
+
+def training_plan(config: RunConfig) -> TrainingPlan:
+    """The plan of a run whose sums are those of clients.
+
+    Raises:
+        ConfigurationError: the figures do not fit together.
+    """
+    returned = None
+    if config.privacy.noise == "returned":
+        schedule = schedule_of(config)
+        returned = ReturnedPlan(
+            rounds=schedule.rounds,
+            apart=schedule.apart,
+            away=config.faults.members_away,
+            optimiser=steps_of(config.server, config.rounds),
+        )
+    return build_plan(config.privacy, config.cohort, config.participations, returned=returned)
+
+
+def members_away(config: RunConfig, round_number: int) -> tuple[int, ...]:
+    """Members of a named committee who are away in a round: they take turns."""
+    size = config.cohort.committee_size or 0
+    count = round(config.faults.members_away * size)
+    return tuple(sorted((round_number * count + each) % size for each in range(count)))
 
 
 def returned_plan(config: RunConfig) -> NoisePlan:
@@ -88,6 +117,7 @@ def check_noise(config: RunConfig) -> None:
         ConfigurationError: names the key, and why not.
     """
     noise = config.privacy.noise
+    _check_members(config)
     if noise == "independent":
         if config.cohort.apart is not None:
             raise ConfigurationError(
@@ -99,6 +129,8 @@ def check_noise(config: RunConfig) -> None:
     _check_source(config)
     _check_linear(config)
     _check_schedule(config)
+    if noise == "returned" and config.engine.aggregator != "central":
+        _ = training_plan(config)
 
 
 def _check_source(config: RunConfig) -> None:
@@ -116,6 +148,18 @@ def _check_source(config: RunConfig) -> None:
             "privacy.noise_multiplier",
             f"given for {noise} noise, of which one round says little",
             "privacy.epsilon in its place",
+        )
+
+
+def _check_members(config: RunConfig) -> None:
+    """See that members who are away are those of a named committee, and no more than planned."""
+    share, cohort = config.faults.members_away, config.cohort
+    size, planned = cohort.committee_size or 0, cohort.committee_away or 0
+    if share and (cohort.committee_odds is not None or round(share * size) > planned):
+        raise ConfigurationError(
+            "faults.members_away",
+            f"value {share}",
+            f"at most cohort.committee_away = {planned} of the {size} members of a named committee",
         )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from functools import partial
 
 from dp import Ledger
 from dp.minimal_clip import ClipController
 from protocol.errors import ConfigurationError
 from protocol.exchange.aggregators import Aggregator, IdealAggregator
+from protocol.exchange.one_shot import Absences, MemberStage
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.configuration import Privacy, build_plan
 from protocol.planning.training_plan import TrainingPlan
@@ -24,6 +26,7 @@ from simulations.learning.local_dp.journal import MemoryJournal
 from simulations.learning.local_dp.memory import ClientMemory
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.learning.models.layout import ParameterLayout
+from simulations.learning.noise_schedule import members_away, training_plan
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.secrets import RunSecrets
@@ -113,8 +116,14 @@ def _private(
     executor: Executor,
     ranks: Ranks,
 ) -> PrivateTraining:
-    plan = build_plan(config.privacy, config.cohort, config.participations)
+    plan = training_plan(config)
     controller = config.sketch.build(config.rounds)
+    if state is not None and plan.returned is not None and config.engine.aggregator == "real":
+        raise ConfigurationError(
+            "engine.aggregator",
+            "real, for a run to go on with: what its members remembered of their noise is gone",
+            'another --out; or "ideal", whose sums are the same',
+        )
     if state is None:
         # Fixed before the first round is charged, so that it can be recognised if that is all.
         session = secrets.session_id(SESSION_ID_BYTES)
@@ -217,7 +226,13 @@ def _aggregator(
         committee = local_committee(plan, identities, members, secrets.sealing_key)
     if config.engine.aggregator == "ideal":
         return IdealAggregator(
-            secrets.removable, secrets.noise, executor, ranks, committee=committee
+            secrets.removable,
+            secrets.noise,
+            executor,
+            ranks,
+            committee=committee,
+            members_noise=secrets.member_noise,
+            away=partial(members_away, config),
         )
     return local_aggregator(
         plan,
@@ -228,4 +243,10 @@ def _aggregator(
         noise=secrets.noise,
         rand_of=secrets.rand_of,
         ranks=ranks,
+        absences=partial(_absences, config),
     )
+
+
+def _absences(config: RunConfig, round_number: int) -> Absences:
+    """Members of whom nothing is heard in a round."""
+    return dict.fromkeys(members_away(config, round_number), MemberStage.NOISE)

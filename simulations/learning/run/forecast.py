@@ -22,7 +22,12 @@ from simulations.learning.insecure import remarks
 from simulations.learning.local_dp.config import LocalDp
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.learning.models.layout import ParameterLayout
-from simulations.learning.noise_schedule import banded_plan, returned_plan, schedule_of
+from simulations.learning.noise_schedule import (
+    banded_plan,
+    returned_plan,
+    schedule_of,
+    training_plan,
+)
 from simulations.learning.run.one_shot_cost import RankCost, one_shot_cost
 from simulations.learning.training.updates import default_chunk
 from sketch import SketchSpec
@@ -88,7 +93,7 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
 def _sums(config: RunConfig, layout: ParameterLayout) -> list[tuple[str, TrainingPlan, SketchSpec]]:
     """The sums of the first round, each with a prefix for its figures, its plan and its shape."""
     if config.powersgd is None:
-        plan = build_plan(config.privacy, config.cohort, config.participations)
+        plan = training_plan(config)
         # One coordinate more, for the votes of a clip that follows norms.
         dimension = layout.dimension + (config.clipping is not None)
         return [("", plan, config.sketch.build(config.rounds).initial(dimension).spec)]

@@ -122,6 +122,11 @@ class RunSecrets(NeverCopied):
             for member in range(count)
         ]
 
+    def member_noise(self, session_id: bytes, round_number: int, member: int) -> NoiseSeed:
+        """The seed of what a committee's member adds in a round, by its index."""
+        label = f"added {session_id.hex()} {round_number} {member}"
+        return NoiseSeed(self._derive(label, 32))
+
     def sealing_key(self, session_id: bytes, identity: bytes) -> AgreementKey:
         """The sealing key of a committee's member, by its identity key."""
         return AgreementKey(self._derive(f"sealing {session_id.hex()} {identity.hex()}", 32))

@@ -22,7 +22,8 @@ from dp import Event, Ledger, LedgerError
 from protocol import ClientHistory, PrivacyGoal, RoundSetup
 from protocol.exchange.stages import PEER_ERRORS
 from protocol.round.history import epsilon_of_rounds
-from protocol.round.setup import RoundEncoding, RoundEvents
+from protocol.round.round_events import RoundEvents
+from protocol.round.setup import RoundEncoding
 from protocol.training.records import Records
 from secagg import ClientSession, SessionContext
 from secagg.framing import encode_set
@@ -199,7 +200,7 @@ class SlowHistory(ClientHistory):
         super().__init__(goal)
         self.meeting = Meeting(self.patience)
 
-    def _pay(self, event: Event, setup: RoundEncoding) -> None:
+    def _pay(self, event: Event, setup: RoundEncoding, remembered: Mapping[str, Any]) -> None:
         self.meeting.wait()
 
 

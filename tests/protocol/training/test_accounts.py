@@ -14,7 +14,7 @@ from dp import (
     FailureReserve,
     MomentsAccountant,
 )
-from protocol.round.setup import RoundEvents
+from protocol.round.round_events import RoundEvents
 from protocol.training.accounts import ClientAccounts
 
 RESERVE = FailureReserve.from_delta(1e-5, 4)

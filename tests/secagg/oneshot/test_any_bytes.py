@@ -238,9 +238,17 @@ def test_rows_that_decode_have_their_shape(raw: bytes, rows: int, columns: int) 
     assert found.astype("<u4").tobytes() == raw
 
 
+FLAG = 3 * 32
+"""Where a header says whether it takes something back."""
+
+
 @given(st.binary(min_size=HEADER_BYTES, max_size=HEADER_BYTES), st.integers(0, 4))
 def test_headers_encode_to_the_same_bytes_and_are_nobody_s(raw: bytes, sender: int) -> None:
-    header = Header.decode(sender, raw)
+    try:
+        header = Header.decode(sender, raw)
+    except ValueError:
+        assert raw[FLAG] > 1
+        return
     assert header.encode() == raw
     assert header.sender == sender
     assert not header.is_signed(CONTEXT, kit.identity("client", sender).public)

@@ -342,7 +342,7 @@ def test_an_ephemeral_key_of_small_order_is_complained_about() -> None:
     pending = Pending(CHECK)
     message = pending.incoming()
     old = pending.header(3)
-    header = Header(3, bytes(32), old.ciphertext_hash, old.seals_hash, b"")
+    header = Header(3, bytes(32), old.ciphertext_hash, old.seals_hash, False, b"")
     signature = kit.identity("client", 3).sign(Usage.UPLOAD, *header.signed_parts(pending.context))
     changed = header.encode() + signature
     headers = swap(message.headers, HEADER_BYTES, 3, changed)

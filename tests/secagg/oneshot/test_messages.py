@@ -32,7 +32,7 @@ from secagg.oneshot.messages import (
 from secagg.pairwise.messages import AnyMessage as PairwiseMessage
 
 KEY, SIGNATURE = b"k" * 32, b"x" * 64
-UPLOAD = Upload(TAG, SENDER, KEY, b"ciphertext", b"commitments", b"seals", SIGNATURE)
+UPLOAD = Upload(TAG, SENDER, KEY, b"ciphertext", b"commitments", b"seals", False, SIGNATURE)
 UP: list[AnyMessage] = [
     Complaints(TAG, SENDER, b"\x05", SIGNATURE),
     Confirmation(TAG, SENDER, SIGNATURE),

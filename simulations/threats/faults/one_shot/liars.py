@@ -164,6 +164,7 @@ class LyingClient:
                 ciphertext=ciphertext,
                 commitments=b"".join(draft.commitments),
                 seals=b"".join(seals),
+                returns=False,
                 signature=bytes(64),
             )
         )

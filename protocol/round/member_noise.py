@@ -1,0 +1,307 @@
+"""What a member of a standing committee remembers of the noise that it added.
+
+A member adds noise to every round and takes that of the round before off again. What this promises
+would be undone by noise that goes in twice, or is taken back twice in sums that are opened, or by
+rounds that run beside one another. So a member remembers the last round that it began, which
+records it has signed for, and at most two seeds: that of the last record, which it takes back, and
+that of the round which it has begun.
+
+Source: docs/correlated-rounds.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dp import NoiseSeed
+from dp.sampling import DiscreteGaussianLaw, sample_law
+from protocol.errors import PolicyError
+from protocol.round.turns import Turns
+from secagg import FieldVector, LocalProtocolError, PrimeField, lift
+from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.records import RoundRecord
+from secagg.storage import StoredStateError, sync_folder, write_durably
+
+VERSION = 1
+
+
+class AddedNoise(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Noise that may be taken back: where it went in, and how it is drawn again.
+
+    Args:
+        round_number: of the round that it went into.
+        variance: parameter of its law.
+        seed: 32 secret bytes.
+    """
+
+    round_number: int
+    variance: float
+    seed: bytes
+
+    def __repr__(self) -> str:
+        return f"AddedNoise(round_number={self.round_number}, variance={self.variance})"
+
+
+class _Memory(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """All that a member remembers of one run.
+
+    Args:
+        begun: number of the last round that it began; -1 for none.
+        records: how many the run had, when the member last signed or first began.
+        head: their hash; empty for none.
+        added: what it may take back: of the round of the last record, and of the one that it began.
+    """
+
+    begun: int = -1
+    records: int = 0
+    head: bytes = b""
+    added: tuple[AddedNoise, ...] = ()
+
+
+LARGEST_GAP = 1 << 10
+"""Most round numbers that a member lets a server skip: whoever announces one far ahead would use up
+all those before it."""
+
+
+class MemberNoise:
+    """The noise of one member over all its runs, one for each session.
+
+    Pass the same object to every round. Threads may share it; it is neither copied nor pickled.
+    """
+
+    def __init__(self) -> None:
+        self._memories: dict[bytes, _Memory] = {}
+        self._lock = Turns("a member's noise")
+        self._process = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied: two memories would take the same noise back twice."""
+        raise TypeError("a member's noise cannot be copied or pickled: it comes back only once")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._process != os.getpid():
+            raise LocalProtocolError(
+                "a member's noise cannot be used in a process that was forked after it was made"
+            )
+        with self._lock:
+            yield
+
+    def begin(self, context: OneShotContext) -> None:
+        """Begin a round; the member signs for none before it any more.
+
+        Noise that can no longer be that of the last record is forgotten.
+
+        Raises:
+            PolicyError: it is no later round than the last, or too much later; its records lack
+                what was signed; or it is of other terms than the run that was begun.
+        """
+        with self._alone():
+            memory, records = self._read(context.session_id), _records(context)
+            last = records[-1].round_number if records else -1
+            highest = max(memory.begun, last) + LARGEST_GAP
+            if not memory.begun < context.round_number <= highest:
+                valid = f"{memory.begun + 1} .. {highest}: rounds of a run follow one another"
+                raise PolicyError("round_number", context.round_number, valid)
+            heads = context.heads
+            # From the first round on: noise must not go in under other terms than it comes back.
+            begins = msgspec.structs.replace(memory, head=memory.head or heads[0])
+            if begins.head not in heads[begins.records : begins.records + 1]:
+                raise PolicyError(
+                    "records",
+                    f"{len(records)} rounds, of another run or without what this member signed",
+                    f"lists whose first {begins.records} records are those that it knows",
+                )
+            kept = tuple(each for each in memory.added if each.round_number == last)
+            begun = msgspec.structs.replace(begins, begun=context.round_number, added=kept)
+            self._write(context.session_id, begun)
+
+    def require_last(self, context: OneShotContext) -> None:
+        """See that no later round was begun.
+
+        Raises:
+            PolicyError: one was.
+        """
+        with self._alone():
+            _require_last(self._read(context.session_id), context)
+
+    def may_take_back(
+        self, context: OneShotContext, member: int, variance: float
+    ) -> AddedNoise | None:
+        """What this member takes back in a round that it has begun; None for nothing.
+
+        That is what it added in the round of the last record, if that lists it. It stays in memory
+        until that record is no longer the last: a round that ends before anybody signed for it is
+        followed by another, in which it is taken back after all.
+
+        Args:
+            member: its index in the committee.
+            variance: of what members add; noise of any other is not taken back.
+        """
+        uploads, records = context.member_uploads, _records(context)
+        if uploads is None or not uploads.returning or not records:
+            return None
+        with self._alone():
+            added = self._read(context.session_id).added
+        last = records[-1]
+        known = {each.round_number: each for each in added if each.variance == variance}
+        return known.get(last.round_number) if member in last.entered else None
+
+    def add(self, context: OneShotContext, variance: float, seed: NoiseSeed) -> AddedNoise:
+        """Remember what is added in a round, before it leaves.
+
+        Args:
+            variance: parameter of its law.
+            seed: that it is drawn from.
+
+        Raises:
+            LocalProtocolError: noise of this round is remembered, or it is not the one begun.
+        """
+        with self._alone():
+            memory = self._read(context.session_id)
+            number = context.round_number
+            if memory.begun != number or any(each.round_number == number for each in memory.added):
+                raise LocalProtocolError("noise goes into a round once, when the round has begun")
+            added = AddedNoise(number, variance, seed.material)
+            changed = msgspec.structs.replace(memory, added=(*memory.added, added))
+            self._write(context.session_id, changed)
+            return added
+
+    def sign(self, context: OneShotContext, record: RoundRecord) -> None:
+        """Remember what is signed for, before the signature leaves.
+
+        Raises:
+            PolicyError: a later round was begun.
+        """
+        with self._alone():
+            memory = self._read(context.session_id)
+            _require_last(memory, context)
+            changed = msgspec.structs.replace(
+                memory, records=len(context.heads), head=context.head_after(record)
+            )
+            self._write(context.session_id, changed)
+
+    def _read(self, session_id: bytes) -> _Memory:
+        """What is remembered of a run. Called with the lock held."""
+        return self._memories.get(session_id, _Memory())
+
+    def _write(self, session_id: bytes, memory: _Memory) -> None:
+        """Remember it instead of what was. Called with the lock held."""
+        self._memories[session_id] = memory
+
+
+class StoredMemberNoise(MemberNoise):
+    """A `MemberNoise` in a folder, locked for this process until it is closed.
+
+    A file for each run, replaced whole and on disk before anything that rests on it leaves; what it
+    held before is overwritten. What this cannot stop is a host that puts the whole folder back to
+    an earlier copy: then noise would be taken back again.
+
+    Args:
+        folder: made if it does not exist; one for each identity.
+
+    Raises:
+        StoredStateError: another process has it open.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._held: int | None = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise StoredStateError(f"another process has the noise in {folder} open") from None
+
+    def close(self) -> None:
+        """Let another process have the folder. Closing twice is allowed."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def _read(self, session_id: bytes) -> _Memory:
+        self._check_open()
+        try:
+            data = self._path(session_id).read_bytes()
+        except FileNotFoundError:
+            return _Memory()
+        try:
+            if data[:1] != bytes([VERSION]):
+                raise StoredStateError("what a member remembers of its noise has another version")
+            return msgspec.msgpack.decode(memoryview(data)[1:], type=_Memory)
+        except msgspec.MsgspecError as error:
+            message = f"what a member remembers of its noise is damaged: {error}"
+            raise StoredStateError(message) from None
+
+    def _write(self, session_id: bytes, memory: _Memory) -> None:
+        self._check_open()
+        path = self._path(session_id)
+        fresh = path.with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        write_durably(descriptor, bytes([VERSION]) + msgspec.msgpack.encode(memory))
+        # Held open over the change of names: what is only replaced may still be read.
+        old = os.open(path, os.O_WRONLY) if path.exists() else None
+        size = path.stat().st_size if old is not None else 0
+        fresh.replace(path)
+        sync_folder(self._folder)
+        if old is not None:
+            write_durably(old, bytes(size))
+
+    def _path(self, session_id: bytes) -> Path:
+        return self._folder / session_id.hex()
+
+    def _check_open(self) -> None:
+        if self._held is None:
+            raise StoredStateError(f"the noise in {self._folder} is closed")
+
+
+def noise_vector(
+    field: PrimeField, length: int, added: AddedNoise, taken: AddedNoise | None
+) -> FieldVector:
+    """What a member uploads: what it adds, less what it takes back.
+
+    A draw that goes too far wraps around, as the sum would: a refusal would depend on the noise.
+
+    Args:
+        field: of the round.
+        length: L, of its vectors.
+        added, taken: drawn from their seeds; None for nothing.
+    """
+    values = _drawn(added, length)
+    if taken is not None:
+        values -= _drawn(taken, length)
+    half = field.largest_centred
+    return lift((values + half) % field.modulus - half, field)
+
+
+def _drawn(noise: AddedNoise, length: int) -> NDArray[np.int64]:
+    """int64[length]."""
+    return sample_law(DiscreteGaussianLaw(noise.variance), NoiseSeed(noise.seed), length)
+
+
+def _records(context: OneShotContext) -> tuple[RoundRecord, ...]:
+    return context.member_uploads.records if context.member_uploads else ()
+
+
+def _require_last(memory: _Memory, context: OneShotContext) -> None:
+    if memory.begun != context.round_number:
+        valid = f"{memory.begun}, the last that was begun: rounds of a run follow one another"
+        raise PolicyError("round_number", context.round_number, valid)
