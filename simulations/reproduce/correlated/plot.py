@@ -74,6 +74,8 @@ def accuracy(figures: Figures) -> Figure:
             title = f"{TASKS[task].title}, epsilon = {epsilon:g}"
             legend: Legend = "right" if (line, column) == (0, last) else None
             dress(panel, "", "test accuracy", title, percents=True, legend=legend)
+            low, high = panel.get_ylim()
+            panel.set_ylim(max(low, 0.0), min(high, 1.0))
             panel.set_xticks(
                 range(len(plan["schedules"])), [SCHEDULES[name].title for name in plan["schedules"]]
             )
