@@ -63,7 +63,7 @@ class BandedStrategy:
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """T, rounds of the run."""
         return int(self.diagonals.shape[0])
 
     @property
@@ -280,5 +280,5 @@ def _along_columns(values: Floats, bands: int) -> Floats:
 
 
 def _times_inverse(weights: Weights, matrix: Floats) -> Floats:
-    """W C^-1."""
+    """W C^-1, float64[T, T]."""
     return np.asarray(solve_triangular(matrix, weights.T, lower=True, trans="T").T)

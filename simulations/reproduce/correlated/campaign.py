@@ -150,10 +150,10 @@ def _accuracy(row: Row) -> str:
 
 
 def _spent(row: Row) -> float | None:
-    """Return what was spent: against the server if nobody is trusted, else against outsiders."""
+    """Return epsilon against the server if nobody is trusted, else against outsiders."""
     if not ARMS[row["arm"]].private or row["epsilons"] is None:
         return None
-    server = row["epsilons"].get("guaranteed") or row["epsilons"]["server"]
+    server = row["epsilons"]["server"]
     spent: float = row["epsilons"]["outsider"] if server == "inf" else server
     return spent
 
@@ -169,12 +169,14 @@ def _measured(row: Row) -> float | None:
 CHOSEN: Final = (
     Column("task", "task"),
     Column("noise", lambda row: ARMS[row["arm"]].title),
-    Column("epsilon", "epsilon", "g"),
+    Column("goal", "epsilon", "g"),
     Column("server", lambda row: SCHEDULES[row["schedule"]].title),
     Column("rate", "rate", "g"),
     Column("at an edge of the search", "at_edge"),
     Column("accuracy, %", _accuracy),
-    Column("spent", _spent, ".3g"),
+    Column("epsilon", _spent, ".3g"),
+    Column("if members collude", "epsilons.without_members", ".3g"),
+    Column("if all other clients do", "epsilons.sybil", ".3g"),
     Column("bits", "bits", "g"),
 )
 NOISE: Final = (
@@ -204,7 +206,7 @@ def _parts(figures: Figures) -> Iterator[Part]:
         yield table(statement[0].upper() + statement[1:], COMPARED, found, brief=True)
     plain = [r for r in rows if r["schedule"] == "constant" and ARMS[r["arm"]].private]
     yield table("Noise in the model, constant rate", NOISE, plain)
-    yield table("What was chosen by trial, and what it spent", CHOSEN, rows)
+    yield table("What was chosen by trial, and epsilon at the end", CHOSEN, rows)
 
 
 def _by_arm(task: str, rows: Sequence[Row]) -> Grid:

@@ -182,7 +182,7 @@ class Setting:
 
     @property
     def of(self) -> Arm:
-        """The arm."""
+        """The kind of noise, by its name."""
         return ARMS[self.arm]
 
     @property
