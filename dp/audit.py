@@ -179,6 +179,8 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
     simple, bare = list(flattened(entry.event)), {"tag": "non-private"}
     event = simple[0] if len(simple) == 1 else bare
     tag = event["tag"]
+    if tag == TAG:
+        return [_own_part(event, entry.metadata) or bare]
     if tag not in _INTEGER_TAGS:
         return [bare]
     kind, name = (int, "coins_own") if tag == "binomial" else (float, "variance_own")
@@ -190,6 +192,17 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
     if type(event.get("contributors")) is int:
         alone["contributors"] = min(1, event["contributors"])
     return [alone]
+
+
+def _own_part(event: Mapping[str, Any], metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """One client's own noise in a round of a run whose noise comes back; None if unknown."""
+    own, all_noise = metadata.get("variance_own"), event.get("fresh_variance")
+    if not (type(own) is float and own > 0 and type(all_noise) is float):
+        return None
+    alone: dict[str, Any] = {"local_variance": min(own, all_noise), "contributors": 1}
+    alone |= {name: event.get(name) for name in ("l2_sensitivity", "dimension")}
+    linf = metadata.get("linf_bound")
+    return {"tag": "discrete-gaussian", **alone, "linf_sensitivity": linf}
 
 
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:

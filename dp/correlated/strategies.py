@@ -63,7 +63,7 @@ class BandedStrategy:
 
     @property
     def rounds(self) -> int:
-        """T, rounds of the run."""
+        """T, of the run."""
         return int(self.diagonals.shape[0])
 
     @property
@@ -280,5 +280,5 @@ def _along_columns(values: Floats, bands: int) -> Floats:
 
 
 def _times_inverse(weights: Weights, matrix: Floats) -> Floats:
-    """W C^-1, float64[T, T]."""
+    """W C^-1, the weights times the inverse of the strategy."""
     return np.asarray(solve_triangular(matrix, weights.T, lower=True, trans="T").T)

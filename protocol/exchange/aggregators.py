@@ -7,7 +7,7 @@ the ideal one; only the real one protects anybody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +16,14 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from dp import NoiseSeed
+from protocol.exchange.ideal_members import (
+    AwaySource,
+    MemberSource,
+    RememberedSeeds,
+    add_members_noise,
+    ideal_record,
+    nobody,
+)
 from protocol.exchange.in_memory import MemoryRound
 from protocol.exchange.parallel import in_order
 from protocol.exchange.ranks import ALONE, Ranks, add_in_field
@@ -35,7 +43,6 @@ from protocol.exchange.stages import (
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.lottery import Members
-from protocol.round.member_noise import AddedNoise, noise_vector
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
@@ -69,42 +76,12 @@ BoundSource = Callable[[int, bytes], Sequence[NoiseSeed]]
 RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
 """Gives a party so many seeds of removable noise, for the same purpose."""
 
-MemberSource = Callable[[bytes, int, int], NoiseSeed]
-"""Gives the seed of what a member adds: in a session, in the round of a number, by its index."""
-
-AwaySource = Callable[[int], Collection[int]]
-"""Gives the members of whom nothing is heard in the round of a number."""
-
 WORTH_THREADS = 1 << 17
 """Coordinates of an upload from which on several are encoded at once. Threads pass Python's lock to
 and fro in between kernels, which takes longer than to encode a shorter one."""
 
 ENCODED_AHEAD = 8
 """Updates that an executor may work on, or have finished, before the first of them is added."""
-
-
-class RememberedSeeds:
-    """Fresh seeds of members' noise, remembered until the round after the next."""
-
-    def __init__(self) -> None:
-        self._seeds: dict[tuple[bytes, int, int], NoiseSeed] = {}
-
-    def __call__(self, session_id: bytes, round_number: int, member: int) -> NoiseSeed:
-        """The same seed for the same question."""
-        asked = (session_id, round_number, member)
-        if asked not in self._seeds:
-            latest = max((number for _, number, _ in self._seeds), default=round_number)
-            if round_number > latest:
-                kept = {key: seed for key, seed in self._seeds.items() if key[1] == latest}
-                self._seeds = kept
-            self._seeds[asked] = NoiseSeed.fresh()
-        return self._seeds[asked]
-
-
-def nobody(round_number: int) -> Collection[int]:
-    """For committees that are always there."""
-    del round_number
-    return ()
 
 
 def own_updates(_: int) -> NDArray[Any]:
@@ -246,7 +223,7 @@ class IdealAggregator:
         present = lost if isinstance(setup, RoundSetup) else dropouts
         with explained(refused):
             check_survivors(setup, lost, Stage.INPUT)
-            record = self._record(setup, survivors)
+            record = ideal_record(setup, survivors, self._away)
             if record is None:
                 before_release(survivors)
             else:
@@ -254,52 +231,12 @@ class IdealAggregator:
             for stage in stages[released:]:
                 check_survivors(setup, present, stage)
         if record is not None and self._ranks.rank == 0:
-            self._add_members_noise(setup, record, total)
+            add_members_noise(setup, record, total, self._members_noise)
         if self._ranks.size == 1:
             whole = FieldVector(context.field, total)
             given = {index: seeds[index] for index in survivors}
             return ideal_outcome(setup, whole, given, refused, record)
         return self._together(setup, total, seeds, survivors, refused, record)
-
-    def _record(self, setup: RoundEncoding, survivors: Sequence[int]) -> RoundRecord | None:
-        """What the round adds to the records of its run; None if clients alone upload.
-
-        Raises:
-            TooFewSurvivorsError: too few members are there, or take something back.
-        """
-        context = setup.context
-        uploads = context.member_uploads if isinstance(context, OneShotContext) else None
-        if uploads is None:
-            return None
-        away = set(self._away(context.round_number))
-        entered = tuple(each for each in range(setup.adding_members) if each not in away)
-        before = uploads.records[-1].entered if uploads.records and uploads.returning else ()
-        returned = tuple(each for each in entered if each in before)
-        for count, needed in (
-            (len(entered), uploads.fewest),
-            (len(returned), uploads.fewest_returning),
-        ):
-            if count < needed:
-                raise TooFewSurvivorsError("upload", count, needed)
-        return RoundRecord(context.round_number, len(survivors), entered, returned)
-
-    def _add_members_noise(self, setup: RoundEncoding, record: RoundRecord, total: Words) -> None:
-        """Add what members upload, to the sum in place."""
-        context, returned = setup.context, setup.parameters.returned
-        uploads = context.member_uploads if isinstance(context, OneShotContext) else None
-        if uploads is None or returned is None:
-            return
-
-        def noise(number: int, member: int) -> AddedNoise:
-            seed = self._members_noise(context.session_id, number, member)
-            return AddedNoise(number, returned.variance, seed.material)
-
-        taking = set(record.returned)
-        for member in record.entered:
-            added, taken = noise(record.round_number, member), None
-            if member in taking:
-                taken = noise(uploads.records[-1].round_number, member)
-            add_into(total, noise_vector(context.field, context.length, added, taken))
 
     def _together(
         self,

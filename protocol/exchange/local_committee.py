@@ -10,8 +10,9 @@ from protocol.round.lottery import Lottery, Members
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.member_noise import MemberNoise
 from secagg import Identity, ParameterError
-from secagg.keys import KEY_BYTES, AgreementKey
+from secagg.keys import KEY_BYTES, AgreementKey, os_random
 from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.shamir import Rand
 
 KeySource = Callable[[bytes, bytes], AgreementKey]
 """Gives the sealing key of a member, by its identity key, in a session."""
@@ -23,6 +24,12 @@ def fresh_key(session_id: bytes, key: bytes) -> AgreementKey:
     return AgreementKey(secrets.token_bytes(KEY_BYTES))
 
 
+def system_rand_of(key: bytes) -> Rand:
+    """The operating system's generator, for every member."""
+    del key
+    return os_random
+
+
 class LocalCommittee:
     """The members of committees in this process: their keys, policies and histories.
 
@@ -32,6 +39,8 @@ class LocalCommittee:
         policy: what every member insists on.
         key_of: their sealing keys; leave it alone except to run the same rounds twice.
         lottery: of a drawn committee; its registry is these identities.
+        rand_of: the source of a member's secrets in one round, by its identity key, where members
+            add noise; leave it alone except to run the same rounds twice.
 
     Raises:
         ParameterError: a lottery without a drawn committee, or the other way round.
@@ -44,10 +53,12 @@ class LocalCommittee:
         policy: MemberPolicy,
         key_of: KeySource = fresh_key,
         lottery: Lottery | None = None,
+        rand_of: Callable[[bytes], Rand] = system_rand_of,
     ) -> None:
         if (kind is CommitteeKind.DRAWN) != (lottery is not None):
             raise ParameterError("lottery", lottery, "given for a drawn committee, and no other")
         self._key_of = key_of
+        self._rand_of = rand_of
         self.kind = kind
         self.lottery = lottery
         self._identities = {identity.public: identity for identity in identities}
@@ -81,6 +92,7 @@ class LocalCommittee:
             self.policy,
             self._histories.setdefault(key, ClientHistory()),
             noise=self._noise.setdefault(key, MemberNoise()),
+            rand=self._rand_of(key),
         )
 
     def _keys(self, session_id: bytes, key: bytes) -> SealingKeys:

@@ -113,6 +113,9 @@ class RemoteOneShotAggregator:
             raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
         if not isinstance(setup, OneShotSetup):
             raise ParameterError("setup", type(setup).__name__, "that of a one-shot round")
+        if setup.adding_members:
+            valid = "one to which clients alone upload: members elsewhere add no noise yet"
+            raise ParameterError("setup", f"{setup.adding_members} members that upload", valid)
         sent, cohort = _Sent(setup), setup.known_cohort()
         outcome = conduct_one_shot(
             OneShotServer(

@@ -31,8 +31,9 @@ from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE
 from protocol.planning.committee import CommitteePlan
+from protocol.planning.plan_checks import ProtocolName
 from protocol.planning.returned import ReturnedPlan
-from protocol.planning.training_plan import ProtocolName, TrainingPlan
+from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
 from secagg import Mode, ParameterError
 from secagg.oneshot.committee import CommitteeKind

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
-from dp import BinomialMechanism, CoinSchedule, DiscreteGaussianMechanism
-from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
-from dp.mechanisms import MECHANISMS, DistributedMechanism, MechanismName
-from protocol.checks import require_int, require_number
+from dp import CoinSchedule
+from dp.mechanisms import DistributedMechanism, MechanismName
 from protocol.goal import PrivacyGoal
 from protocol.planning.calibration import ERROR_SHARE, calibrate, sharpest
 from protocol.planning.committee import (
     CommitteeNumbers,
     CommitteePlan,
     choose_ring,
-    require_one_shot,
 )
 from protocol.planning.graph import COMPLETE_UP_TO, default_graph
+from protocol.planning.plan_checks import ProtocolName, check_plan
 from protocol.planning.returned import (
     PlannedNoise,
     ReturnedPlan,
@@ -32,22 +29,17 @@ from protocol.round.draw_policy import BeaconSource, DrawPolicy
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
 from protocol.round.lottery import DrawnMembers, Members
 from protocol.round.one_shot_setup import OneShotSetup
-from protocol.round.parameters import RoundParameters, require_room
+from protocol.round.parameters import RoundParameters
 from protocol.round.policy import ClientPolicy
 from protocol.round.returned_noise import likely_returning
-from protocol.round.rings import fitting_security_bits, unsafe
+from protocol.round.rings import fitting_security_bits
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
-from secagg.grinding import LARGEST_LIFETIME_SECONDS, ring_failure
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.records import MemberUploads, fewest_members
-from secagg.pairwise.context import fewest_survivors
-from secagg.pairwise.graph_parameters import SECURITY_BITS, require_security_bits
+from secagg.pairwise.graph_parameters import SECURITY_BITS
 from sketch import PublicSeed, SketchSpec
-
-ProtocolName = Literal["pairwise", "one-shot"]
-"""How vectors are masked and summed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,86 +103,15 @@ class TrainingPlan:
     returned: ReturnedPlan | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.goal, PrivacyGoal):
-            raise ParameterError("goal", self.goal, "a PrivacyGoal")
-        if not isinstance(self.mode, Mode):
-            raise ParameterError(
-                "mode", self.mode, " or ".join(f"Mode.{each.name}" for each in Mode)
-            )
-        require_int("cohort", self.cohort, 2)
-        require_int("tolerated_dropouts", self.tolerated_dropouts, 0)
-        require_int("tolerated_colluders", self.tolerated_colluders, 0)
-        for name in ("degree", "threshold"):
-            if getattr(self, name) is not None:
-                require_int(name, getattr(self, name), 0)
-        if not isinstance(self.mechanism, str) or self.mechanism not in MECHANISMS:
-            raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
-        if not isinstance(self.exact_noise, bool | None):
-            raise ParameterError("exact_noise", self.exact_noise, "a bool, or left out")
-        if self.exact_noise and self.mechanism != BinomialMechanism.name:
-            valid = f"left out or False: {self.mechanism} noise comes as a whole, it stays in sums"
-            raise ParameterError("exact_noise", self.exact_noise, valid)
-        for name in ("clip_l2", "error_share", "wrap_probability"):
-            require_number(name, getattr(self, name))
-        require_room(self.mechanism, self.wrap_probability)
-        # Written so that NaN fails the test.
-        if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
-            valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
-            raise ParameterError("clip_l2", self.clip_l2, valid)
-        lifetime = self.lifetime_seconds
-        if type(lifetime) is not int or not 0 <= lifetime <= LARGEST_LIFETIME_SECONDS:
-            valid = f"an int in 0 .. {LARGEST_LIFETIME_SECONDS}"
-            raise ParameterError("lifetime_seconds", lifetime, valid)
-        if self.security_bits is not None:
-            require_security_bits(self.security_bits)
-        if self.protocol not in get_args(ProtocolName):
-            valid = " or ".join(get_args(ProtocolName))
-            raise ParameterError("protocol", self.protocol, valid)
-        if self.protocol == "one-shot":
-            self._check_one_shot()
-            return
-        if self.committee is not None:
-            raise ParameterError("committee", self.committee, "left out in pairwise rounds")
-        if self.returned is not None:
-            valid = "left out in pairwise rounds: there is no committee to take noise back"
-            raise ParameterError("returned", self.returned, valid)
-        degree, threshold = self.graph
-        self._check_ring(degree)
-        fewest = fewest_survivors(threshold, self.tolerated_colluders, degree)
-        if self.minimum_survivors < fewest:
-            raise ParameterError(
-                "tolerated_dropouts",
-                self.tolerated_dropouts,
-                f"at most {self.cohort - fewest}: with {self.cohort} clients and "
-                f"{self.tolerated_colluders} colluders, {fewest} must survive",
-            )
-
-    def _check_one_shot(self) -> None:
-        for name, default in (("degree", None), ("threshold", None), ("security_bits", None)):
-            if getattr(self, name) is not default:
-                valid = "left out in one-shot rounds, which have no graph"
-                raise ParameterError(name, getattr(self, name), valid)
-        if self.mode is not Mode.ACTIVE:
-            raise ParameterError("mode", self.mode.value, "active in one-shot rounds")
-        require_one_shot(self.cohort, self.tolerated_colluders, self.tolerated_dropouts)
-        _ = self.committee_numbers
-        if self.returned is not None:
-            self._check_returned()
-
-    def _check_returned(self) -> None:
-        if self.committee_kind is not CommitteeKind.NAMED:
-            valid = "a named one: noise comes back only to members who stay the same"
-            raise ParameterError("committee", self.committee_kind.value, valid)
-        if self.mechanism != DiscreteGaussianMechanism.name:
-            valid = f"{DiscreteGaussianMechanism.name} where a part of the noise comes back"
-            raise ParameterError("mechanism", self.mechanism, valid)
-        _ = self.returned_run
+        check_plan(self)
 
     @property
     def fewest_members(self) -> int:
-        """Fewest members whose noise is in a sum, where members add noise: those sure to be there.
+        """Fewest members whose noise is in a sum, where members add noise.
 
-        Corrupt members may stay away, and have as many honest ones left out.
+        Corrupt members may stay away, and have as many honest ones left out as members. Corrupt
+        clients together with them may have more uploads of members left out than that, and end
+        rounds (docs/one-shot-security.md).
         """
         numbers = self.committee_numbers
         away = (self.committee or CommitteePlan()).away or 0
@@ -252,13 +173,6 @@ class TrainingPlan:
         """What the committee of a one-shot round is made of, besides its members."""
         plan = self.committee or CommitteePlan()
         return plan.numbers(self.cohort, self.tolerated_colluders, self.tolerated_dropouts)
-
-    def _check_ring(self, degree: int) -> None:
-        """Failures of the ring are a part of delta, and there is a share of delta for them."""
-        bits, active = self.ring_bits, self.mode is Mode.ACTIVE
-        failure = ring_failure(self.cohort, bits, self.lifetime_seconds, active=active)
-        if degree and not failure <= self.goal.reserve.aggregation:
-            raise unsafe(bits, failure, self.goal)
 
     @property
     def ring_bits(self) -> int:

@@ -229,7 +229,10 @@ def epsilon_of_rounds(setup: RoundEncoding, goal: PrivacyGoal, apart: int = 1) -
         apart: fewest rounds from one to the next, in a run whose noise comes back.
     """
     if isinstance(setup, OneShotSetup) and setup.adding_members:
-        return setup.run_events.epsilon_of_run(goal, apart)
+        try:
+            return setup.run_events.epsilon_of_run(goal, apart)
+        except ValueError:  # Nobody computes runs that are so long.
+            return math.inf
     accountant = reserved_accountant(goal.reserve)
     try:
         accountant.compose(_worst_case(setup), goal.rounds)

@@ -175,10 +175,10 @@ class RoundMember:
             RemoteProtocolError, PolicyError: as for `join`; or the round follows no round that we
                 know.
         """
-        announced, context, index = self._enter(announcement)
+        announced, context, index = self._enter(announcement, adding=True)
         noise, returned = self._known_noise(), announced.encoding(bytes(32)).returned
         if returned is None:
-            raise PolicyError("returns", None, "a round to which members add noise")
+            raise AssertionError("the round was entered as one to which members add noise")
         place = context.invited + index
         taken = noise.may_take_back(context, index, returned.variance)
         session = OneShotClient(
@@ -203,12 +203,16 @@ class RoundMember:
             raise LocalProtocolError("this member has uploaded nothing")
         return self._upload.resend_bytes()
 
-    def _enter(self, announcement: bytes) -> tuple[OneShotAnnouncement, OneShotContext, int]:
+    def _enter(
+        self, announcement: bytes, *, adding: bool = False
+    ) -> tuple[OneShotAnnouncement, OneShotContext, int]:
         """Look at an announcement, and enter its round as one that we sign for: see `join`."""
         if self._joined is not None:
             raise LocalProtocolError("this member has already joined a round; make a new one")
         announced = OneShotAnnouncement.read(announcement)
         context = announced.member_context()
+        if adding and context.member_uploads is None:
+            raise PolicyError("returns", None, "a round to which members add noise")
         policy, committee = self._policy, context.committee
         at_least: Sequence[tuple[str, int, int]] = (
             ("minimum_survivors", context.minimum_survivors, policy.minimum_survivors),
@@ -325,7 +329,8 @@ class RoundMember:
             LocalProtocolError: this object has a round already.
             StoredStateError: nothing that `suspend` made for this member, or resumed before; or
                 joined with a clock, which this object lacks: another, with a clock, can resume it.
-            PolicyError: the round has expired; what was stored cannot be resumed again.
+            PolicyError: the round has expired, or a later one was begun; what was stored cannot be
+                resumed again. Or members add noise, and this object remembers none.
         """
         if self._joined is not None:
             raise LocalProtocolError("this member has already joined a round; make a new one")
@@ -335,6 +340,9 @@ class RoundMember:
             index = self._index(context)
         except (PolicyError, RemoteProtocolError) as error:
             raise StoredStateError(f"a stored round is damaged, or not ours: {error}") from None
+        if context.member_uploads is not None:
+            # Before anything is used up: another object, with a memory, can resume it.
+            _ = self._known_noise()
         ours = (self._identity, self._sealing.key)
         party = MemberParty(context, index, *ours, own=None, registry=self._policy.registry)
         time = self._time.resumed(seen)

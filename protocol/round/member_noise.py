@@ -12,6 +12,7 @@ Source: docs/correlated-rounds.md.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ from secagg.oneshot.records import RoundRecord
 from secagg.storage import StoredStateError, sync_folder, write_durably
 
 VERSION = 1
+_HEAD_BYTES = 1 + hashlib.sha256().digest_size
+"""A byte for the version, and a hash that notices a damaged disk, though no one who means harm."""
 
 
 class AddedNoise(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -242,10 +245,13 @@ class StoredMemberNoise(MemberNoise):
             data = self._path(session_id).read_bytes()
         except FileNotFoundError:
             return _Memory()
+        if data[:1] != bytes([VERSION]):
+            raise StoredStateError("what a member remembers of its noise has another version")
+        check, encoded = data[1:_HEAD_BYTES], data[_HEAD_BYTES:]
+        if hashlib.sha256(encoded).digest() != check:
+            raise StoredStateError("what a member remembers of its noise is damaged")
         try:
-            if data[:1] != bytes([VERSION]):
-                raise StoredStateError("what a member remembers of its noise has another version")
-            return msgspec.msgpack.decode(memoryview(data)[1:], type=_Memory)
+            return msgspec.msgpack.decode(encoded, type=_Memory)
         except msgspec.MsgspecError as error:
             message = f"what a member remembers of its noise is damaged: {error}"
             raise StoredStateError(message) from None
@@ -254,9 +260,14 @@ class StoredMemberNoise(MemberNoise):
         self._check_open()
         path = self._path(session_id)
         fresh = path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
+        if fresh.exists():
+            # Of a host that died before it took the place of the old one: it may hold a seed.
+            write_durably(os.open(fresh, os.O_WRONLY), bytes(fresh.stat().st_size))
+            fresh.unlink()
         descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        write_durably(descriptor, bytes([VERSION]) + msgspec.msgpack.encode(memory))
+        encoded = msgspec.msgpack.encode(memory)
+        check = hashlib.sha256(encoded).digest()
+        write_durably(descriptor, bytes([VERSION]) + check + encoded)
         # Held open over the change of names: what is only replaced may still be read.
         old = os.open(path, os.O_WRONLY) if path.exists() else None
         size = path.stat().st_size if old is not None else 0
@@ -293,7 +304,7 @@ def noise_vector(
 
 
 def _drawn(noise: AddedNoise, length: int) -> NDArray[np.int64]:
-    """int64[length]."""
+    """The draw that a seed stands for, int64[length]."""
     return sample_law(DiscreteGaussianLaw(noise.variance), NoiseSeed(noise.seed), length)
 
 

@@ -8,6 +8,7 @@ forced.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -373,6 +374,26 @@ class Pipeline:
             members = len(record.entered) + len(record.returned)
             total += members * parameters.returned.mechanism.variance
         return total / (self._divisor(survivors) * parameters.scale) ** 2
+
+
+def noise_of_sums(setup: RoundEncoding, records: Sequence[RoundRecord]) -> float:
+    """Variance per coordinate of the noise in the sum of all rounds' mean sketches so far.
+
+    What members have taken back is in none of it. `Pipeline.noise_variance` is that of one round.
+
+    Args:
+        setup: of a round whose noise comes back in part.
+        records: of all rounds so far, this one included.
+    """
+    parameters = setup.parameters
+    if parameters.returned is None:
+        return math.nan
+    each = setup.noise_left(setup.context.minimum_survivors).variance + ROUNDING_VARIANCE
+    total = each * sum(record.clients for record in records)
+    entered = sum(len(record.entered) for record in records)
+    back = sum(len(record.returned) for record in records)
+    total += (entered - back) * parameters.returned.mechanism.variance
+    return total / (parameters.returned.divisor * parameters.scale) ** 2
 
 
 def _reach(values: Integers) -> int:

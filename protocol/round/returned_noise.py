@@ -10,8 +10,8 @@ import struct
 from dataclasses import dataclass
 
 from dp import DiscreteGaussianMechanism
-from dp.correlated.event import LARGEST_ROUNDS
 from secagg import ParameterError
+from secagg.oneshot.records import MAX_RECORDS
 from secagg.terms import MAX_COHORT
 
 _ENCODED = struct.Struct("<dQQ")
@@ -40,7 +40,7 @@ class ReturnedNoise:
             _ = self.mechanism
         except (TypeError, ValueError) as error:
             raise ParameterError("variance", self.variance, str(error)) from None
-        for name, most in (("rounds", LARGEST_ROUNDS), ("divisor", MAX_COHORT)):
+        for name, most in (("rounds", MAX_RECORDS), ("divisor", MAX_COHORT)):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= most:
                 raise ParameterError(name, value, f"an int in 1 .. {most}")

@@ -49,6 +49,7 @@ class ChargedSums:
         together: sums of one round of training. A round that was interrupted after some of them
             were charged runs all of them again, and none is charged twice.
         clock: tells when a sum is announced; needed if the plan's rounds expire, and only then.
+        opened: the last of the sums announced before that was opened; None for the very last.
 
     Raises:
         ParameterError: the ledger belongs to a run with another goal, or there is no clock and
@@ -65,6 +66,7 @@ class ChargedSums:
         rand: Rand = os_random,
         together: int = 1,
         clock: UnixClock | None = None,
+        opened: int | None = None,
     ) -> None:
         if plan.lifetime_seconds and clock is None:
             raise ParameterError(
@@ -78,13 +80,17 @@ class ChargedSums:
         self._attempts = attempts
         self._rand = rand
         self._clock = clock
-        # A run goes on from a round that was opened.
-        self._opened = attempts - 1
+        self._opened = attempts - 1 if opened is None else opened
 
     @property
     def session_id(self) -> bytes:
         """The session id of every sum."""
         return self._session_id
+
+    @property
+    def opened(self) -> int | None:
+        """The last sum that was opened; None for the very last that was announced."""
+        return None if self._opened == self._attempts - 1 else self._opened
 
     @property
     def attempts(self) -> int:
@@ -211,7 +217,9 @@ class ChargedSums:
         if not callable(updates):
             valid = "a function that gives a party's update by its index in the cohort"
             raise ParameterError("updates", f"of type {type(updates).__name__}", valid)
-        charge = self._records.prepare(setup, number, notes)
+        # The one public seed of such a session does not tell this sum from another of its number.
+        drawn = b"" if self._plan.returned is None else self._rand(SEED_BYTES)
+        charge = self._records.prepare(setup, number, notes, drawn)
         # A number that was announced is used up, or a client would answer one round twice.
         self._attempts += 1
 

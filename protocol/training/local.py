@@ -13,7 +13,12 @@ from protocol.exchange.aggregators import (
     fresh_noise,
     system_rand,
 )
-from protocol.exchange.local_committee import KeySource, LocalCommittee, fresh_key
+from protocol.exchange.local_committee import (
+    KeySource,
+    LocalCommittee,
+    fresh_key,
+    system_rand_of,
+)
 from protocol.exchange.one_shot import AbsenceSource, OneShotAggregator, nobody_away
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.training_plan import TrainingPlan
@@ -36,6 +41,7 @@ def local_committee(
     named: Sequence[Identity] | None = None,
     key_of: KeySource = fresh_key,
     beacon_of: BeaconSource | None = None,
+    rand_of: Callable[[bytes], Rand] = system_rand_of,
 ) -> LocalCommittee:
     """The committee of a one-shot plan; one that is drawn is drawn from the clients.
 
@@ -44,6 +50,7 @@ def local_committee(
         named: of a named committee's members; fresh ones if left out.
         key_of: their sealing keys; leave it alone except to run the same rounds twice.
         beacon_of: where the beacons of a drawn committee come from; None if it has none.
+        rand_of: as for `LocalCommittee`.
     """
     numbers = plan.committee_numbers
     members: Sequence[Identity] = identities
@@ -60,7 +67,7 @@ def local_committee(
     if plan.committee_kind is CommitteeKind.DRAWN and plan.committee:
         registry = Registry([identity.public for identity in identities])
         lottery = Lottery(registry, plan.committee.whole_odds, numbers.size, beacon_of)
-    return LocalCommittee(plan.committee_kind, members, policy, key_of, lottery)
+    return LocalCommittee(plan.committee_kind, members, policy, key_of, lottery, rand_of)
 
 
 def local_aggregator(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dp import FourEpsilons, Ledger
 from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome
+from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.rings import UnixClock
@@ -60,6 +61,8 @@ class TrainingState:
         attempts: rounds announced.
         decision: the shape of the next sketch, and what the controller remembers.
         previous: float64[d], the update that was released last; None before the first.
+        opened: number of the last announced round whose sum was opened; None for the very last, as
+            after every finished round.
     """
 
     session_id: bytes
@@ -67,6 +70,7 @@ class TrainingState:
     attempts: int
     decision: Decision
     previous: NDArray[np.float64] | None = field(default=None, compare=False)
+    opened: int | None = None
 
 
 class PrivateTraining:
@@ -101,14 +105,27 @@ class PrivateTraining:
     ) -> None:
         self._controller = controller
         self._clip_l2 = plan.clip_l2
+        self._goal = plan.goal
         if state is None:
             state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, controller.initial(dimension))
         self._sums = ChargedSums(
-            plan, aggregator, ledger, state.session_id, state.attempts, rand, clock=clock
+            plan,
+            aggregator,
+            ledger,
+            state.session_id,
+            state.attempts,
+            rand,
+            clock=clock,
+            opened=state.opened,
         )
         self._decision: Decision = state.decision
         self._previous = state.previous
         self._number = state.number
+
+    @property
+    def goal(self) -> PrivacyGoal:
+        """What every client is promised."""
+        return self._goal
 
     @property
     def clip_l2(self) -> float:
@@ -124,6 +141,7 @@ class PrivateTraining:
             self._sums.attempts,
             self._decision,
             self._previous,
+            self._sums.opened,
         )
 
     def run_round(

@@ -102,15 +102,25 @@ class Records:
             self._accounts.replay(replayed_events(entry), listed_cohort(entry.metadata))
             self._seen += 1
 
-    def prepare(self, setup: RoundEncoding, number: int, notes: Notes | None) -> Charge:
+    def prepare(
+        self, setup: RoundEncoding, number: int, notes: Notes | None, drawn: bytes = b""
+    ) -> Charge:
         """Check everything that can be checked before a client is asked.
+
+        Args:
+            setup: of the sum.
+            number: of the round of training.
+            notes: public remarks.
+            drawn: of a sum whose context has no public seed of its own: from the source of such
+                seeds, so that a sum with other secrets is told from the one that was paid for.
 
         Raises:
             BudgetExceededError: with the fewest or the most survivors somebody would exceed the
                 budget.
             ParameterError: the notes are not remarks, or too long, or another run with another goal
                 has written to the ledger, or the ring fails more often than the goal allows.
-            LedgerError: the ledger was opened before this process was forked.
+            LedgerError: the ledger was opened before this process was forked; or the round was paid
+                for with other secrets, in a run that cannot be charged for one round twice.
             UnsupportedEventError: the round has no theorem.
         """
         if isinstance(setup, RoundSetup):
@@ -126,6 +136,7 @@ class Records:
             "context": setup.context_hash.hex(),
             "cohort": cohort_entry(labels),
             "goal": goal_entry(self._goal),
+            **({"drawn": drawn.hex()} if drawn else {}),
             **noise_entry(setup.own_noise, "own"),
         }
         with self._alone():
@@ -134,10 +145,11 @@ class Records:
             self._take_in()
             paid = self._paid(metadata)
             if paid is None:
+                self._require_first(metadata)
                 for event in dict.fromkeys(events.server for events in possible):
                     self._accounts.check(labels, event, self._budget)
-            # The most noise is that which an outsider does not know, with nobody lost.
-            self._accounts.require_theorem(possible[-1].outsider)
+                # The most noise is that which an outsider does not know, with nobody lost.
+                self._accounts.require_theorem(possible[-1].outsider)
         return Charge(self, setup, labels, metadata, head, paid)
 
     def write(
@@ -175,11 +187,27 @@ class Records:
 
     def _paid(self, metadata: Mapping[str, Any]) -> Entry | None:
         """The entry for this very sum among the last ones: the run was interrupted after it."""
-        same = ("context", "round", "cohort", "goal")
+        same = ("context", "round", "cohort", "goal", "drawn")
         for entry in self._ledger.entries()[-self._together :]:
-            if all(entry.metadata.get(key) == metadata[key] for key in same):
+            if all(entry.metadata.get(key) == metadata.get(key) for key in same):
                 return entry
         return None
+
+    def _require_first(self, metadata: Mapping[str, Any]) -> None:
+        """See that no sum of this attempt was paid for in a run that has each but once.
+
+        Raises:
+            LedgerError: one was; members were asked to sign for it, so it may be known.
+        """
+        turn = ("session", "attempt")
+        for entry in self._ledger.entries():
+            same = all(entry.metadata.get(key) == metadata[key] for key in turn)
+            if same and "record" in entry.metadata:
+                raise LedgerError(
+                    f"attempt {metadata['attempt']} of this session was charged before the run was "
+                    "interrupted, for a sum with other secrets or another context: run it with the "
+                    "same ones, or go on from a state with one attempt more"
+                )
 
     def epsilons(self, colluders: int) -> FourEpsilons:
         """Epsilon of the client that spent most, against each adversary, whoever wrote the entries.

@@ -62,6 +62,18 @@ class RoundRecord:
         )
 
 
+def _is_written(record: object, members: int) -> bool:
+    """Whether a record is one that `RoundRecord.decode` gives: its sets are in order, say."""
+    if not isinstance(record, RoundRecord):
+        return False
+    numbers = type(record.round_number) is int and type(record.clients) is int
+    return numbers and all(
+        all(type(each) is int and 0 <= each < members for each in found)
+        and tuple(sorted(set(found))) == found
+        for found in (record.entered, record.returned)
+    )
+
+
 def encode_records(records: Iterable[RoundRecord], members: int) -> bytes:
     """All records, one after the other."""
     return b"".join(record.encode(members) for record in records)
@@ -120,6 +132,8 @@ class MemberUploads:
             raise ParameterError("records", "of another kind", f"a tuple of at most {MAX_RECORDS}")
         if type(self.returning) is not bool:
             raise ParameterError("returning", self.returning, "a bool")
+        if not all(_is_written(record, size) for record in self.records):
+            raise ParameterError("records", "of another kind", f"records of {size} members")
         most = len(self.records[-1].entered) if self.records and self.returning else 0
         if not 0 <= self.fewest_returning <= most:
             valid = f"in 0 .. {most}: so many added something in the round before"

@@ -68,6 +68,7 @@ def run_one_shot(
     lost: Collection[int],
     away: Collection[int],
     rand: Sequence[Rand],
+    returning: Collection[int] = (),
 ) -> ReferenceRound:
     """Run one round of one-shot secure aggregation.
 
@@ -78,6 +79,7 @@ def run_one_shot(
         lost: clients whose upload does not arrive.
         away: members that do not answer.
         rand: each client's source of randomness.
+        returning: uploads that say that a member takes something back.
 
     Raises:
         TooFewSurvivorsError: too few members answer.
@@ -163,7 +165,7 @@ def run_one_shot(
                 ephemeral.public,
                 digest(Usage.CIPHERTEXT, _packed(ciphertexts[i], primes, context.rounding_bits)),
                 digest(Usage.SEALS, b"".join(commitments), seals[i]),
-                b"\0",  # takes nothing back
+                bytes([i in returning]),
             )
         )
 

@@ -20,6 +20,13 @@ from simulations.audits.released_noise import (
 )
 from simulations.audits.releases import check_coins, check_path
 from simulations.audits.sensitivity import check_clip
+from simulations.audits.whole_runs import (
+    CountMistake,
+    RunMistake,
+    check_model_noise,
+    check_run,
+    run_id,
+)
 
 
 def audits(effort: Effort, seed: int) -> list[tuple[str, Callable[[], Check]]]:
@@ -33,6 +40,7 @@ def audits(effort: Effort, seed: int) -> list[tuple[str, Callable[[], Check]]]:
     length, rounds = effort.choose(20_000, 100_000), effort.choose(2, 10)
     # Runs in each of two worlds: of plain coins, and of whole rounds.
     coin_runs, path_runs = effort.choose(100_000, 1_000_000), effort.choose(300, 20_000)
+    whole_runs = effort.choose(20_000, 1_000_000)
     canaries = effort.choose(1_000, 1_500)
 
     def own(name: str) -> int:
@@ -59,6 +67,7 @@ def audits(effort: Effort, seed: int) -> list[tuple[str, Callable[[], Check]]]:
         ),
         ("privacy-noise-clients", lambda: check_clients(length, rounds, own("clients"))),
         ("privacy-noise-rounds", lambda: check_rounds(length, own("rounds"))),
+        ("privacy-noise-model", lambda: check_model_noise(length, own("model"))),
         ("privacy-sensitivity", lambda: check_clip(8 * rounds, own("sensitivity"))),
         ("privacy-two-worlds-coins", lambda: check_coins(coin_runs, own("coins"))),
         (
@@ -78,6 +87,10 @@ def audits(effort: Effort, seed: int) -> list[tuple[str, Callable[[], Check]]]:
             lambda: check_path(
                 path_runs, own("thin gaussian"), Mistake.TENTH, mechanism="discrete-gaussian"
             ),
+        ),
+        *(
+            (run_id(mistake), partial(check_run, whole_runs, own("whole runs"), mistake))
+            for mistake in (RunMistake.TWICE, RunMistake.OWN_ROUND, *CountMistake)
         ),
         (
             "privacy-one-run-identity",

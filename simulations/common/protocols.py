@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from protocol.planning.training_plan import ProtocolName
+from protocol.planning.plan_checks import ProtocolName
 from simulations.common.committees import MEMBERS, POPULATION
 from simulations.common.tables import show
 

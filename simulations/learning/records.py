@@ -26,6 +26,7 @@ class Epsilons(TypedDict):
     server: float | str
     outsider: NotRequired[float | str]
     sybil: NotRequired[float | str]
+    without_members: NotRequired[float | str]
     secagg_alone: NotRequired[float | str]
     one_report: NotRequired[float]
     delta: NotRequired[float]
@@ -48,6 +49,9 @@ class Facts(TypedDict):
     or the parameter of its law in `variance` if it is of another kind; a list for several sums.
     `released_norm_squared` is the squared length of the released mean of what clients sent, noise
     included: less `sketch_size` times `noise_variance`, it estimates that of the mean update.
+    Where a part of the noise comes back, `sum_noise_variance` is of the noise in the sum of all
+    means so far, `sum_independent_variance` what independent noise for the same promise would have
+    come to; `members` added noise, and `members_returning` of them took some back.
     `insecure_seed` is there in runs that protect nobody (`simulations.learning.insecure`).
     """
 
@@ -67,6 +71,10 @@ class Facts(TypedDict):
     scale: NotRequired[float | list[float]]
     clip_l2: NotRequired[float]
     noise_variance: NotRequired[float | list[float]]
+    sum_noise_variance: NotRequired[float]
+    sum_independent_variance: NotRequired[float]
+    members: NotRequired[int]
+    members_returning: NotRequired[int]
     released_norm_squared: NotRequired[float]
     rationale: NotRequired[str]
     figures: NotRequired[dict[str, float]]

@@ -71,7 +71,7 @@ def correlated_figures(
     mu = largest_mu(epsilon, delta, promises)
     fresh = plan.charge / mu**2
     without = schedule.participations / ((1.0 - plan.returned_share) * fresh)
-    against = {"promised": epsilon, "committee": correlated_epsilon(without, promises, delta)}
+    against = {"promised": epsilon, "without_members": correlated_epsilon(without, promises, delta)}
     if clients is not None:
         against["made_up"] = correlated_epsilon(without * clients, promises, delta)
     return figures | {

@@ -19,7 +19,8 @@ from protocol.planning.committee import (
 )
 from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.graph import GraphPlan, plan_graph
-from protocol.planning.training_plan import ProtocolName, TrainingPlan
+from protocol.planning.plan_checks import ProtocolName
+from protocol.planning.training_plan import TrainingPlan
 from protocol.round.rings import fitting_security_bits
 from secagg import Mode, ParameterError, PrimeField
 from secagg.oneshot.committee import CommitteeKind

@@ -130,12 +130,14 @@ class Lengths:
         signal_squared: estimate of the mean update's squared length, without bias; may be negative.
         deviation: of that estimate.
         noise: length of the noise in a decoded mean update.
+        sum_noise: length of the noise in the sum of these rounds.
     """
 
     rounds: int
     signal_squared: float
     deviation: float
     noise: float
+    sum_noise: float
 
     @property
     def seen(self) -> bool:
@@ -155,13 +157,17 @@ class Lengths:
     @property
     def together(self) -> float:
         """The same over the whole run, if all updates point the same way: noise does not."""
-        return self.each / math.sqrt(self.rounds)
+        return self.sum_noise / (self.rounds * self.signal) if self.signal else math.inf
 
 
 def lengths_of(records: Iterable[Record]) -> Lengths | None:
     """Signal and noise of a run; None if its records have no released lengths."""
     estimates, variances, noises = [], [], []
+    came_back: float | None = None
     for record in records:
+        together = record.get("sum_noise_variance")
+        if together is not None:
+            came_back = math.sqrt(noise_error(record["dimension"], together))
         noise, length = record.get("noise_variance"), record.get("released_norm_squared")
         if isinstance(noise, float) and length is not None:
             size = record["sketch_size"]
@@ -174,7 +180,14 @@ def lengths_of(records: Iterable[Record]) -> Lengths | None:
     signal = math.fsum(estimates) / count
     clamped = max(signal, 0.0)
     doubt = (norm_estimate_variance(size, clamped, 0.0, noise) for size, noise in variances)
-    return Lengths(count, signal, math.sqrt(math.fsum(doubt)) / count, _root_mean(noises))
+    noise = _root_mean(noises)
+    return Lengths(
+        rounds=count,
+        signal_squared=signal,
+        deviation=math.sqrt(math.fsum(doubt)) / count,
+        noise=noise,
+        sum_noise=math.sqrt(count) * noise if came_back is None else came_back,
+    )
 
 
 def clipped_share(records: Iterable[Record]) -> float | None:

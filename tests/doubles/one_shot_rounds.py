@@ -21,6 +21,7 @@ from secagg.oneshot.header import Header
 from secagg.oneshot.member import OneShotMember, answer_parts
 from secagg.oneshot.messages import Answer, Complaints, Upload, context_tag
 from secagg.oneshot.opening import OpenedSum
+from secagg.oneshot.records import MemberUploads
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import ClientPhase
 from secagg.sealing import seal
@@ -98,10 +99,49 @@ def context(size: int = 5, members: int = 6, **changes: Any) -> OneShotContext:
     return OneShotContext(**{**terms, **changes})
 
 
+def seated(size: int, members: int) -> Cohort:
+    """So many clients, and after them the kit's members."""
+    keys = cohort(size).keys + tuple(identity("member", j).public for j in range(members))
+    return Cohort(keys)
+
+
+def uploads(**changes: Any) -> MemberUploads:
+    """Terms of members' uploads in a first round; four members of six at least."""
+    terms: dict[str, Any] = {
+        "fewest": 4,
+        "returning": False,
+        "fewest_returning": 0,
+        "block": bytes(range(32)),
+        "records": (),
+    }
+    return MemberUploads(**{**terms, **changes})
+
+
+def adding(
+    terms: MemberUploads | None = None, size: int = 5, members: int = 6, **changes: Any
+) -> OneShotContext:
+    """A small round to which the members upload as well."""
+    colluders = changes.get("tolerated_colluders", 1)
+    return context(
+        size + members,
+        members,
+        cohort_root=seated(size, members).root,
+        minimum_survivors=changes.pop("minimum_survivors", fewest_survivors(size, colluders)),
+        member_uploads=terms or uploads(),
+        **changes,
+    )
+
+
+def uploader(context: OneShotContext, index: int) -> Identity:
+    """The signing key of whoever uploads at a place of the cohort."""
+    member = index - context.invited
+    return identity("client", index) if member < 0 else identity("member", member)
+
+
 def signed_upload(context: OneShotContext, message: Upload) -> Upload:
     """A changed upload with the signature that its sender, who is malicious, makes."""
     parts = Header.of(message).signed_parts(context)
-    signature = identity("client", message.sender).sign(Usage.UPLOAD, *parts)
+    signature = uploader(context, message.sender).sign(Usage.UPLOAD, *parts)
     return replace(message, signature=signature)
 
 
@@ -130,21 +170,30 @@ class Round:
         context: of the round; a committee with the kit's keys, named or of everyone.
         away: members that never answer.
         inputs: by client, centred integers; those of `vector` if there are none.
+        returning: uploads that say that a member takes something back.
     """
 
     context: OneShotContext
     away: Collection[int] = ()
     inputs: Sequence[Sequence[int]] = ()
+    returning: Collection[int] = ()
     clients: dict[int, OneShotClient] = field(default_factory=dict)
     members: dict[int, OneShotMember] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.cohort = cohort(self.context.size)
+        members = self.context.committee.size
+        adds = self.context.member_uploads is not None
+        self.cohort = seated(self.context.invited, members) if adds else cohort(self.context.size)
         self.server = OneShotServer(self.context, self.cohort)
         self.sent: dict[int, bytes] = {}
         for i in range(self.context.size):
             self.clients[i] = OneShotClient(
-                self.context, i, identity("client", i), self.cohort.proof(i), Stream("client", i)
+                self.context,
+                i,
+                uploader(self.context, i),
+                self.cohort.proof(i),
+                Stream("client", i),
+                i in self.returning,
             )
         for j in range(self.context.committee.size):
             self.members[j] = self.member(j)
@@ -157,10 +206,11 @@ class Round:
     def member(self, index: int) -> OneShotMember:
         """A new session of a member; one that is a client knows what it uploaded."""
         own = None
-        if self.everyone:
-            client = self.clients[index]
+        if self.everyone or self.context.member_uploads is not None:
+            place = index if self.everyone else self.context.invited + index
+            client = self.clients[place]
             sent = client.phase is ClientPhase.UPLOADED
-            own = (index, client.header_digest if sent else None)
+            own = (place, client.header_digest if sent else None)
         sealing_key = sealing(self.names, index)
         return OneShotMember(self.context, index, self.member_identity(index), sealing_key, own)
 
@@ -194,8 +244,8 @@ class Round:
         self.seat()
 
     def seat(self) -> None:
-        """Members that are clients know now what they uploaded."""
-        if self.everyone:
+        """Members that upload know now what they uploaded."""
+        if self.everyone or self.context.member_uploads is not None:
             self.members = {j: self.member(j) for j in self.members}
 
     def check(self, complaints: Mapping[int, Collection[int]]) -> None:

@@ -243,6 +243,36 @@ def test_enough_of_either_kind_is_honest(parts: Parts) -> None:
 # -- the filter -------------------------------------------------------------------------------
 
 
+def counted_covariance(parts: Parts, records: Sequence[Record]) -> np.ndarray:
+    """Of what is counted in the sums of all rounds."""
+    numbers = [record.numbers for record in records]
+    befores = [None, *numbers][: len(numbers)]
+    returned = [parts.returned(*pair) for pair in zip(numbers, befores, strict=True)]
+    sigma = np.diag([parts.fresh(each) for each in numbers] + np.array(returned))
+    for t in range(1, len(records)):
+        sigma[t, t - 1] = sigma[t - 1, t] = -returned[t]
+    return sigma
+
+
+def test_rounds_that_nobody_sees_cost_nothing() -> None:
+    """A record that was made up only raises a count, whatever it says."""
+    rng, alone_is_less = np.random.default_rng(11), 0
+    for number in range(400):
+        parts = SMALL[number % len(SMALL)]
+        records = random_records(rng, parts, int(rng.integers(2, 6)))
+        sigma = counted_covariance(parts, records)
+        bounds = rng.random(len(records)) * (rng.random(len(records)) < 0.7)
+        seen = np.flatnonzero(rng.random(len(records)) < 0.6)
+        listed = bounds @ np.linalg.solve(sigma, bounds)
+        assert listed == pytest.approx(counted_charge(parts, records, bounds), rel=1e-9)
+        true = bounds[seen] @ np.linalg.solve(sigma[np.ix_(seen, seen)], bounds[seen])
+        assert true <= listed * (1 + 1e-9)
+        # Whoever counts each of them for itself counts too little.
+        alone = float(np.sum(bounds[seen] ** 2 / sigma[seen, seen]))
+        alone_is_less += int(alone < true * (1 - 1e-6))
+    assert alone_is_less > 50
+
+
 def possible(parts: Parts, before: RoundParts | None, fewest_returning: int) -> list[RoundParts]:
     """Every record that a round may turn out to have."""
     most = before.entered if before else 0

@@ -258,6 +258,7 @@ USAGES = (
     "sign complaints",
     "seed of a draw",
     "ticket of a draw",
+    "records of a run",
 )
 
 

@@ -320,7 +320,9 @@ def message(number: int, *fields: bytes | int) -> bytes:
 
 
 def pack(value: bytes | int) -> bytes:
-    """A non-negative integer or a byte string in MessagePack, in its shortest form."""
+    """A boolean, non-negative integer or byte string in MessagePack, in its shortest form."""
+    if isinstance(value, bool):
+        return b"\xc3" if value else b"\xc2"
     if isinstance(value, int):
         if value < 128:
             return bytes([value])

@@ -48,7 +48,8 @@ from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.strategies import check_strategy, require_all_clients, require_metrics
 from protocol.adapters.flower.waiting import Clock
 from protocol.planning.configuration import parse
-from protocol.planning.training_plan import ProtocolName, TrainingPlan
+from protocol.planning.plan_checks import ProtocolName
+from protocol.planning.training_plan import TrainingPlan
 from sketch.controllers import Controller
 
 Policy = ClientRules | Mapping[str, Any]

@@ -8,7 +8,8 @@ from typing import get_args
 
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
-from protocol.planning.training_plan import ProtocolName, TrainingPlan
+from protocol.planning.plan_checks import ProtocolName
+from protocol.planning.training_plan import TrainingPlan
 from secagg import Mode, ParameterError
 
 FEWEST_ROUNDS = 10

@@ -223,7 +223,9 @@ def _aggregator(
     committee = None
     if plan.protocol == "one-shot":
         members = secrets.members(plan.committee_numbers.size)
-        committee = local_committee(plan, identities, members, secrets.sealing_key)
+        committee = local_committee(
+            plan, identities, members, secrets.sealing_key, rand_of=secrets.member_rand
+        )
     if config.engine.aggregator == "ideal":
         return IdealAggregator(
             secrets.removable,

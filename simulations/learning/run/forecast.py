@@ -73,10 +73,15 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
         for name, plan, first in _sums(config, federation.task.layout):
             deployment = plan_deployment(plan, first)
             figures |= {name + key: value for key, value in _sum_figures(deployment).items()}
+            if plan.returned is not None:
+                noise = plan.planned_noise(first.size)
+                figures |= {"gain": noise.gain, "returned_share": noise.plan.returned_share}
             resized = np.nan_to_num(np.resize(update, first.dimension))
             if config.engine.aggregator == "real" and plan.protocol == "one-shot":
                 cost = one_shot_cost(plan, deployment.parameters, resized)
-                played.append(cost.of_rank(config.cohort.size, ranks))
+                # What a member uploads costs about as much as what a client does.
+                adding = plan.returned_run.members if plan.returned else 0
+                played.append(cost.of_rank(config.cohort.size + adding, ranks))
             else:
                 seconds += _time_encoding(plan, deployment, resized)
         figures["clip_l2"] = config.privacy.clip_l2

@@ -161,7 +161,7 @@ def one_shot_cost(
         for index, seal in zip(played, seals, strict=True)
     ]
     member = committee.member(_SESSION, key)
-    member.join(setup.announce_to_member())
+    member.join(setup.announce_to_member(last if setup.adding_members else None))
     delivery = _seconds(partial(member.receive, _delivery(setup, uploads.headers, column)))
     parts, header = upload_bytes(context), uploads.headers[played[0]]
     return OneShotCost(

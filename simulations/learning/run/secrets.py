@@ -122,6 +122,10 @@ class RunSecrets(NeverCopied):
             for member in range(count)
         ]
 
+    def member_rand(self, identity: bytes) -> Callable[[int], bytes]:
+        """Every secret of what a committee's member uploads, by its identity key."""
+        return self._stream(f"member {self.attempt} {identity.hex()}")
+
     def member_noise(self, session_id: bytes, round_number: int, member: int) -> NoiseSeed:
         """The seed of what a committee's member adds in a round, by its index."""
         label = f"added {session_id.hex()} {round_number} {member}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from protocol.exchange.ranks import ALONE, Ranks
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.pipeline import noise_of_sums
 from protocol.training.private import PrivateTraining, RoundResult, TrainingState
 from protocol.training.records import Notes
 from secagg import Identity
@@ -101,4 +103,22 @@ class PrivateMean(PrivateRate):
             "refused": len(result.outcome.refused),
             "error": self._error,
         }
+        self._tell_of_returns(result, facts)
         return with_noise(facts, parameters.mechanism)
+
+    def _tell_of_returns(self, result: RoundResult, facts: Facts) -> None:
+        """Add the noise in the sum of all means so far, where a part of it comes back.
+
+        Beside it, what independent noise would have been by now for the same promise.
+        """
+        setup, record = result.setup, result.outcome.record
+        if record is None or not isinstance(setup, OneShotSetup):
+            return
+        uploads, parameters = setup.context.member_uploads, setup.parameters
+        records = (*(uploads.records if uploads else ()), record)
+        divisor = parameters.returned.divisor if parameters.returned else 1
+        sigma = self._training.goal.noise_multiplier * parameters.sketch_clip_l2 / divisor
+        facts["sum_noise_variance"] = noise_of_sums(setup, records)
+        facts["sum_independent_variance"] = len(records) * sigma**2
+        facts["members"] = len(record.entered)
+        facts["members_returning"] = len(record.returned)

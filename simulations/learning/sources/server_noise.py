@@ -60,7 +60,7 @@ class IndependentNoise:
     arrays: Arrays = NOTHING
 
     def variance(self, number: int) -> float:
-        """The same in every round: 1."""
+        """1 in every round."""
         del number
         return 1.0
 
@@ -138,7 +138,7 @@ class BandedNoise:
         return {PAST: self._past, STRATEGY: self._strategy.diagonals}
 
     def variance(self, number: int) -> float:
-        """That of a row of the inverse."""
+        """Of a row of the inverse."""
         return float(self._strategy.round_variances[number])
 
     def draw(self, number: int, rng: np.random.Generator, size: int, deviation: float) -> Floats:

@@ -38,6 +38,7 @@ from protocol.training.records import listed_cohort
 from simulations.learning.insecure import protects, remarks, seed_in_notes
 from simulations.reports.account.export import gaussian_figures
 from simulations.reports.account.question import check_delta
+from simulations.reports.account.returning import RUN_ROUTE, busiest_of_run, is_of_run
 
 Release: TypeAlias = Mapping[str, Any]
 """A release as a ledger has it."""
@@ -218,10 +219,16 @@ def account_ledger(
             order=None if goal is None else goal.moment_order,
         )
         most = math.inf if goal is None else goal.rounds
-    client, releases = _busiest(entries, rank, most)
-    epsilon = sybil = rank(releases)
     pair = None
-    if not local:
+    returning = is_of_run(entries)
+    if returning:
+        client, count, epsilon = busiest_of_run(entries, chosen, EVERYBODY)
+        sybil = _epsilon(_busiest(entries, rank, most, without_peers)[1], goal, chosen)
+    else:
+        client, releases = _busiest(entries, rank, most)
+        count, epsilon = len(releases), rank(releases)
+        sybil = epsilon
+    if not local and not returning:
         epsilon = _epsilon(releases, goal, chosen)
         sybil = _epsilon(_busiest(entries, rank, most, without_peers)[1], goal, chosen)
         pair = _replayed_pair(releases, goal, chosen) if math.isfinite(epsilon) else None
@@ -229,19 +236,26 @@ def account_ledger(
     # A goal is about zero-out, and about noise that nobody can compute.
     kept = seed is None and not local and adjacency is Adjacency.ZERO_OUT
     promised = goal if kept else None
+    spent_by_goal = 0.0
+    if promised is not None:
+        spent_by_goal = (
+            busiest_of_run(entries, promised.delta, EVERYBODY)[2]
+            if returning
+            else promised.spent(releases, promised.delta)
+        )
     return LedgerAccount(
         epsilon=epsilon,
         delta=chosen,
-        guarantee=None if promised is None else _guarantee(releases, promised),
+        guarantee=None if promised is None else _guarantee(spent_by_goal, promised),
         sybil=sybil,
         client=client,
-        releases=len(releases),
+        releases=count,
         entries=len(entries),
         clients=len(_labels(entries)),
         goal=goal,
         pair=pair,
         adjacency=Adjacency.ANY_INPUT if local else adjacency,
-        route=_route(local, goal),
+        route=RUN_ROUTE if returning else _route(local, goal),
         insecure_seed=seed,
     )
 
@@ -316,13 +330,13 @@ def _replayed_pair(
     return FailingGaussian(failure, mu) if mu < math.inf else None
 
 
-def _guarantee(releases: Sequence[Release], goal: LedgerGoal) -> Guarantee:
+def _guarantee(spent: float, goal: LedgerGoal) -> Guarantee:
     """The goal's epsilon, which holds at its delta as long as no client was charged beyond it.
 
     Args:
-        releases: of the client that was charged most.
+        spent: by the client that was charged most, at the goal's delta.
     """
-    kept = goal.spent(releases, goal.delta) <= goal.epsilon * REPLAY_ROOM
+    kept = spent <= goal.epsilon * REPLAY_ROOM
     return Guarantee(
         epsilon=goal.epsilon if kept else math.inf,
         delta=goal.delta,

@@ -6,10 +6,27 @@ from typing import Final
 
 from simulations.audits.base import Check
 from simulations.reports.audit.span import mutant_figures, product_figures
+from simulations.threats.one_shot.run_schedules import RunRules, SchedulesReport, run_schedules
+from simulations.threats.one_shot.weak_memories import (
+    ForgetsLists,
+    ForgetsRounds,
+    SignsLate,
+    TakesAnyTerms,
+)
 from simulations.threats.span.one_shot import OneShotMutant, OneShotReport, one_shot_span
 from simulations.threats.span.small_cases import rules, signed_set, signed_set_committees
 
 SHARES_ID: Final = "one-shot shares"
+RUNS_ID: Final = "returned runs"
+
+WEAK_RUNS: Final = {
+    "quorum_one_lower": RunRules(fewer_signatures=1),
+    "late_signatures": RunRules(SignsLate),
+    "forgotten_lists": RunRules(ForgetsLists),
+    "forgotten_rounds": RunRules(ForgetsRounds),
+    "other_terms": RunRules(TakesAnyTerms),
+}
+"""Members that lack a rule, by its name."""
 
 
 def one_shot_id(clients: int, members: int) -> str:
@@ -76,6 +93,40 @@ def check_shares(largest: int) -> Check:
             "rejected": more == fewer and broken == len(table),
         },
     )
+
+
+def check_returned_runs(schedules: int, seed: int) -> Check:
+    """Draw schedules of runs whose noise comes back, for the product's memories and for others.
+
+    Args:
+        schedules: how many, of each.
+        seed: fixes them.
+    """
+    found = run_schedules(schedules, seed)
+    weak = {name: run_schedules(schedules, seed, rules) for name, rules in WEAK_RUNS.items()}
+    caught = sum(report.broken > 0 for report in weak.values())
+    return Check.of(
+        RUNS_ID,
+        "No schedule of rounds opens sums with less noise than their records say "
+        "(twins: members that lack one rule each)",
+        {
+            "schedules": schedules,
+            "with_several_sums": found.several,
+            "broken_schedules": found.broken,
+            "first_flaw": _most(found),
+            "rejected": found.broken > 0,
+        },
+        {
+            "mutants": len(weak),
+            "caught": caught,
+            **{name: f"{each.broken:,} of {each.schedules:,}" for name, each in weak.items()},
+            "rejected": caught == len(weak),
+        },
+    )
+
+
+def _most(report: SchedulesReport) -> str:
+    return report.flaws.most_common(1)[0][0] if report.flaws else ""
 
 
 def _ended(report: OneShotReport) -> tuple[OneShotReport, str]:

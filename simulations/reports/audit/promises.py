@@ -132,6 +132,15 @@ PROMISES: Final = (
         "wrong sum, and no upload counts twice.",
         ("A41", "A42", "A43", "A44", "A46"),
     ),
+    Promise(
+        "P13",
+        "Noise that members take back comes back once, and is counted",
+        "Over a run whose noise comes back, the sums that a server opens carry the noise that "
+        "their records say, whatever it tries again, leaves out or says to whom; and every client "
+        "counts the whole run, with all that may still come back.",
+        ("A55", "A56", "A57", "A58", "A59", "A60", "A61", "A62", "A63", "A64"),
+        ("returned ",),
+    ),
 )
 
 OTHERS: Final = Promise(
@@ -193,6 +202,16 @@ ATTACKS: Final = {
     "A52": "raised odds",
     "A53": "candidates of other rounds",
     "A54": "a session ground for its draw",
+    "A55": "noise taken back twice, in attempts at a round",
+    "A56": "lists that leave out what was signed",
+    "A57": "noise made under other terms",
+    "A58": "flags of members that added nothing",
+    "A59": "fewer parties than agreed in a run",
+    "A60": "members that look at their noise",
+    "A61": "a goal spent in two runs",
+    "A62": "a count of a client's own rounds only",
+    "A63": "rounds nearer than planned",
+    "A64": "other terms, and noise too fine",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -15,8 +15,10 @@ from secagg import Mode
 from simulations.audits.base import Check, Effort
 from simulations.audits.suite import audits
 from simulations.reports.audit.one_shot import (
+    RUNS_ID,
     SHARES_ID,
     check_one_shot_span,
+    check_returned_runs,
     check_shares,
     one_shot_id,
 )
@@ -55,7 +57,7 @@ def all_units(effort: Effort, seed: int) -> list[Unit]:
     return [
         *attack_units(CATALOGUE, effort, seed),
         *span_units(effort),
-        *one_shot_units(effort),
+        *one_shot_units(effort, seed),
         *privacy_units(effort, seed),
         flower_unit(effort, seed),
     ]
@@ -88,14 +90,17 @@ def span_units(effort: Effort) -> list[Unit]:
     ]
 
 
-def one_shot_units(effort: Effort) -> list[Unit]:
-    """Return the checks of small one-shot rounds and committees."""
+def one_shot_units(effort: Effort, seed: int) -> list[Unit]:
+    """Return the checks of small one-shot rounds, committees and runs."""
 
     def run(clients: int, members: int) -> list[Check]:
         return [check_one_shot_span(clients, members)]
 
     def shares() -> list[Check]:
         return [check_shares(effort.choose(4, 6))]
+
+    def runs() -> list[Check]:
+        return [check_returned_runs(effort.choose(2_000, 60_000), seed)]
 
     sizes = [(3, 3), (4, 3)] if effort is Effort.QUICK else [(3, 3), (4, 3), (3, 4), (4, 4)]
     return [
@@ -106,7 +111,15 @@ def one_shot_units(effort: Effort) -> list[Unit]:
             "one rule of members and clients at a time",
         )
         for clients, members in sizes
-    ] + [Unit(SHARES_ID, "Shares give the sums of one signed set and nothing else", shares)]
+    ] + [
+        Unit(SHARES_ID, "Shares give the sums of one signed set and nothing else", shares),
+        Unit(
+            RUNS_ID,
+            "No schedule opens sums with less noise than their records say",
+            runs,
+            "one rule of members at a time",
+        ),
+    ]
 
 
 def privacy_units(effort: Effort, seed: int) -> list[Unit]:

@@ -59,6 +59,7 @@ def charts_of(run: Run, number: int) -> list[Chart]:
     makers: tuple[Callable[[Run, str], Chart | None], ...] = (
         accuracy_chart,
         epsilon_chart,
+        returned_noise_chart,
         trade_off_chart,
         sketch_chart,
         bytes_chart,
@@ -121,6 +122,38 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
         for r in run.records
     ]
     columns = ("round", *(key.replace("_", " ") for key in names))
+    return plot.chart(text, Table(columns, tuple(rows)))
+
+
+def returned_noise_chart(run: Run, name: str) -> Chart | None:
+    """Plot the noise in the sum of all rounds, of which a part came back; None if none did."""
+    records = [r for r in run.records if r.get("sum_noise_variance") is not None]
+    if not records:
+        return None
+    lengths, independent = (
+        [math.sqrt(r["dimension"] * number(r[key])) for r in records]
+        for key in ("sum_noise_variance", "sum_independent_variance")
+    )
+    plot = RoundPlot(name, "Noise in the sum of all rounds", "length (l2)", 2)
+    plot.draw_line(Line("noise that comes back", rounds_of(records), lengths), 0)
+    plot.draw_line(Line("independent noise", rounds_of(records), independent), 1)
+    last, back = records[-1], sum(r["members_returning"] for r in records)
+    text = (
+        f"After round {last['round']} the noise in the sum of all mean updates has length "
+        f"{readable(lengths[-1])}; independent noise for the same promise would have "
+        f"{readable(independent[-1])}, {independent[-1] / lengths[-1]:.2f} times as much. Members "
+        f"of the committee took back {back:,} of {sum(r['members'] for r in records):,} draws. "
+        "What is assumed: no more members work for the server than were planned for, during the "
+        "whole run and until their keys are erased; the others remember what they added, take it "
+        "back once, and sign rounds one after the other. If the server knew what all members "
+        "added, the epsilon without members would hold; if it could open single uploads, that of "
+        "a client's own noise."
+    )
+    rows = [
+        (str(r["round"]), readable(a), readable(b), f"{r['members_returning']} of {r['members']}")
+        for r, a, b in zip(records, lengths, independent, strict=True)
+    ]
+    columns = ("round", "noise that comes back", "independent noise", "members who took back")
     return plot.chart(text, Table(columns, tuple(rows)))
 
 

@@ -64,6 +64,14 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "scale": Column("steps per unit", "of an update when it is rounded"),
     "clip_l2": Column("units of an update", "bound on the length of what a client sends"),
     "noise_variance": Column("squared units of an update", "noise of one released value"),
+    "sum_noise_variance": Column(
+        "squared units of an update", "the same of the sum of all rounds, where noise comes back"
+    ),
+    "sum_independent_variance": Column(
+        "squared units of an update", "what independent noise for the same promise would have there"
+    ),
+    "members": Column("members", "who added noise"),
+    "members_returning": Column("members", "who took back the noise of the round before"),
     "released_norm_squared": Column(
         "squared units of an update", "squared length of the released mean of what clients sent"
     ),

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from protocol.planning.training_plan import ProtocolName
+from protocol.planning.plan_checks import ProtocolName
 from simulations.threats.faults import one_shot
 from simulations.threats.faults.behaviours import Play, Verdict
 from simulations.threats.faults.encoded import play_encoded

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.planning.training_plan import ProtocolName
+from protocol.planning.plan_checks import ProtocolName
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance

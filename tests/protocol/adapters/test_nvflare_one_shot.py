@@ -23,7 +23,7 @@ from protocol.adapters.nvflare.messages import TASK_OF_MEMBERS, OneShotTask, rep
 from protocol.adapters.nvflare.models import difference
 from protocol.adapters.nvflare.site import Site, write_registry
 from protocol.errors import ConfigurationError, PolicyError
-from protocol.exchange.one_shot import MemberStage
+from protocol.exchange.one_shot import EXCHANGES
 from protocol.exchange.remote import MESSAGE, refuse
 from protocol.round.stored_history import StoredHistory
 from protocol.training.private import PrivateTraining
@@ -341,4 +341,4 @@ def test_a_drawn_committee_is_not_to_be_had(tmp_path: Path) -> None:
 
 
 def test_every_stage_of_members_has_a_task() -> None:
-    assert list(TASK_OF_MEMBERS) == list(MemberStage)
+    assert tuple(TASK_OF_MEMBERS) == EXCHANGES

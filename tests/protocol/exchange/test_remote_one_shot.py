@@ -17,7 +17,7 @@ from dp import NoiseSeed
 from protocol import PrivacyGoal, TrainingPlan
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.aggregators import IdealAggregator
-from protocol.exchange.one_shot import MemberStage, OneShotOutcome
+from protocol.exchange.one_shot import EXCHANGES, MemberStage, OneShotOutcome
 from protocol.exchange.remote import answer_or_refuse, open_answer
 from protocol.exchange.remote_one_shot import (
     RemoteMember,
@@ -361,7 +361,7 @@ def test_another_model_than_the_announced_one_is_not_trained_on(tmp_path: Path) 
     assert world.upload(0, world.setup().announce(0))[:1] == b"\0"
 
 
-@pytest.mark.parametrize("what", ["upload", *MemberStage])
+@pytest.mark.parametrize("what", ["upload", *EXCHANGES])
 def test_spoiled_answers_cost_their_party_only(what: object, tmp_path: Path) -> None:
     def change(stage: object, index: int, answer: bytes) -> bytes:
         spoils = stage == what and index == 2
@@ -377,7 +377,7 @@ def test_spoiled_answers_cost_their_party_only(what: object, tmp_path: Path) -> 
     assert "signature" in reason
 
 
-@pytest.mark.parametrize("kind", ["upload", *MemberStage])
+@pytest.mark.parametrize("kind", ["upload", *EXCHANGES])
 def test_an_answer_of_somebody_who_was_not_asked_is_a_broken_transport(
     kind: object, tmp_path: Path
 ) -> None:
@@ -428,7 +428,7 @@ class TestMember:
         RemoteOneShotAggregator(world.collect, exchange, world.entries).run(setup)
         return caught[0]
 
-    @pytest.mark.parametrize("stage", list(MemberStage))
+    @pytest.mark.parametrize("stage", EXCHANGES)
     def test_a_message_is_answered_once(self, stage: MemberStage, tmp_path: Path) -> None:
         world = Elsewhere(CommitteeKind.EVERYONE, tmp_path)
         data = self.deliveries(world, world.setup(), stage)

@@ -24,6 +24,7 @@ class Vector:
     coins: int
     length: int
     wrap_probability: float = 0.0
+    returned: None = None
 
     @property
     def mechanism(self) -> BinomialMechanism:

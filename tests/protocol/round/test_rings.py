@@ -303,7 +303,7 @@ class TestClient:
         share = goal.reserve.aggregation
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(setup.context), "ring_failure", lambda *_, **__: share)
-            patch.setattr(history, "_check", lambda _: None)
+            patch.setattr(history, "_check", lambda *_: 0.0)
             for number in range(3):
                 context = dataclasses.replace(setup.context, round_number=number)
                 history.answer(dataclasses.replace(setup, context=context))

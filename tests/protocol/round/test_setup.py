@@ -23,6 +23,7 @@ from dp import (
 )
 from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import bits_for
+from protocol.round.returned_noise import ReturnedNoise
 from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
 from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, RemoteProtocolError
 from sketch import PublicSeed, SketchKind, SketchSpec
@@ -162,8 +163,30 @@ def test_events_count_honest_noise_only(
     assert events.sybil == mechanism.event(bounds, 1, 200)
 
 
+def test_what_comes_back_changes_the_digest(make_setup: Callable[..., RoundSetup]) -> None:
+    stays = make_setup(mechanism=DiscreteGaussianMechanism(25.0)).parameters
+    kinds = [
+        ReturnedNoise(variance=v, rounds=t, divisor=n)
+        for v in (9.0, 9.5)
+        for t in (7, 8)
+        for n in (6, 5)
+    ]
+    digests = {dataclasses.replace(stays, returned=each).digest() for each in (None, *kinds)}
+    assert len(digests) == 9
+    with pytest.raises(ParameterError, match="mechanism"):
+        dataclasses.replace(make_setup().parameters, returned=kinds[0])
+    with pytest.raises(ParameterError, match="returned"):
+        returning = dataclasses.replace(stays, returned=kinds[0])
+        context = dataclasses.replace(
+            make_setup(mechanism=DiscreteGaussianMechanism(25.0)).context,
+            application_digest=returning.digest(),
+        )
+        RoundSetup(context, returning)
+
+
 def test_no_parameter_was_forgotten(make_setup: Callable[..., RoundSetup]) -> None:
     tested = {name for name, _ in test_every_parameter_changes_the_digest.pytestmark[0].args[1]}
+    tested.add("returned")  # in the test above; it takes other noise
     assert tested == {field.name for field in dataclasses.fields(make_setup().parameters)}
 
 

@@ -244,9 +244,9 @@ def test_the_ledger_is_written_before_the_sum_is_decoded(
     decode = Pipeline.decode
     written = []
 
-    def watched(pipeline: Pipeline, total: FieldSum, surplus: None) -> MeanRelease:
+    def watched(pipeline: Pipeline, total: FieldSum, *parts: Any) -> MeanRelease:
         written.append(len(ledger.entries()))
-        return decode(pipeline, total, surplus)
+        return decode(pipeline, total, *parts)
 
     monkeypatch.setattr(Pipeline, "decode", watched)
     run = training(ledger)

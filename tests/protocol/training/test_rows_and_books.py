@@ -165,10 +165,11 @@ class TestOverlap:
         history = ClientHistory(goal)
         check = ClientHistory._check
 
-        def slowly(self: ClientHistory, setup: RoundSetup) -> None:
-            check(self, setup)
+        def slowly(self: ClientHistory, setup: RoundSetup, apart: int = 1) -> float:
+            found = check(self, setup, apart)
             # Whoever does not wait for the others passes the check now.
             time.sleep(0.02)
+            return found
 
         monkeypatch.setattr(ClientHistory, "_check", slowly)
 
@@ -190,7 +191,7 @@ class TestOverlap:
         history, setup = ClientHistory(), make_setup()
         check = ClientHistory._check
         monkeypatch.setattr(
-            ClientHistory, "_check", lambda self, one: (time.sleep(0.02), check(self, one))
+            ClientHistory, "_check", lambda self, *what: (time.sleep(0.02), check(self, *what))
         )
 
         def answer(_: int) -> bool:

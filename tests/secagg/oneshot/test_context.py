@@ -166,12 +166,14 @@ CHANGES: dict[str, Any] = {
     "rounding_bits": 1,
     "entries": 2,
     "allow_weak": True,
+    # Its own fields are in test_records.
+    "member_uploads": kit.uploads(fewest=3),
 }
 
 
 @pytest.mark.parametrize("name", sorted(CHANGES))
 def test_every_parameter_is_in_the_hash(name: str) -> None:
-    base = {"minimum_survivors": 4}
+    base: dict[str, Any] = {"minimum_survivors": 4}
     changes: dict[str, Any] = {name: CHANGES[name]}
     if name == "limbs":
         base["degree"] = 8192
@@ -186,6 +188,9 @@ def test_every_parameter_is_in_the_hash(name: str) -> None:
         changes = {"session_id": b"s" * 16, "committee": committee}
     elif name == "size":
         changes = {"size": 6}
+    elif name == "member_uploads":
+        # Of nine uploads three are members'.
+        base = {"size": 9, "minimum_survivors": 6, "committee": kit.committee(3)}
     elif name in ("opened_at", "lifetime_seconds"):
         base |= {"opened_at": 1000, "lifetime_seconds": 50}
         changes = {name: getattr(kit.context(**base), name) + 1}

@@ -285,7 +285,7 @@ def test_noise_that_comes_back_for_a_goal() -> None:
     more = figures["noise_multiplier"] / figures["independent_noise_multiplier"]
     assert more == pytest.approx(math.sqrt(figures["fresh_ratio"]))
     against = figures["against"]
-    assert against["promised"] == 5.0 < against["committee"] < against["made_up"]
+    assert against["promised"] == 5.0 < against["without_members"] < against["made_up"]
     assert "made_up" not in plan(*CORRELATED, "--epsilon", "5")["against"]
 
 

@@ -127,7 +127,9 @@ def shares() -> Iterator[Case]:
 
 def contexts() -> Iterator[Case]:
     """Encoded contexts and their hashes."""
-    for name in ("plain", "losses", "everyone", "rounded", "drawn", "drawn-by-beacon"):
+    for name in ("plain", "losses", "everyone", "rounded", "drawn", "drawn-by-beacon",
+        "members-upload", "members-take-back",
+    ):  # fmt: skip
         context = HONEST[name][1].context
         yield {"context": context, "encoded": context_encoding(dict(context)).hex()}
 

@@ -43,7 +43,51 @@ def context_encoding(context: Mapping[str, Any]) -> bytes:
         ),
         bytes([context["allow_weak"]]),
         bytes.fromhex(context["application_digest"]),
+        *(uploads_encoding(context) if "member_uploads" in context else ()),
     )
+
+
+def record_encoding(record: Mapping[str, Any], members: int) -> bytes:
+    """One record of a run."""
+    return (
+        record["round_number"].to_bytes(8, "little")
+        + record["clients"].to_bytes(4, "little")
+        + wire.bitmap(record["entered"], members)
+        + wire.bitmap(record["returned"], members)
+    )
+
+
+def heads(context: Mapping[str, Any]) -> list[bytes]:
+    """The chain of hashes over the records of a run, that of none first."""
+    uploads, committee = context["member_uploads"], context["committee"]
+    numbers = (
+        len(context["cohort"]),
+        context["minimum_survivors"],
+        context["tolerated_colluders"],
+        context["length"],
+        committee["corrupt"],
+        uploads["fewest"],
+    )
+    label, members = "records of a run", committee["members"]
+    found = [
+        digest(
+            label,
+            bytes.fromhex(context["session_id"]),
+            bytes.fromhex(uploads["block"]),
+            b"".join(number.to_bytes(8, "little") for number in numbers),
+            b"".join(bytes.fromhex(each["identity"]) for each in members),
+        )
+    ]
+    for record in uploads["records"]:
+        found.append(digest(label, found[-1], record_encoding(record, len(members))))
+    return found
+
+
+def uploads_encoding(context: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """The two parts that members' uploads add to the encoded context."""
+    uploads = context["member_uploads"]
+    fewest = uploads["fewest_returning"].to_bytes(8, "little")
+    return bytes([uploads["returning"]]) + fewest, heads(context)[-1]
 
 
 def draw_encoding(draw: Mapping[str, Any]) -> bytes:
@@ -86,14 +130,18 @@ def joint_proof(keys: Sequence[bytes], positions: Sequence[int]) -> bytes:
 
 
 def fields_of(upload: bytes) -> list[Any]:
-    """Sender, ephemeral key, ciphertext, commitments, seals and signature of an upload."""
+    """Sender, ephemeral key, ciphertext, commitments, seals, flag and signature of an upload."""
     place, found = 3 + 10, []
     sender = upload[place]
     if sender > 127:
         raise AssertionError("only small senders are read here")
     found.append(sender)
     place += 1
-    for _ in range(5):
+    for _ in range(6):
+        if upload[place] in (0xC2, 0xC3):
+            found.append(upload[place] == 0xC3)
+            place += 1
+            continue
         width = {0xC4: 1, 0xC5: 2, 0xC6: 4}[upload[place]]
         size = int.from_bytes(upload[place + 1 : place + 1 + width], "big")
         place += 1 + width
@@ -102,9 +150,7 @@ def fields_of(upload: bytes) -> list[Any]:
     return found
 
 
-def header_parts(
-    context_hash: bytes, sender: int, fields: Mapping[str, bytes]
-) -> tuple[bytes, ...]:
+def header_parts(context_hash: bytes, sender: int, fields: Mapping[str, Any]) -> tuple[bytes, ...]:
     """What an upload's signature covers, and its name is made of."""
     return (
         context_hash,
@@ -112,12 +158,13 @@ def header_parts(
         fields["ephemeral_key"],
         digest("hash ciphertext", fields["ciphertext"]),
         digest("hash seals", fields["commitments"], fields["seals"]),
+        bytes([fields["returns"]]),
     )
 
 
 def header_of(upload: bytes) -> bytes:
     """The header of any upload, as a member gets it."""
-    names = ("ephemeral_key", "ciphertext", "commitments", "seals")
+    names = ("ephemeral_key", "ciphertext", "commitments", "seals", "returns")
     sender, *values, signature = fields_of(upload)
     fields = dict(zip(names, values, strict=True))
     return b"".join(header_parts(b"", sender, fields)[2:]) + bytes(signature)

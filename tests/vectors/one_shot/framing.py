@@ -19,7 +19,7 @@ FIELDS: dict[int, tuple[str, Sender, tuple[str, ...]]] = {
     32: (
         "Upload",
         "client",
-        ("sender", "ephemeral_key", "ciphertext", "commitments", "seals", "signature"),
+        ("sender", "ephemeral_key", "ciphertext", "commitments", "seals", "returns", "signature"),
     ),
     33: ("Delivery", "server", ("cohort", "uploaded", "headers", "seals")),
     34: ("Complaints", "member", ("sender", "bad", "signature")),
@@ -48,8 +48,9 @@ def accepted(description: str, number: int, *values: bytes | int) -> MessageCase
 
 def every_message() -> Iterator[MessageCase]:
     """Each number once, then the borders of MessagePack's shortest forms."""
-    yield accepted("Every number once.", 32, 0, HASH, bytes(11), HASH, bytes(100), SIGNATURE)
-    yield accepted("Every number once.", 33, HASH * 3, b"\7", bytes(480), bytes(100))
+    yield accepted("Every number once.", 32, 0, HASH, bytes(11), HASH, bytes(100), False, SIGNATURE)
+    yield accepted("The other flag.", 32, 1, HASH, b"", b"", b"", True, SIGNATURE)
+    yield accepted("Every number once.", 33, HASH * 3, b"\7", bytes(483), bytes(100))
     yield accepted("Every number once.", 34, 1, b"\2", SIGNATURE)
     yield accepted("Every number once.", 35, b"\5")
     yield accepted("Every number once.", 36, 2, SIGNATURE)
@@ -99,9 +100,14 @@ def not_messages() -> Iterator[MessageCase]:
         body = array + number + context + sender + wire.pack(bytes(size))
         yield refused(f"A signature of {size} bytes.", body, "MALFORMED")
     for size in (31, 33):
-        values = (0, bytes(size), b"", b"", b"", SIGNATURE)
+        values = (0, bytes(size), b"", b"", b"", False, SIGNATURE)
         upload = wire.message(32, TAG, *values)
         yield refused(f"An ephemeral key of {size} bytes.", upload, "MALFORMED", "client")
+    for flag in (0, 1, 2, b"\1"):
+        upload = wire.message(32, TAG, 0, HASH, b"", b"", b"", flag, SIGNATURE)
+        yield refused(f"A flag that is {flag!r}.", upload, "MALFORMED", "client")
+    upload = wire.message(32, TAG, 0, HASH, b"", b"", b"", SIGNATURE)
+    yield refused("An upload without a flag.", upload, "MALFORMED", "client")
     yield refused("A member sends an upload.", PLAIN.upload(0), "MALFORMED")
     yield refused("A client sends a vote.", data, "MALFORMED", "client")
     yield refused("A server sends a vote.", data, "MALFORMED", "server")

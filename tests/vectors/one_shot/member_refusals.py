@@ -9,7 +9,7 @@ from ..script import remote
 from ..wire import sign
 from .encodings import header_of
 from .places import Made, flip, member_refuses, places
-from .rounds import HONEST, PLAIN
+from .rounds import HONEST, PLAIN, RETURNING
 from .script import SERVER, Script, refusal
 
 
@@ -92,6 +92,52 @@ def member_sets() -> Iterator[Made]:
         "unexpected-second-set", "Another set after one was signed.", "quorum",
         PLAIN.proposal([0, 1]), "UNEXPECTED_MESSAGE",
     )  # fmt: skip
+
+
+def member_minima() -> Iterator[Made]:
+    """Sets with too few of one kind."""
+    for name, description, chosen in (
+        ("clients", "One client's upload, two are needed.", [0, 3, 4, 5]),
+        ("members", "One member's upload, two are needed.", [0, 2, 3]),
+        ("returning", "Nobody takes anything back, and one must.", [0, 2, 4, 5]),
+    ):
+        yield member_refuses(
+            f"set-too-small-{name}", description, "proposal", RETURNING.proposal(chosen),
+            "SET_TOO_SMALL", base="members-take-back",
+        )  # fmt: skip
+
+
+def flagged() -> Iterator[Made]:
+    """A server that takes uploads with a flag that they must not have: complaints, and no vote."""
+    base, round_ = "members-take-back", RETURNING
+    _, place, _ = places(base, lambda e: e.op == "member_receive" and e.client == 0)
+    for name, description, sender, flag in (
+        ("client", "A client takes something back.", 0, 1),
+        ("absent", "Member 1 takes something back; the last record is without it.", 4, 1),
+        ("byte", "Member 0's header has a flag that is neither 0 nor 1.", 3, 2),
+    ):
+        header = bytearray(round_.header(sender, returns=True))
+        header[96] = flag
+        headers = [bytes(header) if u == sender else round_.header(u) for u in round_.uploaded]
+        script = Script(round_, description)
+        script.messages["complaint"] = round_.complaints(0, wire.bitmap([sender], 6))
+        delivery = round_.delivery(0, headers=b"".join(headers))
+        script.step("member_receive", 0, data=delivery, expect="complaint")
+        refused = remote(SERVER, "SET_NOT_NESTED")
+        script.step("member_receive", 0, data=round_.proposal(), error=refused)
+        yield (
+            f"member-set-not-nested-flag-{name}",
+            {
+                "description": script.description,
+                "base": base,
+                "role": "member",
+                "party": 0,
+                "steps": place,
+                "messages": {name: data.hex() for name, data in script.messages.items()},
+                "operations": script.operations,
+                "success": False,
+            },
+        )
 
 
 def own_upload() -> Made:
@@ -190,6 +236,8 @@ def vectors() -> Iterator[Made]:
     """All files, by name."""
     yield from member_deliveries()
     yield from member_sets()
+    yield from member_minima()
+    yield from flagged()
     yield from member_quorums()
     yield own_upload()
     yield session_over()

@@ -31,7 +31,7 @@ from .encodings import (
     words,
 )
 from .runner import context_of
-from .schema import DrawTerms, OneShotContext, OneShotResult
+from .schema import DrawTerms, MemberUploadsTerms, OneShotContext, OneShotResult
 
 CHECK, CONFIRM, OPEN = range(3)
 FIRST_ROUND, ROUND_NUMBER, LAST_ROUND = 2, 3, 8
@@ -42,7 +42,10 @@ class OneShotRound:
     """Parameters and parties of a round; everything else follows from them.
 
     Args:
-        n, members: how many clients, and members of the committee.
+        n, members: how many uploads are invited, and members of the committee.
+        adding: the terms of the members' uploads, which are the last of the n; None if they upload
+            nothing.
+        returning: uploads that say that a member takes something back.
         registered: size of the registry that members are drawn from, those with the lowest places.
         odds, beacon: of the draw.
         lost: clients whose upload does not arrive.
@@ -76,14 +79,23 @@ class OneShotRound:
     forged: Mapping[int, bytes] = field(default_factory=dict)
     complaining: Mapping[int, frozenset[int]] = field(default_factory=dict)
     lies: Mapping[int, bytes] = field(default_factory=dict)
+    adding: MemberUploadsTerms | None = None
+    returning: frozenset[int] = frozenset()
     seed: str = "one-shot round"
 
     # -- what everybody knows -----------------------------------------------------------------
 
     @cached_property
     def identities(self) -> list[bytes]:
-        """Ed25519 private keys of the clients."""
-        return [hashlib.sha256(b"identity %d" % u).digest() for u in range(self.n)]
+        """Ed25519 private keys of those who upload."""
+        clients = self.n - self.members if self.adding else self.n
+        found = [hashlib.sha256(b"identity %d" % u).digest() for u in range(clients)]
+        return found + self.member_identities if self.adding else found
+
+    @property
+    def first_member(self) -> int:
+        """Index in the cohort of the first member, where members upload."""
+        return self.n - self.members if self.adding else 0
 
     @cached_property
     def member_identities(self) -> list[bytes]:
@@ -192,6 +204,8 @@ class OneShotRound:
         }
         if self.kind == "drawn":
             fields["committee"]["draw"] = self.draw
+        if self.adding:
+            fields["member_uploads"] = self.adding
         fields["hash"] = digest("one-shot context", context_encoding(fields)).hex()
         return cast(OneShotContext, fields)
 
@@ -229,6 +243,7 @@ class OneShotRound:
             lost,
             set(range(self.members)) - set(self.answering),
             [wire.counter_rand(seed) for seed in self.rand_seeds],
+            self.returning,
         )
 
     @cached_property
@@ -323,7 +338,7 @@ class OneShotRound:
         plain = cipher.decrypt(sealed, [wire.tagged("seal shares", *bound)])
         return [int.from_bytes(plain[i : i + 4], "little") for i in range(0, len(plain), 4)]
 
-    def upload_fields(self, u: int) -> dict[str, bytes]:
+    def upload_fields(self, u: int) -> dict[str, Any]:
         """What a client uploads, beside its signature."""
         primes = _primes(1024, 1)
         packed = _packed(self.everything.ciphertexts[u], primes, self.rounding_bits)
@@ -336,14 +351,15 @@ class OneShotRound:
             "ciphertext": packed,
             "commitments": b"".join(commitments),
             "seals": self.everything.seals[u],
+            "returns": u in self.returning,
         }
 
-    def header_parts(self, u: int, fields: Mapping[str, bytes]) -> tuple[bytes, ...]:
+    def header_parts(self, u: int, fields: Mapping[str, Any]) -> tuple[bytes, ...]:
         """What client u's signature on an upload covers."""
         return header_parts(self.hash, u, fields)
 
     def upload(
-        self, u: int, signature: bytes | None = None, signer: int | None = None, **changes: bytes
+        self, u: int, signature: bytes | None = None, signer: int | None = None, **changes: Any
     ) -> bytes:
         """Client u's upload, or another that it, or somebody else, signs."""
         fields = {**self.upload_fields(u), **changes}
@@ -351,7 +367,7 @@ class OneShotRound:
         signed = signature or sign(private, "sign upload", *self.header_parts(u, fields))
         return self.message(32, u, *fields.values(), signed)
 
-    def header(self, u: int, **changes: bytes) -> bytes:
+    def header(self, u: int, **changes: Any) -> bytes:
         """What a member gets of an upload."""
         if u in self.forged and not changes:
             return header_of(self.forged[u])
@@ -485,7 +501,7 @@ class OneShotRound:
                 raise AssertionError("the reference gives another sum")
         return {
             "total": total,
-            "survivors": self.survivors,
+            "survivors": [u for u in self.survivors if not self.adding or u < self.first_member],
             "excluded": sorted(self.excluded),
             "wrong_members": sorted(self.lies),
             "noisy": [],

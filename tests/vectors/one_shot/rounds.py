@@ -49,6 +49,37 @@ SPOILT = OneShotRound(
     seed="spoilt",
 )
 COPIED = replace(SPOILT, complaining={j: frozenset({3}) for j in range(4)}, seed="copied")
+ADDING = OneShotRound(
+    n=6,
+    members=3,
+    minimum=2,
+    per_polynomial=2,
+    quorum=2,
+    adding={
+        "fewest": 2,
+        "returning": False,
+        "fewest_returning": 0,
+        "block": bytes(range(32)).hex(),
+        "records": [],
+    },
+    seed="members upload",
+)
+RETURNING = replace(
+    ADDING,
+    adding={
+        "fewest": 2,
+        "returning": True,
+        "fewest_returning": 1,
+        "block": bytes(range(32)).hex(),
+        "records": [
+            {"round_number": 0, "clients": 3, "entered": [0, 1, 2], "returned": []},
+            {"round_number": 2, "clients": 2, "entered": [0, 2], "returned": [0]},
+        ],
+    },
+    lost=frozenset({1}),
+    returning=frozenset({3}),
+    seed="members take back",
+)
 LIAR = OneShotRound(n=3, members=5, minimum=2, per_polynomial=2, quorum=4, corrupt=1, seed="liar")
 
 
@@ -125,6 +156,15 @@ HONEST: dict[str, tuple[str, OneShotRound]] = {
         "Client 3 copies ephemeral key, ciphertext and seals of client 1 and signs them: they open "
         "for nobody, all members complain about it, and it is left out. Client 1 stays.",
         copied(),
+    ),
+    "members-upload": (
+        "Three clients, and after them the three named members, who upload as well.",
+        ADDING,
+    ),
+    "members-take-back": (
+        "Two rounds were signed for before: members 0 and 2 were in the last of them. "
+        "Member 0 takes something back, member 2 does not; client 1's upload is lost.",
+        RETURNING,
     ),
     "liar": ("Member 3 answers wrong sums: the sum is right, and 3 is named.", liar()),
 }

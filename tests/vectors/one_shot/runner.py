@@ -18,6 +18,7 @@ from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.messages import decode_from_member, decode_to_member, decode_upload
 from secagg.oneshot.packing import Packing
+from secagg.oneshot.records import MemberUploads, RoundRecord
 from secagg.oneshot.ring import Ring
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.sortition import Draw, Places, Registry, ticket
@@ -28,6 +29,7 @@ from ..player import SERVER, Case, MismatchError, Player, deterministic, drawing
 from ..schema import MessageCase, PrimitiveVector
 from .schema import (
     DrawTerms,
+    MemberUploadsTerms,
     OneShotOperation,
     OneShotRefusalVector,
     OneShotResult,
@@ -50,6 +52,25 @@ def draw_of(told: DrawTerms) -> Draw:
         registry_size=told["registry_size"],
         odds=told["odds"],
         beacon=bytes.fromhex(told["beacon"]),
+    )
+
+
+def uploads_of(told: MemberUploadsTerms) -> MemberUploads:
+    """The terms of members' uploads."""
+    return MemberUploads(
+        fewest=told["fewest"],
+        returning=told["returning"],
+        fewest_returning=told["fewest_returning"],
+        block=bytes.fromhex(told["block"]),
+        records=tuple(
+            RoundRecord(
+                each["round_number"],
+                each["clients"],
+                tuple(each["entered"]),
+                tuple(each["returned"]),
+            )
+            for each in told["records"]
+        ),
     )
 
 
@@ -93,6 +114,7 @@ def context_of(told: ContextFields) -> OneShotContext:
         application_digest=bytes.fromhex(told["application_digest"]),
         opened_at=told["opened_at"],
         lifetime_seconds=told["lifetime_seconds"],
+        member_uploads=uploads_of(told["member_uploads"]) if "member_uploads" in told else None,
     )
     same(context.hash.hex(), told["hash"], "context hash")
     return context
@@ -115,6 +137,7 @@ class OneShotPlay(Player):
                 Identity.from_private_bytes(bytes.fromhex(key)),
                 cohort.proof(u),
                 deterministic(bytes.fromhex(seed)),
+                u in vector.get("returning", ()),
             )
             for u, (key, seed) in enumerate(keys)
         ]

@@ -38,6 +38,25 @@ class CommitteeKeys(TypedDict):
     draw: NotRequired[DrawTerms]
 
 
+class RecordFields(TypedDict):
+    """What was signed for in an earlier round of a run; members by index in the committee."""
+
+    round_number: int
+    clients: int
+    entered: list[int]
+    returned: list[int]
+
+
+class MemberUploadsTerms(TypedDict):
+    """The terms of members' uploads."""
+
+    fewest: int
+    returning: bool
+    fewest_returning: int
+    block: str
+    records: list[RecordFields]
+
+
 class OneShotContext(TypedDict):
     """Every field of the context, the cohort behind its root, and what its hash must be."""
 
@@ -59,6 +78,8 @@ class OneShotContext(TypedDict):
     application_digest: str
     opened_at: int
     lifetime_seconds: int
+    member_uploads: NotRequired[MemberUploadsTerms]
+    """There where members upload after the clients, who come first in `cohort`."""
     hash: str
 
 
@@ -106,7 +127,9 @@ class OneShotRoundVector(TypedDict):
     sealing_keys: list[str]
     """X25519 private keys of the members."""
     own: list[list[Any] | None]
-    """By member that is a client: its index in the cohort, and the name of its upload or null."""
+    """By member that uploads: its index in the cohort, and the name of its upload or null."""
+    returning: NotRequired[list[int]]
+    """Uploads that say that a member takes something back."""
     rand_seeds: list[str]
     rounded: list[str]
     """What the clients' noise seeds are bound to."""

@@ -61,6 +61,7 @@ class Script:
             "member_identities": [key.hex() for key in round_.member_identities],
             "sealing_keys": [key.hex() for key in round_.sealing_keys],
             "own": [self._own(j) for j in range(round_.members)],
+            **({"returning": sorted(round_.returning)} if round_.returning else {}),
             "rand_seeds": [seed.hex() for seed in round_.rand_seeds],
             "rounded": [each.hex() for each in round_.rounded],
             "inputs": round_.inputs,
@@ -71,10 +72,13 @@ class Script:
 
     def _own(self, j: int) -> list[Any] | None:
         round_ = self.round
-        if round_.kind != "everyone":
+        if round_.kind != "everyone" and not round_.adding:
             return None
-        parts = round_.header_parts(j, round_.upload_fields(j))
-        return [j, wire.digest("sign upload", *parts).hex()]
+        u = j + round_.first_member
+        if u in round_.lost:
+            return [u, None]
+        parts = round_.header_parts(u, round_.upload_fields(u))
+        return [u, wire.digest("sign upload", *parts).hex()]
 
     def _known(self, name: str) -> str:
         if name not in self.messages:

@@ -12,7 +12,7 @@ from ..wire import bitmap, index, sign
 from .encodings import words
 from .places import Made, flip, server_refuses
 from .played import OneShotRound
-from .rounds import HONEST, LIAR, LOSSES, PLAIN
+from .rounds import HONEST, LIAR, LOSSES, PLAIN, RETURNING
 from .script import Script, of_member, opening_failed
 
 
@@ -159,6 +159,35 @@ def server_uploads() -> Iterator[Made]:
         remote(1, "NOT_IN_FIELD"),
         base="rounded",
     )
+
+
+def server_flags() -> Iterator[Made]:
+    """Uploads that take back what was not added."""
+    back = "members-take-back"
+    for name, description, base, sender in (
+        ("client", "A client takes something back.", back, 0),
+        ("absent", "Member 1 takes something back; the last record is without it.", back, 4),
+        ("first", "A member takes something back in the first round.", "members-upload", 4),
+    ):
+        yield server_refuses(
+            f"unexpected-flag-{name}",
+            description,
+            f"upload {sender}",
+            HONEST[base][1].upload(sender, returns=True),
+            remote(sender, "UNEXPECTED_MESSAGE"),
+            base=base,
+        )
+    for name, change in (("set", True), ("cleared", False)):
+        sender = 5 if change else 3
+        honest, round_ = RETURNING.upload(sender), RETURNING
+        yield server_refuses(
+            f"bad-signature-flag-{name}",
+            "The flag was changed on the way.",
+            f"upload {sender}",
+            round_.upload(sender, honest[-64:], returns=change),
+            remote(sender, "BAD_SIGNATURE"),
+            base=back,
+        )
 
 
 def server_members() -> Iterator[Made]:
@@ -318,6 +347,15 @@ def server_ends(
 def server_endings() -> Iterator[Made]:
     """Rounds without a sum."""
     few = frozenset({"upload 1", "upload 2"})
+    for name, description, without, left, needed in (
+        ("clients", "One client's upload is there, two are needed.", (0,), 1, 2),
+        ("members", "One member's upload is there, two are needed.", (4, 5), 1, 2),
+        ("returning", "Nobody takes anything back, and one must.", (3,), 0, 1),
+    ):
+        yield server_ends(
+            f"too-few-upload-{name}", description, RETURNING, too_few("upload", left, needed),
+            without=frozenset(f"upload {u}" for u in without), at=0,
+        )  # fmt: skip
     yield server_ends(
         "too-few-upload", "One upload of three arrives, two are needed.", PLAIN,
         too_few("upload", 1, 2), without=few, at=0,
@@ -383,5 +421,6 @@ def wrong_answer(j: int, dealers: Sequence[int] = ()) -> bytes:
 def vectors() -> Iterator[Made]:
     """All files, by name."""
     yield from server_uploads()
+    yield from server_flags()
     yield from server_members()
     yield from server_endings()

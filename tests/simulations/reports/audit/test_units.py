@@ -12,7 +12,13 @@ from secagg import Mode
 from simulations.audits.suite import audits
 from simulations.common.provenance import provenance, source_hash
 from simulations.reports.audit import one_shot
-from simulations.reports.audit.one_shot import SHARES_ID, check_one_shot_span, check_shares
+from simulations.reports.audit.one_shot import (
+    RUNS_ID,
+    SHARES_ID,
+    check_one_shot_span,
+    check_returned_runs,
+    check_shares,
+)
 from simulations.reports.audit.promises import ATTACKS, OTHERS, PROMISES, by_promise
 from simulations.reports.audit.span import check_span, ended, mutant_figures
 from simulations.reports.audit.units import (
@@ -88,6 +94,26 @@ def test_the_shares_of_small_committees() -> None:
     assert check.without_defence["more_than_promised"] == 6
 
 
+def test_runs_whose_noise_comes_back_and_members_that_lack_a_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = check_returned_runs(600, 2)
+    assert check.id == RUNS_ID
+    assert check.held
+    assert check.with_defence["broken_schedules"] == 0
+    assert int(check.with_defence["with_several_sums"]) > 30
+    assert check.without_defence["caught"] == check.without_defence["mutants"] == 5
+    # A product that signs late is found; so is a twin that is no twin.
+    late = one_shot.WEAK_RUNS["late_signatures"]
+    right = one_shot.run_schedules
+    monkeypatch.setattr(
+        one_shot, "run_schedules", lambda count, seed, rules=late: right(count, seed, rules)
+    )
+    assert not check_returned_runs(300, 2).held
+    monkeypatch.setattr(one_shot, "run_schedules", lambda count, seed, *_: right(count, seed))
+    assert not check_returned_runs(60, 2).held
+
+
 def test_a_one_shot_check_that_finds_something_does_not_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,7 +130,7 @@ def test_one_shot_checks_are_known_by_their_ids() -> None:
     sizes = [(3, 3), (4, 3), (3, 4), (4, 4)]
     for effort, count in ((Effort.QUICK, 2), (Effort.FULL, 4)):
         names = [f"one-shot span {n} x {s}" for n, s in sizes[:count]]
-        assert [unit.id for unit in one_shot_units(effort)] == [*names, SHARES_ID]
+        assert [unit.id for unit in one_shot_units(effort, 1)] == [*names, SHARES_ID, RUNS_ID]
 
 
 def test_every_privacy_audit_is_known_by_an_id() -> None:

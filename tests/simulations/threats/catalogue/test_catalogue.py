@@ -42,11 +42,19 @@ REFUSALS = {
     "A52": "PolicyError odds",
     "A53": "ParameterError members",
     "A54": "PolicyError corrupt",
+    "A55": "PolicyError round_number",
+    "A56": "PolicyError records",
+    "A57": "PolicyError records",
+    "A59": "RemoteProtocolError SET_TOO_SMALL",
+    "A61": "PolicyError records",
+    "A62": "PolicyError epsilon",
+    "A63": "PolicyError apart",
+    "A64": "PolicyError records",
 }
 
 
 def test_the_catalogue_is_whole_and_in_order() -> None:
-    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 55)]
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in range(1, 65)]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 

@@ -28,7 +28,7 @@ from simulations.threats.one_shot.lattice import core_svp
 from simulations.threats.one_shot.opened import two_keys
 from simulations.threats.one_shot.weak import weakened
 
-ATTACKS = {attack.id: attack for attack in CATALOGUE if int(attack.id[1:]) >= 33}
+ATTACKS = {attack.id: attack for attack in CATALOGUE if 33 <= int(attack.id[1:]) < 55}
 ROUNDS = 3
 
 

@@ -1,0 +1,214 @@
+"""Runs whose noise comes back, for tests of `protocol`: a plan, its clients, its committee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from one_shot_rounds import Stream, identity, secret
+from one_shot_worlds import DIGEST, known_key, rounding
+
+from dp import Ledger, NoiseSeed
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.exchange.one_shot import MemberStage, OneShotAggregator
+from protocol.goal import PrivacyGoal
+from protocol.planning.committee import CommitteePlan
+from protocol.planning.returned import ReturnedPlan, member_uploads
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.history import ClientHistory
+from protocol.round.member import RoundMember
+from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
+from protocol.training.local import local_committee
+from protocol.training.private import PrivateTraining, TrainingState
+from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.records import RoundRecord
+from sketch import PublicSeed, SketchSpec
+from sketch.controllers import FixedRate
+
+SESSION = bytes(range(16))
+N, MEMBERS, APART, ROUNDS, DIMENSION = 8, 8, 4, 12, 40
+GOAL = PrivacyGoal(8.0, 1e-5, 3)
+HEAD = len(b"one-shot") + 1
+EVERYBODY = tuple(range(MEMBERS))
+
+
+def plan_of(**changes: Any) -> TrainingPlan:
+    """Eight clients a round, one may be lost, each in every fourth of twelve rounds.
+
+    Of eight members one may be corrupt, another away.
+    """
+    terms: dict[str, Any] = {
+        "goal": GOAL,
+        "cohort": N,
+        "tolerated_dropouts": 1,
+        "tolerated_colluders": 1,
+        "clip_l2": 1.0,
+        "mechanism": "discrete-gaussian",
+        "protocol": "one-shot",
+        "committee": CommitteePlan(kind=CommitteeKind.NAMED, size=MEMBERS, corrupt=1, away=1),
+        "returned": ReturnedPlan(rounds=ROUNDS, apart=APART),
+        "error_share": 0.1,
+    }
+    return TrainingPlan(**{**terms, **changes})
+
+
+def record(
+    number: int, entered: Sequence[int] = EVERYBODY, returned: Sequence[int] = (), clients: int = N
+) -> RoundRecord:
+    """What was signed for in a round."""
+    return RoundRecord(number, clients, tuple(entered), tuple(returned))
+
+
+def changed(announcement: bytes, **changes: Any) -> bytes:
+    """An announcement with other words in it; those of `returns` by their own names."""
+    read = OneShotAnnouncement.read(announcement)
+    returns = changes.pop("returns", {})
+    if isinstance(returns, dict) and read.returns is not None:
+        changes["returns"] = msgspec.structs.replace(read.returns, **returns)
+    else:
+        changes["returns"] = returns or None
+    return announcement[:HEAD] + msgspec.msgpack.encode(msgspec.structs.replace(read, **changes))
+
+
+class ReturnedWorld:
+    """Everybody in one run.
+
+    Args:
+        plan: with returned noise.
+        absences: of members, by the number of the round.
+    """
+
+    def __init__(
+        self,
+        plan: TrainingPlan | None = None,
+        absences: Mapping[int, Mapping[int, MemberStage]] | None = None,
+    ) -> None:
+        self.plan = plan or plan_of()
+        self.people = [identity("client", i) for i in range(N * APART)]
+        self.keys = [each.public for each in self.people]
+        named = [identity("member", i) for i in range(MEMBERS)]
+        self.committee = local_committee(self.plan, self.people, named, known_key)
+        self.policy = self.plan.client_policy(DIMENSION, self.committee.named)
+        self.absences = dict(absences or {})
+        self.real = OneShotAggregator(
+            self.people,
+            self.policy,
+            self.committee,
+            noise=rounding,
+            rand_of=lambda i: Stream("client", i),
+            absences=lambda number: self.absences.get(number, {}),
+        )
+
+    def cohort(self, number: int) -> list[bytes]:
+        """The clients of a round: each group in its turn."""
+        first = number % APART * N
+        return self.keys[first : first + N]
+
+    def setup(
+        self,
+        number: int = 0,
+        *records: RoundRecord,
+        cohort: int | None = None,
+        session: bytes = SESSION,
+        **changes: Any,
+    ) -> OneShotSetup:
+        """The round of a number, after these records.
+
+        Args:
+            cohort: of another round.
+            changes: as for `TrainingPlan.member_uploads`; or of the parameters.
+        """
+        terms = {name: changes.pop(name) for name in ("opened", "in_turn") if name in changes}
+        parameters = self.plan.calibrate(
+            SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
+        )
+        uploads = member_uploads(
+            self.plan.returned_run, parameters, records, **{"opened": True, **terms}
+        )
+        if changes:
+            uploads = replace(uploads, **changes)
+        keys = self.cohort(number if cohort is None else cohort)
+        members = self.committee.members(session, keys, number)
+        return self.plan.one_shot_setup(parameters, keys, members, session, number, uploads=uploads)
+
+    def client(self, index: int = 0, history: ClientHistory | None = None, **options: Any) -> Any:
+        """One client, by its place among all."""
+        return OneShotRoundClient(
+            self.people[index],
+            frozenset(self.keys),
+            options.pop("policy", self.policy),
+            history or ClientHistory(self.policy.goal),
+            Stream("client", index),
+            **options,
+        )
+
+    def member(self, index: int = 0) -> RoundMember:
+        """One member for one round."""
+        return self.committee.member(SESSION, identity("member", index).public)
+
+    def ideal(self, noise_of: Callable[[bytes, int, int], NoiseSeed]) -> IdealAggregator:
+        """The ideal functionality with the seeds that real clients derive."""
+        return IdealAggregator(
+            committee=self.committee,
+            members_noise=noise_of,
+            away=lambda number: {
+                member
+                for member, stage in self.absences.get(number, {}).items()
+                if stage is MemberStage.NOISE
+            },
+            noise=rounding,
+            bound=self._bound,
+        )
+
+    _setup: OneShotSetup | None = None
+
+    def of(self, setup: OneShotSetup) -> ReturnedWorld:
+        """Tell the ideal clients which round is played."""
+        self._setup = setup
+        return self
+
+    def _bound(self, index: int, rounded: bytes) -> Sequence[NoiseSeed]:
+        setup = self._setup
+        if setup is None:
+            raise AssertionError("say of which round")
+        cohort = setup.known_cohort()
+        who = self.people[self.keys.index(cohort.keys[index])]
+        client = OneShotClient(
+            setup.context, index, who, cohort.proof(index), Stream("client", index)
+        )
+        return [NoiseSeed(seed.expose()) for seed in client.seeds(rounded)]
+
+    def training(
+        self, ledger: Ledger, aggregator: Any = None, state: TrainingState | None = None
+    ) -> PrivateTraining:
+        """A run of the plan."""
+        return PrivateTraining(
+            self.plan,
+            DIMENSION,
+            FixedRate(1.0),
+            aggregator or self.real,
+            ledger,
+            state,
+            rand=lambda count: SESSION[:count],
+        )
+
+
+def update(index: int) -> np.ndarray[Any, Any]:
+    """A client's update."""
+    return np.sin(np.arange(DIMENSION) + index) / 10.0
+
+
+def noise_of(session: bytes, number: int, member: int) -> NoiseSeed:
+    """Known seeds of members."""
+    return NoiseSeed(secret("noise of", session, number, member))
+
+
+def open_ledger(folder: Path) -> Ledger:
+    """A ledger in a folder."""
+    return Ledger.open(folder / "ledger.jsonl")

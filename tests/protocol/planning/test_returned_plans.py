@@ -1,0 +1,253 @@
+"""Plans of runs whose noise comes back: what they refuse, and the rounds that they make."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from one_shot_worlds import DIGEST
+from rank_doubles import on_ranks
+from returned_worlds import (
+    APART,
+    DIMENSION,
+    EVERYBODY,
+    GOAL,
+    MEMBERS,
+    ROUNDS,
+    N,
+    ReturnedWorld,
+    plan_of,
+    record,
+    update,
+)
+
+from dp import DiscreteGaussianMechanism
+from protocol.exchange.stages import NOBODY
+from protocol.planning.committee import CommitteePlan
+from protocol.planning.returned import ReturnedPlan, member_uploads
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.parameters import RoundParameters
+from protocol.round.returned_events import RunEvents
+from secagg import ParameterError
+from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.records import fewest_members
+from sketch import PublicSeed, SketchSpec
+
+SKETCH = SketchSpec.identity(DIMENSION)
+SEED = PublicSeed(bytes(32))
+NAMED = CommitteePlan(kind=CommitteeKind.NAMED, size=MEMBERS, corrupt=1, away=1)
+
+
+def calibrated(**options: Any) -> RoundParameters:
+    return plan_of().calibrate(SKETCH, DIGEST, SEED, **options)
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argument", "changes"),
+    [
+        ("committee", {"committee": CommitteePlan()}),
+        (
+            "committee",
+            {"committee": dataclasses.replace(NAMED, kind=CommitteeKind.DRAWN, odds=0.9)},
+        ),
+        ("mechanism", {"mechanism": "skellam"}),
+        ("mechanism", {"mechanism": "binomial"}),
+        ("returned", {"protocol": "pairwise", "committee": None}),
+        ("apart", {"returned": ReturnedPlan(rounds=8, apart=4)}),
+        ("away", {"returned": ReturnedPlan(rounds=ROUNDS, apart=APART, away=0.5)}),
+        ("exact_noise", {"exact_noise": True}),
+    ],
+)
+def test_plans_that_cannot_have_returned_noise_are_refused(
+    argument: str, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(ParameterError) as raised:
+        plan_of(**changes)
+    assert raised.value.argument == argument
+
+
+def test_a_plan_without_returned_noise_has_no_run() -> None:
+    with pytest.raises(ParameterError) as raised:
+        _ = plan_of(returned=None).returned_run
+    assert raised.value.argument == "returned"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rounds", 0), ("rounds", 1.0), ("apart", 0), ("apart", True), ("away", "0"), ("away", None)],
+)
+def test_figures_of_a_run_that_cannot_be_are_named(name: str, value: Any) -> None:
+    with pytest.raises(ParameterError) as raised:
+        ReturnedPlan(**{"rounds": ROUNDS, "apart": APART, name: value})
+    assert raised.value.argument == name
+
+
+def test_the_fewest_members_are_those_sure_to_be_there() -> None:
+    """All but the corrupt, as many honest ones that these have left out, and those away."""
+    for size, corrupt, gone in ((8, 1, 1), (12, 1, 2), (16, 2, 1), (17, 3, 0)):
+        committee = CommitteePlan(kind=CommitteeKind.NAMED, size=size, corrupt=corrupt, away=gone)
+        plan = plan_of(committee=committee)
+        sure = size - 2 * corrupt - gone
+        assert plan.fewest_members == max(sure, fewest_members(size, corrupt))
+        assert plan.returned_run.fewest_members == plan.fewest_members
+        assert plan.returned_run.fewest_returning == max(0, 2 * plan.fewest_members - size)
+
+
+# -- parameters -----------------------------------------------------------------------------------
+
+
+def test_a_round_has_the_noise_of_the_run() -> None:
+    plan, parameters = plan_of(), calibrated()
+    noise = plan.planned_noise(DIMENSION)
+    assert parameters.mechanism == noise.client
+    assert isinstance(parameters.mechanism, DiscreteGaussianMechanism)
+    assert parameters.returned is not None
+    assert parameters.returned.mechanism == noise.member
+    assert (parameters.returned.rounds, parameters.returned.divisor) == (ROUNDS, N)
+    assert (parameters.scale, parameters.linf_bound) == (noise.scale, noise.sensitivities.linf)
+    assert parameters.l2_bound == pytest.approx(noise.sensitivities.l2)
+
+
+@pytest.mark.parametrize(
+    "options", [{"clip_l2": 0.5}, {"goal": dataclasses.replace(GOAL, epsilon=4.0)}]
+)
+def test_rounds_do_not_take_unequal_shares(options: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match="those of the plan in all rounds"):
+        calibrated(**options)
+    same = calibrated(clip_l2=1.0, goal=GOAL)
+    assert same == calibrated()
+
+
+def test_other_noise_does_not_come_back() -> None:
+    parameters = calibrated()
+    binomial = plan_of(returned=None, mechanism="binomial", wrap_probability=0.0)
+    coins = binomial.calibrate(SKETCH, DIGEST, SEED).mechanism
+    with pytest.raises(ParameterError) as raised:
+        dataclasses.replace(parameters, mechanism=coins)
+    assert raised.value.argument == "mechanism"
+    with pytest.raises(ParameterError) as raised:
+        dataclasses.replace(parameters, returned=object())  # type: ignore[arg-type]
+    assert raised.value.argument == "returned"
+
+
+def test_what_comes_back_is_in_the_digest() -> None:
+    """And noise that stays has the digest that it had."""
+    parameters = calibrated()
+    returned = parameters.returned
+    assert returned is not None
+    digests = {
+        dataclasses.replace(parameters, returned=each).digest()
+        for each in (
+            returned,
+            None,
+            dataclasses.replace(returned, rounds=ROUNDS + 1),
+            dataclasses.replace(returned, divisor=N + 1),
+            dataclasses.replace(returned, variance=returned.variance * 2),
+        )
+    }
+    assert len(digests) == 5
+
+
+# -- terms of a round -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("records", "options", "expected"),
+    [
+        ((), {"opened": True}, (False, 0)),
+        ((record(0),), {"opened": True}, (True, 2)),
+        ((record(0),), {"opened": True, "in_turn": False}, (True, 0)),
+        ((record(0),), {"opened": False}, (False, 0)),
+        ((record(0),), {}, (False, 0)),
+        ((record(0, EVERYBODY[:5]),), {"opened": True}, (True, 2)),
+    ],
+)
+def test_the_terms_follow_from_what_became_of_the_last_round(
+    records: Any, options: dict[str, bool], expected: tuple[bool, int]
+) -> None:
+    plan, parameters = plan_of(), calibrated()
+    terms = member_uploads(plan.returned_run, parameters, records, **options)
+    assert (terms.returning, terms.fewest_returning) == expected
+    assert (terms.fewest, terms.records) == (5, records)
+    assert terms.block == parameters.block_digest()
+
+
+def test_a_first_round_needs_no_terms() -> None:
+    world = ReturnedWorld()
+    parameters = calibrated()
+    members = world.committee.members(bytes(16), world.cohort(0), 0)
+    setup = world.plan.one_shot_setup(parameters, world.cohort(0), members, bytes(16), 0)
+    assert setup.context.member_uploads == member_uploads(world.plan.returned_run, parameters)
+    assert setup.context.invited == N
+    assert setup.identities == tuple(world.cohort(0))
+    assert setup.adding_members == MEMBERS
+
+
+def test_a_client_cannot_be_a_member_of_the_run() -> None:
+    """It would have two uploads in one sum."""
+    world = ReturnedWorld()
+    members = world.committee.members(bytes(16), world.cohort(0), 0)
+    keys = [*world.cohort(0)[:-1], members[0].identity]
+    with pytest.raises(ParameterError) as raised:
+        world.plan.one_shot_setup(calibrated(), keys, members, bytes(16), 0)
+    assert raised.value.argument == "cohort"
+
+
+# -- what a round costs ---------------------------------------------------------------------------
+
+
+def test_what_a_round_costs_lies_between_what_it_may_cost() -> None:
+    setup = ReturnedWorld().setup(1, record(0))
+    possible = setup.possible_events()
+    back = [each.server.returned_variance for each in possible]  # type: ignore[attr-defined]
+    least, most = min(back), max(back)
+    assert least < most
+    fresh = {each.server.fresh_variance for each in possible}  # type: ignore[attr-defined]
+    assert min(fresh) == setup.run_events.parts.least_fresh
+    for clients, entered, returned in ((8, EVERYBODY, EVERYBODY), (7, EVERYBODY[:5], (0, 1))):
+        told = record(1, entered, returned, clients)
+        event: Any = setup.events(clients, told).server
+        assert event.fresh_variance >= min(fresh)
+        assert least <= event.returned_variance <= most
+        assert setup.events(clients, told).absent == dataclasses.replace(event, l2_sensitivity=0.0)
+
+
+@pytest.mark.parametrize(("survivors", "told"), [(8, None), (7, record(1)), (8, record(0))])
+def test_the_cost_is_that_of_the_rounds_own_record(survivors: int, told: Any) -> None:
+    setup = ReturnedWorld().setup(1, record(0))
+    with pytest.raises(ParameterError) as raised:
+        setup.events(survivors, told)
+    assert raised.value.argument == "record"
+
+
+def test_rounds_without_returned_noise_have_no_run() -> None:
+    world = ReturnedWorld()
+    with pytest.raises(ParameterError) as raised:
+        RunEvents(world.setup().context, dataclasses.replace(calibrated(), returned=None))
+    assert raised.value.argument == "returned"
+    plain = plan_of(returned=None)
+    members = world.committee.members(bytes(16), world.cohort(0), 0)
+    parameters = plain.calibrate(SKETCH, DIGEST, SEED)
+    setup = plain.one_shot_setup(parameters, world.cohort(0), members, bytes(16), 0)
+    assert isinstance(setup, OneShotSetup)
+    assert setup.adding_members == 0
+    with pytest.raises(ParameterError):
+        _ = setup.run_events
+
+
+# -- one process ----------------------------------------------------------------------------------
+
+
+def test_members_that_add_noise_are_in_one_process() -> None:
+    def alone(ranks: Any) -> Any:
+        world = ReturnedWorld()
+        world.real._ranks = ranks
+        with pytest.raises(ParameterError) as raised:
+            world.real.run(world.setup(), update, NOBODY)
+        return raised.value.argument
+
+    assert on_ranks(2, alone) == ["ranks", "ranks"]
