@@ -12,6 +12,7 @@ CAMPAIGNS: Final = {
     "adaptive-mean": "mean estimation with autotuned sketches: error and size, in two forms",
     "autotune": "autotuned sketches: accuracy and rate by controller, beside fixed rates",
     "compression": "gradient compression under example-level privacy: accuracy, bytes, errors",
+    "correlated": "noise that comes back over rounds, beside independent noise and a matrix",
     "cpsgd": "cpSGD: Theorems 3 and 4 against simulation, Figure 1 under two accountants",
     "cpsgd-mnist": "cpSGD's Figure 2 with MNIST: accuracy by k, m and epsilon",
     "equal-error": "epsilon at equal error: this system, other noise, and local privacy",

@@ -1,0 +1,1 @@
+"""Noise that comes back, in training: beside independent noise and a trusted server's matrix."""

@@ -1,0 +1,143 @@
+"""What the runs say: differences seed by seed, and noise in the model beside what was planned.
+
+Runs of one seed share clients, data, first model, cohorts and batches, so arms are compared in
+pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulations.learning.configuration import RunConfig
+from simulations.learning.noise_schedule import (
+    banded_plan,
+    noise_weights,
+    returned_plan,
+    schedule_of,
+)
+from simulations.reproduce.correlated.plan import (
+    BANDED,
+    INDEPENDENT,
+    RETURNED,
+    SCHEDULES,
+    TASKS,
+    TRUSTED_INDEPENDENT,
+    TRUSTED_RETURNED,
+)
+from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, gains
+
+NEGLIGIBLE: Final = 0.005
+"""A gain in accuracy that is surely below half a point is none."""
+
+Row = Mapping[str, Any]
+Figures = Mapping[str, Any]
+
+PAIRS: Final = (
+    (RETURNED, INDEPENDENT, "noise that comes back beats independent noise, nobody trusted"),
+    (
+        TRUSTED_RETURNED,
+        TRUSTED_INDEPENDENT,
+        "noise that comes back beats independent noise, a trusted server",
+    ),
+    (BANDED, TRUSTED_RETURNED, "a banded matrix beats noise that comes back, a trusted server"),
+    (BANDED, RETURNED, "a trusted server's banded matrix beats noise that comes back, untrusted"),
+)
+"""What is compared: the one, the other, and what is claimed."""
+
+
+def planned_noise(config: RunConfig) -> list[float]:
+    """Return the planned root mean square of the noise in the model after every round.
+
+    It is that of Gaussian noise of a trusted server, divided by the whole cohort: integers that
+    clients add cost a little more.
+    """
+    weights = noise_weights(config.server, config.rounds)
+    goal = config.privacy.goal(config.participations)
+    unit = goal.noise_multiplier * config.privacy.clip_l2 / config.cohort.size
+    if config.privacy.noise == "banded":
+        variances = banded_plan(config).model_variances
+    else:
+        variances = _variances(config, weights)
+    return [float(unit * root) for root in np.sqrt(variances)]
+
+
+def _variances(config: RunConfig, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    fresh, share = 1.0, 0.0
+    if config.privacy.noise == "returned":
+        plan = returned_plan(config)
+        fresh, share = plan.fresh_ratio, plan.returned_share
+    stays = (1.0 - share) * (weights**2).sum(axis=1)
+    # What comes back leaves the difference of two weights; of the last round, a whole one.
+    apart = weights - np.pad(weights[:, 1:], ((0, 0), (0, 1)))
+    np.fill_diagonal(apart, np.diagonal(weights))
+    return np.asarray(fresh * (stays + share * (apart**2).sum(axis=1)))
+
+
+def planned(config: RunConfig) -> dict[str, Any]:
+    """Return what a private configuration's noise is planned to be."""
+    schedule, noise = schedule_of(config), config.privacy.noise
+    found: dict[str, Any] = {
+        "participations": schedule.participations,
+        "apart": schedule.apart,
+        "gain": 1.0,
+        "noise": planned_noise(config),
+    }
+    if noise == "returned":
+        plan = returned_plan(config)
+        found |= {"gain": plan.gain, "share": plan.returned_share}
+    elif noise == "banded":
+        found["gain"] = banded_plan(config).gain
+    return found
+
+
+def row_of(rows: Sequence[Row], **wanted: Any) -> Row | None:
+    """Return the row of a setting; None if it was not run."""
+    found = (row for row in rows if all(row[key] == value for key, value in wanted.items()))
+    return next(found, None)
+
+
+def comparisons(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return all differences between arms, task by task."""
+    found = []
+    keys = dict.fromkeys((row["task"], row["epsilon"], row["schedule"]) for row in rows)
+    for one, other, statement in PAIRS:
+        for task, epsilon, schedule in keys:
+            place = {"task": task, "epsilon": epsilon, "schedule": schedule}
+            left, right = (row_of(rows, arm=arm, **place) for arm in (one, other))
+            if left is None or right is None:
+                continue
+            differences = gains(left["accuracies"], right["accuracies"])
+            seen = Interval.of(differences)
+            found.append(
+                {
+                    **place,
+                    "one": one,
+                    "other": other,
+                    "statement": statement,
+                    "differences": differences,
+                    "mean": fmean(differences),
+                    "half_width": None if len(differences) < 2 else seen.half(),
+                    "verdict": above(seen, 0.0, NEGLIGIBLE),
+                    "accuracy": left["accuracy"],
+                    "against": right["accuracy"],
+                }
+            )
+    return found
+
+
+def claims(compared: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return a claim for each of them."""
+    found = []
+    for each in compared:
+        where = f"{TASKS[each['task']].title}, epsilon = {each['epsilon']:g}"
+        statement = f"{each['statement']}: {where}, {SCHEDULES[each['schedule']].title}"
+        seen = f"{100 * each['accuracy']:.1f} % against {100 * each['against']:.1f} %"
+        interval = Interval.of(each["differences"])
+        claim = Claim.about(statement, OURS, interval, each["verdict"], seen=seen)
+        found.append(claim.figures())
+    return found

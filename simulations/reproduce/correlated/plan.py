@@ -1,0 +1,316 @@
+"""Tasks, arms, and the settings at which they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import parse
+from simulations.learning.configuration import RunConfig
+
+LAST_RATE: Final = 0.05
+"""Learning rate of the last round over that of the first, where it falls."""
+
+AVERAGED: Final = 0.5
+"""Share of the rounds whose models are averaged, the last ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """A task: what is trained, and how often clients come back.
+
+    Attributes:
+        title: in words.
+        table: `[task]` of its configuration.
+        local: `[local]`.
+        rounds: of a run.
+        cohort: clients of a round.
+        clip: of an update; most of them are longer.
+        first_power: the server's rate at which the search begins, as a power of two.
+        plain_power: the same without a clip and without noise.
+    """
+
+    title: str
+    table: Mapping[str, Any]
+    local: Mapping[str, Any]
+    rounds: int
+    cohort: int
+    clip: float
+    first_power: int
+    plain_power: int
+
+
+TASKS: Final[Mapping[str, TaskPlan]] = {
+    "writers": TaskPlan(
+        title="MNIST by its writers, logistic regression",
+        table={
+            "data": "mnist",
+            "clients": "natural",
+            "population": 536,
+            "minimum_examples": 20,
+            "model": "logistic",
+        },
+        local={"learning_rate": 0.3, "steps": 4, "batch_size": 16},
+        rounds=60,
+        cohort=107,
+        clip=0.5,
+        first_power=2,
+        plain_power=0,
+    ),
+    "fashion": TaskPlan(
+        title="Fashion-MNIST, few labels each, 16 hidden units",
+        table={
+            "data": "fashion-mnist",
+            "clients": "dirichlet",
+            "dirichlet_alpha": 1.0,
+            "population": 800,
+            "minimum_examples": 10,
+            "model": "mlp",
+            "hidden": 16,
+        },
+        local={"learning_rate": 0.1, "steps": 4, "batch_size": 16},
+        rounds=60,
+        cohort=80,
+        clip=0.2,
+        first_power=2,
+        plain_power=2,
+    ),
+    "digits": TaskPlan(
+        title="embedded digits, 8 hidden units",
+        table={"data": "digits", "population": 96, "minimum_examples": 3, "hidden": 8},
+        local={"learning_rate": 0.3, "steps": 4, "batch_size": 8},
+        rounds=12,
+        cohort=16,
+        clip=0.25,
+        first_power=3,
+        plain_power=1,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A kind of noise, and who adds it.
+
+    Attributes:
+        name: of its files.
+        title: in words.
+        aggregator: where the sum comes from.
+        noise: how the rounds are connected.
+        tuned_as: the arm whose rates it takes over.
+    """
+
+    name: str
+    title: str
+    aggregator: str
+    noise: str
+    tuned_as: str
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is hidden from anybody."""
+        return self.aggregator != "plain"
+
+
+INDEPENDENT: Final = "independent"
+RETURNED: Final = "returned"
+TRUSTED_INDEPENDENT: Final = "trusted-independent"
+TRUSTED_RETURNED: Final = "trusted-returned"
+BANDED: Final = "banded"
+PLAIN: Final = "plain"
+
+ARMS: Final[Mapping[str, Arm]] = {
+    arm.name: arm
+    for arm in (
+        Arm(
+            INDEPENDENT, "independent, nobody trusted", "ideal", "independent", TRUSTED_INDEPENDENT
+        ),
+        Arm(RETURNED, "returned, nobody trusted", "ideal", "returned", TRUSTED_RETURNED),
+        Arm(
+            TRUSTED_INDEPENDENT,
+            "independent, a trusted server",
+            "central",
+            "independent",
+            TRUSTED_INDEPENDENT,
+        ),
+        Arm(
+            TRUSTED_RETURNED, "returned, a trusted server", "central", "returned", TRUSTED_RETURNED
+        ),
+        Arm(BANDED, "banded matrix, a trusted server", "central", "banded", BANDED),
+        Arm(PLAIN, "no privacy", "plain", "independent", PLAIN),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What a server does with its rate, and which model it hands out.
+
+    Attributes:
+        name: of its files.
+        title: in words.
+        falls: whether the rate falls linearly.
+        averaged: whether the mean of the last models is handed out.
+    """
+
+    name: str
+    title: str
+    falls: bool
+    averaged: bool
+
+
+SCHEDULES: Final[Mapping[str, Schedule]] = {
+    each.name: each
+    for each in (
+        Schedule("constant", "constant rate", False, False),
+        Schedule("decay", "falling rate", True, False),
+        Schedule("average", "constant rate, last half averaged", False, True),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where an arm is run."""
+
+    task: str
+    arm: str
+    epsilon: float | None
+    schedule: str
+
+    @property
+    def of(self) -> Arm:
+        """The kind of noise, by its name."""
+        return ARMS[self.arm]
+
+    @property
+    def title(self) -> str:
+        """In words, as far as people tell settings apart by it."""
+        epsilon = "" if self.epsilon is None else f" {self.epsilon:g}"
+        # Averages are of the same runs.
+        rate = "decay" if SCHEDULES[self.schedule].falls else "constant"
+        return f"{self.task} {self.arm}{epsilon} {rate}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is varied.
+
+    Attributes:
+        tasks: names of `TASKS`.
+        arms: names of `ARMS`; what trusts nobody takes its rates over from what trusts a server.
+        schedules: names of `SCHEDULES`.
+        epsilons: of a client over the whole run, equal for all arms.
+        delta: of the same promise.
+        colluders: in a cohort, whose noise is not counted.
+        committee: members who add the noise that comes back, where nobody is trusted.
+        corrupt, away: how many of them may collude, and be away.
+        validation: share of the training examples on which rates are chosen.
+        climb: most steps of a search from where it begins, each a factor of two.
+        seeds: runs that count.
+        tuning_seeds: runs of a trial, with seeds of their own.
+    """
+
+    tasks: tuple[str, ...] = ("writers", "fashion")
+    arms: tuple[str, ...] = (INDEPENDENT, RETURNED, BANDED, PLAIN)
+    schedules: tuple[str, ...] = tuple(SCHEDULES)
+    epsilons: tuple[float, ...] = (2.0, 8.0)
+    delta: float = 1e-5
+    colluders: int = 1
+    committee: int = 16
+    corrupt: int = 1
+    away: int = 1
+    validation: float = 1 / 6
+    climb: int = 4
+    seeds: int = 5
+    tuning_seeds: int = 2
+
+    def settings(self) -> Iterator[Setting]:
+        """Yield all settings; without privacy there is one epsilon."""
+        for task in self.tasks:
+            for schedule in self.schedules:
+                for name in self.arms:
+                    for epsilon in self.epsilons if ARMS[name].private else (None,):
+                        yield Setting(task, name, epsilon, schedule)
+
+    def config(self, setting: Setting, power: int, seed: int) -> RunConfig:
+        """Return the configuration of one run at a rate of two to a power.
+
+        Raises:
+            ConfigurationError: figures do not fit together.
+        """
+        task, arm, rate = TASKS[setting.task], setting.of, 2.0**power
+        server: dict[str, Any] = {"learning_rate": rate, "average": AVERAGED}
+        if SCHEDULES[setting.schedule].falls:
+            server["final_learning_rate"] = LAST_RATE * rate
+        privacy: dict[str, Any] = {
+            "epsilon": 1.0 if setting.epsilon is None else setting.epsilon,
+            "delta": self.delta,
+            "clip_l2": task.clip,
+            "noise": arm.noise,
+        }
+        cohort: dict[str, Any] = {
+            "size": task.cohort,
+            "tolerated_dropouts": 0,
+            "tolerated_colluders": self.colluders,
+        }
+        if arm.noise == "returned" and arm.aggregator == "ideal":
+            cohort |= {
+                "protocol": "one-shot",
+                "committee_size": self.committee,
+                "committee_corrupt": self.corrupt,
+                "committee_away": self.away,
+            }
+            privacy["mechanism"] = "discrete-gaussian"
+        return parse(
+            {
+                "seed": seed,
+                "rounds": task.rounds,
+                "task": dict(task.table),
+                "local": dict(task.local),
+                "server": server,
+                "privacy": privacy,
+                "cohort": cohort,
+                "sketch": {"controller": "fixed", "rate": 1.0},
+                "engine": {
+                    "aggregator": arm.aggregator,
+                    "workers": 1,
+                    "evaluate_every": task.rounds,
+                },
+            },
+            RunConfig,
+        )
+
+    def first_power(self, setting: Setting) -> int:
+        """Return where the search of a setting begins."""
+        task = TASKS[setting.task]
+        return task.first_power if setting.of.private else task.plain_power
+
+
+def check(plan: Plan) -> None:
+    """See that all names are known.
+
+    Raises:
+        ConfigurationError: one is not.
+    """
+    known: dict[str, Mapping[str, Any]] = {"tasks": TASKS, "arms": ARMS, "schedules": SCHEDULES}
+    for field, names in known.items():
+        for name in getattr(plan, field):
+            if name not in names:
+                raise ConfigurationError(field, f"value {name!r}", ", ".join(names))
+
+
+PRESETS: Final = {
+    "usual": Plan(),
+    # Embedded digits: says nothing, and says it within a minute.
+    "quick": Plan(
+        tasks=("digits",),
+        arms=tuple(ARMS),
+        epsilons=(8.0,),
+        climb=1,
+        seeds=2,
+        tuning_seeds=1,
+    ),
+}
