@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -101,10 +102,22 @@ def noise(figures: Figures) -> Figure:
             for row in rows:
                 _curves(panel, row)
             title = f"{TASKS[task].title}, {SCHEDULES[schedule].title}"
-            legend: Legend = "right" if (line, column) == (0, len(schedules) - 1) else None
-            dress(panel, "round", "noise in the model, first rate = 1", title, legend=legend)
+            dress(panel, "round", "noise in the model, first rate = 1", title, legend=None)
             panel.set_ylim(bottom=0.0)
+    _name_all(figure.axes, figure.axes[len(schedules) - 1])
     return figure
+
+
+def _name_all(panels: Sequence[Axes], beside: Axes) -> None:
+    """One legend for all panels: not every arm is in every one of them."""
+    handles = {
+        label: handle
+        for panel in panels
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    beside.legend(
+        handles.values(), handles, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5)
+    )
 
 
 def _curves(axes: Axes, row: Row) -> None:
