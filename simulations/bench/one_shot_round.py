@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from protocol.exchange.one_shot import (
+    EXCHANGES,
     MemberMessages,
     MemberStage,
     OneShotOutcome,
@@ -33,7 +34,7 @@ from simulations.bench.round import CORRUPT, adding_parameters
 from simulations.bench.timing import PartyClock, peak_rss_bytes
 from simulations.common.committees import committee_figures
 
-ROUND_TRIPS = {"client": 1, "member": 1 + len(MemberStage)}
+ROUND_TRIPS = {"client": 1, "member": 1 + len(EXCHANGES)}
 """Messages of a client, and of one that is a member as well, each waiting for the server's word."""
 _WARM_UP = CommitteeNumbers(3, 0, 1, 2, 2)
 _DISTINCT = 8

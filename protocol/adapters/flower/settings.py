@@ -17,7 +17,7 @@ from pydantic import Field
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
 from protocol.errors import ConfigurationError
-from protocol.exchange.one_shot import MemberStage
+from protocol.exchange.one_shot import EXCHANGES
 from protocol.exchange.stages import Stage
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
@@ -212,7 +212,7 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
 def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     lifetime, stage = _value(values, "lifetime_seconds"), _value(values, "stage_seconds")
     one_shot = values.get("cohort", {}).get("protocol") == "one-shot"
-    short = len(MemberStage) if one_shot else len(Stage) - 1
+    short = len(EXCHANGES) if one_shot else len(Stage) - 1
     waits = short * stage + _value(values, "training_seconds")
     if 0 < lifetime < waits:
         problem = f"value {lifetime}, and the stages of a round may take {waits:g}"

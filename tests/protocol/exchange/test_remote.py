@@ -643,7 +643,7 @@ class TestClient:
         error: type[Exception],
     ) -> None:
         class Failing(ClientHistory):
-            def _pay(self, event: BinomialRelease, setup: RoundSetup) -> NoReturn:
+            def _pay(self, event: BinomialRelease, setup: RoundSetup, _: object) -> NoReturn:
                 raise error(*(["x"] * (3 if error is PolicyError else 1)))
 
         _, client, shares = self.ready(make_setup, identities, tmp_path, lambda _: np.zeros(200))
