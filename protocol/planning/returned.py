@@ -25,7 +25,7 @@ from dp import (
 )
 from dp.accounting.gaussian import LARGEST_EPSILON
 from dp.correlated import Parts, Promises, correlated_epsilon, largest_mu
-from dp.correlated.parts_planning import PartsPlan, largest_charge, plan_parts
+from dp.correlated.parts_planning import PartsPlan, plan_parts
 from dp.correlated.planning import WORTH_IT, Optimiser, Schedule, ServerSteps
 from dp.rounding import ROUNDING_VARIANCE, require_linf_bound
 from dp.search import bracketed
@@ -37,6 +37,7 @@ from protocol.planning.calibration import (
     SMALLEST_ERROR_SHARE,
 )
 from protocol.round.parameters import RoundParameters
+from protocol.round.returned_events import planned_epsilon
 from protocol.round.returned_noise import ReturnedNoise
 from secagg import ParameterError
 from secagg.oneshot.records import MemberUploads, RoundRecord
@@ -373,8 +374,6 @@ def epsilon_of_run(
         delta: of the goal.
         contributions: how many times the bound that is planned for they may be.
     """
-    parts = noise.parts
-    charge = largest_charge(parts, run.schedule, run.fewest_returning)
     l2 = contributions * noise.sensitivities.l2
-    usable = delta_for_noise(delta, run.schedule.rounds)
-    return correlated_epsilon(charge * l2 * l2, parts.promises, usable)
+    delta = delta_for_noise(delta, run.schedule.rounds)
+    return planned_epsilon(noise.parts, run.schedule, run.fewest_returning, l2, delta)

@@ -109,7 +109,7 @@ class MemberNoise:
                 what was signed; or it is of other terms than the run that was begun.
         """
         with self._alone():
-            memory, records = self._read(context.session_id), _records(context)
+            memory, records = self._read(context.session_id), context.records
             last = records[-1].round_number if records else -1
             highest = max(memory.begun, last) + LARGEST_GAP
             if not memory.begun < context.round_number <= highest:
@@ -150,7 +150,7 @@ class MemberNoise:
             member: its index in the committee.
             variance: of what members add; noise of any other is not taken back.
         """
-        uploads, records = context.member_uploads, _records(context)
+        uploads, records = context.member_uploads, context.records
         if uploads is None or not uploads.returning or not records:
             return None
         with self._alone():
@@ -306,10 +306,6 @@ def noise_vector(
 def _drawn(noise: AddedNoise, length: int) -> NDArray[np.int64]:
     """The draw that a seed stands for, int64[length]."""
     return sample_law(DiscreteGaussianLaw(noise.variance), NoiseSeed(noise.seed), length)
-
-
-def _records(context: OneShotContext) -> tuple[RoundRecord, ...]:
-    return context.member_uploads.records if context.member_uploads else ()
 
 
 def _require_last(memory: _Memory, context: OneShotContext) -> None:

@@ -46,6 +46,7 @@ class RunEvents:
             valid = f"at most {returned.rounds - 1} before this round, the last that is planned for"
             raise ParameterError("records", len(self._records), valid)
         self._known = self._parts()
+        self._counts = _counts(uploads.records)
 
     @property
     def index(self) -> int:
@@ -63,7 +64,7 @@ class RunEvents:
         Args:
             bounds: Euclidean bound on its contribution to each, integer units; 0 for none.
         """
-        counts = self._counts(self._records)
+        counts = self._counts
         befores = [None, *counts][: len(counts)]
         return [
             self._known.release(index, now, before, bound)
@@ -92,7 +93,7 @@ class RunEvents:
         schedule = Schedule(rounds, taken_part, apart)
         back = likely_returning(self._known.members, self._known.fewest_members)
         delta = goal.delta_for_noise(rounds)
-        return _epsilon_of_run(self._known, schedule, back, bound, delta)
+        return planned_epsilon(self._known, schedule, back, bound, delta)
 
     def possible(self) -> Iterator[RoundEvents]:
         """What this round may cost, before it is known who uploads."""
@@ -108,7 +109,7 @@ class RunEvents:
         if record.round_number != self._context.round_number:
             valid = f"that of round {self._context.round_number}"
             raise ParameterError("record", f"that of round {record.round_number}", valid)
-        *_, now = self._counts([*self._records, record])
+        *_, now = _counts([*self._records, record])
         return self._events(now)
 
     def _ends(self) -> tuple[RoundParts, ...]:
@@ -120,14 +121,12 @@ class RunEvents:
 
     @property
     def _before(self) -> RoundParts | None:
-        counts = self._counts(self._records)
-        return counts[-1] if counts else None
+        return self._counts[-1] if self._counts else None
 
     def _events(self, now: RoundParts) -> RoundEvents:
         bound, before = self._parameters.l2_bound, self._before
         mechanism = self._parameters.mechanism
         honest = max(now.clients - self._context.tolerated_colluders, 0)
-
         server = self._known.release(self.index, now, before, bound)
         return RoundEvents(
             server=server,
@@ -137,18 +136,6 @@ class RunEvents:
             without_members=release_event(self._parameters, mechanism, honest),
             absent=replace(server, l2_sensitivity=0.0),
         )
-
-    def _counts(self, records: Sequence[RoundRecord]) -> list[RoundParts]:
-        """Of every record the numbers of those who add, and of those who take back."""
-        counts: list[RoundParts] = []
-        entered = frozenset[int]()
-        for record in records:
-            back = len(entered.intersection(record.returned))
-            counts.append(
-                RoundParts(clients=record.clients, entered=len(record.entered), returned=back)
-            )
-            entered = frozenset(record.entered)
-        return counts
 
     def _parts(self) -> Parts:
         context, parameters = self._context, self._parameters
@@ -171,10 +158,33 @@ class RunEvents:
             raise ParameterError("returned", parameters.returned, str(error)) from None
 
 
+def _counts(records: Sequence[RoundRecord]) -> list[RoundParts]:
+    """Of every record the numbers of those who add, and of those who take back."""
+    counts: list[RoundParts] = []
+    entered = frozenset[int]()
+    for record in records:
+        back = len(entered.intersection(record.returned))
+        counts.append(
+            RoundParts(clients=record.clients, entered=len(record.entered), returned=back)
+        )
+        entered = frozenset(record.entered)
+    return counts
+
+
 @lru_cache(maxsize=16)
-def _epsilon_of_run(
+def planned_epsilon(
     parts: Parts, schedule: Schedule, fewest_returning: int, l2_bound: float, delta: float
 ) -> float:
-    """Of a planned run; remembered, for every client of a simulation asks for the same."""
+    """Largest epsilon that a client's own count meets in a planned run.
+
+    It is remembered: every client of a simulation asks for the same.
+
+    Args:
+        parts: of the run.
+        schedule: of a client in it.
+        fewest_returning: members that take something back in every round but the first.
+        l2_bound: on a contribution, integer units.
+        delta: less what is set aside for aggregation; see `delta_for_noise`.
+    """
     charge = largest_charge(parts, schedule, fewest_returning)
     return correlated_epsilon(charge * l2_bound**2, parts.promises, delta)

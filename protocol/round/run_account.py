@@ -78,8 +78,7 @@ class RunAccount:
         if head and head not in context.heads[count : count + 1]:
             valid = f"lists whose first {count} records are those that this client knows"
             raise PolicyError("records", "without rounds that this client knows", valid)
-        uploads = context.member_uploads
-        records = uploads.records if uploads else ()
+        records = context.records
         bounds = [self._bounds.get(record.round_number, 0.0) for record in records]
         own = [place for place, bound in enumerate(bounds) if bound]
         if own and len(records) - own[-1] < apart:

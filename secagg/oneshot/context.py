@@ -130,6 +130,11 @@ class OneShotContext(RoundTerms):
         return self.tolerated_colluders + members
 
     @property
+    def records(self) -> tuple[RoundRecord, ...]:
+        """Of the run's earlier rounds; none where clients alone upload."""
+        return self.member_uploads.records if self.member_uploads else ()
+
+    @property
     def heads(self) -> tuple[bytes, ...]:
         """Hashes of the run's records so far, that of none first; empty without members' uploads.
 

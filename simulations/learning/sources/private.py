@@ -114,8 +114,7 @@ class PrivateMean(PrivateRate):
         setup, record = result.setup, result.outcome.record
         if record is None or not isinstance(setup, OneShotSetup):
             return
-        uploads, parameters = setup.context.member_uploads, setup.parameters
-        records = (*(uploads.records if uploads else ()), record)
+        records, parameters = (*setup.context.records, record), setup.parameters
         divisor = parameters.returned.divisor if parameters.returned else 1
         sigma = self._training.goal.noise_multiplier * parameters.sketch_clip_l2 / divisor
         facts["sum_noise_variance"] = noise_of_sums(setup, records)

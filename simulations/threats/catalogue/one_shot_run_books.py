@@ -267,10 +267,10 @@ def _fine_noise(run: ReturningRun) -> bool:
 @contextmanager
 def _no_gap() -> Any:
     """Inside, integers are taken for real numbers."""
-    returned_events._epsilon_of_run.cache_clear()
+    returned_events.planned_epsilon.cache_clear()
     with patch.object(theorem, "_ratio_gap", lambda *_: 0.0):
         yield
-    returned_events._epsilon_of_run.cache_clear()
+    returned_events.planned_epsilon.cache_clear()
 
 
 def _changed_terms(**terms: Any) -> Story:

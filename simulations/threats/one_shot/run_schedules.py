@@ -74,6 +74,11 @@ class _Context:
     variance: float
     session_id: bytes = bytes(16)
 
+    @property
+    def records(self) -> tuple[RoundRecord, ...]:
+        """As of a real context."""
+        return self.member_uploads.records
+
     @cached_property
     def heads(self) -> tuple[bytes, ...]:
         """As of a real context."""

@@ -323,7 +323,7 @@ class Forgetful(MemberNoise):
         added = [
             each
             for each in self._read(context.session_id).added
-            if any(each.round_number == one.round_number for one in module._records(context))
+            if any(each.round_number == one.round_number for one in context.records)
         ]
         return added[0] if added else None
 
